@@ -135,7 +135,7 @@ def messages() -> None:
 
             def deliver(number: int, queue: object = queue) -> None:
                 queue.publish(url, body=b"x")  # type: ignore[attr-defined]
-                assert len(queue.advance("1s")) == 1  # type: ignore[attr-defined]
+                assert len(queue.clock.advance("1s")) == 1  # type: ignore[attr-defined]
 
             series["publish"].append((size, typical(publish)))
             series["publish and deliver"].append((size, typical(deliver)))

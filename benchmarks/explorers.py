@@ -94,7 +94,7 @@ class Subject:
         """Let the queues deliver until they are idle, with three firings of each schedule."""
         for queue in (handle for handle in self.cloud.fakes() if handle.fixture == "queue"):
             if queue.schedules():
-                queue.advance("3m")
+                queue.clock.advance("3m")
             else:
                 queue.run_until_idle()
 

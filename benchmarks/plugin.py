@@ -226,18 +226,18 @@ def ladder() -> list[bool]:
     def run() -> None:
         with Cloud(1, now="2026-01-01T00:00:00Z", delivery="driven") as cloud:
             queue, capture, target = cloud.queue(), cloud.callback_capture(), cloud.destination()
-            target.expect_request("/hook").respond_with_data("no", status=500)
+            target.server.expect_request("/hook").respond_with_data("no", status=500)
             queue.publish(
                 f"{target.url}/hook", json={}, retries=5, failure_callback=capture.failure_url
             )
-            attempts = queue.advance("48h")
-            assert len(attempts) == 7
-            assert capture.failures.only().is_final
+            queue.clock.advance("48h")
+            assert len(queue.attempts()) == 7
+            assert capture.failures().only().is_final
 
     seven = {"the ladder": run}
     with Cloud(1) as cloud:
         target = cloud.destination()
-        target.expect_request("/hook").respond_with_data("no", status=500)
+        target.server.expect_request("/hook").respond_with_data("no", status=500)
 
         def seven_posts() -> None:
             for _ in range(7):

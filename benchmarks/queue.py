@@ -102,13 +102,13 @@ def ladder() -> bool:
     def in_process() -> None:
         queue.destinations.call(STUBBED, receive)
         queue.publish(STUBBED, json={"n": 1}, retries=5, failure_callback=STUBBED + "/failure")
-        queue.advance("48h")
+        queue.clock.advance("48h")
 
     def over_loopback() -> None:
         url = server.url + "/hook"
         hook.queue = queue
         queue.publish(url, json={"n": 1}, retries=5, failure_callback=server.url + "/failure")
-        queue.advance("48h")
+        queue.clock.advance("48h")
         hook.queue = None
 
     def seven_posts() -> None:
@@ -197,7 +197,7 @@ def many_pending() -> bool:
             publishing = _timed(
                 lambda q=queue: [q.publish(STUBBED, body=b"x", delay="1m") for _ in range(1000)]
             )  # type: ignore[misc]
-            advancing = _timed(lambda q=queue: q.advance("1m"))  # type: ignore[misc]
+            advancing = _timed(lambda q=queue: q.clock.advance("1m"))  # type: ignore[misc]
             costs["publish"].setdefault(size, []).append(publishing)
             costs["advance"].setdefault(size, []).append(advancing)
     good = True
@@ -209,7 +209,7 @@ def many_pending() -> bool:
             f" {min(large) * 1000:.1f} us with {PENDING:,}"
         )
         good &= limit(f"{what} with {PENDING:,} pending against 1,000", ratio, 2.0)
-    whole = _timed(lambda: queues[PENDING].advance("31d"))
+    whole = _timed(lambda: queues[PENDING].clock.advance("31d"))
     print(f"delivering the {PENDING:,}: {whole:.2f} s, {whole / PENDING * 1e6:.1f} us each")
     for queue in queues.values():
         queue.close()

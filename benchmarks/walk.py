@@ -129,7 +129,7 @@ def walks() -> list[Walk]:
             tracer.walk("ZADD over REST", zadd),
             tracer.walk("A publish until its callback is delivered", publish),
         ]
-        assert len(capture.callbacks) == 2, "a walk did not get to its end"
+        assert len(capture.callbacks()) == 2, "a walk did not get to its end"
         return found
 
 

@@ -8,7 +8,7 @@ A test requests a fixture and receives a fake::
     broker              Broker            a partitioned log with consumer groups
     queue               Queue             a message queue with deliveries, retries and callbacks
     callback_capture    CallbackCapture   a receiver of the queue's callbacks
-    destination         Destination       a pytest-httpserver for deliveries
+    destination         Destination       a server for deliveries
     fakecloud           Cloud             all fakes of a test: clock, violations, more fakes
 
 Every fake (``Handle``) has ``url``, ``token`` and ``client()`` to connect, ``load()``, ``reset()``
@@ -93,8 +93,8 @@ if TYPE_CHECKING:
     from .every_failure import BrokenRunsError as BrokenRunsError, Failure as Failure
     from .faults.fault import Fault as Fault
     from .faults.plan import FaultPlan as FaultPlan
+    from .faults.response import Response as Response
     from .handle import Handle as Handle, Snapshot as Snapshot
-    from .http.messages import Answer as Answer
     from .kv.errors import CommandError as CommandError, RestError as RestError
     from .kv.handle import KVServer as KVServer
     from .kv.python_values import KVReply as KVReply, KVValue as KVValue
@@ -104,7 +104,7 @@ if TYPE_CHECKING:
     from .kv.settings import KVSettings as KVSettings
     from .session.warning import FakecloudWarning as FakecloudWarning
     from .queue.arguments import FlowControl as FlowControl
-    from .queue.capture.callbacks import Callback as Callback, Captured as Captured
+    from .queue.capture.callbacks import Callback as Callback
     from .queue.capture.handle import CallbackCapture as CallbackCapture
     from .queue.settings import (
         CallbackCaptureSettings as CallbackCaptureSettings,
@@ -118,7 +118,6 @@ if TYPE_CHECKING:
     from .queue.delivery.replies import (
         DeliveredRequest as DeliveredRequest,
         DestinationTimeoutError as DestinationTimeoutError,
-        Response as Response,
     )
     from .queue.delivery.sender import UnstubbedDestinationError as UnstubbedDestinationError
     from .queue.errors import LoopError as LoopError, QueueError as QueueError

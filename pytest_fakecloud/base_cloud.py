@@ -192,7 +192,7 @@ class BaseCloud:
         return cast("CallbackCapture", self._start("callback_capture", settings))
 
     def destination(self, **settings: Unpack[DestinationSettings]) -> Destination:
-        """Start another pytest-httpserver."""
+        """Start another server for deliveries, with a pytest-httpserver."""
         return cast("Destination", self._start("destination", settings))
 
     def _start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:

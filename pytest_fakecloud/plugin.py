@@ -372,7 +372,7 @@ def queue() -> Queue:
     """An HTTP message queue with deliveries, retries and callbacks, empty for each test.
 
     Messages are delivered only when the test runs the queue, with ``queue.run_until_idle()``,
-    ``queue.advance("24h")`` or ``queue.deliver_due()``.
+    ``queue.clock.advance("24h")`` or ``queue.deliver_due()``.
     """
     return cast("Queue", present().test_handle("queue"))
 
@@ -381,15 +381,18 @@ def queue() -> Queue:
 def callback_capture() -> CallbackCapture:
     """A receiver for the queue's callbacks and failure callbacks.
 
-    Publish with ``callback_capture.callback_url`` and ``.failure_url``. Inspect ``.callbacks`` and
-    ``.failures``, or wait with ``wait_for_callback()`` and ``wait_for_failure()``.
+    Publish with ``callback_capture.callback_url`` and ``.failure_url``. List ``callbacks()`` and
+    ``failures()``, or wait with ``wait_for_callback()`` and ``wait_for_failure()``.
     """
     return cast("CallbackCapture", present().test_handle("callback_capture"))
 
 
 @pytest.fixture
 def destination() -> Destination:
-    """A pytest-httpserver with ``.url`` that receives deliveries. Unmet expectations fail the test."""
+    """A server at ``.url`` that receives deliveries, with a pytest-httpserver in ``.server``.
+
+    Unmet expectations fail the test.
+    """
     return cast("Destination", present().test_handle("destination"))
 
 

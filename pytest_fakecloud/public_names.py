@@ -30,8 +30,8 @@ explore.result.exploration BrokenPromiseError Exploration
 explore.run History Operation
 faults.fault Fault
 faults.plan FaultPlan
+faults.response Response
 handle Handle Snapshot
-http.messages Answer
 kv.errors CommandError RestError
 kv.handle KVServer
 kv.python_values KVReply KVValue
@@ -40,14 +40,14 @@ kv.search.index Search
 kv.search.views SearchIndexView
 kv.settings KVSettings
 queue.arguments FlowControl
-queue.capture.callbacks Callback Captured
+queue.capture.callbacks Callback
 queue.capture.handle CallbackCapture
 queue.delivery.destination_routes DestinationRoute
 queue.delivery.destination_server Destination
 queue.delivery.destinations Destinations
 queue.delivery.drivers Attempts NotIdleError
 queue.delivery.faults QueueFaults
-queue.delivery.replies DeliveredRequest DestinationTimeoutError Response
+queue.delivery.replies DeliveredRequest DestinationTimeoutError
 queue.delivery.sender UnstubbedDestinationError
 queue.errors LoopError QueueError
 queue.handle Queue

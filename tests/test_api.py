@@ -26,7 +26,7 @@ def test_lists_of_findings_have_only_last_and_where(cloud: Cloud) -> None:
     for found in (
         cloud.fakes(), cloud.problems(), broker.journal.calls(), broker.records("orders"),
         queue.messages(), queue.attempts(), queue.dead_letters(), queue.schedules(),
-        queue.run_until_idle(), vector.vectors(), cloud.callback_capture().callbacks,
+        queue.run_until_idle(), vector.vectors(), cloud.callback_capture().callbacks(),
     ):  # fmt: skip
         assert isinstance(found, list)
         assert callable(found.only)

@@ -252,7 +252,7 @@ def test_every_problem_there_is_has_the_facts_that_can_be_asked_about() -> None:
         queue.publish("https://nowhere.test/x", body=b"")
         queue.run_until_idle()
         kv.faults.drop()
-        receiver.expect_oneshot_request("/never")
+        receiver.server.expect_oneshot_request("/never")
         found = cloud.problems()
         assert {problem.kind for problem in found} >= {"unrouted", "unstubbed", "unused_fault"}
         for problem in found:

@@ -241,11 +241,15 @@ def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
         "queue.deliver_due().where": (ATTEMPTS, queue.deliver_due().where),
         "queue.dead_letters": (DEAD_LETTERS, queue.dead_letters),
         "queue.schedules().where": (SCHEDULES, queue.schedules().where),
-        "route.deliveries.where": (DELIVERIES, queue.destinations.routes.only().deliveries.where),
+        "route.deliveries.where": (DELIVERIES, queue.destinations.routes().only().deliveries.where),
         **{
-            f"capture.{kind}.{name}": (CALLBACKS, getattr(getattr(capture, kind), name))
-            for kind in ("callbacks", "failures")
-            for name in ("where", "assert_received", "assert_not_received", "wait_for")
+            f"capture.{name}": (CALLBACKS, getattr(capture, name))
+            for name in dir(capture)
+            if re.fullmatch("(assert|assert_no|wait_for)_(callback|failure)", name)
+        },
+        **{
+            f"capture.{name}().where": (CALLBACKS, getattr(capture, name)().where)
+            for name in ("callbacks", "failures")
         },
         "broker.records": (no_topic, lambda **where: broker.records("orders", **where)),
         "broker.records().where": (RECORD_FIELDS, broker.records("orders").where),
@@ -293,6 +297,9 @@ def bound_fault(word: str, method: Ask) -> Ask:
         "delay": (0,),
         "random": (0.5,),
         "sequence": ([503],),
+        "rate_limit": (1,),
+        "burst_limit": (1,),
+        "daily_limit": (1,),
     }
     return lambda **where: method(*first.get(word, ()), **where)
 

@@ -33,6 +33,7 @@ from pytest_fakecloud import (
     PublishedMessage,
     Queue,
     Record,
+    Response,
     Results,
     Search,
     SearchIndexView,
@@ -114,7 +115,9 @@ def test_every_handle(fakecloud: Cloud, kv_server: KVServer, destination: Destin
     fault = assert_type(kv_server.faults.respond(503, times=2, command="SET"), Fault)
     fault.remove()
     kv_server.faults.respond("503")  # wrong
-    kv_server.faults.delay(seconds=None)  # wrong
+    kv_server.faults.delay(None)  # wrong
+    kv_server.faults.rate_limit()  # wrong
+    kv_server.faults.sequence([503, None, Response(429, {"a": 1}), "drop"])
 
 
 def test_kv(loaded: KVServer) -> None:
@@ -215,7 +218,9 @@ def test_queue(queue: Queue, callback_capture: CallbackCapture, destination: Des
     queue.publish(destination.url, delay=[1])  # wrong
     queue.publish(destination.url, retry=3)  # wrong
     assert_type(queue.run_until_idle(), Attempts)
-    attempt = queue.advance("1h").last
+    queue.advance("1h")  # wrong
+    queue.delivery = "background"  # wrong
+    attempt = queue.attempts(status=200).last
     assert_type(attempt.status, int | None)
     assert_type(queue.assert_delivered(label="x", times=1), Results[PublishedMessage])
     queue.assert_not_delivered(lable="x")  # wrong
@@ -230,10 +235,12 @@ def test_queue(queue: Queue, callback_capture: CallbackCapture, destination: Des
     queue.schedules().where(corn="* * * * *")  # wrong
     queue.journal.calls().where(stauts=200)  # wrong
     assert_type(queue.dead_letters().where(status=500), Results[DeadLetterView])
-    assert_type(callback_capture.wait_for_callback(timeout=1), Callback)
-    assert_type(callback_capture.callbacks.where(status=200), Results[Callback])
-    callback_capture.callbacks.assert_received(stauts=200)  # wrong
-    callback_capture.callbacks.where(stauts=200)  # wrong
+    assert_type(callback_capture.wait_for_callback(timeout=1, status=200), Callback)
+    callback_capture.wait_for_failure(stauts=500)  # wrong
+    callback_capture.wait_for_callback(2)  # wrong
+    assert_type(callback_capture.callbacks().where(status=200), Results[Callback])
+    callback_capture.assert_callback(stauts=200)  # wrong
+    callback_capture.callbacks().where(stauts=200)  # wrong
     queue.destinations.respond("https://a.example.com/*", 200, after="1s")
     queue.faults.drop_callback(times=1, kind="callback")
     queue.faults.duplicate(lable="x")  # wrong

@@ -59,7 +59,7 @@ def test_from_wish_to_review(
 
     assert fakecloud.clock.advance("2d23h") == []
     queue.run_until_idle()
-    assert [capture.status for capture in callback_capture.callbacks] == [503, 200]
+    assert [capture.status for capture in callback_capture.callbacks()] == [503, 200]
     assert fakecloud.clock.now().date().isoformat() == "2026-01-04"
 
 

@@ -6,8 +6,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -66,6 +66,10 @@ class Clock:
         """The running clock's readings, for reports that replay the journal; None if not recorded."""
         self._signals: weakref.WeakSet[Signal] = weakref.WeakSet()
         self._listeners = Registry[Callable[[], None]]()
+        self._drives = 0
+        """The number of calls of tests that moved the clock or triggered due events."""
+        self._drive_ends = Registry[Callable[[], None]]()
+        """Functions to call at the end of each of these calls."""
         self._ties = Registry[tuple[str]]()
         """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
         self._start_us, self._starts_frozen = start_of(now, mode)
@@ -147,20 +151,30 @@ class Clock:
         If another move is in progress (this call comes from a handler or a second thread), both
         calls raise ``ContractError``.
         """
-        return self._fire(self._after(duration))
+        __tracebackhide__ = True
+        with self._drive():
+            return self._fire(self._after(duration))
 
     def move_to(self, instant: Instant) -> list[Fired]:
         """Move the clock forward to a time, which must not be past; return what happened."""
-        return self._fire(self._until(instant))
+        __tracebackhide__ = True
+        with self._drive():
+            return self._fire(self._until(instant))
 
     def advance_to_next(self) -> list[Fired]:
         """Move the clock to the next event and return what happened; ``[]`` if none is planned."""
+        __tracebackhide__ = True
         target = self._onward()
-        return [] if target is None else self._fire(target)
+        if target is None:
+            return []
+        with self._drive():
+            return self._fire(target)
 
     def run_due(self) -> list[Fired]:
         """Trigger every event that is due now, without moving the clock."""
-        return self._fire(self.now_us)
+        __tracebackhide__ = True
+        with self._drive():
+            return self._fire(self.now_us)
 
     @property
     def aio(self) -> AioClock:
@@ -193,6 +207,17 @@ class Clock:
         self._check_free()
         due = self._timers.next_due_us()
         return None if due is None else lambda: max(due, self.now_us())
+
+    @contextmanager
+    def _drive(self) -> Iterator[None]:
+        """Enclose a call of the test that moves the clock, in one or several steps."""
+        __tracebackhide__ = True
+        self._drives += 1
+        try:
+            yield
+        finally:
+            for listener in self._drive_ends.items:
+                listener()
 
     def _steps(
         self, target: Target, lanes: tuple[Lane, ...] = LANES, *, yielding: bool = False

@@ -159,6 +159,12 @@ class Timekeeper(Clock):
         """Call the listener after each move of the clock; return a function that removes it."""
         return self._listeners.add(listener)
 
+    def on_drive_end(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call the listener after each call of a test that moved the clock or triggered due events;
+        return a function that removes it.
+        """
+        return self._drive_ends.add(listener)
+
     # -- timers ----------------------------------------------------------------------------------
 
     def call_at(

@@ -240,7 +240,7 @@ def _check_handlers(player: Player, asked: Sequence[str]) -> None:
         route
         for handle in player.subject.world.cloud.fakes()
         if handle.fixture == "queue"
-        for route in cast("Any", handle).destinations.routes
+        for route in cast("Any", handle).destinations.routes()
         if getattr(route, "_handler", None) is not None
     ]
     if handlers and not covered.succeeded and not asked:

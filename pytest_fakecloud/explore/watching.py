@@ -107,9 +107,9 @@ def _watch_deliveries(world: World, queue: Any, exits: contextlib.ExitStack) -> 
         )
 
     swap(exits, runner, "perform", perform)
-    for route in queue.destinations.routes:
+    for route in queue.destinations.routes():
         handler = getattr(route, "_handler", None)
-        if route.where == "asgi":
+        if route._where == "asgi":
             # ASGI applications run in a thread of the fakes, which is not explored.
             swap(exits, route, "_perform", partial(_wait_for_real, world, route._perform))
         if inspect.iscoroutinefunction(handler):

@@ -176,9 +176,8 @@ class World:
         if self._wall is not None:
             self._wall.forget_reads()
         self.deliveries = Deliveries(self._queues, start_us)
-        for queue in self._queues:
-            # The engine limits the length of a chain of callbacks within one drive.
-            queue._engine.drive += 1
+        # A queue limits the chain of messages that cause each other within one drive.
+        self.clock._drives += 1
 
     def now_us(self) -> int:
         return self.clock.now_us()

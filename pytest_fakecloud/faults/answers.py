@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.field_types import TOKEN
+from ..core.timeparse import duration_us
 from ..http.encoding import SET_BY_SERVER, phrase
 from ..http.messages import JSON_TYPE, Answer, AnyResponse, Effect, HeaderPairs, Serve
 from .kinds import lost, truncated
+from .response import Response
 
 if TYPE_CHECKING:
     from ..http.app import App
 
 _VALUE = r"[^\x00-\x08\x0a-\x1f\x7f]*"
-Step = int | None | tuple[int, Any] | Answer | Literal["drop", "hang", "lose_response", "truncate"]
-"""A step of a sequence: a status, None for no fault, ``(status, body)``, or a fault's name."""
+Step = (
+    int | None | tuple[int, Any] | Response | Literal["drop", "hang", "lose_response", "truncate"]
+)
+"""A step of a sequence: a status, None for no fault, ``(status, body)``, a ``Response``, or a fault's
+name.
+"""
 
 
 class AnswerMaker:
@@ -61,10 +67,28 @@ class AnswerMaker:
         return respond
 
     def encoded(self, answer: Answer) -> Answer:
-        """Return the test's ``Answer`` with an encoded body; raise ``ContractError`` if invalid."""
+        """Return an error's ``Answer`` with an encoded body; raise ``ContractError`` if invalid."""
         body = answer.body if isinstance(answer.body, bytes) else self._as_json(answer.body)
         kind = checked_type(answer.content_type)
         return Answer(body, checked_status(answer.status), checked_headers(answer.headers), kind)
+
+    def prepared(self, response: Response) -> AnyResponse:
+        """Return what to send for the test's ``Response``; raise ``ContractError`` if impossible."""
+        if response.ending == "hang":
+            return Effect("hang")
+        if response.ending == "refuse":
+            return Effect("refuse", reset=True)
+        if duration_us(response.after):
+            raise ContractError(
+                f"after={shown(response.after)} is the time that a queue's destination takes: leave "
+                "it out, and inject faults.delay() too"
+            )
+        headers, body = response._encoded()
+        named = checked_headers(headers)
+        others = tuple(pair for pair in named if pair[0].lower() != "content-type")
+        types = [value for name, value in named if name.lower() == "content-type"]
+        kind = checked_type(types[-1] if types else None)
+        return Answer(body, checked_status(response.status), others, kind)
 
     def encoded_body(self, body: object) -> bytes:
         """Return a body as bytes: ``bytes`` unchanged, a string as UTF-8, anything else as JSON."""
@@ -89,15 +113,15 @@ class AnswerMaker:
             return lambda serve: serve()
         if isinstance(step, str) and step in _NAMED_STEPS:
             return _NAMED_STEPS[step]
-        if isinstance(step, Answer):
-            ready = self.encoded(step)
-            return lambda serve: replace(ready)
+        if isinstance(step, Response):
+            ready = self.prepared(step)
+            return lambda serve: replace(ready) if isinstance(ready, Answer) else ready
         if isinstance(step, tuple) and len(step) == 2:
             return self.responder(*step)
         if isinstance(step, int):
             return self.responder(step)
         raise ContractError(
-            f"{shown(step)} is not a step: pass a status, None, (status, body), an Answer, "
+            f"{shown(step)} is not a step: pass a status, None, (status, body), a Response, "
             "or one of 'drop', 'hang', 'lose_response', 'truncate'"
         )
 

@@ -20,6 +20,7 @@ from ..http.messages import (
     close_chunks,
 )
 from .fault import WAIT, Respond, Rule
+from .response import Response
 
 if TYPE_CHECKING:
     from .table import FaultTable
@@ -113,15 +114,16 @@ class CallRule(Rule):
 
     def apply(self, request: Request, serve: Serve) -> AnyResponse:
         if self._moment == "before":
-            result = self._run(request)
-            return result if isinstance(result, Answer) else serve()
+            given = self._run(request)
+            return serve() if given is None else given
         response = serve()
         if isinstance(response, Answer):
             request.call.status = response.status
-        result = self._run(request)
-        return result if isinstance(result, Answer) else response
+        given = self._run(request)
+        return response if given is None else given
 
-    def _run(self, request: Request) -> object:
+    def _run(self, request: Request) -> AnyResponse | None:
+        """Call the function; return the response with which it replaces the endpoint's, or None."""
         try:
             result = self._function(request) if self._takes_request else self._function()
         except Exception as error:
@@ -131,12 +133,12 @@ class CallRule(Rule):
             raise ContractError(
                 f"the function of {shown(self)} must be awaited: pass a plain function"
             )
-        if isinstance(result, Answer):
-            try:
-                return self.table.answers.encoded(result)
-            except ContractError as error:
-                raise ContractError(f"the answer of {shown(self)}: {error}") from error
-        return result
+        if not isinstance(result, Response):
+            return None
+        try:
+            return self.table.answers.prepared(result)
+        except ContractError as error:
+            raise ContractError(f"the response of {shown(self)}: {error}") from error
 
 
 def lost(response: AnyResponse, reset: bool = False) -> AnyResponse:

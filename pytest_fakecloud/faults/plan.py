@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from ..core.conditions import check_function, checked_count
 from ..core.errors import ContractError, shown
 from ..core.recorder import is_own
-from ..core.settings import SWITCH, choice, number
+from ..core.settings import SWITCH, choice, number, whole
 from ..core.timeparse import Duration, duration_us
 from ..http.messages import AnyResponse, Effect, HeaderPairs, Serve
 from .answers import Step
@@ -77,9 +77,9 @@ class FaultPlan:
         kind = "lose_response"
         return self._inject(kind, kind, matchers, lambda serve: lost(serve(), reset), SPOIL)
 
-    def delay(self, seconds: Duration, **matchers: Unpack[Matchers]) -> Fault:
-        """Delay the request by real seconds, before any other fault or the endpoint is applied."""
-        real_seconds = duration_us(seconds) / 1e6
+    def delay(self, duration: Duration, **matchers: Unpack[Matchers]) -> Fault:
+        """Delay the request in real time, before any other fault or the endpoint is applied."""
+        real_seconds = duration_us(duration) / 1e6
 
         def respond(serve: Serve) -> AnyResponse:
             self._table.pause(real_seconds)
@@ -124,7 +124,7 @@ class FaultPlan:
 
     def rate_limit(
         self,
-        requests: int = 0,
+        requests: int,
         per: Duration = 60,
         *,
         status: int = 429,
@@ -138,7 +138,7 @@ class FaultPlan:
         the rejection has ``Retry-After`` and ``RateLimit-Limit``/``-Remaining``/``-Reset`` in
         seconds.
         """
-        limit = checked_count("requests", requests) or 0
+        limit = whole(0).read("requests", requests)
         per_us = duration_us(per)
         if not per_us:
             raise ContractError(f"per={shown(per)} is not a period: pass a positive duration")
@@ -189,7 +189,7 @@ class FaultPlan:
     ) -> Fault:
         """Call the test's function before or after the endpoint, in the request's thread.
 
-        The function may take the request, and return an ``Answer`` that replaces the response.
+        The function may take the request, and return a ``Response`` that replaces the endpoint's.
         """
         check_function(function, "to call()")
         choice("before", "after").read("moment", moment)

@@ -68,7 +68,8 @@ def action_method(handle: Handle, kind: str, given: Sequence[Any]) -> Callable[.
     owner, _, name = kind.rpartition(".")
     if not owner:
         return cast("Callable[..., Any]", getattr(handle, name))
-    part = getattr(handle, owner)
+    # A thing that a test finds only in a list has a private look-up.
+    part = getattr(handle, f"_{owner}", None) or getattr(handle, owner)
     if not callable(part):
         return cast("Callable[..., Any]", getattr(part, name))
     method = getattr(part(given[0]), name)

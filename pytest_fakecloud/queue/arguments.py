@@ -6,13 +6,13 @@ be confused with an error of the service or a bug of the fake.
 
 from __future__ import annotations
 
-import json as jsonlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Required, TypedDict
 
 from ..core.errors import ContractError
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import unknown_name
+from ..faults.response import bytes_of, json_bytes
 from .model import HeaderList
 from .wire.text import as_wire, unprefixed
 
@@ -66,29 +66,6 @@ def body_of(body: object, json: object) -> bytes:
     )
 
 
-def bytes_of(body: object) -> bytes:
-    if isinstance(body, bytes | bytearray | memoryview):
-        return bytes(body)
-    if not isinstance(body, str):
-        raise ContractError(f"body={body!r} is invalid; pass bytes or a string")
-    try:
-        return body.encode()
-    except UnicodeEncodeError:
-        raise ContractError(f"body={body!r} contains characters that UTF-8 cannot encode") from None
-
-
-def json_bytes(name: str, value: object) -> bytes:
-    try:
-        return jsonlib.dumps(value).encode()
-    except RecursionError:
-        raise ContractError(f"{name}= is nested too deeply for JSON") from None
-    except (TypeError, ValueError) as error:
-        raise ContractError(
-            f"{name}={value!r} is not JSON-serializable ({error}); pass a dict, a list, a string,"
-            " a number, True, False or None"
-        ) from None
-
-
 def setting_pairs(settings: object) -> HeaderList:
     pairs = _pairs("settings", settings)
     for name, _ in pairs:
@@ -102,6 +79,44 @@ def setting_pairs(settings: object) -> HeaderList:
 
 def forwarded_pairs(headers: object) -> HeaderList:
     return [(f"Upstash-Forward-{name}", value) for name, value in _pairs("headers", headers)]
+
+
+def publish_pairs(
+    *,
+    json: object,
+    headers: object,
+    delay: Duration | None,
+    retries: object,
+    callback: object,
+    failure_callback: object,
+    method: object,
+    label: object,
+    timeout: Duration | None,
+    flow_control: object,
+    settings: object,
+    deduplication_id: object = None,
+) -> HeaderList:
+    """Return the headers of a request to publish a message or to create a schedule."""
+    pairs = setting_pairs(settings) + forwarded_pairs(headers)
+    headers_of: tuple[tuple[str, Any, Callable[[str, Any], str]], ...] = (
+        ("Method", method, text),
+        ("Callback", callback, text),
+        ("Failure-Callback", failure_callback, text),
+        ("Deduplication-Id", deduplication_id, text),
+        ("Retries", retries, lambda _, value: str(value)),
+        ("Label", label, labels_of),
+        ("Delay", delay, in_seconds),
+        ("Timeout", timeout, in_seconds),
+    )
+    for header, value, formatted in headers_of:
+        if value is not None:
+            name = header.lower().replace("-", "_")
+            pairs.append((f"Upstash-{header}", formatted(name, value)))
+    if flow_control is not None:
+        pairs += flow_control_pairs(flow_control)
+    if json is not ABSENT:
+        pairs.append(("Content-Type", "application/json"))
+    return pairs
 
 
 def labels_of(name: str, label: object) -> str:

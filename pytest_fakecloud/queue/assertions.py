@@ -11,6 +11,7 @@ from ..core.field_types import MESSAGE_ID
 from ..core.matching import Query
 from ..core.results import Results, expect, results_of
 from ..core.timekeeper import Timekeeper
+from ..core.wording import brief, did_you_mean, listed
 from .engine.engine import Engine
 from .fields import ATTEMPTS
 from .model import MESSAGE, Attempt
@@ -27,6 +28,10 @@ from .views import (
 
 if TYPE_CHECKING:
     from .typed import AttemptFields, DeadLetterFields, ListedFields, MessageFields
+
+
+_COMPARED = 1000
+"""Maximum number of messages whose ids are compared with an unknown one; more would take seconds."""
 
 
 class QueueAssertions:
@@ -71,7 +76,12 @@ class QueueAssertions:
         # Return the first delivery of a v1 message to a topic, which has one delivery per endpoint.
         own_id = self._engine.task_ids(message_id)[0]
         if own_id not in self._engine.messages:
-            raise ContractError(f"this queue has no message {message_id!r}")
+            known = [one.public_id for one in list(self._engine.messages.values())[-_COMPARED:]]
+            raise ContractError(
+                f"this queue has no message {brief(message_id)}"
+                f"{did_you_mean(message_id, known) or '.'} "
+                f"Its latest messages: {listed(known[::-1]) or 'none'}"
+            )
         return PublishedMessage(self._engine, own_id)
 
     def attempts(
@@ -119,6 +129,14 @@ class QueueAssertions:
         self._time.settle()
         found = (ScheduleView(self._engine, one) for one in list(self._engine.schedules.by_id))
         return results_of(found, SCHEDULES, "schedule")
+
+    # The look-ups with which reports repeat the actions on dead letters and schedules.
+
+    def _dead_letter(self, id: str) -> DeadLetterView:
+        return self.dead_letters(id=id).only()
+
+    def _schedule(self, id: str) -> ScheduleView:
+        return self.schedules().where(id=id).only()
 
     def pending(self) -> Results[PublishedMessage]:
         """Return the messages that are not yet delivered, dead-lettered or cancelled."""

@@ -15,11 +15,12 @@ from ..core.calls import Call
 from ..core.errors import ContractError
 from ..core.ids import new_token
 from ..core.journal import recorder_of
-from ..core.timeparse import Duration, Instant
+from ..core.timeparse import Duration
 from ..core.wording import counted, listed
+from ..faults.response import bytes_of
 from ..handle import Context, Snapshot, action
 from .actions import QueueActions
-from .arguments import bytes_of, text
+from .arguments import text
 from .assertions import QueueAssertions
 from .attempt_reports import AttemptReports, DeliveryProblems
 from .delivery.destinations import Destinations
@@ -29,7 +30,7 @@ from .delivery.sender import Sender
 from .engine.engine import Engine
 from .model import DAY, MESSAGE, SigningKeys
 from .rest.routes import QueueApp
-from .settings import QueueConfig, QueueSettings
+from .settings import DeliveryMode, QueueConfig, QueueSettings
 from .signature_clock import signature_clock as clock_of_signatures
 from .wire.signing import Signer, explain
 from .wire.text import as_text
@@ -75,9 +76,9 @@ class Queue(QueueAssertions, QueueActions, Handle):
         if config.history_us is None and context.journal.keep is not None:
             config = replace(config, history_us=_SERVED_HISTORY_US)
         name = config.name or self.fixture
-        self.delivery = config.delivery or context.delivery
-        self.signature_clock = config.signature_clock
-        self.destinations = Destinations(
+        self._delivery: DeliveryMode = config.delivery or context.delivery
+        self._signature_clock = config.signature_clock
+        self._destinations = Destinations(
             raise_exceptions=config.raise_exceptions, recorder=recorder_of(context.journal)
         )
         problems = DeliveryProblems(name, context.problems)
@@ -92,14 +93,16 @@ class Queue(QueueAssertions, QueueActions, Handle):
             name=name,
             limits=config.plan,
             settings=config,
-            lane=self.delivery,
+            lane=self._delivery,
         )
-        self._driver = Driver(self._engine, self._check_open, self._sender.release)
+        self._engine.owner = self
+        self._driver = Driver(self._engine, self._check_open)
         table = DeliveryFaults(context.ids.stream(name, "faults"), context.clock)
         self._engine.delivery_hooks = table
         self.read_only_token = self._new_token()
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token))
         super().__init__(context, app, config, faults=QueueFaults(table))
+        self._exits.callback(self._time.on_drive_end(self._sender.release))
         # Attempts are recorded with the journal's recorder, which the base class has created.
         self._reports = AttemptReports(self._engine, self._recorder, problems)
         self._engine.attempt_hooks = self._reports
@@ -130,6 +133,23 @@ class Queue(QueueAssertions, QueueActions, Handle):
             _new_key,
             header=f"{config.header_prefix}-Signature",
         )
+
+    # -- settings that take effect at the start --------------------------------------------------
+
+    @property
+    def delivery(self) -> str:
+        """``"driven"`` if calls of the test deliver messages, ``"background"`` if threads do."""
+        return self._delivery
+
+    @property
+    def signature_clock(self) -> str:
+        """The clock for the times in signatures: ``"receiver"``, ``"real"`` or ``"virtual"``."""
+        return self._signature_clock
+
+    @property
+    def destinations(self) -> Destinations:
+        """The handlers to which the queue delivers, by URL."""
+        return self._destinations
 
     # -- credentials and clients -----------------------------------------------------------------
 
@@ -185,7 +205,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         if url is not None:
             text("url", url)
         raw = bytes_of(body)
-        now = clock_of_signatures(self.signature_clock, self._time.now_us)
+        now = clock_of_signatures(self._signature_clock, self._time.now_us)
         return explain(given, body=raw, keys=self._engine.keys, at=now(), url=url)
 
     def _env_variables(self) -> dict[str, str]:
@@ -223,11 +243,13 @@ class Queue(QueueAssertions, QueueActions, Handle):
         return Snapshot(self.fixture, (self._engine.snapshot(), self.destinations._saved()))
 
     def _forget_plans(self) -> None:
-        for route in self.destinations.routes:
+        for route in self.destinations.routes():
             route._forget_plan()
 
     def _unmet(self) -> list[str]:
-        return [text for route in self.destinations.routes if (text := route._unmet()) is not None]
+        return [
+            text for route in self.destinations.routes() if (text := route._unmet()) is not None
+        ]
 
     @action
     def restore(self, snapshot: Snapshot) -> None:
@@ -256,8 +278,9 @@ class Queue(QueueAssertions, QueueActions, Handle):
         loaded.
 
         The data has the form `{"url_groups": {name: [url, ...]}, "queues": {name: {"parallelism":
-        2}}, "schedules": [{"destination", "cron", "id", "body"}], "messages": [{"url", ...}]}`.
-        Each part is optional. The keys of a message are the keyword arguments of ``publish()``.
+        2}}, "schedules": [{"url", "cron", ...}], "messages": [{"url", ...}]}`. Each part is optional.
+        The keys of a schedule are the arguments of ``schedule()``, those of a message the arguments of
+        ``publish()``.
         """
         __tracebackhide__ = True
         self._check_open()
@@ -282,19 +305,6 @@ class Queue(QueueAssertions, QueueActions, Handle):
         """Deliver the messages that are due now, without moving the clock."""
         __tracebackhide__ = True
         return self._driver.run([self._time.now_us])
-
-    def advance(self, duration: Duration) -> Attempts:
-        """Move the clock forward, and deliver each message when it becomes due.
-
-        Raises ``ContractError`` if the clock is already being advanced, for example in a handler.
-        """
-        __tracebackhide__ = True
-        return self._driver.run([self._time._after(duration)])
-
-    def move_to(self, instant: Instant) -> Attempts:
-        """Move the clock forward to a given time, and deliver messages as ``advance()`` does."""
-        __tracebackhide__ = True
-        return self._driver.run([self._time._until(instant)])
 
     def run_until_idle(self, within: Duration = "30d") -> Attempts:
         """Move the clock from one due time to the next until every message is delivered.

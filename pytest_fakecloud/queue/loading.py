@@ -32,16 +32,19 @@ class _Trial(QueueActions):
 
 def load(queue: QueueActions, given: Mapping[str, Any]) -> None:
     data = _known("the data", given, ("url_groups", "queues", "schedules", "messages"))
-    messages = [_message(one) for one in _typed("messages", data.get("messages", []), list)]
+    messages = _published("a message", "messages", data, QueueActions.publish)
+    schedules = _published("a schedule", "schedules", data, QueueActions.schedule)
     with queue._engine.lock:
         for place in (_Trial(queue._engine), queue):
             _add(place, data)
+            for schedule in schedules:
+                place.schedule(**schedule)
             for message in messages:
                 place.publish(**message)
 
 
 def _add(place: QueueActions, data: Mapping[str, Any]) -> None:
-    """Add the data except for its messages; raise an error for the first invalid part."""
+    """Add the URL groups and queues; raise an error for the first invalid part."""
     engine = place._engine
     for name, endpoints in _typed("url_groups", data.get("url_groups", {}), dict).items():
         group = text("url_groups name", name)
@@ -49,8 +52,6 @@ def _add(place: QueueActions, data: Mapping[str, Any]) -> None:
         engine.url_groups.add_all(group, wanted, engine.clock.now_us())
     for name, settings in _typed("queues", data.get("queues", {}), dict).items():
         engine.queues.upsert(text("queues name", name), **_queue(name, settings))
-    for schedule in _typed("schedules", data.get("schedules", []), list):
-        place.schedule(**_keywords("a schedule", schedule, QueueActions.schedule))
 
 
 def _endpoint(group: str, given: object) -> tuple[str, str | None]:
@@ -70,12 +71,15 @@ def _queue(name: str, given: object) -> dict[str, Any]:
     return settings | {"paused": bool(settings["paused"])}
 
 
-def _message(given: object) -> dict[str, Any]:
-    message = _keywords("a message", given, QueueActions.publish)
-    if isinstance(message.get("label"), Iterator):
-        # Copy an iterator, because the message is published twice, in the copy and in the queue.
-        message["label"] = [*message["label"]]
-    return message
+def _published(
+    where: str, part: str, data: Mapping[str, Any], method: Callable[..., Any]
+) -> list[dict[str, Any]]:
+    found = [_keywords(where, one, method) for one in _typed(part, data.get(part, []), list)]
+    for arguments in found:
+        if isinstance(arguments.get("label"), Iterator):
+            # Copy an iterator, because it is used twice, for the copy and for the queue.
+            arguments["label"] = [*arguments["label"]]
+    return found
 
 
 def _typed(name: str, value: object, kind: type) -> Any:

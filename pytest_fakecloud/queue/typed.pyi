@@ -127,11 +127,11 @@ class DeadLetterWhere(TypedDict, total=False):
 
 class ScheduleWhere(TypedDict, total=False):
     cron: object
-    destination: object
     error: object
     id: object
     last_run: object
     paused: object
+    url: object
 
 class DeliveryWhere(TypedDict, total=False):
     body: object
@@ -155,19 +155,21 @@ class RouteWhere(TypedDict, total=False):
 class CallbackFields(TypedDict, total=False):
     at: object
     at_us: object
-    body: object
     dlq_id: object
     failure: object
     headers: object
+    http_request: object
     is_final: object
-    json: object
     max_retries: object
+    payload: object
     problem: object
-    raw: object
-    request: object
+    request_body: object
+    request_headers: object
+    request_json: object
+    response_body: object
+    response_headers: object
+    response_json: object
     retried: object
-    source_body: object
-    source_json: object
     source_message_id: object
     status: object
     url: object
@@ -255,11 +257,11 @@ class QueueFaultPlan(FaultPlan):
     def respond(self, status: int, body: object=None, *, headers: HeaderPairs | Mapping[str, str]=(), content_type: str | None=None, **matchers: Unpack[QueueMatchers]) -> Fault: ...
     def drop(self, *, reset: bool=False, **matchers: Unpack[QueueMatchers]) -> Fault: ...
     def lose_response(self, *, reset: bool=False, **matchers: Unpack[QueueMatchers]) -> Fault: ...
-    def delay(self, seconds: Duration, **matchers: Unpack[QueueMatchers]) -> Fault: ...
+    def delay(self, duration: Duration, **matchers: Unpack[QueueMatchers]) -> Fault: ...
     def hang(self, **matchers: Unpack[QueueMatchers]) -> Fault: ...
     def truncate(self, keep: int | None=None, **matchers: Unpack[QueueMatchers]) -> Fault: ...
     def down(self, status: int | None=None, **matchers: Unpack[QueueMatchers]) -> Fault: ...
-    def rate_limit(self, requests: int=0, per: Duration=60, *, status: int=429, body: object=None, headers: HeaderPairs | Mapping[str, str] | None=None, **matchers: Unpack[QueueMatchers]) -> Fault: ...
+    def rate_limit(self, requests: int, per: Duration=60, *, status: int=429, body: object=None, headers: HeaderPairs | Mapping[str, str] | None=None, **matchers: Unpack[QueueMatchers]) -> Fault: ...
     def sequence(self, steps: Iterable[Step], **matchers: Unpack[QueueMatchers]) -> Fault: ...
     def random(self, rate: float, step: Step=503, **matchers: Unpack[QueueMatchers]) -> Fault: ...
     def call(self, function: Callable[..., object], moment: Literal['before', 'after']='before', **matchers: Unpack[QueueMatchers]) -> Fault: ...

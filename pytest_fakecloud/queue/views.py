@@ -14,6 +14,7 @@ from ..core.matching import HEADERS, Field, fields_of
 from ..core.results import Results, results_of
 from ..core.settings import whole
 from ..core.timeparse import to_datetime
+from ..handle import action_as
 from .engine.engine import Engine
 from .engine.history import DeadLetter
 from .engine.schedules import Schedule
@@ -188,6 +189,22 @@ class PublishedMessage:
             if one.source_id == self._id
         )
 
+    @action_as("message.cancel")
+    def cancel(self) -> int:
+        """Cancel the message and return the number of cancelled deliveries.
+
+        A message that was published to a URL group over ``/v1`` has one delivery for each endpoint;
+        all of them are cancelled. Returns 0 if the message has already been delivered, dead-lettered
+        or cancelled. (The service's endpoint for a single message returns 404 then, and its endpoint
+        for several messages does not count the message.) Raises ``ContractError`` if the message no
+        longer exists.
+        """
+        __tracebackhide__ = True
+        return self._engine.cancel_pending(self.id)
+
+    def _owner(self) -> tuple[Any, tuple[str, ...]]:
+        return self._engine.owner, (self.id,)
+
     @property
     def timeline(self) -> str:
         """The timeline of the message as text, with the time, the status and the wait of each step."""
@@ -211,10 +228,11 @@ class PublishedMessage:
 class DeadLetterView:
     """A dead letter with its ``id`` for the DLQ endpoints, its ``message``, and the last response."""
 
-    __slots__ = ("_engine", "at", "id", "message")
+    __slots__ = ("_engine", "_letter", "at", "id", "message")
 
     def __init__(self, engine: Engine, letter: DeadLetter) -> None:
         self._engine = engine
+        self._letter = letter
         self.id = letter.id
         self.at = to_datetime(letter.at_us)
         self.message = PublishedMessage(engine, letter.message_id)
@@ -245,6 +263,42 @@ class DeadLetterView:
         """The timeline of the message as text."""
         return self.message.timeline
 
+    @action_as("dead_letter.retry")
+    def retry(self) -> PublishedMessage:
+        """Publish the message again, remove the dead letter, and return the new message.
+
+        Raises ``ContractError`` if the dead letter no longer exists, and ``QueueError`` where the
+        service would reject the message, for example at a limit of the plan.
+        """
+        __tracebackhide__ = True
+        engine = self._engine
+        with engine.lock:
+            self._check_exists()
+            (accepted,) = engine.retry_dead_letters([self._letter])
+        return PublishedMessage(engine, accepted.message_id)
+
+    @action_as("dead_letter.delete")
+    def delete(self) -> None:
+        """Delete the dead letter. Its message is kept.
+
+        Raises ``ContractError`` if the dead letter no longer exists.
+        """
+        __tracebackhide__ = True
+        with self._engine.lock:
+            self._check_exists()
+            self._engine.dead_letters.delete([self._letter])
+
+    def _check_exists(self) -> None:
+        __tracebackhide__ = True
+        if self._engine.dead_letters.find(self.id) != self._letter:
+            raise ContractError(
+                f"dead letter {self.id} is gone: it was retried, deleted or expired, or the queue "
+                "was reset or restored"
+            )
+
+    def _owner(self) -> tuple[Any, tuple[str, ...]]:
+        return self._engine.owner, (self.id,)
+
     def __repr__(self) -> str:
         if self.message.is_gone:
             return f"<DeadLetter {self.id}, {_gone(self._engine)}>"
@@ -273,8 +327,8 @@ class ScheduleView:
         return self._record.cron
 
     @property
-    def destination(self) -> str:
-        """The URL or the name of the URL group to which the schedule publishes."""
+    def url(self) -> str:
+        """The destination: a URL or the name of a URL group."""
         return as_text(self._record.destination)
 
     @property
@@ -299,6 +353,7 @@ class ScheduleView:
         whole(0, _MOST_RUNS).read("count", count)
         return self._record.next_runs(count, self._engine.clock.now_us())
 
+    @action_as("schedule.delete")
     def delete(self) -> None:
         """Delete the schedule. The messages that it created are kept.
 
@@ -307,6 +362,7 @@ class ScheduleView:
         __tracebackhide__ = True
         self._engine.schedules.delete(self._record.id)
 
+    @action_as("schedule.fire")
     def fire(self) -> Results[PublishedMessage]:
         """Run the schedule now, and return the messages it creates. The next planned run does not
         change.
@@ -317,10 +373,13 @@ class ScheduleView:
             for one in self._engine.schedules.run_now(self._record.id)
         )
 
+    def _owner(self) -> tuple[Any, tuple[str, ...]]:
+        return self._engine.owner, (self.id,)
+
     def __repr__(self) -> str:
         if self.id not in self._engine.schedules.by_id:
             return f"<Schedule {self.id}, {_GONE_SCHEDULE}>"
-        return f"<Schedule {self.id} {self.cron!r} to {self.destination}>"
+        return f"<Schedule {self.id} {self.cron!r} to {self.url}>"
 
 
 MESSAGES: Mapping[str, Field] = {
@@ -352,7 +411,7 @@ SCHEDULES: Mapping[str, Field] = {
     **fields_of(ScheduleView),
     "id": always(TEXT),
     "cron": always(CRON),
-    "destination": always(DESTINATION),
+    "url": always(DESTINATION),
 }
 """Fields of a schedule, by name."""
 

@@ -108,7 +108,7 @@ def _queue(handle: Any) -> State:
         for letter in handle.dead_letters()
     }
     schedules = {
-        one.id: {"cron": one.cron, "destination": str(one.destination), "paused": one.paused}
+        one.id: {"cron": one.cron, "destination": str(one.url), "paused": one.paused}
         for one in handle.schedules()
     }
     return {"messages": messages, "dead letters": letters, "schedules": schedules}

@@ -237,7 +237,7 @@ def _stub(destinations: Any, url: str, answers: Any) -> None:
 
 
 def _reply(answer: Any) -> Any:
-    from ..queue.delivery.replies import Response
+    from ..faults.response import Response
 
     if answer == "hang":
         return Response.hang()

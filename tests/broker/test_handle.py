@@ -18,8 +18,8 @@ from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.model import ProducerRecord, Record, TopicPartition
 from pytest_fakecloud.broker.settings import BrokerLimits
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.faults.response import Response
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.http.messages import Answer
 from tests.harness import check_each, wait_until
 
 from .conftest import START, START_MS, Parked, Rest, park_consume, until_parked
@@ -569,7 +569,7 @@ def test_assert_produced_names_the_calls_that_came_to_nothing(broker: Broker, re
     with pytest.raises(AssertionError, match="found 1") as caught:
         broker.assert_produced("orders", times=0)
     assert "not executed:" not in str(caught.value)
-    broker.faults.call(lambda: Answer({}, 503), "after", route="produce", times=1)
+    broker.faults.call(lambda: Response(503, {}), "after", route="produce", times=1)
     rest("POST", "/produce/orders", {"value": "executed"}, status=503)
     with pytest.raises(AssertionError, match="found 2") as caught:
         broker.assert_produced("orders", times=3)

@@ -21,6 +21,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.vector.handle import VectorIndex
 from tests.kv.backing import BINARIES, MISSING, OWN, started
+from tests.queue.scene import attempts_among
 
 from . import node
 
@@ -159,7 +160,7 @@ def queue_environment(name: str) -> Iterator[dict[str, str]]:
         queue.set_baseline()
         words = {
             "idle": lambda: len(queue.run_until_idle()),
-            "advance": lambda duration: len(queue.advance(duration)),
+            "advance": lambda duration: len(attempts_among(queue.clock.advance(duration))),
             "reset": queue.reset,
             "now": cloud.clock.now_ms,
         }

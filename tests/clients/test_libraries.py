@@ -911,9 +911,9 @@ def test_a_workflow_finds_everything_in_the_environment(
 
     queue.destinations.wsgi("https://app.test", app)
     queue.publish("https://app.test/flow", json={})
-    queue.advance("1d")
+    queue.clock.advance("1d")
     assert done == []
-    queue.advance("3d")
+    queue.clock.advance("3d")
     assert done == [2]
 
 

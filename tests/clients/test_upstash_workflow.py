@@ -260,9 +260,9 @@ def test_a_failure_url_gets_the_failure_callback(world: World) -> None:
     world.start({"order": 7})
     failure = capture.wait_for_failure()
     assert failure.verified
-    assert failure.json()["message"] == "boom"
-    assert failure.source_json() == {"order": 7}
-    assert failure.raw["workflowRunId"] == world.runs()[0]["workflowRunId"]
+    assert failure.response_json()["message"] == "boom"
+    assert failure.request_json() == {"order": 7}
+    assert failure.payload["workflowRunId"] == world.runs()[0]["workflowRunId"]
 
 
 def test_in_the_loop_of_the_test() -> None:
@@ -306,7 +306,7 @@ def test_cancelling_a_run_stops_it(world: World) -> None:
 
     world.serve(flow)
     world.start({})
-    world.queue.advance("1h")
+    world.queue.clock.advance("1h")
     (run,) = world.runs()
     assert run["workflowState"] == "RUN_STARTED"
     target = f"{world.queue.url}/v2/workflows/runs"

@@ -22,7 +22,7 @@ ARGUMENTS: dict[str, list[Any]] = {
     "hang": [],
     "lose_response": [],
     "random": [1],
-    "rate_limit": [],
+    "rate_limit": [0],
     "respond": [503],
     "sequence": [[503]],
     "truncate": [],

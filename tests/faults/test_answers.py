@@ -1,4 +1,4 @@
-"""Answers that a test defines: valid ones, and the errors for invalid ones."""
+"""Responses that a test defines: valid ones, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from pytest_fakecloud.faults.answers import (
     checked_status,
     checked_type,
 )
-from pytest_fakecloud.http.messages import Answer
 
 from ..harness import error_of
 
@@ -117,16 +116,7 @@ def test_bytes_go_as_they_are_text_as_utf_8_and_the_rest_as_json(body: object, s
             lambda: checked_type(b"text/html"),
             "content_type=b'text/html' is not a content type: pass a string such as 'text/html'",
         ),
-        (lambda: maker().encoded(Answer(5)), "the faults of this fake can only send bytes, got 5"),
     ],
 )
 def test_what_cannot_be_sent(check: Callable[[], object], told: str) -> None:
     assert error_of(check) == told
-
-
-def test_an_answer_of_the_testers_own_is_made_ready_to_be_sent() -> None:
-    given = Answer({"a": 1}, 207, [("X", 1)], "text/x-odd")  # type: ignore[list-item]
-    assert JSON.encoded(given) == Answer(b'{"a": 1}', 207, (("X", "1"),), "text/x-odd")
-    # A string is a JSON value here, as in an endpoint's answer.
-    assert JSON.encoded(Answer("text")).body == b'"text"'
-    assert JSON.encoded(Answer(b"raw", content_type=None)) == Answer(b"raw", content_type=None)

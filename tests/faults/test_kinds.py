@@ -36,7 +36,7 @@ class Nameless:
         (lambda f: f.down(), "down", "down"),
         (lambda f: f.down(502), "down", "down 502"),
         (lambda f: f.rate_limit(2, 1e6), "rate_limit", "rate_limit 2 per 1e+06 s"),
-        (lambda f: f.rate_limit(), "rate_limit", "rate_limit 0 per 60 s"),
+        (lambda f: f.rate_limit(0), "rate_limit", "rate_limit 0 per 60 s"),
         (lambda f: f.sequence([503, None, "drop"]), "sequence", "sequence [503, ok, drop]"),
         (lambda f: f.random(0.25), "random", "random 503 at 0.25"),
         (lambda f: f.random(1, "drop"), "random", "random drop at 1"),

@@ -20,9 +20,10 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.faults.fault import Fault, ServiceRule
 from pytest_fakecloud.faults.plan import FaultPlan
+from pytest_fakecloud.faults.response import Response
 from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.http.messages import Answer, Request
+from pytest_fakecloud.http.messages import Request
 
 from ..demo import Demo, Raw
 from ..harness import check_each, error_of, in_threads, wait_until
@@ -108,7 +109,7 @@ def test_the_journal_names_the_fault(demo: Demo, client: httpx.Client) -> None:
         (lambda faults: faults.lose_response(), "/echo/x", "lost"),
         (lambda faults: faults.hang(), "/echo/x", "hung"),
         (lambda faults: faults.truncate(), "/echo/x", "truncated"),
-        (lambda faults: faults.call(lambda: Answer(b"own"), "after"), "/echo/x", "altered"),
+        (lambda faults: faults.call(lambda: Response(body=b"own"), "after"), "/echo/x", "altered"),
         (lambda faults: faults.down(route="echo"), "/echo/x", "refused"),
     ],
 )
@@ -309,7 +310,7 @@ def test_a_fake_that_is_down_can_be_closed(demo: Demo) -> None:
 
 def test_sequence_takes_step_by_step(demo: Demo, client: httpx.Client) -> None:
     steps: list[Any] = [503, None, (429, {"slow": "down"}), "drop", "lose_response", "truncate"]
-    fault = demo.faults.sequence([*steps, Answer({"odd": 1}, 207)])
+    fault = demo.faults.sequence([*steps, Response(207, {"odd": 1})])
     assert statuses(client, 3) == [503, 200, 429]
     assert statuses(client, 3) == ["RemoteProtocolError"] * 3
     reply = client.get("/echo/x")
@@ -351,7 +352,7 @@ def test_rate_limit_counts_on_the_clock() -> None:
         assert statuses(client, 3) == [200, 200, 429]
         assert fault.hits == 3
         fault.remove()
-        demo.faults.rate_limit(status=420, body="enhance", headers={"X-Own": "1"})
+        demo.faults.rate_limit(0, status=420, body="enhance", headers={"X-Own": "1"})
         reply = client.get("/echo/x")
         assert (reply.status_code, reply.text, reply.headers["x-own"]) == (420, "enhance", "1")
         assert "retry-after" not in reply.headers
@@ -380,11 +381,11 @@ def test_call_runs_before_and_after(demo: Demo, client: httpx.Client) -> None:
 
 
 def test_what_call_returns_may_replace_the_answer(demo: Demo, client: httpx.Client) -> None:
-    with demo.faults.call(lambda: Answer({"early": True}, 202)):
+    with demo.faults.call(lambda: Response(202, {"early": True})):
         reply = client.post("/add/w")
         assert (reply.status_code, reply.json()) == (202, {"early": True})
         assert demo._engine.words == []
-    with demo.faults.call(lambda request: Answer(b"late", 299), "after"):
+    with demo.faults.call(lambda request: Response(299, b"late"), "after"):
         reply = client.post("/add/w")
         assert (reply.status_code, reply.content) == (299, b"late")
         assert demo._engine.words == ["w"]
@@ -596,7 +597,15 @@ MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
         lambda f: f.respond(200, "x", content_type="a\r\nb: c"),
         "content_type=.* is not a content type",
     ),
-    "answer": (lambda f: f.sequence([Answer({1})]), "cannot be sent as JSON"),
+    "response": (lambda f: f.sequence([Response(199)]), "199 is not a valid status"),
+    "late response": (
+        lambda f: f.sequence([Response(after="1s")]),
+        "after='1s' is the time that a queue's destination takes: leave it out, and inject",
+    ),
+    "header of the server": (
+        lambda f: f.random(0.5, Response(200, b"", {"Content-Length": "5"})),
+        "would be ignored: the server sets this header",
+    ),
     "word of steps": (lambda f: f.sequence("drop"), "'drop' are not steps"),  # type: ignore[arg-type]
     "route": (lambda f: f.drop(route=5), "route=5 does not name a call: pass 'POST /path'"),  # type: ignore[arg-type]
     "routes": (lambda f: f.drop(route=["echo"]), r"route=\['echo'\] does not name a call"),  # type: ignore[arg-type]
@@ -614,12 +623,13 @@ MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
 @pytest.mark.parametrize(
     ("function", "told"),
     [
-        (lambda: Answer({1}), "the answer of <call .* cannot be sent as JSON"),
-        (lambda: Answer(b"", 99), "the answer of <call .*99 is not a valid status"),
+        (lambda: Response(body={1}), "the function of <call .* failed: .*not JSON-serializable"),
+        (lambda: Response(199), "the response of <call .*199 is not a valid status"),
+        (lambda: Response(after=1), "the response of <call .*after=1 is the time that a queue"),
         (
-            lambda: Answer(b"", 200, [("X", None)]),
-            "the answer of <call .*'X': None is not a header",
-        ),  # type: ignore[list-item]
+            lambda: Response(200, b"", {"Date": "today"}),
+            "the response of <call .*would be ignored: the server sets this header",
+        ),
         (
             lambda: asyncio.sleep(0),
             "the function of <call .* must be awaited: pass a plain function",
@@ -648,7 +658,7 @@ def test_misuse_says_what_to_give(demo: Demo) -> None:
 
 AWAITED = "must be awaited or iterated, which is not supported here: pass a function to call()"
 STEPS = (
-    "pass a status, None, (status, body), an Answer, or one of 'drop', 'hang', 'lose_response', "
+    "pass a status, None, (status, body), a Response, or one of 'drop', 'hang', 'lose_response', "
     "'truncate'"
 )
 
@@ -671,11 +681,11 @@ STEPS = (
         (lambda f: f.random(1.5), "rate=1.5 must be a number from 0 to 1"),
         (lambda f: f.random(-0.1), "rate=-0.1 must be a number from 0 to 1"),
         (lambda f: f.random("1"), "rate='1' must be a number from 0 to 1"),
-        (lambda f: f.rate_limit(per=0), "per=0 is not a period: pass a positive duration"),
+        (lambda f: f.rate_limit(1, per=0), "per=0 is not a period: pass a positive duration"),
         (lambda f: f.drop(reset=1), "reset=1 must be True or False"),
         (lambda f: f.lose_response(reset=None), "reset=None must be True or False"),
         (lambda f: f.truncate(-1), "keep=-1 is not a count: pass an integer of at least 0"),
-        (lambda f: f.rate_limit(-1), "requests=-1 is not a count: pass an integer of at least 0"),
+        (lambda f: f.rate_limit(-1), "requests=-1 must be a whole number of at least 0"),
         (lambda f: f.drop(skip=-1), "skip=-1 is not a count: pass an integer of at least 0"),
     ],
 )

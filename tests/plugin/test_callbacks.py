@@ -53,12 +53,12 @@ CALLBACKS = {
     """,
     "destination": """
         def test_it(queue, destination):
-            destination.expect_request("/hook").respond_with_handler(hook)
-            deliver(queue, destination.url_for("/hook"))
+            destination.server.expect_request("/hook").respond_with_handler(hook)
+            deliver(queue, destination.server.url_for("/hook"))
     """,
     "callback_capture": """
         def test_it(queue, callback_capture):
-            callback_capture.expect_request("/callback").respond_with_handler(hook)
+            callback_capture.server.expect_request("/callback").respond_with_handler(hook)
             deliver(queue, callback_capture.callback_url)
     """,
     "wsgi": """
@@ -298,8 +298,9 @@ def test_an_outcome_of_a_handler_ends_a_test_that_went_on_to_fail(run: Run) -> N
         SETUP
         + """
         def test_it(queue, destination):
-            destination.expect_request("/hook").respond_with_handler(lambda r: pytest.skip("later"))
-            deliver(queue, destination.url_for("/hook"))
+            expected = destination.server.expect_request("/hook")
+            expected.respond_with_handler(lambda r: pytest.skip("later"))
+            deliver(queue, destination.server.url_for("/hook"))
             assert not queue.dead_letters()
         """
     ).assert_outcomes(skipped=1)

@@ -27,10 +27,11 @@ def test_broker(broker):
     assert len(broker.records("orders")) == 1
 
 def test_queue(queue, callback_capture, destination):
-    destination.expect_request("/hook").respond_with_data("fine")
+    destination.server.expect_request("/hook").respond_with_data("fine")
     queue.publish(destination.url + "/hook", callback=callback_capture.callback_url)
-    assert len(queue.advance("1h")) == 2
-    assert len(callback_capture.callbacks) == 1
+    queue.clock.advance("1h")
+    assert len(queue.attempts()) == 2
+    assert len(callback_capture.callbacks()) == 1
 """
 FLAKY = """
 turns = []

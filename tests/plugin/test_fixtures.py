@@ -21,7 +21,7 @@ def test_fixtures_are_listed_with_their_first_sentence(run: Run) -> None:
         "broker -- *A message broker (partitioned log with consumer groups), empty for each test.*",
         "queue -- *An HTTP message queue with deliveries, retries and callbacks*",
         "callback_capture -- *A receiver for the queue's callbacks and failure callbacks.*",
-        "destination -- *A pytest-httpserver with*",
+        "destination -- *A server at ``.url`` that receives deliveries*",
     ):
         name, _, text = line.partition(" -- ")
         result.stdout.fnmatch_lines([f"{name} *", f"    {text.strip('*')}*"], consecutive=True)

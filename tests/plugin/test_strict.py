@@ -108,7 +108,7 @@ def test_faults_and_expectations_that_never_fired_fail(run: Run) -> None:
     result = run(
         """
         def test_unmet(destination):
-            destination.expect_ordered_request("/hook").respond_with_data("ok")
+            destination.server.expect_ordered_request("/hook").respond_with_data("ok")
 
         def test_forgotten(broker):
             broker.faults.respond(503, route="commit")
@@ -198,7 +198,7 @@ def test_what_happened_less_often_than_planned_fails(run: Run) -> None:
             "[[]unused_fault] kv_server: the fault *times=2* fired 1 of 2 planned times; remove it*",
             "[[]unused_fault] kv_server: the fault <sequence * fired 1 of 3 planned times; *",
             "[[]unused_fault] queue: the fault <duplicate * fired 1 of 2 planned times; *",
-            "[[]unmet] queue: the prepared answers of 'https://app.test/hook' were given 1 of 2 *",
+            "[[]unmet] queue: the prepared responses of 'https://app.test/hook' were given 1 of 2 *",
             "[[]unused_fault] broker: the fault <partial_produce * fired 1 of 2 planned times: *",
             "[[]unmet] kv_server: between(('GET', 'SET')) interrupted nothing. It saw GET. *",
         ]
@@ -216,7 +216,7 @@ def test_what_a_closed_fake_left_counts_as_well(run: Run) -> None:
 
         def test_expectation(fakecloud):
             with fakecloud.destination() as destination:
-                destination.expect_oneshot_request("/hook").respond_with_data("")
+                destination.server.expect_oneshot_request("/hook").respond_with_data("")
 
         def test_all(fakecloud, broker):
             broker.faults.drop()

@@ -5,21 +5,29 @@ from __future__ import annotations
 import base64
 import http.client
 import json as jsonlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
+from pytest_fakecloud.core.results import Results
+from pytest_fakecloud.core.timers import Fired
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.model import Attempt
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NOW_MS = 1_767_225_600_000
 DEST = "https://app.example.com/hook"
 CALLBACK = "https://app.example.com/callback"
 FAILURE = "https://app.example.com/failure"
+
+
+def attempts_among(fired: Iterable[Fired]) -> Results[Attempt]:
+    """Return the attempts that a move of the clock made."""
+    return Results(one.result for one in fired if isinstance(one.result, Attempt))
 
 
 @dataclass

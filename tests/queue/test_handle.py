@@ -7,6 +7,7 @@ import base64
 import json
 import re
 from datetime import timedelta
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -19,9 +20,10 @@ from pytest_fakecloud.queue.delivery.drivers import NotIdleError
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Response
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.handle import DEV_KEYS, DEV_TOKEN, Queue
+from pytest_fakecloud.queue.views import PublishedMessage
 from tests.harness import check_each
 
-from .scene import CALLBACK, DEST, FAILURE, NOW, Scene, after
+from .scene import CALLBACK, DEST, FAILURE, NOW, Scene, after, attempts_among
 
 
 def test_credentials_are_random_unless_asked_for() -> None:
@@ -99,19 +101,25 @@ def test_settings_without_meaning() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["delivery", "signature_clock", "destinations"])
+def test_settings_cannot_change_after_the_start(queue: Queue, name: str) -> None:
+    with pytest.raises(AttributeError, match=f"'{name}'"):
+        setattr(queue, name, getattr(queue, name))
+
+
 def test_windows_and_retentions_can_be_set() -> None:
     with Scene(dedup_window="1h", dlq_retention="1d", message_grace="5m", retries=1) as scene:
         sent = {"Upstash-Deduplication-Id": "a"}
         first = scene.publish(sent)
-        scene.queue.advance("59m")
+        scene.queue.clock.advance("59m")
         assert scene.publish(sent) == first
         scene.fail()
         message_id = scene.publish()
         scene.queue.run_until_idle()
         assert len(scene.queue.attempts(message_id)) == 2
-        scene.queue.advance("5m")
+        scene.queue.clock.advance("5m")
         assert scene.request("GET", f"/v2/messages/{message_id}").status == 200
-        scene.queue.advance("1d")
+        scene.queue.clock.advance("1d")
         assert scene.request("GET", f"/v2/messages/{message_id}").status == 404
         assert scene.queue.dead_letters() == []
 
@@ -172,14 +180,14 @@ def test_loading(queue: Queue) -> None:
         {
             "url_groups": {"news": [DEST, {"url": CALLBACK, "name": "second"}]},
             "queues": {"orders": {"parallelism": 2}, "plain": None},
-            "schedules": [{"destination": "news", "cron": "@daily", "id": "daily", "body": "x"}],
+            "schedules": [{"url": "news", "cron": "@daily", "id": "daily", "body": "x"}],
             "messages": [{"url": DEST, "json": {"n": 1}, "queue": "orders"}],
         }
     )
     assert queue.schedules().only().id == "daily"
     assert queue.messages().only().json() == {"n": 1}
     queue.destinations.accept()
-    queue.advance("1d")
+    queue.clock.advance("1d")
     assert [one.url for one in queue.attempts()] == [DEST, DEST, CALLBACK]
 
 
@@ -191,7 +199,7 @@ def test_reset_returns_to_the_baseline(queue: Queue) -> None:
     queue.reset()
     assert (queue.messages(), queue.schedules()) == ([], [])
     assert list(queue._engine.queues.by_name) == ["orders"]
-    assert queue.advance("1h") == []
+    assert queue.clock.advance("1h") == []
     with pytest.raises(ContractError, match="is gone: the queue was reset"):
         _ = message.state
 
@@ -209,9 +217,9 @@ def test_a_snapshot_knows_how_far_the_destinations_are(queue: Queue) -> None:
         queue.restore(saved)
         assert [one.status for one in message.attempts] == [500]
         assert len(route.deliveries) == 1
-        assert queue.destinations.routes == [route]
+        assert queue.destinations.routes() == [route]
     queue.reset()
-    assert queue.destinations.routes == []
+    assert queue.destinations.routes() == []
 
 
 @pytest.mark.parametrize("delivery", ["driven", "background"])
@@ -230,7 +238,7 @@ def test_a_closed_queue_delivers_nothing(delivery: Any) -> None:
             lambda: queue.schedule(DEST, "* * * * *"),
             queue.deliver_due,
             queue.run_until_idle,
-            lambda: asyncio.run(queue.aio.advance(1)),
+            lambda: asyncio.run(queue.aio.run_until_idle()),
         ):
             with pytest.raises(ContractError, match="queue is closed: create another"):
                 use()
@@ -252,7 +260,7 @@ def test_messages_by_state_url_and_label(queue: Queue) -> None:
     bad = queue.publish(FAILURE, retries=0, label="blue")
     later = queue.publish(DEST, delay="1h")
     gone = queue.publish(DEST, delay="1h")
-    queue.cancel(gone)
+    gone.cancel()
     queue.deliver_due()
     assert queue.messages(state="delivered") == [ok]
     assert queue.messages(state="dead_lettered") == queue.messages(state="FAILED") == [bad]
@@ -300,7 +308,7 @@ def test_dead_letters(queue: Queue) -> None:
     assert (letter.json(), letter.message, letter.at) == ({"n": 1}, message, NOW)
     assert letter.id == message.dlq_id
     assert queue.dead_letters(url=CALLBACK) == []
-    again = queue.retry_dead_letter(letter)
+    again = letter.retry()
     assert again != message
     assert queue.dead_letters() == []
     queue.deliver_due()
@@ -314,20 +322,58 @@ def test_schedules(queue: Queue) -> None:
         "2026-01-01T08:00:00+00:00",
         "2026-01-02T08:00:00+00:00",
     ]
-    assert (daily.cron, daily.destination) == ("CRON_TZ=Europe/Berlin 0 9 * * *", DEST)
+    assert (daily.cron, daily.url) == ("CRON_TZ=Europe/Berlin 0 9 * * *", DEST)
     assert (daily.paused, daily.last_run) == (False, None)
     fired = daily.fire().only()
     assert (fired.schedule_id, fired.body) == ("daily", b"x")
     assert daily.last_run == NOW
     queue.deliver_due()
     assert fired.state == "delivered"
-    assert queue.advance("8h").only().at == after(8 * 3600)
+    assert attempts_among(queue.clock.advance("8h")).only().at == after(8 * 3600)
     daily.delete()
     assert queue.schedules() == []
-    assert queue.advance("24h") == []
+    assert queue.clock.advance("24h") == []
     for use in (daily.delete, daily.fire, daily.next_runs, lambda: daily.paused):
         with pytest.raises(ContractError, match=f"schedule {daily.id} is gone: deleted, or the"):
             use()
+
+
+AS_PUBLISHED: dict[str, Any] = {
+    "json": {"n": 1},
+    "body": b"x",
+    "headers": {"X-Tenant": "7"},
+    "delay": "90s",
+    "retries": 7,
+    "callback": CALLBACK,
+    "failure_callback": FAILURE,
+    "queue": "line",
+    "method": "PUT",
+    "label": ["a", "b"],
+    "timeout": "30s",
+    "flow_control": {"key": "k", "parallelism": 2},
+    "settings": {"Upstash-Retry-Delay": "1000"},
+}
+
+
+def test_schedules_take_the_arguments_of_messages_in_the_same_order() -> None:
+    publish, schedule = (list(signature(one).parameters) for one in (Queue.publish, Queue.schedule))
+    assert publish[:2] == ["self", "url"]
+    assert schedule[:3] == ["self", "url", "cron"]
+    shared = [name for name in publish[2:] if name not in ("deduplication_id", "api")]
+    assert schedule[3:] == [*shared, "id"]
+    assert set(shared) == set(AS_PUBLISHED)
+
+
+@pytest.mark.parametrize("name", AS_PUBLISHED)
+def test_a_run_publishes_what_publish_publishes(queue: Queue, name: str) -> None:
+    def aspects(message: PublishedMessage) -> object:
+        record = message._record
+        return record.settings, record.body, record.queue_name, record.not_before_us
+
+    argument = {name: AS_PUBLISHED[name]}
+    expected = aspects(queue.publish(DEST, **argument))
+    assert aspects(queue.schedule(DEST, "0 9 * * *", **argument).fire().only()) == expected
+    assert aspects(queue.publish(DEST)) != expected
 
 
 def test_schedules_show_the_runs_that_became_due_without_a_delivering_call(queue: Queue) -> None:
@@ -342,10 +388,10 @@ def test_a_run_that_fails_leaves_its_reason_and_goes_on(queue: Queue) -> None:
     queue.destinations.accept()
     with queue._engine.lock:
         queue._engine.url_groups.remove(queue._engine.url_groups.get("news"))
-    queue.advance("1h")
+    queue.clock.advance("1h")
     assert "invalid destination url" in str(schedule.error)
     queue.load({"url_groups": {"news": [DEST]}})
-    assert len(queue.advance("1h")) == 1
+    assert len(attempts_among(queue.clock.advance("1h"))) == 1
     assert schedule.error is None
 
 
@@ -357,7 +403,7 @@ def test_the_timeline_says_when_what_and_why(queue: Queue) -> None:
     lines = [" ".join(line.split()) for line in message.timeline.splitlines()]
     assert lines[0] == f"{message.id} POST {DEST}"
     assert lines[1] == "2026-01-01 00:00:00.000 +0 s CREATED, delayed for 1 m"
-    assert lines[2].endswith("+1 m ACTIVE attempt 1 after 1 m (delay) -> status 500 from answers")
+    assert lines[2].endswith("+1 m ACTIVE attempt 1 after 1 m (delay) -> status 500 from respond")
     assert lines[3].endswith("RETRY in 5 s (retry delay 5000)")
     assert "attempt 2 after 5 s (retry delay 5000) -> status 429" in lines[4]
     assert lines[5].endswith("RETRY in 1 m 30 s (Retry-After: 90)")
@@ -460,9 +506,8 @@ def test_an_assertion_without_any_message(queue: Queue) -> None:
 def test_driving_returns_the_attempts_and_what_is_left(queue: Queue) -> None:
     queue.destinations.respond(DEST, 500, 200)
     message = queue.publish(DEST)
-    assert queue.advance("0s").only().status == 500
-    assert queue.advance("12s") == []
-    first = queue.advance("1s")
+    assert queue.deliver_due().only().status == 500
+    first = queue.run_until_idle()
     assert (first.only().at - NOW).total_seconds() == pytest.approx(12.182, abs=0.001)
     assert first.waiting == "nothing"
     queue.publish(DEST, delay="1d")
@@ -474,12 +519,12 @@ def test_driving_returns_the_attempts_and_what_is_left(queue: Queue) -> None:
 
 
 def test_waiting_describes_the_first_of_many_messages(queue: Queue) -> None:
-    """Every clock move builds this text, so its cost must not grow with the number of messages."""
+    """Every delivering call builds this text, so its cost must not grow with the number of messages."""
     for number in range(450):
         if number == 5:
-            assert len(queue.advance("1s").waiting.splitlines()) == 6
+            assert len(queue.deliver_due().waiting.splitlines()) == 6
         queue.publish("https://app.example.com", delay=3600 + number)
-    told = queue.advance("1s").waiting.splitlines()
+    told = queue.deliver_due().waiting.splitlines()
     assert told[0] == "450 undelivered messages:"
     assert told[6:] == ["  and 45 more", "  of the first 50; 400 are behind them"]
     assert len(told) == 8
@@ -504,7 +549,7 @@ def test_running_until_idle_on_a_running_clock() -> None:
         assert len(attempts) == 15
         assert attempts.waiting == "nothing"
         with pytest.raises(ContractError, match="time cannot go back"):
-            queue.move_to("2025-01-01T00:00:00Z")
+            queue.clock.move_to("2025-01-01T00:00:00Z")
 
 
 def test_running_until_idle_has_an_end(queue: Queue) -> None:
@@ -526,7 +571,7 @@ def test_another_queue_of_the_cloud_does_not_keep_it_from_ending() -> None:
         assert "paused" in queue.run_until_idle().waiting
         assert cloud.clock.now() == NOW
         assert (held.state, far.state) == ("pending", "pending")
-        queue.cancel(held)
+        held.cancel()
         # Other queues' messages are delivered on the way but are not in the result.
         other.publish(DEST, delay="1m")
         queue.destinations.accept()
@@ -564,7 +609,7 @@ def test_a_failure_in_a_background_handler_fails_the_test_and_deliveries_go_on()
         queue.destinations.call(DEST, lambda request: pytest.fail("not expected"))
         # A failure on a background thread cannot reach the test directly, so it becomes a problem.
         failed = queue.publish(DEST, retries=0, callback=capture.callback_url)
-        capture.callbacks.wait_for(1)
+        capture.wait_for_callback()
         assert failed.attempts.only().state == "failed"
         problem = cloud.problems().only()
         assert problem.kind == "assertion"
@@ -575,10 +620,10 @@ def test_a_failure_in_a_background_handler_fails_the_test_and_deliveries_go_on()
         # In a driving call, the failure is raised.
         queue.publish(DEST, delay="1m", retries=0)
         with pytest.raises(pytest.fail.Exception):
-            queue.advance("1m")
+            queue.clock.advance("1m")
         queue.destinations.accept(CALLBACK)
         queue.publish(CALLBACK, callback=capture.callback_url)
-        capture.callbacks.wait_for(2)
+        capture.wait_for_callback()
 
 
 @pytest.mark.parametrize("delivery", ["driven", "background"])
@@ -588,21 +633,21 @@ def test_an_invalid_answer_is_not_a_failed_delivery(delivery: Any) -> None:
         queue.destinations.call(DEST, lambda request: 1.5)
         message = queue.publish(DEST, delay="1m")
         if delivery == "driven":
-            with pytest.raises(ContractError, match=r"1\.5 is not an answer"):
-                queue.advance("1m")
+            with pytest.raises(ContractError, match=r"1\.5 is not a response"):
+                queue.clock.advance("1m")
             assert cloud.problems() == []
         else:
-            queue.advance("1m")
-            assert "ContractError: 1.5 is not an answer" in cloud.problems().only().text
+            queue.clock.advance("1m")
+            assert "ContractError: 1.5 is not a response" in cloud.problems().only().text
         assert isinstance(message.attempts.only().exception, ContractError)
 
 
 def test_a_clock_moved_by_a_background_handler_is_told() -> None:
     with Cloud(clock="frozen") as cloud:
         queue, capture = cloud.queue(), cloud.callback_capture()
-        queue.destinations.call(DEST, lambda request: queue.advance("1h"))
+        queue.destinations.call(DEST, lambda request: queue.clock.advance("1h"))
         queue.publish(DEST, retries=0, callback=capture.callback_url)
-        assert capture.callbacks.wait_for(1)[0].status == 500
+        assert capture.wait_for_callback().status == 500
         assert "the clock is already being advanced" in cloud.problems().only().text
 
 
@@ -612,7 +657,8 @@ def test_the_clock_drives_as_well(queue: Queue) -> None:
     queue.clock.advance("1h")
     assert message.state == "delivered"
     queue.publish(DEST, delay="1h")
-    assert queue.move_to("2026-01-01T02:00:00Z").only().at == after(7200)
+    moved = attempts_among(queue.clock.move_to("2026-01-01T02:00:00Z"))
+    assert moved.only().at == after(7200)
 
 
 def test_awaitable_forms() -> None:
@@ -628,10 +674,12 @@ def test_awaitable_forms() -> None:
             queue.destinations.call(DEST, handler)
             queue.publish(DEST)
             found = [one.status for one in await queue.aio.deliver_due()]
-            found += [one.status for one in await queue.aio.advance("13s")]
+            fired = await queue.clock.aio.advance("13s")
+            found += [one.status for one in attempts_among(fired)]
             found += [one.status for one in await queue.aio.run_until_idle()]
             queue.publish(DEST, delay="1h")
-            found += [one.status for one in await queue.aio.move_to("2026-01-02T00:00:00Z")]
+            fired = await queue.clock.aio.move_to("2026-01-02T00:00:00Z")
+            found += [one.status for one in attempts_among(fired)]
             assert set(seen) == {asyncio.get_running_loop()}
             return found
 
@@ -648,15 +696,18 @@ def test_the_queue_stands_still_without_driving() -> None:
 
 def test_cancelling_by_hand(queue: Queue) -> None:
     message = queue.publish(DEST)
-    assert queue.cancel(message) == 1
+    assert queue.message(message.id).cancel() == 1
     assert message.state == "cancelled"
-    assert queue.cancel(message.id) == 0
+    assert message.cancel() == 0
     delivered = queue.publish(DEST)
     queue.destinations.accept(DEST)
     queue.run_until_idle()
-    assert queue.cancel(delivered) == 0
-    with pytest.raises(QueueError, match="message msg_unknown not found"):
-        queue.cancel("msg_unknown")
+    assert delivered.cancel() == 0
+    queue.reset()
+    with pytest.raises(
+        ContractError, match=f"message {delivered._id} is gone: the queue was reset"
+    ):
+        delivered.cancel()
 
 
 def test_rotating_keys(queue: Queue) -> None:
@@ -681,7 +732,7 @@ def test_a_cap_that_nobody_can_wait_for(cap: Any) -> None:
 
     with Cloud(now=NOW, delivery="driven") as cloud:
         queue, destination = cloud.queue(attempt_cap=cap), cloud.destination()
-        destination.expect_request("/hook").respond_with_data("")
+        destination.server.expect_request("/hook").respond_with_data("")
         queue.destinations.call(DEST, handler)
         for url in (DEST, f"{destination.url}/hook"):
             queue.publish(url)
@@ -698,11 +749,38 @@ def test_the_dead_letter_of_a_message(queue: Queue) -> None:
     queue.destinations.respond(DEST, 500, 200)
     message = queue.publish(DEST, retries=0)
     queue.run_until_idle()
-    again = queue.retry_dead_letter(message)
+    again = queue.dead_letters(message=message).only().retry()
     assert queue.dead_letters() == []
     queue.run_until_idle()
     assert again.state == "delivered"
-    with pytest.raises(
-        ContractError, match="is not a dead letter: it was retried, deleted or expired"
-    ):
-        queue.retry_dead_letter(message)
+
+
+@pytest.mark.parametrize("end", ["retry", "delete", "reset", "expire"])
+def test_a_dead_letter_is_retried_or_deleted_once(queue: Queue, end: str) -> None:
+    queue.destinations.respond(DEST, 500)
+    message = queue.publish(DEST, retries=0)
+    queue.deliver_due()
+    letter = queue.dead_letters().only()
+    if end == "reset":
+        queue.reset()
+    elif end == "expire":
+        queue.clock.advance("8d")
+    else:
+        getattr(letter, end)()
+        assert message.state == "dead_lettered"
+    assert queue.dead_letters() == []
+    for again in (letter.retry, letter.delete):
+        with pytest.raises(ContractError, match=f"dead letter {letter.id} is gone: it was retried"):
+            again()
+
+
+def test_an_error_of_the_service_at_a_retry_is_what_a_client_would_receive() -> None:
+    limits = {"daily_messages": 1}
+    with Queue(Context.alone(now=NOW), limits=limits) as queue:
+        queue.destinations.respond(DEST, 500)
+        queue.publish(DEST, retries=0)
+        queue.deliver_due()
+        letter = queue.dead_letters().only()
+        with pytest.raises(QueueError, match="Exceeded daily rate limit"):
+            letter.retry()
+        assert queue.dead_letters().only().id == letter.id

@@ -18,7 +18,7 @@ from .scene import DEST, NOW
 GOOD: dict[str, Any] = {
     "url_groups": {"news": [DEST]},
     "queues": {"orders": {"parallelism": 2, "paused": True}},
-    "schedules": [{"destination": "news", "cron": "@daily", "id": "daily"}],
+    "schedules": [{"url": "news", "cron": "@daily", "id": "daily"}],
     "messages": [{"url": "news"}, {"url": DEST, "queue": "orders"}],
 }
 
@@ -63,17 +63,12 @@ def contents(queue: Queue) -> object:
             {"messages": [*GOOD["messages"], {"url": DEST, "nothing": 5}]},
             "'nothing' is not a key of ",
         ),
-        ({"schedules": [{"destination": DEST}]}, "a schedule needs cron"),
+        ({"schedules": [{"url": DEST}]}, "a schedule needs cron"),
         (
-            {
-                "schedules": [
-                    {"destination": DEST, "cron": "@hourly", "id": "daily"},
-                    {"cron": "@daily"},
-                ]
-            },
-            "a schedule needs destination",
+            {"schedules": [{"url": DEST, "cron": "@hourly", "id": "daily"}, {"cron": "@daily"}]},
+            "a schedule needs url",
         ),
-        ({"schedules": [*GOOD["schedules"], {"destination": DEST, "cron": "every day"}]}, "cron"),
+        ({"schedules": [*GOOD["schedules"], {"url": DEST, "cron": "every day"}]}, "cron"),
         ({"queues": ["q"]}, "queues must be a dict"),
         ({"queues": [("more", {})]}, "queues must be a dict"),
         ({"queues": {"more": {}, "bad name": {}}}, "bad name"),
@@ -118,7 +113,7 @@ def test_data_beyond_the_plan_changes_nothing() -> None:
             {"messages": [{"url": DEST}, {"url": DEST}]},
             {"queues": {"more": {}}, "messages": [{"url": DEST, "queue": "another"}]},
             {"queues": {"more": {}}, "url_groups": {"other": [DEST]}},
-            {"schedules": [{"destination": DEST, "cron": "@daily"}]},
+            {"schedules": [{"url": DEST, "cron": "@daily"}]},
         ):
             with pytest.raises(QueueError):
                 queue.load(data)
@@ -139,8 +134,10 @@ def test_bad_data_loaded_by_a_handler_does_not_touch_its_delivery(queue: Queue) 
 
 
 def test_labels_that_can_be_read_once(queue: Queue) -> None:
-    queue.load({"messages": [{"url": DEST, "label": (one for one in ("red", "blue"))}]})
-    assert queue.messages().only().labels == ("red", "blue")
+    published = lambda: {"url": DEST, "label": (one for one in ("red", "blue"))}  # noqa: E731
+    queue.load({"messages": [published()], "schedules": [{"cron": "0 9 * * *", **published()}]})
+    queue.schedules().only().fire()
+    assert [one.labels for one in queue.messages()] == [("red", "blue")] * 2
 
 
 def test_loaded_messages_are_deduplicated(queue: Queue) -> None:

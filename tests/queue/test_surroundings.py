@@ -26,10 +26,12 @@ import time_machine
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.queue.delivery.drivers import Attempts
+from pytest_fakecloud.core.results import Results
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
+from pytest_fakecloud.queue.model import Attempt
 
 from . import matrix_app
+from .scene import attempts_among
 
 CLOCKS = ["running", "frozen"]
 PLACES = ["thread", "asyncio", "in-process", "other process"]
@@ -117,16 +119,18 @@ class Cell:
             yield cloud, queue
             assert cloud.problems() == []
 
-    def drive(self, queue: Any, name: str, *args: Any) -> Attempts:
+    def drive(self, queue: Any, name: str, *args: Any) -> Results[Attempt]:
+        owner = queue.clock if name == "advance" else queue
+        count = len(queue.attempts())
         if self.place != "asyncio":
-            made: Attempts = getattr(queue, name)(*args)
-            return made
+            getattr(owner, name)(*args)
+        else:
 
-        async def main() -> Attempts:
-            driven: Attempts = await getattr(queue.aio, name)(*args)
-            return driven
+            async def main() -> None:
+                await getattr(owner.aio, name)(*args)
 
-        return asyncio.run(main())
+            asyncio.run(main())
+        return queue.attempts()[count:]
 
     def publish(self, queue: Any, delay: str = "1h", **asked: Any) -> Any:
         keys = [queue.current_signing_key, queue.next_signing_key]
@@ -158,7 +162,7 @@ def cell(request: pytest.FixtureRequest, clock: str) -> Cell:
     return Cell(clock, place, APP)
 
 
-def check(attempts: Attempts, count: int) -> None:
+def check(attempts: Results[Attempt], count: int) -> None:
     answers = [(one.status, one.exception, one.body) for one in attempts]
     assert [one.status for one in attempts] == [200] * count, answers
     assert attempts[0].waited.total_seconds() == pytest.approx(3600, abs=0.001)
@@ -244,7 +248,7 @@ def test_deliveries_in_the_background(cell: Cell) -> None:
             later = cell.publish(queue)
             until(lambda: now.state == "delivered")
             assert [one.state for one in queue.messages()] == ["delivered", "pending", "pending"]
-            queue.advance("1h")
+            queue.clock.advance("1h")
             assert {one.state for one in queue.messages()} == {"delivered"}
             assert later.attempts.only().status == 200
 
@@ -306,7 +310,7 @@ def test_a_long_poll_elsewhere_ends_when_the_clock_passes_its_deadline(clock: st
             while not broker.journal.calls(route="fetch"):
                 thread.join(0.005)
             queue: Any = cloud.queue()
-            queue.advance("61s")
+            queue.clock.advance("61s")
             thread.join(3)
             assert answers == [[]]
 
@@ -336,7 +340,7 @@ def test_a_client_of_the_fake_is_served_while_time_is_moved() -> None:
 
             queue.destinations.call(APP, handler)
             queue.publish(APP + "/")
-            assert queue.advance("1s").only().status == 200
+            assert attempts_among(queue.clock.advance("1s")).only().status == 200
             assert answered == [200]
 
     watched(run)

@@ -198,7 +198,7 @@ def _queue(cloud: Cloud) -> None:
     httpx.post(
         f"{publish}app.example.com/broken", headers={**queue.headers, "Upstash-Retries": "1"}
     )
-    queue.advance("11m")
+    queue.clock.advance("11m")
 
 
 def _actions(cloud: Cloud) -> None:
@@ -232,7 +232,16 @@ def _actions(cloud: Cloud) -> None:
     broker.faults.partial_produce(keep=1)
     httpx.post(f"{broker.url}/produce/mails", json=[{"value": "a"}] * 2, headers=broker.headers)
     message = queue.publish("https://a.example.com/", delay="5m")
-    queue.cancel(message)
+    message.cancel()
+    queue.destinations.respond("https://b.example.com/", 500)
+    queue.publish("https://b.example.com/", retries=0)
+    queue.publish("https://b.example.com/", retries=0)
+    queue.deliver_due()
+    queue.dead_letters().last.retry()
+    queue.dead_letters().only().delete()
+    nightly = queue.schedule("https://b.example.com/", "0 3 * * *", id="nightly")
+    nightly.fire()
+    nightly.delete()
 
 
 def _port_faults(cloud: Cloud) -> None:

@@ -82,9 +82,9 @@ def through_destination(queue: Queue, cloud: Cloud) -> str:
 
         return Response(*order(request.get_data()), content_type=JSON)
 
-    server = cloud.destination()
-    server.expect_request("/orders").respond_with_handler(handle)
-    return f"{server.url}/orders?from=shop"
+    destination = cloud.destination()
+    destination.server.expect_request("/orders").respond_with_handler(handle)
+    return f"{destination.url}/orders?from=shop"
 
 
 def through_responses(queue: Queue, cloud: Cloud) -> str:

@@ -110,7 +110,11 @@ OURS = re.compile(r"^\S*pytest_fakecloud/\S*\.py:\d+:", re.MULTILINE)
 def test_no_public_method_shows_our_lines(run: Run) -> None:
     text = run(EVERY_METHOD, "-v").stdout.str().replace("\\", "/")
     outcomes = dict(re.findall(r"::test_it\[([\w.]+)\] (FAILED|SKIPPED)", text))
-    assert {"Queue.assert_delivered", "Captured.wait_for", "Results.only"} <= outcomes.keys()
+    assert {
+        "Queue.assert_delivered",
+        "CallbackCapture.wait_for_callback",
+        "Results.only",
+    } <= outcomes.keys()
     asserting = [name for name in outcomes if ".assert_" in name]
     assert len(asserting) > 25
     # This assertion holds.

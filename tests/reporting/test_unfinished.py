@@ -73,9 +73,9 @@ def test_failed_assertions_have_the_same_line(cloud: Cloud) -> None:
     for fails in (
         queue.assert_idle,
         lambda: queue.assert_delivered(URL),
-        capture.callbacks.only,
-        capture.callbacks.where(status=200).only,
-        lambda: capture.callbacks.last,
+        capture.callbacks().only,
+        capture.callbacks().where(status=200).only,
+        lambda: capture.callbacks().last,
     ):
         with pytest.raises(AssertionError) as failed:
             fails()
@@ -88,7 +88,7 @@ def test_a_wait_in_vain_has_the_same_line(cloud: Cloud, wait: str) -> None:
     queue.publish(URL, delay="60d", callback=capture.callback_url)
     line = told(cloud)[0].partition(": ")[2]
     assert line == "due 2026-04-30 12:00:00Z in 60 d (delay)"
-    for fails in (getattr(capture, wait), capture.callbacks.wait_for):
+    for fails in (getattr(capture, wait), capture.assert_callback):
         with pytest.raises(AssertionError) as failed:
             fails()
         assert line in str(failed.value)
@@ -99,11 +99,11 @@ def test_only_says_what_was_given_up_and_counts_the_rest(cloud: Cloud) -> None:
     queue.destinations.respond(URL, 404)
     deliver(queue, URL, retries=0)
     with pytest.raises(AssertionError, match="failed after 1 attempt, last status 404; dead le"):
-        capture.callbacks.only()
+        capture.callbacks().only()
     for number in range(9):
         queue.publish(f"{URL}/{number}")
     with pytest.raises(AssertionError, match=r"  and 5 more$"):
-        capture.callbacks.only()
+        capture.callbacks().only()
 
 
 @pytest.mark.parametrize(("count", "rest"), [(8, None), (9, "and 1 more"), (20, "and 12 more")])

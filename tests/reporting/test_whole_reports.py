@@ -70,7 +70,7 @@ def delivers_to_fakes(cloud: Cloud) -> None:
     calls.
     """
     queue, kv = cloud.queue(), cloud.kv_server()
-    server = cloud.destination()
+    destination = cloud.destination()
     answers = iter([(200, "fine"), (503, "closed"), (200, "")])
 
     def take(request: Any) -> Any:
@@ -80,9 +80,9 @@ def delivers_to_fakes(cloud: Cloud) -> None:
         status, text = next(answers)
         return Response(text, status)
 
-    server.expect_request("/orders").respond_with_handler(take)
+    destination.server.expect_request("/orders").respond_with_handler(take)
     for headers in ({}, {"X-Tenant": "acme"}, {}):
-        deliver(queue, f"{server.url}/orders?n=1", json={"n": 1}, retries=0, headers=headers)
+        deliver(queue, f"{destination.url}/orders?n=1", json={"n": 1}, retries=0, headers=headers)
     deliver(queue, "https://nobody.example.com", retries=0)
 
 

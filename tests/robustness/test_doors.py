@@ -80,7 +80,7 @@ def house() -> Iterator[House]:
         }
         # A request without a handler is a 500 of pytest-httpserver itself, so give it a handler.
         for name in ("callback_capture", "destination"):
-            handles[name].expect_request(re.compile(".*")).respond_with_data("fine")
+            handles[name].server.expect_request(re.compile(".*")).respond_with_data("fine")
         control = cloud._context.mount(ControlApp(cloud, "token", hosts=Hosts("127.0.0.1", [])))
         addresses = {name: handle._mount.address for name, handle in handles.items()}
         keys = {name: handle.headers.get("Authorization", "x") for name, handle in handles.items()}

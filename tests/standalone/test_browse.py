@@ -360,7 +360,7 @@ def test_messages_are_listed_by_state_with_all_about_them(lists: Lists) -> None:
         lists, queue, "https://app.example/good", Upstash_Callback="https://app.example/good"
     )
     later = publish(lists, queue, "https://app.example/good", Upstash_Delay="1h")
-    queue.advance("1m")
+    queue.clock.advance("1m")
     page = lists.get("queue/lists/messages")
     assert ids(page) == [later, good, bad]
     assert page["facets"] == {"dead_lettered": 1, "delivered": 1, "pending": 1}
@@ -386,7 +386,7 @@ def test_messages_are_filtered(lists: Lists) -> None:
     for path, status, label in (("bad", 503, "mail"), ("good", 200, "sms")):
         queue.destinations.respond(f"https://app.example/{path}", status)
         publish(lists, queue, f"https://app.example/{path}", Upstash_Label=label)
-        queue.advance("1s")
+        queue.clock.advance("1s")
 
     def found(**filters: str) -> list[str]:
         page = lists.get("queue/lists/messages", **filters)

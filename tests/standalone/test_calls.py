@@ -150,9 +150,9 @@ KEPT = {"kv": {"values": {"kept": "1"}}}
 BROKEN = [
     {"kv": {"commands": [["SET", "a", "1"], ["SET", "b"]]}},
     {"kv": {"values": {"a": "1"}}, "broker": {"t": [{"value": "x", "partition": -1}]}},
-    {"kv": {"values": {"a": "1"}}, "queue": {"schedules": [{"destination": "u", "cron": "x"}]}},
+    {"kv": {"values": {"a": "1"}}, "queue": {"schedules": [{"url": "u", "cron": "x"}]}},
     {
-        "queue": {"schedules": [{"destination": "https://a.test", "cron": "* * * * *"}]},
+        "queue": {"schedules": [{"url": "https://a.test", "cron": "* * * * *"}]},
         "vector": {"": [{"id": "1", "vector": [1, 2, 3]}]},
     },
     {"kv": {"values": {"a": "1"}}, "faults": {"kv": [{"kind": "drop"}, {"kind": "respond"}]}},

@@ -493,7 +493,7 @@ def test_problems_are_counted_and_advise_in_terms_of_the_server(page: Any, serve
     assert "serve --forward https://app.example=" in told
     assert "serve --load state.json" in told
     assert "https://app.example/hook" in told
-    assert "destinations.answers" not in told
+    assert "destinations.respond" not in told
 
 
 # -- time and snapshots ------------------------------------------------------------------------------

@@ -115,10 +115,10 @@ def test_strangers_do_not_trust_it(kv: KVServer, monkeypatch: pytest.MonkeyPatch
 
 def test_deliveries_and_callbacks_trust_it(cloud: Cloud) -> None:
     queue, capture, target = cloud.queue(), cloud.callback_capture(), cloud.destination()
-    target.expect_request("/hook").respond_with_data("fine")
+    target.server.expect_request("/hook").respond_with_data("fine")
     queue.publish(f"{target.url}/hook", json={}, callback=capture.callback_url)
     callback = capture.wait_for_callback()
-    assert (callback.status, callback.body) == (200, b"fine")
+    assert (callback.status, callback.response_body) == (200, b"fine")
 
 
 def test_the_variables_are_among_the_clouds(cloud: Cloud, kv: KVServer) -> None:

@@ -82,20 +82,30 @@ class AioClock:
 
     async def advance(self, duration: Duration) -> list[Fired]:
         """Awaitable ``Clock.advance()``."""
-        return await drive(self._clock, self._clock._after(duration))
+        __tracebackhide__ = True
+        with self._clock._drive():
+            return await drive(self._clock, self._clock._after(duration))
 
     async def move_to(self, instant: Instant) -> list[Fired]:
         """Awaitable ``Clock.move_to()``."""
-        return await drive(self._clock, self._clock._until(instant))
+        __tracebackhide__ = True
+        with self._clock._drive():
+            return await drive(self._clock, self._clock._until(instant))
 
     async def advance_to_next(self) -> list[Fired]:
         """Awaitable ``Clock.advance_to_next()``."""
+        __tracebackhide__ = True
         target = self._clock._onward()
-        return [] if target is None else await drive(self._clock, target)
+        if target is None:
+            return []
+        with self._clock._drive():
+            return await drive(self._clock, target)
 
     async def run_due(self) -> list[Fired]:
         """Awaitable ``Clock.run_due()``."""
-        return await drive(self._clock, self._clock.now_us)
+        __tracebackhide__ = True
+        with self._clock._drive():
+            return await drive(self._clock, self._clock.now_us)
 
 
 class Twin:

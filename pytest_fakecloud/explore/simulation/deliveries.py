@@ -157,9 +157,9 @@ class DeliveryStrands(Part):
             error = ConnectionError("the connection was refused")
             return Outcome(exception=error, where="explore")
         outcome = perform(delivery)
-        if route is not None and route.where in ("call", "wsgi", "asgi"):
+        if route is not None and route._where in ("call", "wsgi", "asgi"):
             # Count only exceptions as failures, because a handler may answer 500 on purpose.
-            handled = self._run.handler_outcomes.setdefault((route.where, route.prefix), [])
+            handled = self._run.handler_outcomes.setdefault((route._where, route.prefix), [])
             handled.append(outcome.exception is None)
         if outcome.status is not None:
             self._run.broken = self._run.broken or broken_promise(outcome.exception)

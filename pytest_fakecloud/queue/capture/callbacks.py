@@ -1,4 +1,4 @@
-"""A received callback, and the list of the callbacks received at one URL."""
+"""A received callback, and the callbacks that were received at one URL."""
 
 from __future__ import annotations
 
@@ -8,26 +8,19 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...core.calls import Headers
-from ...core.conditions import checked_count
-from ...core.errors import ContractError, shown
 from ...core.field_types import JSON, MAPPING, MESSAGE_ID, URL
 from ...core.matching import HEADERS, Field, Query, fields_of
-from ...core.results import Results, expect
+from ...core.results import Results, check_predicate, results_of
 from ...core.timeparse import to_datetime
 from ..fields import DLQ_ID, json_of
 from ..model import NON_RETRYABLE
 from ..views import PublishedMessage
-from .reports import undelivered_lines, wait_report
 
 if TYPE_CHECKING:
     from werkzeug import Request as WerkzeugRequest
-
-    from ..typed import CallbackFields
-    from .handle import CallbackCapture, ScopedFaults
 
 
 DEFAULT_TIMEOUT = 5.0
@@ -39,67 +32,78 @@ Predicate: TypeAlias = "Callable[[Callback], object]"
 class Callback:
     """A received callback or failure callback, with its decoded fields.
 
-    ``raw`` is the whole JSON body, with the service's field names. ``body`` (the destination's
-    response) and ``source_body`` (the published body) are bytes. ``problem`` is the reason why the
-    signature does not verify, or None if it does. If the request is not a callback, the decoded
-    fields are None and the bodies empty.
+    ``payload`` is the callback's own JSON, with the service's field names. ``request_*`` is what the
+    queue delivered to the destination, and ``response_*`` what the destination responded.
+    ``headers`` and ``http_request`` are those of the callback itself. ``problem`` is the reason why
+    the signature does not verify, or None if it does. If the request is not a callback, the payload
+    is empty, the decoded fields are None, and the bodies empty.
     """
 
-    raw: dict[str, Any]
+    payload: dict[str, Any]
     headers: Headers
     problem: str | None
     at_us: int
     failure: bool
-    request: WerkzeugRequest
+    http_request: WerkzeugRequest
 
     @property
     def status(self) -> int | None:
         """The status of the destination's response; 0 if there was no response."""
-        return _number(self.raw.get("status"))
+        return _number(self.payload.get("status"))
 
     @property
-    def body(self) -> bytes:
+    def response_headers(self) -> Headers:
+        """The headers of the destination's response."""
+        return _headers(self.payload.get("header"))
+
+    @property
+    def response_body(self) -> bytes:
         """The body of the destination's response."""
-        return _decoded(self.raw.get("body"))
+        return _decoded(self.payload.get("body"))
 
-    def json(self) -> Any:
+    def response_json(self) -> Any:
         """Return the destination's response parsed as JSON; raise ``ValueError`` if it is not JSON."""
-        return json.loads(self.body)
+        return json.loads(self.response_body)
 
     @property
-    def source_body(self) -> bytes:
-        """The published body."""
-        return _decoded(self.raw.get("sourceBody"))
+    def request_headers(self) -> Headers:
+        """The headers of the message that the callback reports on."""
+        return _headers(self.payload.get("sourceHeader"))
 
-    def source_json(self) -> Any:
-        """Return the published body parsed as JSON; raise ``ValueError`` if it is not JSON."""
-        return json.loads(self.source_body)
+    @property
+    def request_body(self) -> bytes:
+        """The body of the message that the callback reports on."""
+        return _decoded(self.payload.get("sourceBody"))
+
+    def request_json(self) -> Any:
+        """Return the message's body parsed as JSON; raise ``ValueError`` if it is not JSON."""
+        return json.loads(self.request_body)
 
     @property
     def source_message_id(self) -> str | None:
         """The id of the message that the callback reports on."""
         # The second name is the one in the vendor's specification.
-        return _string(self.raw.get("sourceMessageId", self.raw.get("sourceMessasgeId")))
+        return _string(self.payload.get("sourceMessageId", self.payload.get("sourceMessasgeId")))
 
     @property
     def retried(self) -> int | None:
         """The number of attempts before the one that the callback reports on."""
-        return _number(self.raw.get("retried"))
+        return _number(self.payload.get("retried"))
 
     @property
     def max_retries(self) -> int | None:
         """The maximum number of retries of the message."""
-        return _number(self.raw.get("maxRetries"))
+        return _number(self.payload.get("maxRetries"))
 
     @property
     def dlq_id(self) -> str | None:
         """The id of the dead letter; None unless this is a failure callback."""
-        return _string(self.raw.get("dlqId"))
+        return _string(self.payload.get("dlqId"))
 
     @property
     def url(self) -> str | None:
         """The destination of the message that the callback reports on."""
-        return _string(self.raw.get("url"))
+        return _string(self.payload.get("url"))
 
     @property
     def is_final(self) -> bool:
@@ -112,7 +116,7 @@ class Callback:
 
     @property
     def _refuses_retries(self) -> bool:
-        header = self.raw.get("header")
+        header = self.payload.get("header")
         return isinstance(header, dict) and any(
             name.lower().endswith("-nonretryable-error") and "true" in str(values).lower()
             for name, values in header.items()
@@ -148,6 +152,13 @@ def _number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def _headers(value: object) -> Headers:
+    """Return headers that a callback lists as ``{name: [value, ...]}``."""
+    listed = value if isinstance(value, dict) else {}
+    several = ((name, each if isinstance(each, list) else [each]) for name, each in listed.items())
+    return Headers([(name, one) for name, each in several for one in each if isinstance(one, str)])
+
+
 def _decoded(value: object) -> bytes:
     try:
         return base64.b64decode(value) if isinstance(value, str) else b""
@@ -160,16 +171,20 @@ FIELDS: Mapping[str, Field] = {
     "source_message_id": Field(MESSAGE_ID),
     "dlq_id": Field(DLQ_ID),
     "url": Field(URL),
-    "raw": Field(MAPPING, optional=False),
+    "payload": Field(MAPPING, optional=False),
     "headers": Field(HEADERS, optional=False),
-    "json": Field(JSON, json_of(Callback.json, lambda one: one.body)),
-    "source_json": Field(JSON, json_of(Callback.source_json, lambda one: one.source_body)),
+    "request_headers": Field(HEADERS, optional=False),
+    "response_headers": Field(HEADERS, optional=False),
+    "request_json": Field(JSON, json_of(Callback.request_json, lambda one: one.request_body)),
+    "response_json": Field(JSON, json_of(Callback.response_json, lambda one: one.response_body)),
 }
 """Fields of a callback, by name."""
 _PREDICATE = {"callback": Field(read=lambda item: item, bare=True)}
 
 
-def _query(given: Mapping[str, Any], predicate: Predicate | None = None) -> Query:
+def query_of(given: Mapping[str, Any], predicate: Predicate | None = None) -> Query:
+    """Return the conditions of an assertion or a wait; raise ``ContractError`` for invalid ones."""
+    check_predicate(predicate)
     asked = dict(given)
     message = asked.get("source_message_id")
     if isinstance(message, PublishedMessage):
@@ -179,164 +194,57 @@ def _query(given: Mapping[str, Any], predicate: Predicate | None = None) -> Quer
     return Query({**asked, "callback": predicate}, {**FIELDS, **_PREDICATE}, "callback")
 
 
-class Captured(Results[Callback]):
-    """The callbacks received at one URL of a capture, as a list with the oldest first."""
+class Inbox:
+    """The callbacks received at one URL of a capture.
+
+    ``path`` is the URL's path, and ``notes`` returns lines to add when a list of callbacks is empty.
+    """
 
     def __init__(
-        self, capture: CallbackCapture, faults: ScopedFaults, path: str, failure: bool
+        self, path: str, *, failure: bool, notes: Callable[[], Iterable[str]] | None = None
     ) -> None:
-        super().__init__()
-        self._fields, self._kind = FIELDS, "failure callback" if failure else "callback"
-        self._notes = partial(undelivered_lines, capture)
-        self._capture = capture
-        self._path = path
-        self._failure = failure
+        self.path = path
+        self.failure = failure
+        self.kind = "failure callback" if failure else "callback"
+        self._notes = notes
+        self._items: list[Callback] = []
         self._returned: set[Callback] = set()
-        self._turn = threading.Lock()
-        self.faults = faults
+        self._lock = threading.Lock()
 
-    @property
-    def url(self) -> str:
-        """The URL at which these callbacks are received."""
-        return self._capture.url + self._path
+    def add(self, item: Callback) -> None:
+        with self._lock:
+            self._items.append(item)
 
-    @property
-    def aio(self) -> AwaitableCaptured:
-        """The awaitable version of ``wait_for()``: ``await captured.aio.wait_for(...)``."""
-        return AwaitableCaptured(self)
+    def results(self) -> Results[Callback]:
+        """Return the callbacks, oldest first."""
+        with self._lock:
+            found = results_of(self._items, FIELDS, self.kind)
+        found._notes = self._notes
+        return found
 
-    def wait_for(
-        self,
-        wanted: int | Predicate = 1,
-        *,
-        timeout: float = DEFAULT_TIMEOUT,
-        **where: Unpack[CallbackFields],
-    ) -> Results[Callback]:
-        """Return the matching callbacks as soon as there are enough of them.
+    def has_next(self, asked: Query) -> bool:
+        """Return whether a matching callback has not been returned by a wait."""
+        return self._next(asked) is not None
 
-        ``wanted`` is the required number, or a predicate that one callback must satisfy. ``where``
-        are conditions on fields (``status=200``, ``json={...}``). If the queue delivers only when
-        the test calls a delivering method, this method runs the queue and moves the clock to the
-        next due time until there are enough callbacks or nothing is left to deliver. If the queue
-        delivers in the background, it waits at most ``timeout`` real seconds. Raises
-        ``AssertionError`` with the timelines of the messages and the differences of the closest
-        callbacks.
-        """
-        __tracebackhide__ = True
-        condition = _Condition(self, wanted, where)
-        self._capture._waiter.until(condition, timeout)
-        return condition.result()
+    def take(self, asked: Query) -> Callback | None:
+        """Return the oldest matching callback that no wait has returned yet, or None."""
+        while (item := self._next(asked)) is not None:
+            with self._lock:
+                if item not in self._returned:
+                    self._returned.add(item)
+                    return item
+        return None
 
-    def assert_received(
-        self, *, times: int | None = None, **where: Unpack[CallbackFields]
-    ) -> Results[Callback]:
-        """Assert that a matching callback was received, and return all matching callbacks.
+    def _next(self, asked: Query) -> Callback | None:
+        with self._lock:
+            items = [one for one in self._items if one not in self._returned]
+        # Compare without the lock, because a condition may be a function of the test.
+        return next((one for one in items if asked(one)), None)
 
-        ``times`` is the exact number of callbacks expected (at least one by default). This method
-        delivers nothing. The error contains the closest callbacks and how they differ.
-        """
-        __tracebackhide__ = True
-        checked_count("times", times)
-        return self._expect(list(self), _query(where), times)
+    def saved(self) -> Any:
+        with self._lock:
+            return list(self._items), set(self._returned)
 
-    def assert_not_received(self, **where: Unpack[CallbackFields]) -> None:
-        """Assert that no matching callback was received."""
-        __tracebackhide__ = True
-        self.assert_received(times=0, **where)
-
-    def reset(self) -> None:
-        """Forget the received callbacks."""
-        self._restore(([], set()))
-
-    def _expect(
-        self, items: Iterable[Callback], asked: Query, times: int | None
-    ) -> Results[Callback]:
-        __tracebackhide__ = True
-        return expect(
-            f"a {self._kind} at {self.url}",
-            items,
-            asked,
-            times=times,
-            if_empty="none was received",
-            notes=lambda found: wait_report(self, asked, missing=times is None or found < times),
-        )
-
-    def _concerns(self, message: PublishedMessage) -> bool:
-        """Return whether this URL is the message's destination, or its callback URL."""
-        asked = message._record.settings
-        wanted = asked.failure_callback if self._failure else asked.callback
-        return any(one.startswith(self.url) for one in (message.url, wanted or ""))
-
-    def _has_next(self) -> bool:
-        return any(item not in self._returned for item in list(self))
-
-    def _take(self) -> Callback | None:
-        """Return the oldest callback that has not been returned yet, or None."""
-        with self._turn:
-            item = next((one for one in list(self) if one not in self._returned), None)
-            if item is not None:
-                self._returned.add(item)
-        return item
-
-    def _fail_missing(self) -> NoReturn:
-        """Fail because one more callback was expected than was received."""
-        __tracebackhide__ = True
-        items = list(self)
-        self._expect(items, _query({}), len(items) + 1)
-        raise AssertionError  # For the type checker only, because the line above always raises.
-
-    def _saved(self) -> Any:
-        with self._turn:
-            return list(self), set(self._returned)
-
-    def _restore(self, saved: Any) -> None:
-        with self._turn:
-            self[:], self._returned = list(saved[0]), set(saved[1])
-
-
-class _Condition:
-    def __init__(
-        self, captured: Captured, wanted: int | Predicate, fields: Mapping[str, Any]
-    ) -> None:
-        if isinstance(wanted, bool) or not (callable(wanted) or isinstance(wanted, int)):
-            raise ContractError(f"wait_for() takes a number or a predicate, got {shown(wanted)}")
-        if isinstance(wanted, int) and wanted < 1:
-            raise ContractError(f"wait_for({wanted}) waits for nothing; pass 1 or more")
-        self._captured = captured
-        self._times = wanted if isinstance(wanted, int) else None
-        self._least = self._times or 1
-        self._asked = _query(fields, None if isinstance(wanted, int) else wanted)
-
-    def __call__(self) -> bool:
-        return sum(map(self._asked, list(self._captured))) >= self._least
-
-    def result(self) -> Results[Callback]:
-        """Return the matching callbacks, or fail with a report of what was received instead."""
-        __tracebackhide__ = True
-        items = list(self._captured)
-        found = [item for item in items if self._asked(item)]
-        if len(found) >= self._least:
-            return self._captured._with_items(found)
-        return self._captured._expect(items, self._asked, self._times)
-
-
-class AwaitableCaptured:
-    """The awaitable version of ``Captured.wait_for()``."""
-
-    def __init__(self, captured: Captured) -> None:
-        self._captured = captured
-
-    async def wait_for(
-        self,
-        wanted: int | Predicate = 1,
-        *,
-        timeout: float = DEFAULT_TIMEOUT,
-        **where: Unpack[CallbackFields],
-    ) -> Results[Callback]:
-        """Awaitable version of ``Captured.wait_for()``, which awaits deliveries in the running
-        loop.
-        """
-        __tracebackhide__ = True
-        condition = _Condition(self._captured, wanted, where)
-        await self._captured._capture._waiter.auntil(condition, timeout)
-        return condition.result()
+    def restore(self, saved: Any) -> None:
+        with self._lock:
+            self._items, self._returned = list(saved[0]), set(saved[1])

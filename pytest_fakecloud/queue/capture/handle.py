@@ -6,196 +6,211 @@ Importing this module imports pytest-httpserver.
 
 from __future__ import annotations
 
-import functools
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, NoReturn, Unpack
 
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
-from ...core.errors import ContractError
-from ...core.timeparse import monotonic
-from ...core.wording import unknown_name
-from ...faults.fault import rule_of
-from ...faults.plan import fault_words
+from ...core.matching import Query
+from ...core.results import Results, expect
 from ...handle import Context, Snapshot
 from ..delivery.destination_server import RAW_HEADERS, Destination
 from ..settings import CallbackCaptureConfig, CallbackCaptureSettings
 from ..signature_clock import signature_clock
 from ..wire.signing import explain, verified_claims
-from .callbacks import DEFAULT_TIMEOUT, Callback, Captured
-from .waiting import CallbackWaiter, deadline_after
+from .callbacks import DEFAULT_TIMEOUT, Callback, Inbox, Predicate, query_of
+from .reports import undelivered_lines, wait_report
+from .waiting import CallbackWaiter, Patience
 
 if TYPE_CHECKING:
-    from ...faults.fault import Fault
     from ..handle import Queue
-
-
-class ScopedFaults:
-    """The fault plan for one of a capture's two URLs, with the methods of ``FaultPlan``.
-
-    Methods that list or end faults apply to the faults of this URL and to those of the whole
-    capture, but not to the faults of the other URL. The methods that inject a fault are those of
-    the capture's own plan, called with the ``route`` of this URL.
-    """
-
-    def __init__(self, capture: Destination, route: str) -> None:
-        self._capture = capture
-        self._route = route
-
-    def __getattr__(self, name: str) -> Callable[..., Fault]:
-        known = fault_words(type(self._capture.faults))
-        if name not in known:
-            raise AttributeError(unknown_name("fault", name, known))
-        return functools.partial(self._inject_here, getattr(self._capture.faults, name))
-
-    def _inject_here(self, method: Callable[..., Fault], *args: Any, **kwargs: Any) -> Fault:
-        if kwargs.get("route", self._route) != self._route:
-            raise ContractError(
-                f"these faults are for /{self._route} only: remove route={kwargs['route']!r}, or"
-                f" use the faults of {self._capture.name}"
-            )
-        return method(*args, **{**kwargs, "route": self._route})
-
-    def _applies(self, fault: Fault) -> bool:
-        return rule_of(fault).route in (None, self._route)
-
-    @property
-    def is_down(self) -> bool:
-        """Whether a ``down()`` fault makes this URL unreachable."""
-        return any(fault.kind == "down" for fault in self)
-
-    def unused(self) -> list[Fault]:
-        """Return the faults that never fired, or less often than planned."""
-        return [fault for fault in self._capture.faults.unused() if self._applies(fault)]
-
-    def up(self) -> None:
-        """End every ``down()`` fault that applies to this URL."""
-        for fault in self:
-            if fault.kind == "down":
-                fault.remove()
-
-    def clear(self) -> None:
-        """Remove the faults and forget which of them were not used."""
-        for fault in {*self, *self.unused()}:
-            # A strict test does not fail for an unused fault that was cleared.
-            rule_of(fault).must_fire = False
-            fault.remove()
-
-    def __iter__(self) -> Iterator[Fault]:
-        return iter([fault for fault in self._capture.faults if self._applies(fault)])
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *fault_words(type(self._capture.faults))})
-
-    def __repr__(self) -> str:
-        shown = ", ".join(map(repr, self)) or "none"
-        return f"<faults of /{self._route}: {shown}>"
+    from ..typed import CallbackFields
 
 
 class CallbackCapture(Destination):
     """A receiver of callbacks. Publish messages with its ``callback_url`` and ``failure_url``.
 
-    ``callbacks`` and ``failures`` are lists of ``Callback``. ``wait_for_callback()`` and
-    ``wait_for_failure()`` return the next one. Every request is answered with 200 unless an
-    expectation of pytest-httpserver matches or a fault is injected. ``keys`` are the signing keys,
-    by name, of a queue outside this cloud. By default, the keys of this cloud's queues are used.
+    ``wait_for_callback()`` and ``wait_for_failure()`` return the next callback, ``callbacks()`` and
+    ``failures()`` list all of them. Every request is answered with 200 unless an expectation of
+    ``server`` matches or a fault is injected; ``route="callbacks"`` and ``route="failures"`` select
+    the requests to one of the URLs. ``keys`` are the signing keys, by name, of a queue outside this
+    cloud. By default, the keys of this cloud's queues are used.
     """
 
     service: ClassVar[str] = "callback_capture"
     fixture: ClassVar[str] = "callback_capture"
 
     _settings = CallbackCaptureConfig
-    _paths: ClassVar[tuple[str, ...]] = ("callback", "failure")
+    _paths: ClassVar[Mapping[str, str]] = {"callback": "callbacks", "failure": "failures"}
 
     def __init__(self, context: Context, **settings: Unpack[CallbackCaptureSettings]) -> None:
         config = self._configure(context, CallbackCaptureConfig, settings)
         self._keys = config.keys or None
         self._waiter = CallbackWaiter(context)
-        self.callbacks = self._captured("/callback", failure=False)
-        self.failures = self._captured("/failure", failure=True)
+        notes = partial(undelivered_lines, self)
+        self._callbacks = Inbox("/callback", failure=False, notes=notes)
+        self._failures = Inbox("/failure", failure=True, notes=notes)
         self._start(context, config)
-
-    def _captured(self, path: str, *, failure: bool) -> Captured:
-        return Captured(self, ScopedFaults(self, path.strip("/")), path, failure)
 
     @property
     def callback_url(self) -> str:
         """The URL to publish with in ``Upstash-Callback``."""
-        return self.callbacks.url
+        return self.url + self._callbacks.path
 
     @property
     def failure_url(self) -> str:
         """The URL to publish with in ``Upstash-Failure-Callback``."""
-        return self.failures.url
+        return self.url + self._failures.path
 
-    def wait_for_callback(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
-        """Return the oldest callback that has not been returned yet, waiting for one if necessary."""
-        __tracebackhide__ = True
-        return self._next(self.callbacks, timeout)
+    # -- received callbacks ----------------------------------------------------------------------
 
-    def wait_for_failure(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
-        """Return the oldest failure callback not returned yet, waiting for one if necessary."""
+    def callbacks(self) -> Results[Callback]:
+        """Return the callbacks received at ``callback_url``, oldest first."""
+        return self._callbacks.results()
+
+    def failures(self) -> Results[Callback]:
+        """Return the failure callbacks received at ``failure_url``, oldest first."""
+        return self._failures.results()
+
+    def assert_callback(
+        self, *, times: int | None = None, **where: Unpack[CallbackFields]
+    ) -> Results[Callback]:
+        """Assert that a matching callback was received, and return all matching callbacks.
+
+        ``times`` is the exact number of callbacks expected (at least one by default). This method
+        delivers nothing. The error contains the closest callbacks and how they differ.
+        """
         __tracebackhide__ = True
-        return self._next(self.failures, timeout)
+        return self._expect(self._callbacks, query_of(where), times)
+
+    def assert_no_callback(self, **where: Unpack[CallbackFields]) -> None:
+        """Assert that no matching callback was received."""
+        __tracebackhide__ = True
+        self.assert_callback(times=0, **where)
+
+    def assert_failure(
+        self, *, times: int | None = None, **where: Unpack[CallbackFields]
+    ) -> Results[Callback]:
+        """Like ``assert_callback()``, for failure callbacks."""
+        __tracebackhide__ = True
+        return self._expect(self._failures, query_of(where), times)
+
+    def assert_no_failure(self, **where: Unpack[CallbackFields]) -> None:
+        """Assert that no matching failure callback was received."""
+        __tracebackhide__ = True
+        self.assert_failure(times=0, **where)
+
+    def _expect(self, inbox: Inbox, asked: Query, times: int | None) -> Results[Callback]:
+        __tracebackhide__ = True
+        return expect(
+            f"a {inbox.kind} at {self.url}{inbox.path}",
+            inbox.results(),
+            asked,
+            times=times,
+            if_empty="none was received",
+            notes=lambda found: wait_report(
+                self, inbox, asked, missing=times is None or found < times
+            ),
+        )
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def wait_for_callback(
+        self,
+        predicate: Predicate | None = None,
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        **where: Unpack[CallbackFields],
+    ) -> Callback:
+        """Return the oldest matching callback that no wait has returned yet, waiting if necessary.
+
+        ``where`` are conditions on fields (``status=200``, ``response_json={...}``). If the queue
+        delivers only when the test calls a delivering method, this method runs the queue and moves
+        the clock to the next due time until a callback matches or nothing is left to deliver. If
+        the queue delivers in the background, it waits at most ``timeout`` real seconds. Raises
+        ``AssertionError`` with the timelines of the messages and the differences of the closest
+        callbacks.
+        """
+        __tracebackhide__ = True
+        return self._next(self._callbacks, query_of(where, predicate), timeout)
+
+    def wait_for_failure(
+        self,
+        predicate: Predicate | None = None,
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        **where: Unpack[CallbackFields],
+    ) -> Callback:
+        """Like ``wait_for_callback()``, for failure callbacks."""
+        __tracebackhide__ = True
+        return self._next(self._failures, query_of(where, predicate), timeout)
 
     @property
     def aio(self) -> AwaitableCapture:
         """Awaitable versions of the waiting methods."""
         return AwaitableCapture(self)
 
-    def _next(self, captured: Captured, timeout: float) -> Callback:
+    def _next(self, inbox: Inbox, asked: Query, timeout: float) -> Callback:
         __tracebackhide__ = True
-        deadline = deadline_after(timeout)
-        while self._waiter.until(captured._has_next, max(0.0, deadline - monotonic())):
+        patience = Patience(timeout)
+        while self._waiter.until(partial(inbox.has_next, asked), patience):
             # Keep waiting if another thread has taken the callback first.
-            if (item := captured._take()) is not None:
+            if (item := inbox.take(asked)) is not None:
                 return item
-        captured._fail_missing()
+        self._fail_missing(inbox, asked)
 
-    def dispatch(self, request: WerkzeugRequest) -> WerkzeugResponse:
+    def _fail_missing(self, inbox: Inbox, asked: Query) -> NoReturn:
+        """Fail because one more callback was expected than was received."""
+        __tracebackhide__ = True
+        matching = sum(map(asked, inbox.results()))
+        self._expect(inbox, asked, matching + 1 if matching else None)
+        raise AssertionError  # For the type checker only, because the line above always raises.
+
+    # -- receiving -------------------------------------------------------------------------------
+
+    def _dispatch(self, request: WerkzeugRequest) -> WerkzeugResponse:
         """Record a callback and return 200, or the response of a matching expectation."""
-        captured = self._captured_at(request.environ["RAW_URI"].partition("?")[0])
-        if captured is None:
-            return super().dispatch(request)
-        captured.append(self._read(request, captured is self.failures))
+        inbox = self._inbox_at(request.environ["RAW_URI"].partition("?")[0])
+        if inbox is None:
+            return super()._dispatch(request)
+        inbox.add(self._read(request, inbox.failure))
         self._waiter.arrival.notify()
-        return super().dispatch(request) if self._has_answer(request) else WerkzeugResponse("")
+        return super()._dispatch(request) if self._has_answer(request) else WerkzeugResponse("")
 
     def _has_answer(self, request: WerkzeugRequest) -> bool:
         """Return whether pytest-httpserver answers a request itself, or has failed permanently."""
-        return self.permanently_failed or any(
+        server = self._server
+        return server.permanently_failed or any(
             handler.matcher.match(request)
-            for handlers in (self.ordered_handlers[:1], self.oneshot_handlers, self.handlers)
+            for handlers in (server.ordered_handlers[:1], server.oneshot_handlers, server.handlers)
             for handler in list(handlers)
         )
 
-    def _captured_at(self, path: str) -> Captured | None:
-        both = (self.callbacks, self.failures)
-        return next((one for one in both if f"{path}/".startswith(f"{one._path}/")), None)
+    def _inbox_at(self, path: str) -> Inbox | None:
+        both = (self._callbacks, self._failures)
+        return next((one for one in both if f"{path}/".startswith(f"{one.path}/")), None)
 
     def _read(self, request: WerkzeugRequest, failure: bool) -> Callback:
         body = request.get_data()
         try:
-            raw = json.loads(body)
+            payload = json.loads(body)
         except (ValueError, RecursionError):
-            raw = None
+            payload = None
         environ = request.environ
         url = f"{environ['wsgi.url_scheme']}://{environ['HTTP_HOST']}{environ['RAW_URI']}"
         headers = environ[RAW_HEADERS]
         signature = headers.get("Upstash-Signature") or headers.get("Service-Signature")
         return Callback(
-            raw=raw if isinstance(raw, dict) else {},
+            payload=payload if isinstance(payload, dict) else {},
             headers=headers,
             problem=self._why_not_verified(signature, body, url),
             at_us=self._time.now_us(),
             failure=failure,
-            request=request,
+            http_request=request,
         )
 
     def _why_not_verified(self, signature: str | None, body: bytes, url: str) -> str | None:
@@ -208,15 +223,16 @@ class CallbackCapture(Destination):
     def snapshot(self) -> Snapshot:
         """Return the expectations and the received callbacks."""
         saved = super().snapshot()
-        saved.data["callbacks"] = self.callbacks._saved()
-        saved.data["failures"] = self.failures._saved()
+        saved.data["inboxes"] = self._callbacks.saved(), self._failures.saved()
         return saved
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restore the expectations and the callbacks of a snapshot."""
         super().restore(snapshot)
-        self.callbacks._restore(snapshot.data["callbacks"])
-        self.failures._restore(snapshot.data["failures"])
+        for inbox, saved in zip(
+            (self._callbacks, self._failures), snapshot.data["inboxes"], strict=True
+        ):
+            inbox.restore(saved)
 
     def close(self) -> None:
         """Close the receiver and end every wait for its callbacks."""
@@ -230,23 +246,39 @@ class AwaitableCapture:
     def __init__(self, capture: CallbackCapture) -> None:
         self._capture = capture
 
-    async def wait_for_callback(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
-        """Awaitable version of ``CallbackCapture.wait_for_callback()``."""
+    async def wait_for_callback(
+        self,
+        predicate: Predicate | None = None,
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        **where: Unpack[CallbackFields],
+    ) -> Callback:
+        """Awaitable version of ``CallbackCapture.wait_for_callback()``, which awaits deliveries in
+        the running loop.
+        """
         __tracebackhide__ = True
-        return await self._next(self._capture.callbacks, timeout)
+        return await self._next(self._capture._callbacks, query_of(where, predicate), timeout)
 
-    async def wait_for_failure(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
-        """Awaitable version of ``CallbackCapture.wait_for_failure()``."""
+    async def wait_for_failure(
+        self,
+        predicate: Predicate | None = None,
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        **where: Unpack[CallbackFields],
+    ) -> Callback:
+        """Awaitable version of ``CallbackCapture.wait_for_failure()``, which awaits deliveries in
+        the running loop.
+        """
         __tracebackhide__ = True
-        return await self._next(self._capture.failures, timeout)
+        return await self._next(self._capture._failures, query_of(where, predicate), timeout)
 
-    async def _next(self, captured: Captured, timeout: float) -> Callback:
+    async def _next(self, inbox: Inbox, asked: Query, timeout: float) -> Callback:
         __tracebackhide__ = True
-        deadline, drive = deadline_after(timeout), self._capture._waiter.auntil
-        while await drive(captured._has_next, max(0.0, deadline - monotonic())):
-            if (item := captured._take()) is not None:
+        patience, wait = Patience(timeout), self._capture._waiter.auntil
+        while await wait(partial(inbox.has_next, asked), patience):
+            if (item := inbox.take(asked)) is not None:
                 return item
-        captured._fail_missing()
+        self._capture._fail_missing(inbox, asked)
 
 
 def why_not_signed_by(
@@ -275,7 +307,7 @@ def why_not_signed_by(
     signer = queues[0]
     if len(queues) > 1:
         signer = next((queue for queue in queues if _has_signed(queue, signature or "")), signer)
-    clock = signature_clock(signer.signature_clock, now_us)
+    clock = signature_clock(signer._signature_clock, now_us)
     return explain(signature, body=body, keys=keys, at=clock(), url=url)
 
 

@@ -14,7 +14,8 @@ from .waiting import LONGEST_DRIVE_US
 
 if TYPE_CHECKING:
     from ..handle import Queue
-    from .callbacks import Captured
+    from ..views import PublishedMessage
+    from .callbacks import Inbox
     from .handle import CallbackCapture
 
 _LISTED = 5
@@ -30,31 +31,42 @@ def undelivered_lines(capture: CallbackCapture) -> list[str]:
     return lines[:_LISTED] + ([f"and {more} more"] if more > 0 else [])
 
 
-def wait_report(captured: Captured, asked: Query, *, missing: bool) -> list[str]:
+def wait_report(
+    capture: CallbackCapture, inbox: Inbox, asked: Query, *, missing: bool
+) -> list[str]:
     """Return lines about the callbacks at both URLs and the messages of the queues.
 
     If too few callbacks are there (``missing``), also list what may still produce callbacks.
     """
-    capture = captured._capture
     lines: list[str] = []
-    if captured and not asked.given.keys() - {"callback"}:
-        lines.append("  body of the last callback:")
-        text = json.dumps(captured[-1].raw, indent=2, ensure_ascii=False)
+    received = inbox.results()
+    if received and not asked.given.keys() - {"callback"}:
+        lines.append("  payload of the last callback:")
+        text = json.dumps(received[-1].payload, indent=2, ensure_ascii=False)
         lines += [f"    {line}" for line in text.splitlines()]
-    other = capture.failures if captured is capture.callbacks else capture.callbacks
-    if other:
-        lines.append(f"  {counted(len(other), other._kind)} arrived at {other.url} instead:")
-        lines += [f"    {item!r}" for item in other[-3:]]
-    lines += _message_lines(capture, captured)
+    other = capture._callbacks if inbox.failure else capture._failures
+    if others := other.results():
+        where = f"{capture.url}{other.path}"
+        lines.append(f"  {counted(len(others), other.kind)} arrived at {where} instead:")
+        lines += [f"    {item!r}" for item in others[-3:]]
+    lines += _message_lines(capture, inbox)
     return lines + (_pending_lines(capture) if missing else [])
 
 
-def _message_lines(capture: CallbackCapture, captured: Captured) -> list[str]:
+def _message_lines(capture: CallbackCapture, inbox: Inbox) -> list[str]:
+    url = capture.url + inbox.path
+
+    def concerns(message: PublishedMessage) -> bool:
+        """Return whether the URL is the message's destination, or its callback URL."""
+        settings = message._record.settings
+        wanted = settings.failure_callback if inbox.failure else settings.callback
+        return any(one.startswith(url) for one in (message.url, wanted or ""))
+
     lines: list[str] = []
     for queue in capture._waiter.queues():
         messages = list(queue.messages())
         # Prefer messages that concern this URL, then the newest, but list them as published.
-        ranked = sorted(messages, key=captured._concerns)[-_LISTED:]
+        ranked = sorted(messages, key=concerns)[-_LISTED:]
         for message in messages:
             if message in ranked:
                 lines += [f"  {line}" for line in message.timeline.splitlines()]
@@ -83,14 +95,15 @@ def _later_lines(queue: Queue, now_us: int) -> Iterator[str]:
             " move the clock with clock.advance()"
         )
     elif due is not None:
+        advice = "run the queue" if queue.delivery == "driven" else "pass a longer timeout="
         yield (
             f"  {counted(len(queue._engine.pending), 'message')} still to be delivered, the next at "
-            f"{to_datetime(due).isoformat()}: run the queue, or pass a longer timeout="
+            f"{to_datetime(due).isoformat()}: {advice}"
         )
     for schedule in queue.schedules():
         if not schedule.paused and (runs := schedule.next_runs(1)):
             yield (
-                f"  the schedule {schedule.id} to {schedule.destination} is due at "
+                f"  the schedule {schedule.id} to {schedule.url} is due at "
                 f"{runs[0].isoformat()}; waiting does not run schedules: move the clock with"
                 " clock.advance()"
             )

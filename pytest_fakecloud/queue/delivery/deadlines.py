@@ -88,7 +88,7 @@ class Deadlines:
         if why and loop_is_running():
             text += (
                 f"; {why}, which blocked this thread's event loop. If the destination needs that "
-                "loop, use an awaitable method (await queue.aio.advance(...))"
+                "loop, use an awaitable method (await queue.aio.run_until_idle())"
             )
         return text
 

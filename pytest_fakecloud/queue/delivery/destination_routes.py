@@ -1,4 +1,4 @@
-"""Routes of the destinations table: applications, functions, prepared answers and other servers.
+"""Routes of the destinations table: applications, functions, prepared responses and other servers.
 
 Applications and functions run in the caller's thread. Coroutines run in the running event loop if
 the test awaits the delivery, otherwise in the queue's own event loop. Source: decided here, except
@@ -18,19 +18,12 @@ from ...core.errors import broken_promise
 from ...core.matching import Field
 from ...core.results import Results, results_of
 from ...core.wording import brief, shortfall
+from ...faults.response import Response
 from ..model import Delivery, Outcome
 from ..wire.targets import named_url
 from .applications import AsgiApp, WsgiApp, call_asgi, call_wsgi, failed
 from .deadlines import CapReached, Deadlines
-from .replies import (
-    DELIVERIES,
-    DeliveredRequest,
-    Handler,
-    Response,
-    as_reply,
-    outcome_of,
-    timed_out,
-)
+from .replies import DELIVERIES, DeliveredRequest, Handler, as_reply, outcome_of, timed_out
 from .url_scopes import Url, split_text, split_wire
 
 if TYPE_CHECKING:
@@ -65,11 +58,18 @@ class DestinationRoute:
     """
 
     def __init__(self, spec: RouteSpec) -> None:
-        self.prefix = spec.prefix
-        self.where = spec.where
+        self._prefix = spec.prefix
+        self._where = spec.where
         self.deliveries: Results[DeliveredRequest] = results_of((), DELIVERIES, "delivery")
         self._table = spec.table
         self._raise_exceptions = spec.raise_exceptions
+
+    @property
+    def prefix(self) -> Url:
+        """The URLs that the route matches: a prefix, a pattern with ``*``, a regular expression or a
+        function.
+        """
+        return self._prefix
 
     @property
     def _is_prefix(self) -> bool:
@@ -87,10 +87,10 @@ class DestinationRoute:
         self._table.remove(self)
 
     def _forget_plan(self) -> None:
-        """Stop requiring that all prepared answers are used."""
+        """Stop requiring that all prepared responses are used."""
 
     def _unmet(self) -> str | None:
-        """Describe prepared answers that were not used, or return None."""
+        """Describe prepared responses that were not used, or return None."""
         return None
 
     def _saved(self) -> Any:
@@ -118,11 +118,11 @@ class DestinationRoute:
     def _completed(self, outcome: Outcome) -> Outcome:
         # Without a status, the exception is not from the handler, but a timeout, for example.
         of_handler = outcome.exception is not None and outcome.status is not None
-        return outcome._replace(where=self.where, raises=of_handler and self.raise_exceptions)
+        return outcome._replace(where=self._where, raises=of_handler and self.raise_exceptions)
 
     def _record(self, delivery: Delivery) -> None:
         self.deliveries.append(DeliveredRequest(delivery))
-        keep = self._table.keep
+        keep = self._table._keep
         # Remove old deliveries only when the list is a quarter too long, because removal is slow.
         if keep is not None and len(self.deliveries) > keep + keep // 4:
             del self.deliveries[: -keep or None]
@@ -135,7 +135,7 @@ class DestinationRoute:
 
     def __repr__(self) -> str:
         prefix = self.prefix if isinstance(self.prefix, str) else brief(self.prefix)
-        return f"<DestinationRoute {self.where} {prefix} deliveries={len(self.deliveries)}>"
+        return f"<DestinationRoute {self._where} {prefix} deliveries={len(self.deliveries)}>"
 
 
 ROUTES: Mapping[str, Field] = dict.fromkeys(
@@ -164,7 +164,9 @@ class AsgiRoute(DestinationRoute):
         self._lifespan = lifespan
 
     def _running_lifespan(self) -> RunningLifespan | None:
-        return None if self._lifespan is True else self._table.loops.running_lifespan(self._app)
+        return (
+            None if self._lifespan is True else self._table._event_loops.running_lifespan(self._app)
+        )
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         return self._perform_in(self._running_lifespan(), delivery, deadlines)
@@ -175,7 +177,7 @@ class AsgiRoute(DestinationRoute):
         """Call the application in the loop of its running lifespan or in the queue's own loop."""
         from .event_loops import LoopEnded
 
-        runner = self._table.loops.runner()
+        runner = self._table._event_loops.runner()
         work = self._start_and_call(runner, running, delivery)
         try:
             return runner.run(work, deadlines, running.host if running else None)
@@ -215,7 +217,7 @@ class FunctionRoute(DestinationRoute):
         try:
             value = self._handler(DeliveredRequest(delivery))
             if inspect.isawaitable(value):
-                value = self._table.loops.runner().run(value, deadlines)
+                value = self._table._event_loops.runner().run(value, deadlines)
         except CapReached:
             raise
         except Exception as error:
@@ -267,16 +269,16 @@ class ForwardRoute(DestinationRoute):
 
 
 class PreparedRoute(DestinationRoute):
-    """Answers deliveries with prepared answers in turn, and repeats the last one."""
+    """Answers deliveries with prepared responses in turn, and repeats the last one."""
 
     def __init__(self, spec: RouteSpec, *, replies: Sequence[Response | BaseException]) -> None:
         super().__init__(spec)
         self._replies = replies
-        self.given = 0
+        self._given = 0
         self._most_given = 0
-        """The largest value of ``given``, which a restored snapshot does not reduce."""
+        """The largest value of ``_given``, which a restored snapshot does not reduce."""
         self._required = len(replies) if len(replies) > 1 else 0
-        """Number of answers that a strict test must use; a single answer need not be used."""
+        """Number of responses that a strict test must use; a single response need not be used."""
         self._lock = threading.Lock()
 
     def _forget_plan(self) -> None:
@@ -286,22 +288,22 @@ class PreparedRoute(DestinationRoute):
         if self._most_given >= self._required:
             return None
         used = shortfall("given", self._most_given, self._required)
-        return f"the prepared answers of {brief(self.prefix)} were {used}"
+        return f"the prepared responses of {brief(self.prefix)} were {used}"
 
     def _saved(self) -> Any:
         with self._lock:
-            return *super()._saved(), self.given
+            return *super()._saved(), self._given
 
     def _restore(self, saved: Any) -> None:
         super()._restore(saved)
         with self._lock:
-            self.given = saved[1]
+            self._given = saved[1]
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         with self._lock:
-            reply = self._replies[min(self.given, len(self._replies) - 1)]
-            self.given += 1
-            self._most_given = max(self._most_given, self.given)
+            reply = self._replies[min(self._given, len(self._replies) - 1)]
+            self._given += 1
+            self._most_given = max(self._most_given, self._given)
         if isinstance(reply, BaseException):
             return failed(reply)
         return outcome_of(reply, delivery)

@@ -1,4 +1,4 @@
-"""``Destination``: a pytest-httpserver that uses the HTTP server of the fakes.
+"""``Destination``: a fake with a pytest-httpserver behind the HTTP server of the fakes.
 
 Expectations are written with pytest-httpserver's methods. The fakes' server listens on a free port,
 accepts concurrent requests, and stops without pytest-httpserver's delay of half a second. Importing
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Unpack
 from urllib.parse import urlsplit
 
@@ -39,16 +39,16 @@ class _ServerApp(App):
 
     service = "destination"
 
-    def __init__(self, receive: Callable[[Request], Answer], names: Iterable[str]) -> None:
+    def __init__(self, receive: Callable[[Request], Answer], paths: Mapping[str, str]) -> None:
         self._receive = receive
-        self._names = tuple(names)
+        self._paths = paths
 
     def routes(self) -> list[Route]:
         """Return a route for each named path, which faults can select, and one for the rest."""
         named = [
             Route(_METHODS, pattern, name, self._receive)
-            for name in self._names
-            for pattern in (f"/{name}", f"/{name}/{{rest*}}")
+            for path, name in self._paths.items()
+            for pattern in (f"/{path}", f"/{path}/{{rest*}}")
         ]
         return [*named, Route(_METHODS, "/{rest*}", "request", self._receive)]
 
@@ -71,6 +71,10 @@ class _Oneshots(RequestHandlerList):
         """Do nothing, because ``match()`` has already removed the expectation."""
 
 
+_WITHOUT_MEANING = frozenset(
+    ("token", "headers", "env", "rotate_token", "client", "async_client", "load")
+)
+"""Names of a fake's members that are of no use to a test of a destination."""
 _LISTS: dict[str, Callable[[Iterable[Any]], list[Any]]] = {
     "ordered_handlers": list,
     "oneshot_handlers": _Oneshots,
@@ -82,18 +86,52 @@ _LISTS: dict[str, Callable[[Iterable[Any]], list[Any]]] = {
 """The lists of pytest-httpserver with expectations and with what happened, and their types."""
 
 
-class Destination(Handle, HTTPServer):
-    """A pytest-httpserver to deliver messages to, at ``url``.
+class _Server(HTTPServer):
+    """A pytest-httpserver whose requests are received by the server of a fake."""
 
-    Write expectations with ``expect_request()``, ``expect_oneshot_request()`` and
-    ``expect_ordered_request()``. Unmet expectations and unexpected requests fail the test in its
-    call phase. Handlers may run concurrently.
+    def __init__(self, destination: Destination) -> None:
+        super().__init__("127.0.0.1", 0, threaded=True)
+        self._destination = destination
+        self.clear_all_handlers()
+
+    def start(self) -> None:
+        """Do nothing, because the server is already running."""
+        if self._destination.closed:
+            raise ContractError(f"{self._destination.name} is closed: create another one")
+
+    def stop(self) -> None:
+        """Close the fake immediately."""
+        self._destination.close()
+
+    def is_running(self) -> bool:
+        """Return whether the server accepts requests."""
+        return not self._destination.closed
+
+    def clear_all_handlers(self) -> None:
+        super().clear_all_handlers()
+        self.oneshot_handlers = _Oneshots()
+
+    def dispatch(self, request: WerkzeugRequest) -> WerkzeugResponse:
+        return self._destination._dispatch(request)
+
+    def _respond(self, request: WerkzeugRequest) -> WerkzeugResponse:
+        """Return the response of the matching expectation."""
+        return super().dispatch(request)
+
+
+class Destination(Handle):
+    """A server to deliver messages to, at ``url``.
+
+    ``server`` is its pytest-httpserver. Write expectations with ``server.expect_request()``,
+    ``expect_oneshot_request()`` and ``expect_ordered_request()``. Unmet expectations and unexpected
+    requests fail the test in its call phase. Handlers may run concurrently.
     """
 
     service: ClassVar[str] = "destination"
     fixture: ClassVar[str] = "destination"
 
-    _paths: ClassVar[tuple[str, ...]] = ()
+    _paths: ClassVar[Mapping[str, str]] = {}
+    """The names of the routes of some paths, for faults and assertions."""
 
     def __init__(self, context: Context, **settings: Unpack[HandleSettings]) -> None:
         self._start(context, self._configure(context, HandleConfig, settings))
@@ -104,27 +142,26 @@ class Destination(Handle, HTTPServer):
                 f"token has no effect on {self.fixture}, which accepts requests without credentials: "
                 "leave it out"
             )
-        # Prepare pytest-httpserver first, because the fakes' server may call it from now on.
-        HTTPServer.__init__(self, "127.0.0.1", 0, threaded=True)
-        self.clear_all_handlers()
-        Handle.__init__(self, context, _ServerApp(self._serve, self._paths), config)
+        # Create pytest-httpserver first, because the fakes' server may call it from now on.
+        self._server = _Server(self)
+        super().__init__(context, _ServerApp(self._serve, self._paths), config)
         self._mount.body_limit = BODY_LIMIT
         # Its methods read these attributes, for example to return the URL of a path.
-        self.port = self._mount.port
-        self.ssl_context = context.tls
+        self._server.port = self._mount.port
+        self._server.ssl_context = context.tls
 
-    def start(self) -> None:
-        """Do nothing, because the server is already running."""
-        if self.closed:
-            raise ContractError(f"{self.name} is closed: create another one")
+    @property
+    def server(self) -> HTTPServer:
+        """The pytest-httpserver that responds, for expectations and its other methods."""
+        return self._server
 
-    def stop(self) -> None:
-        """Close the fake immediately."""
-        self.close()
+    def __dir__(self) -> list[str]:
+        # Requests need no credentials, there is no client, and the only data are expectations.
+        return [name for name in super().__dir__() if name not in _WITHOUT_MEANING]
 
-    def is_running(self) -> bool:
-        """Return whether the server accepts requests."""
-        return not self.closed
+    def _dispatch(self, request: WerkzeugRequest) -> WerkzeugResponse:
+        """Return the response to a request. Subclasses override this."""
+        return self._server._respond(request)
 
     def _serve(self, request: Request) -> Answer:
         host = request.fields.get("host")
@@ -132,11 +169,11 @@ class Destination(Handle, HTTPServer):
             text = f"400 Bad Request: the Host header {host!r} names no host\n"
             return Answer(text.encode("utf-8", "replace"), 400, (), "text/plain; charset=utf-8")
         try:
-            response = self.application(WerkzeugRequest(self._environ(request)))
+            response = self._server.application(WerkzeugRequest(self._environ(request)))
         except Error as error:
             # Report that the test has not called respond_with_...() for the expectation.
-            self.add_assertion(str(error))
-            response = WerkzeugResponse(str(error), self.no_handler_status_code)
+            self._server.add_assertion(str(error))
+            response = WerkzeugResponse(str(error), self._server.no_handler_status_code)
         except Exception as error:
             # Only respond: `_unmet` reports the exception.
             response = WerkzeugResponse(f"{type(error).__name__}: {error}", 500)
@@ -144,7 +181,7 @@ class Destination(Handle, HTTPServer):
 
     def _environ(self, request: Request) -> dict[str, Any]:
         host = request.fields.get("host")
-        scheme = "http" if self.ssl_context is None else "https"
+        scheme = "http" if self._server.ssl_context is None else "https"
         origin = f"{scheme}://{host}" if host else self.url
         target = request.target if request.target.startswith("/") else request.path
         pairs = list(request.headers.pairs)
@@ -154,18 +191,17 @@ class Destination(Handle, HTTPServer):
             environ["REMOTE_ADDR"] = request.client[0]
         return environ
 
-    def clear_all_handlers(self) -> None:
-        super().clear_all_handlers()
-        self.oneshot_handlers = _Oneshots()
-
     def _unmet(self) -> list[str]:
         """Return the reasons why the expectations are not met."""
-        reasons = [str(text) for text in self.assertions if not isinstance(text, AssertionError)]
-        reasons += [
-            f"a handler raised {type(error).__name__}: {error}" for error in self.handler_errors
+        reasons = [
+            str(text) for text in self._server.assertions if not isinstance(text, AssertionError)
         ]
-        pending = [(HandlerType.ORDERED, handler) for handler in self.ordered_handlers]
-        pending += [(HandlerType.ONESHOT, handler) for handler in self.oneshot_handlers]
+        reasons += [
+            f"a handler raised {type(error).__name__}: {error}"
+            for error in self._server.handler_errors
+        ]
+        pending = [(HandlerType.ORDERED, handler) for handler in self._server.ordered_handlers]
+        pending += [(HandlerType.ONESHOT, handler) for handler in self._server.oneshot_handlers]
         return reasons + [
             f"the {kind.value} request was never received: {handler.matcher}"
             for kind, handler in pending
@@ -175,15 +211,17 @@ class Destination(Handle, HTTPServer):
         found = super()._left_behind()
         found += [
             raised_problem(error, self.name, handle=self.name)
-            for error in self.assertions
+            for error in self._server.assertions
             if isinstance(error, AssertionError)
         ]
         return found
 
     def snapshot(self) -> Snapshot:
         """Return the expectations and the log."""
-        saved: dict[str, Any] = {name: list(getattr(self, name)) for name in _LISTS}
-        return Snapshot(self.fixture, saved | {"permanently_failed": self.permanently_failed})
+        saved: dict[str, Any] = {name: list(getattr(self._server, name)) for name in _LISTS}
+        return Snapshot(
+            self.fixture, saved | {"permanently_failed": self._server.permanently_failed}
+        )
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restore the expectations from a snapshot."""
@@ -192,13 +230,13 @@ class Destination(Handle, HTTPServer):
                 f"{snapshot!r} is not a snapshot of a {self.fixture}; pass what its snapshot() returned"
             )
         for name, kind in _LISTS.items():
-            setattr(self, name, kind(snapshot.data[name]))
-        self.permanently_failed = snapshot.data["permanently_failed"]
+            setattr(self._server, name, kind(snapshot.data[name]))
+        self._server.permanently_failed = snapshot.data["permanently_failed"]
 
     def load(self, data: Any) -> None:
         """Raise ``ContractError``, because a destination has no data apart from its expectations."""
         raise ContractError(
-            "a destination has no data to load; write expectations with expect_request()"
+            "a destination has no data to load; write expectations with server.expect_request()"
         )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import ContractError, shown
 from ...core.results import Results, results_of
 from ...core.timeparse import Duration
+from ...faults.response import Response
 from ..wire.targets import named_url
 from .applications import AsgiApp, WsgiApp
 from .destination_routes import (
@@ -29,7 +30,7 @@ from .destination_routes import (
     RouteSpec,
     WsgiRoute,
 )
-from .replies import Answer, Handler, Response, as_reply
+from .replies import Handler, ResponseLike, as_reply
 from .url_scopes import Url, UrlScope, scope_of, split_text, split_wire
 
 if TYPE_CHECKING:
@@ -58,12 +59,12 @@ class Destinations:
         self._forwarding: LoopbackSender | None = None
 
     @property
-    def keep(self) -> int | None:
+    def _keep(self) -> int | None:
         """The number of deliveries that each route keeps; None means all."""
         return None if self._recorder is None else self._recorder.keep
 
     @property
-    def loops(self) -> EventLoops:
+    def _event_loops(self) -> EventLoops:
         """The event loops for applications and coroutine functions."""
         with self._lock:
             if self._loops is None:
@@ -74,7 +75,7 @@ class Destinations:
             return self._loops
 
     def __repr__(self) -> str:
-        return f"<Destinations {', '.join(repr(one.prefix) for one in self.routes) or 'none'}>"
+        return f"<Destinations {', '.join(repr(one.prefix) for one in self.routes()) or 'none'}>"
 
     # -- adding routes ---------------------------------------------------------------------------
 
@@ -134,23 +135,28 @@ class Destinations:
         return self._add(FunctionRoute(RouteSpec(self, url, "call", raise_exceptions), handler=fn))
 
     def respond(
-        self, url: Url, *answers: Answer, after: Duration = 0, raise_exceptions: bool | None = None
+        self,
+        url: Url,
+        *responses: ResponseLike,
+        after: Duration = 0,
+        raise_exceptions: bool | None = None,
     ) -> DestinationRoute:
-        """Answer with each of these answers in turn, then repeat the last one.
+        """Respond with each of these responses in turn, then repeat the last one.
 
-        An answer is a status, ``(status, body)``, ``(status, body, headers)``, a ``Response``, a body
-        with status 200 (string, bytes, or a dict or list as JSON), or an exception. ``after`` is
-        the time that each answer takes on the queue's clock, unless a ``Response`` sets its own.
+        A response is a status, ``(status, body)``, ``(status, body, headers)``, a ``Response``, a
+        body with status 200 (string, bytes, or a dict or list as JSON), or an exception. ``after``
+        is the time that each response takes on the queue's clock, unless a ``Response`` sets its
+        own.
 
-        A strict test fails if there are several answers and not all of them were given (violation
-        ``unmet``). Decided here: a single answer need not be given, like the other routes.
+        A strict test fails if there are several responses and not all of them were given (violation
+        ``unmet``). Decided here: a single response need not be given, like the other routes.
         """
         __tracebackhide__ = True
-        if not answers:
+        if not responses:
             raise ContractError("respond() needs at least one response, such as 500 or (200, 'ok')")
-        replies = [_prepared(answer, after) for answer in answers]
+        replies = [_prepared(response, after) for response in responses]
         return self._add(
-            PreparedRoute(RouteSpec(self, url, "answers", raise_exceptions), replies=replies)
+            PreparedRoute(RouteSpec(self, url, "respond", raise_exceptions), replies=replies)
         )
 
     def accept(self, url: Url = "*") -> DestinationRoute:
@@ -191,9 +197,8 @@ class Destinations:
 
     # -- listings --------------------------------------------------------------------------------
 
-    @property
     def routes(self) -> Results[DestinationRoute]:
-        """All routes, in descending order of the lengths of their prefixes."""
+        """Return all routes, in descending order of the lengths of their prefixes."""
         with self._lock:
             pairs = sorted(self._routes.items(), key=lambda pair: -pair[0].length)
         return results_of((route for _, route in pairs), ROUTES, "route")
@@ -265,25 +270,25 @@ def _takes(app: Callable[..., object], count: int) -> bool:
     return True
 
 
-def _prepared(answer: Answer, after: Duration) -> Response | BaseException:
-    if isinstance(answer, BaseException):
-        return answer
+def _prepared(given: ResponseLike, after: Duration) -> Response | BaseException:
+    if isinstance(given, BaseException):
+        return given
     # Reject a body that was probably meant as a status or as a list of statuses.
     if (
-        isinstance(answer, list)
-        and answer
-        and all(type(one) is int and 100 <= one <= 599 for one in answer)
+        isinstance(given, list)
+        and given
+        and all(type(one) is int and 100 <= one <= 599 for one in given)
     ):
-        turns = ", ".join(map(str, answer))
+        turns = ", ".join(map(str, given))
         raise ContractError(
-            f"{answer!r} would be the body of one response; pass respond(url, {turns}) for "
-            f"these in turn, or (200, {answer!r}) for the body"
+            f"{given!r} would be the body of one response; pass respond(url, {turns}) for "
+            f"these in turn, or (200, {given!r}) for the body"
         )
-    if isinstance(answer, str) and re.fullmatch("[1-5][0-9][0-9]", answer):
+    if isinstance(given, str) and re.fullmatch("[1-5][0-9][0-9]", given):
         raise ContractError(
-            f"{answer!r} would be a body; pass the status {answer}, or (200, {answer!r}) for the body"
+            f"{given!r} would be a body; pass the status {given}, or (200, {given!r}) for the body"
         )
-    reply = as_reply(answer)
-    if after and not reply.after and reply.ending == "answer":
+    reply = as_reply(given)
+    if after and not reply.after and reply.ending == "respond":
         return Response(reply.status, reply.body, reply.headers, after)
     return reply

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from ...core.concurrency.aio import drive
 from ...core.errors import FakecloudError
 from ...core.results import Results
 from ...core.timekeeper import Timekeeper
-from ...core.timeparse import Duration, Instant, duration_us, to_datetime
+from ...core.timeparse import Duration, duration_us, to_datetime
 from ...core.timers import Fired
 from ...core.wording import counted
 from ...handle import Aio, Handle
@@ -45,23 +44,20 @@ class NotIdleError(FakecloudError, AssertionError):
 class Driver:
     """Runs the deliveries of one queue, in this thread or in the running event loop.
 
-    ``check_open`` is called before each run and raises an error if the queue is closed. ``release``
-    is called after each run to close idle connections.
+    ``check_open`` is called before each run and raises an error if the queue is closed.
     """
 
-    def __init__(
-        self, engine: Engine, check_open: Callable[[], object], release: Callable[[], object]
-    ) -> None:
+    def __init__(self, engine: Engine, check_open: Callable[[], object]) -> None:
         self._engine = engine
         self.clock = engine.clock
         self._check_open = check_open
-        self._release = release
 
     def run(self, targets: Iterable[Target]) -> Attempts:
         """Move the clock to each of these times in this thread, and make the attempts due until then."""
         __tracebackhide__ = True
+        self._check_open()
         fired: list[Fired] = []
-        with self._driving():
+        with self.clock._drive():
             for target in targets:
                 fired += self.clock._fire(target)
             return self._report(fired)
@@ -69,21 +65,12 @@ class Driver:
     async def run_async(self, targets: Iterable[Target]) -> Attempts:
         """Like ``run()``, but await the attempts in the running event loop."""
         __tracebackhide__ = True
+        self._check_open()
         fired: list[Fired] = []
-        with self._driving():
+        with self.clock._drive():
             for target in targets:
                 fired += await drive(self.clock, target)
             return self._report(fired)
-
-    @contextmanager
-    def _driving(self) -> Iterator[None]:
-        __tracebackhide__ = True
-        self._check_open()
-        self._engine.drive += 1
-        try:
-            yield
-        finally:
-            self._release()
 
     def until_idle(self, within: Duration) -> Iterator[Target]:
         """Yield the due times of all messages; raise ``NotIdleError`` for one later than ``within``."""
@@ -136,16 +123,6 @@ class QueueAio(Aio["AsyncQStash"]):
         """Awaitable version of ``Queue.deliver_due``."""
         __tracebackhide__ = True
         return await self._driver.run_async([self._clock.now_us])
-
-    async def advance(self, duration: Duration) -> Attempts:
-        """Awaitable version of ``Queue.advance``."""
-        __tracebackhide__ = True
-        return await self._driver.run_async([self._clock._after(duration)])
-
-    async def move_to(self, instant: Instant) -> Attempts:
-        """Awaitable version of ``Queue.move_to``."""
-        __tracebackhide__ = True
-        return await self._driver.run_async([self._clock._until(instant)])
 
     async def run_until_idle(self, within: Duration = "30d") -> Attempts:
         """Awaitable version of ``Queue.run_until_idle``."""

@@ -170,12 +170,12 @@ class QueueFaults(FaultPlan):
         """Send matching deliveries without a signature."""
         return self._delivery("unsigned", matchers)
 
-    def burst_limit(self, limit: int = 100, **matchers: Unpack[QueueMatchers]) -> Fault:
+    def burst_limit(self, limit: int, **matchers: Unpack[QueueMatchers]) -> Fault:
         """Reject publish requests with the 429 response and the headers of the burst limit."""
         whole(0).read("limit", limit)
         return self._refusal(burst_limited, limit, f"burst_limit {limit}", matchers)
 
-    def daily_limit(self, limit: int = 1000, **matchers: Unpack[QueueMatchers]) -> Fault:
+    def daily_limit(self, limit: int, **matchers: Unpack[QueueMatchers]) -> Fault:
         """Reject publish requests with the 429 response and the headers of the daily limit."""
         whole(0).read("limit", limit)
         return self._refusal(daily_limited, limit, f"daily_limit {limit}", matchers)

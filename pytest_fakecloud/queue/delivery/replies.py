@@ -1,83 +1,28 @@
-"""The requests that destination handlers receive, and the answers that they return."""
+"""The requests that destination handlers receive, and the responses that they return."""
 
 from __future__ import annotations
 
 import json as jsonlib
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from ...core.calls import Headers
 from ...core.errors import ContractError, FakecloudError
 from ...core.field_types import JSON, MESSAGE_ID, METHOD, URL, Shaped
 from ...core.matching import HEADERS, Field, fields_of
-from ...core.timeparse import Duration, duration_us
-from ..arguments import bytes_of, json_bytes
+from ...core.timeparse import duration_us
+from ...faults.response import Response
 from ..fields import json_of
-from ..model import Delivery, HeaderList, Outcome, first
+from ..model import Delivery, Outcome
 from ..wire.text import as_text
-
-Ending = Literal["answer", "hang", "refuse"]
 
 
 class DestinationTimeoutError(FakecloudError, TimeoutError):
     """Raised if a destination does not answer in time, on the queue's clock or in real time."""
 
     __module__ = "pytest_fakecloud"
-
-
-@dataclass(frozen=True)
-class Response:
-    """A prepared answer of a destination.
-
-    ``body`` is bytes, a string, or any JSON value. The latter two also set the content type.
-    ``after`` is the time that the destination takes on the queue's clock. ``Response.hang()`` never
-    answers, ``Response.refuse()`` refuses the connection. Raises ``ContractError`` for an invalid
-    status, invalid headers, a body that cannot be encoded, or an invalid duration.
-    """
-
-    status: int = 200
-    body: Any = b""
-    headers: Mapping[str, str] | Iterable[tuple[str, str]] = ()
-    after: Duration = 0
-    ending: Ending = "answer"
-
-    def __post_init__(self) -> None:
-        status: object = self.status
-        if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
-            raise ContractError(f"{status!r} is not an HTTP status; pass a number from 100 to 599")
-        duration_us(self.after)
-        # Read the headers now, because an iterator would be empty when the answer is used again.
-        object.__setattr__(self, "headers", tuple(_header_pairs(self.headers, self.body)))
-        self._typed_body()
-
-    @classmethod
-    def hang(cls) -> Response:
-        """Return a reply that never answers the request, so that the attempt times out."""
-        return cls(ending="hang")
-
-    @classmethod
-    def refuse(cls) -> Response:
-        """Return a reply that refuses the connection, as if no server listened."""
-        return cls(ending="refuse")
-
-    def _encoded(self) -> tuple[HeaderList, bytes]:
-        headers: HeaderList = list(cast("Iterable[tuple[str, str]]", self.headers))
-        kind, body = self._typed_body()
-        if kind is not None and first(headers, "Content-Type") is None:
-            headers.append(("Content-Type", kind))
-        return headers, body
-
-    def _typed_body(self) -> tuple[str | None, bytes]:
-        if self.body is None:
-            return None, b""
-        if isinstance(self.body, bytes | bytearray | memoryview):
-            return None, bytes(self.body)
-        if isinstance(self.body, str):
-            return "text/plain; charset=utf-8", bytes_of(self.body)
-        return "application/json", json_bytes("body", self.body)
 
 
 def outcome_of(reply: Response, delivery: Delivery) -> Outcome:
@@ -91,7 +36,7 @@ def outcome_of(reply: Response, delivery: Delivery) -> Outcome:
     return Outcome(reply.status, headers, body, virtual_us=took)
 
 
-Answer: TypeAlias = (
+ResponseLike: TypeAlias = (
     int
     | tuple[Any, ...]
     | Response
@@ -102,7 +47,7 @@ Answer: TypeAlias = (
     | BaseException
     | None
 )
-"""An answer of a destination: a status, ``(status, body)``, ``(status, body, headers)``, a
+"""A response of a destination: a status, ``(status, body)``, ``(status, body, headers)``, a
 ``Response``, a body, None for 200, or an exception to raise.
 """
 
@@ -196,32 +141,8 @@ DELIVERIES: Mapping[str, Field] = {
 Handler: TypeAlias = Callable[[DeliveredRequest], Any]
 
 
-def _header_pairs(headers: object, body: object) -> HeaderList:
-    """Return headers as pairs; raise ``ContractError`` unless they are strings or numbers."""
-    given = headers.items() if isinstance(headers, Mapping) else headers
-    try:
-        if isinstance(given, str | bytes):
-            raise TypeError
-        pairs = [(name, value) for name, value in cast("Iterable[tuple[Any, Any]]", given)]
-    except (TypeError, ValueError):
-        swapped = isinstance(body, Mapping | list | tuple) and isinstance(headers, str | bytes)
-        hint = ", so body and headers seem to be swapped" if swapped else ""
-        raise ContractError(
-            f"{headers!r} are not headers{hint}; pass a dict or a list of (name, value), in a tuple"
-            " as (status, body, headers)"
-        ) from None
-    for name, value in pairs:
-        if not isinstance(name, str) or not name or not isinstance(value, str | int | float):
-            raise ContractError(
-                f"{(name, value)!r} is not a header; pass a name and a value, both strings"
-            )
-        if re.search(r"[\r\n]", f"{name}{value}"):
-            raise ContractError(f"{(name, value)!r} is not a header: it contains a line break")
-    return [(name, str(value)) for name, value in pairs]
-
-
 def as_reply(value: object) -> Response:
-    """Convert a handler's result or an answer to a ``Response``; raise ``ContractError`` if invalid."""
+    """Return a handler's result as a ``Response``; raise ``ContractError`` if it is invalid."""
     if isinstance(value, Response):
         return value
     if value is None:
@@ -233,7 +154,7 @@ def as_reply(value: object) -> Response:
     if isinstance(value, str | bytes | dict | list):
         return Response(body=value)
     raise ContractError(
-        f"{value!r} is not an answer; pass a status, (status, body), (status, body, headers), "
+        f"{value!r} is not a response; pass a status, (status, body), (status, body, headers), "
         "a Response, a body (string, bytes, dict or list), or None for 200"
     )
 

@@ -67,7 +67,7 @@ class Sender:
 
         Exceptions of a destination are part of the outcome. Only exceptions that are not an
         ``Exception`` (``KeyboardInterrupt``, ``pytest.fail()`` in a handler) are raised, and a
-        ``ContractError`` for a handler whose result is not an answer.
+        ``ContractError`` for a handler whose result is not a response.
         """
         target = self._destination(delivery)
         if isinstance(target, DestinationRoute):
@@ -175,7 +175,7 @@ def _raised_by_test(outcome: Outcome) -> BaseException | None:
     application.
     """
     found = raised_by_test(outcome.exception)
-    if found is None or outcome.where == "answers":
+    if found is None or outcome.where == "respond":
         return None
     if isinstance(found, AssertionError) and outcome.where in ("wsgi", "asgi"):
         return found if runs_through_test(found) else None

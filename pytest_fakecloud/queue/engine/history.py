@@ -60,9 +60,13 @@ class DeadLetters:
 
     def get(self, dlq_id: str) -> DeadLetter:
         """Return a dead letter; raise a 404 error if it does not exist or has expired."""
+        return existing(self.find(dlq_id), "dlq message", dlq_id)
+
+    def find(self, dlq_id: str) -> DeadLetter | None:
+        """Return a dead letter, or None if it does not exist or has expired."""
         with self._state.lock:
             self._drop_expired()
-            return existing(self.by_id.get(dlq_id), "dlq message", dlq_id)
+            return self.by_id.get(dlq_id)
 
     def _drop_expired(self) -> None:
         oldest = self._state.clock.now_us() - self._state.limits.retention_us

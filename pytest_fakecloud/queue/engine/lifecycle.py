@@ -36,7 +36,7 @@ class Causes:
     def trace(self, message: Message, source: Message | None, now: int) -> None:
         """Record that ``source`` caused a new message. None means the delivery that publishes now."""
         state = self._state
-        message.drive = state.drive
+        message.drive = state.clock._drives
         source, certain = (source, True) if source else self._publishing_delivery()
         if source is None or not source.attempts:
             return
@@ -44,7 +44,7 @@ class Causes:
             message.depth = max(message.depth, source.depth + 1)
         # Count only certain causes with background delivery. Otherwise, a client that publishes for
         # hours would look like an endless loop.
-        if source.drive == state.drive and (certain or state.lane != "background"):
+        if source.drive == state.clock._drives and (certain or state.lane != "background"):
             message.chain = max(message.chain, source.chain + 1)
 
     def _publishing_delivery(self) -> tuple[Message | None, bool]:
@@ -72,7 +72,7 @@ class Causes:
         limit = self._state.settings.loop_limit
         if message.depth > limit:
             count, span = limit, "at the same time"
-        elif message.drive == self._state.drive and message.chain > limit * CHAIN_FACTOR:
+        elif message.drive == self._state.clock._drives and message.chain > limit * CHAIN_FACTOR:
             count, span = limit * CHAIN_FACTOR, "in one call"
         else:
             return None

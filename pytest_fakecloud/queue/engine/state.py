@@ -77,8 +77,9 @@ class State:
         self.timers: dict[str, Timer] = {}
         self._planned: list[tuple[int, int, str, Timer]] = []
         self._sequence = 0
-        self.drive = 0
         self.inspected = False
+        self.owner: Any = None
+        """The fake whose data this is, for the actions of views; None for an engine alone."""
         self.closed = False
 
     @property

@@ -22,6 +22,8 @@ _INSTEAD = {
     ("KVServer", "get"): "value(key) reads a key; client().get(key) sends the command",
     ("KVServer", "set"): "load({key: value}) sets a key; client().set(key, value) sends the "
     "command",
+    ("Queue", "advance"): "clock.advance(duration) moves the clock and delivers what becomes due",
+    ("Destination", "expect_request"): "server.expect_request() adds an expectation",
     ("Clock", "tick"): "advance(duration) moves the clock",
     ("Clock", "sleep"): "advance(duration) moves the clock",
 }

@@ -238,6 +238,14 @@ def dead_letters(handle: Queue, wanted: Wanted) -> View:
     )
 
 
+def retry_dead_letter(handle: Queue, id: str) -> MessageView:
+    """Retry a dead letter and return the view of the new message."""
+    for letter in handle.dead_letters():
+        if letter.id == id:
+            return message_view(letter.retry())
+    raise NotFound(f"there is no dead letter {id!r:.200}")
+
+
 # -- schedules, queues, URL groups and flow control -------------------------------------------------
 
 
@@ -265,7 +273,7 @@ def schedules(handle: Queue, wanted: Wanted) -> View:
         wanted,
         sort_key=lambda schedule: (schedule._record.created_us, schedule.id),
         show=show,
-        text=lambda schedule: f"{schedule.id} {schedule.cron} {schedule.destination}",
+        text=lambda schedule: f"{schedule.id} {schedule.cron} {schedule.url}",
     )
 
 
@@ -273,7 +281,7 @@ def _schedule(schedule: ScheduleView) -> View:
     return {
         "id": schedule.id,
         "cron": schedule.cron,
-        "destination": schedule.destination,
+        "destination": schedule.url,
         "paused": schedule.paused,
         "next": [run.isoformat() for run in schedule.next_runs(_RUNS)],
     }

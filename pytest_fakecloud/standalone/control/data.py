@@ -118,8 +118,7 @@ class DataRoutes:
         """Retry a dead letter."""
         queue, module = self._queue(request)
         with contract():
-            message = queue.retry_dead_letter(request.segment("id"))
-        view: Message = module.message_view(message)
+            view: Message = module.retry_dead_letter(queue, request.segment("id"))
         return view
 
     def _queue(self, request: Request) -> tuple[Any, Any]:

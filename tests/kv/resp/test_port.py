@@ -18,9 +18,10 @@ import pytest
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.faults.response import Response
 from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.http.messages import Answer, AnyResponse, Request, Serve
+from pytest_fakecloud.http.messages import AnyResponse, Request, Serve
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp.outbox import Outbox
 from tests.harness import in_threads, wait_until
@@ -802,7 +803,7 @@ class TestJournalAndFaults:
         assert server.keys() == []
 
     def test_an_error_instead_of_queued_discards(self, server: KVServer, client: Client) -> None:
-        busy = Answer({"error": "BUSY wait"}, 503)
+        busy = Response(503, {"error": "BUSY wait"})
         server.faults.call(lambda: busy, "after", command="INCR", times=1)
         assert client.each("MULTI", "INCR n", "EXEC") == [OK, Error(b"BUSY wait"), ABORTED]
         assert server.keys() == []
@@ -889,7 +890,7 @@ class TestJournalAndFaults:
     def test_a_reply_that_replaces_the_one_of_an_executed_command(
         self, server: KVServer, client: Client
     ) -> None:
-        server.faults.call(lambda: Answer({"result": 9}), "after", command="INCR")
+        server.faults.call(lambda: Response(body={"result": 9}), "after", command="INCR")
         assert client("INCR n") == 9
         assert server.journal.calls(command="INCR").only().outcome == "altered"
 

@@ -1,4 +1,4 @@
-"""Test the lists of received callbacks: filters, faults of one URL, waits and their error messages."""
+"""Test received callbacks: filters, faults of one URL, waits and their error messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 from unittest.mock import ANY
 
@@ -17,6 +16,7 @@ import trio
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.queue.capture import waiting
 from pytest_fakecloud.queue.capture.handle import CallbackCapture
 from pytest_fakecloud.queue.handle import Queue
 
@@ -53,27 +53,52 @@ def test_where_knows_the_fields_that_assertions_know(
     queue.destinations.respond(APP, (500, {"n": 1}), (200, {"n": 2}))
     ask(queue, capture)
     queue.run_until_idle()
-    callbacks = capture.callbacks
-    assert callbacks.where(json={"n": 2}).only().status == 200
-    assert callbacks.where(json=lambda value: value["n"] < 2, source_json=0).only().status == 500
-    assert callbacks.where(lambda item: item.is_final).where(json={"n": 1}) == []
-    assert callbacks[:1].where(json={"n": 1}).where(status=500).only() is callbacks[0]
-    assert callbacks.assert_received(verified=True).where(json={"n": 2}).only() is callbacks.last
-    assert callbacks.wait_for(2).where(json={"n": 2}).only() is callbacks.last
+    callbacks = capture.callbacks()
+    second = {"response_json": {"n": 2}}
+    assert callbacks.where(**second).only().status == 200
+    first = callbacks.where(response_json=lambda value: value["n"] < 2, request_json=0).only()
+    assert first.status == 500
+    assert callbacks.where(lambda item: item.is_final).where(response_json={"n": 1}) == []
+    assert callbacks[:1].where(response_json={"n": 1}).where(status=500).only() is callbacks[0]
+    assert capture.assert_callback(verified=True).where(**second).only() is callbacks.last
+    assert capture.wait_for_callback(**second) is callbacks.last
     assert callbacks.where(problem=None) == callbacks
-    for where in (callbacks.where, callbacks[:0].where):
+    for where in (callbacks.where, callbacks[:0].where, capture.wait_for_callback):
         with pytest.raises(ContractError, match="5 is not a function: pass a predicate"):
             where(5)  # type: ignore[arg-type]
-    wait = partial(callbacks.wait_for, 1)
-    for use in (callbacks.where, callbacks[:0].where, callbacks.assert_received, wait):
+    for use in (
+        *(
+            callbacks.where,
+            callbacks[:0].where,
+            capture.wait_for_callback,
+            capture.wait_for_failure,
+        ),
+        *(capture.assert_callback, capture.assert_no_callback),
+        *(capture.assert_failure, capture.assert_no_failure),
+    ):
         with pytest.raises(ContractError, match="'statuss' is not a field of a callback"):
             use(statuss=200)
+
+
+@pytest.mark.parametrize("delivery", ["driven", "background"])
+def test_a_wait_returns_the_next_one_that_matches(delivery: Any) -> None:
+    with Cloud(seed=1, now=NOW, delivery=delivery) as cloud:
+        queue, capture = cloud.queue(), cloud.callback_capture()
+        queue.destinations.respond(APP, 500, 503, 500, 200)
+        ask(queue, capture)
+        assert capture.wait_for_callback(lambda item: item.is_final).status == 200
+        assert capture.wait_for_callback(status=500).retried == 0
+        assert capture.wait_for_callback(status=500).retried == 2
+        assert capture.wait_for_callback().status == 503
+        with pytest.raises(AssertionError, match=r"status=500 3 times, found 2"):
+            capture.wait_for_callback(status=500, timeout=0.05)
+        assert len(capture.callbacks()) == 4
 
 
 def test_headers_are_asked_for_by_name(queue: Queue, capture: CallbackCapture) -> None:
     ask(queue, capture, settings={"Upstash-Callback-Forward-X-Tenant": "a"})
     queue.run_until_idle()
-    received = capture.callbacks.assert_received
+    received = capture.assert_callback
     assert received(headers={"x-tenant": "a", "Content-Type": lambda value: "json" in value})
     with pytest.raises(AssertionError, match="header x-tenant is 'a', not 'b'"):
         received(headers={"x-tenant": "b"})
@@ -87,12 +112,21 @@ def test_fields_are_asked_for_as_messages_are(queue: Queue, capture: CallbackCap
     queue.destinations.respond(APP, (200, "done"))
     message = queue.publish(APP, json=1, callback=capture.callback_url)
     queue.run_until_idle()
-    received = capture.callbacks.assert_received
-    assert received(url="https://app.*/job", source_message_id=message, body="done", times=1)
-    assert received(url=re.compile("job$"), source_body=b"1", at=NOW, verified=True, dlq_id=None)
+    received = capture.assert_callback
+    assert received(
+        url="https://app.*/job", source_message_id=message, response_body="done", times=1
+    )
+    assert received(url=re.compile("job$"), request_body=b"1", at=NOW, verified=True, dlq_id=None)
     assert received(headers={"user-agent": "Upstash*", "content-type": re.compile("json")})
     assert received(at=message.created, times=1)
-    everything = {"status": ANY, "url": ANY, "body": ANY, "at": ANY, "verified": ANY, "raw": ANY}
+    everything = {
+        "status": ANY,
+        "url": ANY,
+        "response_body": ANY,
+        "at": ANY,
+        "verified": ANY,
+        "payload": ANY,
+    }
     assert received(**everything, times=1)
     assert received(at="2026-01-01T00:00:01Z", times=0) == []
 
@@ -107,70 +141,54 @@ def test_fields_are_asked_for_as_messages_are(queue: Queue, capture: CallbackCap
         ({"is_final": None}, "is_final=None can never match: "),
         ({"url": b"https://a/"}, "url=b'https://a/' can never match: pass an absolute URL"),
         ({"source_message_id": 5}, "source_message_id=5 can never match: pass the id of a message"),
-        ({"body": 5}, "body=5 can never match: pass bytes, a string"),
-        ({"source_body": {"a": 1}}, "source_body={'a': 1} can never match: pass bytes, a string"),
+        ({"response_body": 5}, "response_body=5 can never match: pass bytes, a string"),
+        ({"request_body": {"a": 1}}, "request_body={'a': 1} can never match: pass bytes, a string"),
         ({"at": "2026-01-01"}, "has no time zone"),
         ({"at": 5}, "at=5 can never match: pass a time"),
-        ({"raw": "x"}, "raw='x' can never match: pass a dict"),
+        ({"payload": "x"}, "payload='x' can never match: pass a dict"),
         ({"headers": "x"}, "headers='x' can never match: pass a dict"),
     ],
 )
 def test_values_that_no_callback_can_have(capture: CallbackCapture, fields: Any, text: str) -> None:
     for use in (
-        lambda: capture.callbacks.assert_received(times=0, **fields),
-        lambda: capture.callbacks.where(**fields),
-        lambda: capture.callbacks.wait_for(1, **fields),
+        lambda: capture.assert_callback(times=0, **fields),
+        lambda: capture.callbacks().where(**fields),
+        lambda: capture.wait_for_callback(**fields),
     ):
         with pytest.raises(ContractError, match=re.escape(text)):
             use()
 
 
-def test_ending_the_faults_of_one_url_keeps_those_of_the_other(capture: CallbackCapture) -> None:
-    callbacks, failures = capture.callbacks.faults, capture.failures.faults
-    callbacks.down()
-    other = failures.down()
-    callbacks.up()
-    assert list(capture.faults) == [other]
-    own = callbacks.respond(500)
-    assert list(callbacks) == [own]
-    assert [fault.kind for fault in callbacks.unused()] == ["down", "respond"]
-    assert (len(callbacks), len(failures), bool(callbacks)) == (1, 1, True)
-    everywhere = capture.faults.delay(0)
-    assert list(callbacks) == [everywhere, own]
-    callbacks.clear()
-    assert list(capture.faults) == [other]
-    assert (len(callbacks), bool(callbacks), callbacks.unused()) == (0, False, [])
-
-
-def test_methods_of_the_faults_of_one_url(capture: CallbackCapture) -> None:
-    faults = capture.callbacks.faults
-    assert "respond" in dir(faults)
-    assert repr(faults) == "<faults of /callback: none>"
-    faults.drop(times=1)
-    assert repr(faults).startswith("<faults of /callback: <drop [times=1, route='callback']")
-    faults.clear()
-    with pytest.raises(AttributeError, match=r"'break_it' is not a fault\. Known faults: call"):
-        faults.break_it()
-    with pytest.raises(ContractError, match="these faults are for /callback only: remove route="):
-        faults.respond(500, route="failure")
-
-
-@pytest.mark.parametrize("forget", [CallbackCapture.reset, lambda one: one.callbacks.clear()])
-def test_the_next_one_after_all_were_forgotten(
-    queue: Queue, capture: CallbackCapture, forget: Callable[[CallbackCapture], object]
+@pytest.mark.parametrize(("route", "other"), [("callbacks", "failures"), ("failures", "callbacks")])
+def test_faults_select_one_url_by_its_route(
+    queue: Queue, capture: CallbackCapture, route: str, other: str
 ) -> None:
+    urls = {"callbacks": capture.callback_url, "failures": capture.failure_url}
+    with capture.faults.respond(503, route=route):
+        statuses = {
+            name: requests.post(f"{url}/x", data=b"{}").status_code for name, url in urls.items()
+        }
+    assert statuses == {route: 503, other: 200}
+    assert {name: len(getattr(capture, name)()) for name in urls} == {route: 0, other: 1}
+    capture.assert_called(route=route, status=503, times=1)
+    with pytest.raises(ContractError, match="did you mean 'callbacks'"):
+        capture.faults.respond(503, route="callback")
+
+
+def test_the_next_one_after_all_were_forgotten(queue: Queue, capture: CallbackCapture) -> None:
     ask(queue, capture)
     capture.wait_for_callback()
-    forget(capture)
+    capture.reset()
     ask(queue, capture)
-    assert capture.wait_for_callback() is capture.callbacks.only()
+    assert capture.wait_for_callback() is capture.callbacks().only()
 
 
-def test_the_next_one_after_some_were_taken_out(queue: Queue, capture: CallbackCapture) -> None:
+def test_lists_of_callbacks_are_copies(queue: Queue, capture: CallbackCapture) -> None:
     ask(queue, capture, 3)
     first = capture.wait_for_callback()
-    assert capture.callbacks.pop(0) is first
-    assert [capture.wait_for_callback().source_json() for _ in range(2)] == [1, 2]
+    capture.callbacks().clear()
+    assert capture.callbacks() == [first]
+    assert [capture.wait_for_callback().request_json() for _ in range(2)] == [1, 2]
 
 
 def test_each_of_several_threads_gets_one_of_its_own() -> None:
@@ -179,7 +197,7 @@ def test_each_of_several_threads_gets_one_of_its_own() -> None:
         queue.destinations.accept(APP)
         got: list[Any] = []
         threads = [
-            threading.Thread(target=lambda: got.append(capture.wait_for_callback().source_json()))
+            threading.Thread(target=lambda: got.append(capture.wait_for_callback().request_json()))
             for _ in range(4)
         ]
         for thread in threads:
@@ -196,7 +214,7 @@ def test_each_of_several_tasks_gets_one_of_its_own() -> None:
         queue.destinations.accept(APP)
         ask(queue, capture, 3)
         got = await asyncio.gather(*(capture.aio.wait_for_callback() for _ in range(3)))
-        return sorted(item.source_json() for item in got)
+        return sorted(item.request_json() for item in got)
 
     with Cloud(seed=1, delivery="background") as cloud:
         assert asyncio.run(main(cloud)) == [0, 1, 2]
@@ -206,15 +224,15 @@ def test_the_awaitable_wait_goes_no_further_than_the_plain_one(
     queue: Queue, capture: CallbackCapture
 ) -> None:
     ask(queue, capture, 3)
-    assert capture.wait_for_callback().source_json() == 0
+    assert capture.wait_for_callback().request_json() == 0
     plain = len(queue.attempts())
     queue.reset()
     capture.reset()
     queue.destinations.accept(APP)
     ask(queue, capture, 3)
-    assert trio.run(capture.aio.wait_for_callback).source_json() == 0
+    assert trio.run(capture.aio.wait_for_callback).request_json() == 0
     assert len(queue.attempts()) == plain
-    assert len(capture.callbacks) == 1
+    assert len(capture.callbacks()) == 1
 
 
 @pytest.mark.parametrize("awaitable", [False, True])
@@ -230,20 +248,20 @@ def test_time_can_be_moved_on_after_a_wait_that_raised(
     def judge(item: object) -> None:
         raise Mine
 
-    def wait(wanted: Any) -> None:
+    def wait(predicate: Any) -> None:
         if awaitable:
-            asyncio.run(capture.callbacks.aio.wait_for(wanted))
+            asyncio.run(capture.aio.wait_for_callback(predicate))
         else:
-            capture.callbacks.wait_for(wanted)
+            capture.wait_for_callback(predicate)
 
     queue.destinations.call(APP, fail, raise_exceptions=True)
     ask(queue, capture, retries=0)
-    for wanted in (1, judge):
+    for wanted in (None, judge):
         # ``kept`` holds the exception, and through its traceback every frame of the wait.
-        with pytest.raises(Mine if wanted == 1 else ContractError) as kept:
+        with pytest.raises(Mine if wanted is None else ContractError) as kept:
             wait(wanted)
         assert not queue._time.driving
-        assert isinstance(kept.value if wanted == 1 else kept.value.__cause__, Mine)
+        assert isinstance(kept.value if wanted is None else kept.value.__cause__, Mine)
     assert queue.run_until_idle().waiting == "nothing"
 
 
@@ -285,18 +303,18 @@ def test_two_queues_may_sign_on_two_clocks() -> None:
             queue.destinations.accept(APP)
             ask(queue, capture)
             queue.run_until_idle()
-        assert [item.problem for item in capture.callbacks] == [None, None, None]
+        assert [item.problem for item in capture.callbacks()] == [None, None, None]
         queue.faults.expired_token()
         queue.faults.tamper()
         ask(queue, capture)
         queue.run_until_idle()
-        problem = capture.callbacks.last.problem
+        problem = capture.callbacks().last.problem
         assert problem is not None
         assert "the token has expired" in problem
         assert "another body" in problem
         unsigned = requests.post(capture.callback_url, data=b"{}")
         assert unsigned.status_code == 200
-        assert "no Upstash-Signature header" in str(capture.callbacks.last.problem)
+        assert "no Upstash-Signature header" in str(capture.callbacks().last.problem)
 
 
 def told(wait: Callable[[], object]) -> str:
@@ -321,7 +339,7 @@ def test_the_message_that_asked_for_it_is_told_of_first(
 def test_a_schedule_is_not_waited_for_and_that_is_said(
     queue: Queue, capture: CallbackCapture
 ) -> None:
-    queue.schedule(APP, "0 * * * *", settings={"Upstash-Callback": capture.callback_url})
+    queue.schedule(APP, "0 * * * *", callback=capture.callback_url)
     queue.schedule(APP, "30 * * * *", id="paused")
     requests.post(f"{queue.url}/v2/schedules/paused/pause", headers=queue.headers, timeout=10)
     text = told(capture.wait_for_callback)
@@ -329,16 +347,16 @@ def test_a_schedule_is_not_waited_for_and_that_is_said(
     assert "paused" not in text
     assert "is due at 2026-01-01T01:00:00+00:00" in text
     assert "waiting does not run schedules: move the clock with clock.advance()" in text
-    queue.advance("1h")
+    queue.clock.advance("1h")
     assert capture.wait_for_callback().status == 200
 
 
 def test_the_nearest_of_many_messages_are_listed(queue: Queue, capture: CallbackCapture) -> None:
     ask(queue, capture, 9)
     queue.run_until_idle()
-    text = told(lambda: capture.callbacks.assert_received(source_json=99))
+    text = told(lambda: capture.assert_callback(request_json=99))
     assert "and 4 more that differ" in text
-    assert text.count("source_json is") == 5
+    assert text.count("request_json is") == 5
 
 
 def test_too_many_callbacks_are_not_explained_as_missing(
@@ -346,7 +364,7 @@ def test_too_many_callbacks_are_not_explained_as_missing(
 ) -> None:
     ask(queue, capture, 2)
     queue.run_until_idle()
-    text = told(lambda: capture.callbacks.assert_received(times=0))
+    text = told(lambda: capture.assert_callback(times=0))
     assert text.startswith(f"expected a callback at {capture.callback_url} never")
     assert "found 2" in text
     assert "nothing is left to deliver" not in text
@@ -368,9 +386,49 @@ def test_keys_without_meaning(cloud: Cloud, keys: Any, text: str) -> None:
 
 def test_pending_messages_are_reported(queue: Queue, capture: CallbackCapture) -> None:
     ask(queue, capture, 2, delay="1m")
-    text = "2 messages still to be delivered, the next at 2026-01-01T00:01:00+00:00: "
-    assert text in told(capture.callbacks.assert_received)
-    assert text in told(lambda: capture.wait_for_callback(timeout=0))
+    text = "2 messages still to be delivered, the next at 2026-01-01T00:01:00+00:00: run the queue"
+    assert text in told(capture.assert_callback)
+
+
+def test_what_a_wait_for_the_background_did_not_wait_for_is_reported() -> None:
+    with Cloud(now=NOW, seed=1, delivery="background") as cloud:
+        queue, capture = cloud.queue(), cloud.callback_capture()
+        ask(queue, capture, delay="1m")
+        text = told(lambda: capture.wait_for_callback(timeout=0))
+        assert "1 message still to be delivered, the next at 2026-01-01T00:01:00+00:00" in text
+        assert "pass a longer timeout=" in text
+
+
+@pytest.mark.parametrize("awaitable", [False, True])
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_driven_wait_does_not_look_at_real_time(
+    monkeypatch: pytest.MonkeyPatch, awaitable: bool, failing: bool
+) -> None:
+    """Each handler takes a second of real time, and ``timeout`` is for background delivery only."""
+    seconds = 0.0
+    monkeypatch.setattr(waiting, "monotonic", lambda: seconds)
+
+    def slow(request: object) -> int:
+        nonlocal seconds
+        seconds += 1
+        return 500
+
+    with Cloud(now=NOW, seed=1, delivery="driven") as cloud:
+        queue, capture = cloud.queue(), cloud.callback_capture()
+        queue.destinations.call(APP, slow)
+        queue.publish(APP, retries=5, failure_callback=None if failing else capture.failure_url)
+
+        def wait(timeout: float) -> Any:
+            if awaitable:
+                return asyncio.run(capture.aio.wait_for_failure(timeout=timeout))
+            return capture.wait_for_failure(timeout=timeout)
+
+        if failing:
+            # The wait ends when nothing is left that can produce a callback.
+            assert "nothing is left to deliver" in told(lambda: wait(timeout=0))
+        else:
+            assert wait(timeout=0).retried == 5
+        assert seconds == 6
 
 
 def test_a_closed_capture_is_reported(queue: Queue, capture: CallbackCapture) -> None:
@@ -395,7 +453,7 @@ def test_a_waiter_that_left_takes_nothing() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(capture.aio.wait_for_callback(timeout=60), 0.05)
         ask(queue, capture)
-        return (await capture.aio.wait_for_callback()).source_json()
+        return (await capture.aio.wait_for_callback()).request_json()
 
     started = time.monotonic()
     with Cloud(seed=1, delivery="background") as cloud:

@@ -289,7 +289,7 @@ def test_an_asgi_application_in_a_loop_of_its_own(table: Table) -> None:
     }
     assert json.loads(table.deliver(ECHO).body)["loop"] == first_loop
     assert events == ["start"]
-    table.loops.close()
+    table._event_loops.close()
     assert events == ["start", "stop"]
 
 
@@ -388,7 +388,7 @@ def test_the_plain_form_in_a_running_loop_names_the_awaitable_one(table: Table) 
         return outcome
 
     text = str(asyncio.run(main()).exception)
-    assert "use an awaitable method (await queue.aio.advance(...))" in text
+    assert "use an awaitable method (await queue.aio.run_until_idle())" in text
 
 
 @pytest.mark.parametrize(
@@ -485,7 +485,7 @@ def test_an_application_in_two_tables_is_started_once(table: Table) -> None:
     for one in (table, other):
         one.asgi(APP, pooled.app)
         assert one.deliver(delivery()).status == 200
-    other.loops.close()
+    other._event_loops.close()
     assert pooled.starts == 1
 
 
@@ -514,7 +514,7 @@ def test_an_application_that_hangs_does_not_keep_others_from_stopping(
     for name in ("hangs", "stops"):
         table.asgi(f"{APP}/{name}", made(name))
         assert table.status(f"{APP}/{name}") == 200
-    table.loops.close()
+    table._event_loops.close()
     assert stopped == ["hangs", "stops"]
 
 

@@ -151,8 +151,8 @@ def test_timeout_texts_name_the_awaitable_method_in_a_running_loop(deadlines: De
     async def inside() -> str:
         return deadlines.timeout_text("why")
 
-    assert "await queue.aio.advance" in asyncio.run(inside())
-    assert "await queue.aio.advance" in trio.run(inside)
+    assert "await queue.aio.run_until_idle()" in asyncio.run(inside())
+    assert "await queue.aio.run_until_idle()" in trio.run(inside)
 
 
 def test_deadlines_that_were_met_leave_nothing_behind() -> None:

@@ -1,4 +1,4 @@
-"""Test ``Destination``, a pytest-httpserver whose requests go through the cloud's server."""
+"""Test ``Destination``, whose pytest-httpserver gets its requests from the cloud's server."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import requests
+from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from pytest_fakecloud import Cloud
@@ -26,13 +27,15 @@ def destination() -> Iterator[Destination]:
 
 
 def test_expectations_in_the_language_of_pytest_httpserver(destination: Destination) -> None:
-    destination.expect_request("/json", method="POST", json={"a": 1}).respond_with_json({"b": 2})
-    answer = requests.post(destination.url_for("/json"), json={"a": 1})
+    destination.server.expect_request("/json", method="POST", json={"a": 1}).respond_with_json(
+        {"b": 2}
+    )
+    answer = requests.post(destination.server.url_for("/json"), json={"a": 1})
     assert (answer.status_code, answer.json()) == (200, {"b": 2})
-    assert destination.url_for("x") == f"{destination.url}/x"
-    destination.assert_request_made(destination.create_matcher("/json"))
-    assert destination.log[0][0].get_json() == {"a": 1}
-    destination.check()
+    assert destination.server.url_for("x") == f"{destination.url}/x"
+    destination.server.assert_request_made(destination.server.create_matcher("/json"))
+    assert destination.server.log[0][0].get_json() == {"a": 1}
+    destination.server.check()
     assert destination._unmet() == []
 
 
@@ -43,7 +46,7 @@ def test_the_request_is_whole(destination: Destination) -> None:
         seen.append(request)
         return Response(b"\x00", 201, {"X-A": "1"}, content_type="application/x-raw")
 
-    destination.expect_request("/a b/c").respond_with_handler(handler)
+    destination.server.expect_request("/a b/c").respond_with_handler(handler)
     answer = requests.put(
         destination.url + "/a%20b%2Fc?x=%201&x=2", data=b"\xff", headers={"X-B": "2"}
     )
@@ -60,8 +63,8 @@ def test_unmet_expectations(destination: Destination) -> None:
     def broken(request: Request) -> Response:
         raise ZeroDivisionError
 
-    destination.expect_oneshot_request("/once").respond_with_data("ok")
-    destination.expect_request("/broken").respond_with_handler(broken)
+    destination.server.expect_oneshot_request("/once").respond_with_data("ok")
+    destination.server.expect_request("/broken").respond_with_handler(broken)
     assert requests.get(destination.url + "/nowhere").status_code == 500
     assert requests.get(destination.url + "/broken").status_code == 500
     unmet = destination._unmet()
@@ -72,8 +75,8 @@ def test_unmet_expectations(destination: Destination) -> None:
 
 
 def test_an_ordered_request_that_never_came(destination: Destination) -> None:
-    destination.expect_ordered_request("/first").respond_with_data("1")
-    destination.expect_ordered_request("/second").respond_with_data("2")
+    destination.server.expect_ordered_request("/first").respond_with_data("1")
+    destination.server.expect_ordered_request("/second").respond_with_data("2")
     requests.get(destination.url + "/first")
     (reason,) = destination._unmet()
     assert "the ordered request was never received" in reason
@@ -81,7 +84,7 @@ def test_an_ordered_request_that_never_came(destination: Destination) -> None:
 
 
 def test_an_expectation_without_an_answer(destination: Destination) -> None:
-    destination.expect_request("/forgot")
+    destination.server.expect_request("/forgot")
     assert requests.get(destination.url + "/forgot").status_code == 500
     (reason,) = destination._unmet()
     assert "Matching request handler found but no response defined" in reason
@@ -91,20 +94,20 @@ def test_a_failing_assertion_in_a_handler(destination: Destination) -> None:
     def handler(request: Request) -> Response:
         raise AssertionError("wrong order")
 
-    destination.expect_request("/").respond_with_handler(handler)
+    destination.server.expect_request("/").respond_with_handler(handler)
     assert requests.get(destination.url + "/").status_code == 500
     (problem,) = destination._left_behind()
     assert problem.kind == "assertion"
     assert "destination: a callback of the test raised AssertionError: wrong order" in problem.text
     assert destination._context.problems == []
     with pytest.raises(AssertionError, match="wrong order"):
-        destination.check()
+        destination.server.check()
     assert destination._left_behind() == []
 
 
 def test_each_oneshot_serves_one_of_many_at_once(destination: Destination) -> None:
     for number in range(20):
-        destination.expect_oneshot_request("/x").respond_with_data(str(number))
+        destination.server.expect_oneshot_request("/x").respond_with_data(str(number))
     with ThreadPoolExecutor(8) as pool:
         texts = list(pool.map(lambda _: requests.get(destination.url + "/x").text, range(20)))
     assert sorted(map(int, texts)) == list(range(20))
@@ -118,39 +121,39 @@ def test_handlers_run_at_the_same_time(destination: Destination) -> None:
         both.wait()
         return Response("met")
 
-    destination.expect_request("/x").respond_with_handler(handler)
+    destination.server.expect_request("/x").respond_with_handler(handler)
     with ThreadPoolExecutor(2) as pool:
         texts = list(pool.map(lambda _: requests.get(destination.url + "/x").text, range(2)))
     assert texts == ["met", "met"]
 
 
 def test_the_wait_of_pytest_httpserver_works(destination: Destination) -> None:
-    destination.expect_oneshot_request("/x").respond_with_data("ok")
-    with destination.wait(timeout=5) as waiting:
+    destination.server.expect_oneshot_request("/x").respond_with_data("ok")
+    with destination.server.wait(timeout=5) as waiting:
         requests.get(destination.url + "/x")
     assert waiting.result
 
 
 def test_start_and_stop_are_those_of_a_handle(destination: Destination) -> None:
-    destination.start()
-    assert destination.is_running()
-    destination.stop()
-    assert not destination.is_running()
+    destination.server.start()
+    assert destination.server.is_running()
+    destination.server.stop()
+    assert not destination.server.is_running()
     assert destination.closed
     with pytest.raises(ContractError, match="is closed"):
-        destination.start()
+        destination.server.start()
     with pytest.raises(requests.ConnectionError):
         requests.get(destination.url)
 
 
 def test_reset_returns_to_the_baseline(destination: Destination) -> None:
-    destination.expect_request("/always").respond_with_data("ok")
+    destination.server.expect_request("/always").respond_with_data("ok")
     destination.set_baseline()
-    destination.expect_oneshot_request("/once").respond_with_data("ok")
+    destination.server.expect_oneshot_request("/once").respond_with_data("ok")
     requests.get(destination.url + "/nowhere")
     destination.reset()
     assert destination._unmet() == []
-    assert destination.log == []
+    assert destination.server.log == []
     assert requests.get(destination.url + "/always").text == "ok"
     assert requests.get(destination.url + "/once").status_code == 500
 
@@ -158,14 +161,27 @@ def test_reset_returns_to_the_baseline(destination: Destination) -> None:
 def test_a_call_by_absolute_form_and_without_host(destination: Destination) -> None:
     import socket
 
-    destination.expect_request("/x").respond_with_data("ok")
-    port = destination.port
+    destination.server.expect_request("/x").respond_with_data("ok")
+    port = destination.server.port
     with socket.create_connection(("127.0.0.1", port)) as sock:
         sock.sendall(b"GET http://127.0.0.1:%d/x HTTP/1.1\r\nHost: a.b\r\n\r\n" % port)
         assert sock.recv(65536).startswith(b"HTTP/1.1 200")
     with socket.create_connection(("127.0.0.1", port)) as sock:
         sock.sendall(b"GET /x HTTP/1.0\r\n\r\n")
         assert b" 200 " in sock.recv(65536).split(b"\r\n")[0]
+
+
+def test_a_destination_shows_only_what_a_test_can_use(destination: Destination) -> None:
+    names = {name for name in dir(destination) if not name.startswith("_")}
+    assert names == {
+        "assert_called", "assert_not_called", "clock", "close", "closed", "end_connections",
+        "faults", "fixture", "intercept", "journal", "name", "on_close", "reset", "restore",
+        "server", "service", "set_baseline", "snapshot", "url",
+    }  # fmt: skip
+    assert isinstance(destination.server, HTTPServer)
+    assert not isinstance(destination, HTTPServer)
+    with pytest.raises(AttributeError):
+        destination.server = None  # type: ignore[misc, assignment]
 
 
 def test_a_snapshot_of_another_kind(destination: Destination) -> None:
@@ -199,7 +215,7 @@ def test_a_host_that_is_none_is_a_bad_request(fixture: str, host: str) -> None:
         status, text = post_with_host(receiver, host)
         assert status == 400
         assert f"the Host header {host!r} names no host" in text
-        assert receiver.log == []
+        assert receiver.server.log == []
         assert cloud.problems() == []
 
 
@@ -210,5 +226,5 @@ def test_a_host_of_any_name_is_taken(host: str) -> None:
     with Cloud() as cloud:
         receiver = cloud.callback_capture()
         assert post_with_host(receiver, host)[0] == 200
-        assert len(receiver.callbacks) == 1
+        assert len(receiver.callbacks()) == 1
         assert cloud.problems() == []

@@ -206,13 +206,14 @@ async def awaited(request: object) -> bool:
     ("word", "given", "text"),
     [
         ("burst_limit", {"limit": "7"}, "limit='7' must be a whole number of at least 0"),
+        ("burst_limit", {"limit": True}, "limit=True must be a whole number of at least 0"),
         ("burst_limit", {"limit": None}, "limit=None must be a whole number of at least 0"),
         ("daily_limit", {"limit": -1}, "limit=-1 must be a whole number of at least 0"),
         ("daily_limit", {"limit": 2.5}, "limit=2.5 must be a whole number of at least 0"),
-        ("burst_limit", {"when": 5}, "when=5 is not a function"),
+        ("burst_limit", {"limit": 1, "when": 5}, "when=5 is not a function"),
         (
             "burst_limit",
-            {"when": awaited},
+            {"limit": 1, "when": awaited},
             "must be awaited or iterated, so it would match everything",
         ),
         ("tamper", {"kind": "calback"}, "kind='calback' is not a kind; did you mean 'callback'?"),
@@ -250,11 +251,11 @@ def test_limits_tell_of_the_time_they_are_met_at(scene: Scene) -> None:
     def now() -> int:
         return scene.queue.clock.now_us() // 1_000_000
 
-    with scene.queue.faults.burst_limit():
-        scene.queue.advance("3d")
+    with scene.queue.faults.burst_limit(100):
+        scene.queue.clock.advance("3d")
         assert reset("Burst-RateLimit-Reset") == now() + 1
-    with scene.queue.faults.daily_limit():
-        scene.queue.advance("3d")
+    with scene.queue.faults.daily_limit(1000):
+        scene.queue.clock.advance("3d")
         assert now() < reset("RateLimit-Reset") <= now() + 86_400
 
 

@@ -398,7 +398,7 @@ def test_in_a_running_loop_the_words_name_the_awaitable_form(
 
     outcome = asyncio.run(blocking())
     sender.close()
-    assert "await queue.aio.advance" in str(outcome.exception)
+    assert "await queue.aio.run_until_idle()" in str(outcome.exception)
 
 
 async def answer_on_this_loop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

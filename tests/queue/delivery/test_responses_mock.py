@@ -150,7 +150,7 @@ def test_the_in_process_transport_keeps_every_byte() -> None:
         queue.publish(capture.callback_url + "/a%2fb?x=%2f", body="x")
         (attempt,) = queue.run_until_idle()
         assert attempt.status == 200
-        item = capture.callbacks.only()
+        item = capture.callbacks().only()
         assert item.problem is None
         assert item.headers.get("Accept-Encoding") is None
         assert item.headers.get("User-Agent") == "Upstash-QStash"

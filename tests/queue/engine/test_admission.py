@@ -92,7 +92,7 @@ def test_a_message_parked_first_does_not_overtake(
         scene.ok("POST", "/v2/queues/line/pause")
         # The second message is due in the paused queue while the first waits for the limit.
         assert delivered(scene) == []
-        scene.queue.advance("10s")
+        scene.queue.clock.advance("10s")
         scene.ok("POST", "/v2/queues/line/resume")
         assert delivered(scene) == ["first", "second"]
 
@@ -108,10 +108,10 @@ def test_a_message_that_waits_for_a_limit_does_not_overtake_a_parked_one(
         enqueue(scene, "second", flow)
         assert delivered(scene) == []
         scene.ok("POST", "/v2/queues/line/pause")
-        scene.queue.advance("15s")
+        scene.queue.clock.advance("15s")
         # Now the first message waits for the limit again, after the second.
         scene.ok("POST", "/v2/queues/line/resume")
-        scene.queue.advance("5s")
+        scene.queue.clock.advance("5s")
         assert delivered(scene) == ["first", "second"]
 
 
@@ -126,7 +126,7 @@ def test_a_reordered_message_leaves_its_slot_to_the_next(
         assert delivered(scene) == []
         # The first message has a slot when the fault applies to it.
         scene.queue.faults.reorder(times=1)
-        scene.queue.advance("10s")
+        scene.queue.clock.advance("10s")
         assert delivered(scene) == ["second", "first"]
 
 
@@ -137,7 +137,7 @@ def test_attempts_that_end_at_the_same_time_do_not_change_the_order_of_a_queue()
         enqueue(scene, "first")
         # The end of the first slow message makes this one due, and admits the one before it.
         enqueue(scene, "second")
-        scene.queue.advance("10s")
+        scene.queue.clock.advance("10s")
         assert delivered(scene) == ["first", "second"]
 
 
@@ -147,9 +147,9 @@ def test_the_wait_reason_for_global_parallelism() -> None:
         ids = [publish(scene, "plain"), publish(scene, "keyed", "parallelism=1")]
         assert delivered(scene) == []
         assert waits_for(scene, *ids) == ["global parallelism 1", "global parallelism 1"]
-        scene.queue.advance("9s")
+        scene.queue.clock.advance("9s")
         assert delivered(scene) == []
-        scene.queue.advance("1s")
+        scene.queue.clock.advance("1s")
         assert delivered(scene) == ["plain", "keyed"]
         for each in ids:
             assert "after 10 s (global parallelism 1)" in scene.queue.message(each).timeline
@@ -166,7 +166,7 @@ def test_a_key_that_lets_nobody_in_is_what_its_messages_wait_for() -> None:
         late = publish(scene, "late", "parallelism=1")
         assert delivered(scene) == []
         assert waits_for(scene, keyed, late) == ["flow control tenant", "flow control tenant"]
-        scene.queue.advance("10s")
+        scene.queue.clock.advance("10s")
         assert delivered(scene) == ["keyed", "late"]
 
 
@@ -182,5 +182,5 @@ def test_room_goes_to_the_oldest_of_all_lines(keyed: int) -> None:
         assert delivered(scene) == []
         for each in gone:
             scene.ok("DELETE", f"/v2/messages/{each}")
-        scene.queue.advance("10s")
+        scene.queue.clock.advance("10s")
         assert delivered(scene) == [*names, "last"]

@@ -11,7 +11,7 @@ from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.model import SECOND, Outcome, WorkflowPart
 from pytest_fakecloud.queue.wire.filters import Filters
 
-from ..scene import CALLBACK, DEST, Scene
+from ..scene import CALLBACK, DEST, Scene, attempts_among
 from .bench import URL, Bench
 
 APP = "https://app.example.com/flow"
@@ -36,23 +36,23 @@ def test_finished_messages_are_forgotten_with_everything_about_them() -> None:
     with Scene(history="1h") as scene:
         first = scene.publish()
         scene.queue.deliver_due()
-        scene.queue.advance("30m")
+        scene.queue.clock.advance("30m")
         second = scene.publish({"Upstash-Callback": CALLBACK})
         waiting = scene.publish({"Upstash-Delay": "3h"})
         scene.queue.deliver_due()
         assert len(known(scene)) == 4
-        scene.queue.advance("29m59s")
+        scene.queue.clock.advance("29m59s")
         assert len(known(scene)) == 4
         view = scene.queue.message(first)
-        scene.queue.advance("1s")
+        scene.queue.clock.advance("1s")
         assert first not in known(scene)
         assert view.is_gone
         assert "history has passed" in repr(view)
         assert scene.request("GET", f"/v2/messages/{first}").status == 404
         assert {second, waiting} < known(scene)
-        scene.queue.advance("1h")
+        scene.queue.clock.advance("1h")
         assert known(scene) == {waiting}
-        scene.queue.advance("90m")
+        scene.queue.clock.advance("90m")
         scene.queue.run_until_idle()
         assert known(scene) == {waiting}
 
@@ -61,14 +61,14 @@ def test_in_a_test_nothing_is_forgotten() -> None:
     with Scene() as scene:
         message = scene.publish()
         scene.queue.deliver_due()
-        scene.queue.advance("3650d")
+        scene.queue.clock.advance("3650d")
         assert known(scene) == {message}
 
 
 def test_a_driving_call_reports_whole() -> None:
     with Scene(history="1h") as scene:
         scene.queue.schedule(DEST, "@hourly")
-        assert len(scene.queue.advance("1d")) == 24
+        assert len(attempts_among(scene.queue.clock.advance("1d"))) == 24
         assert len(scene.queue.attempts()) == 1
 
 
@@ -81,7 +81,7 @@ def test_a_history_of_no_length() -> None:
         scene.queue.deliver_due()
         assert len(known(scene)) == 3
         scene.ok("DELETE", "/v2/dlq")
-        scene.queue.advance("1h")
+        scene.queue.clock.advance("1h")
         assert known(scene) == set()
 
 
@@ -92,7 +92,7 @@ def test_a_message_outlives_the_callbacks_about_it() -> None:
             {"Upstash-Callback": CALLBACK, "Upstash-Callback-Retry-Delay": "6000000"}
         )
         scene.queue.deliver_due()
-        scene.queue.advance("2h")
+        scene.queue.clock.advance("2h")
         assert first in known(scene)
 
 
@@ -108,12 +108,12 @@ def test_a_task_of_v1_is_forgotten_with_its_message() -> None:
         scene.queue.deliver_due()
         assert tasks() == [f"{DEST}0", f"{DEST}1"]
         scene.answer = lambda request: 200
-        scene.queue.advance("30m")
-        scene.queue.advance("30m")
+        scene.queue.clock.advance("30m")
+        scene.queue.clock.advance("30m")
         # Each task is forgotten when its own time is over, and the message with its last task.
         scene.queue.messages()
         assert tasks() == [f"{DEST}1"]
-        scene.queue.advance("30m")
+        scene.queue.clock.advance("30m")
         scene.queue.messages()
         assert scene.request("GET", f"/v1/messages/{message}/tasks").status == 404
         assert scene.queue._engine.groups_of_tasks == {}
@@ -130,19 +130,19 @@ def test_a_workflow_run_is_forgotten_as_a_whole() -> None:
         step(scene, "r", "true")
         scene.queue.deliver_due()
         step(scene, "r", Delay="2h")
-        scene.queue.advance("2h")
+        scene.queue.clock.advance("2h")
         assert len(known(scene)) == 2
         scene.ok("DELETE", "/v2/workflows/runs/r?cancel=false")
-        scene.queue.advance("30m")
+        scene.queue.clock.advance("30m")
         step(scene, "other", "true")
-        scene.queue.advance("29m")
+        scene.queue.clock.advance("29m")
         runs = scene.get("/v2/workflows/events")["runs"]
         assert [run["workflowRunId"] for run in runs] == ["other", "r"]
-        scene.queue.advance("1m")
+        scene.queue.clock.advance("1m")
         runs = scene.get("/v2/workflows/events")["runs"]
         assert [run["workflowRunId"] for run in runs] == ["other"]
         assert scene.request("DELETE", "/v2/workflows/runs/r?cancel=false").status == 404
-        scene.queue.advance("1h")
+        scene.queue.clock.advance("1h")
         assert scene.get("/v2/workflows/events")["runs"] == []
         assert known(scene) == set()
 
@@ -154,12 +154,12 @@ def test_a_failed_run_can_be_restarted_as_long_as_its_dead_letter_lives() -> Non
         scene.fail(APP)
         step(scene, "r", Retries="0")
         scene.queue.deliver_due()
-        scene.queue.advance("5d")
+        scene.queue.clock.advance("5d")
         (letter,) = scene.get("/v2/workflows/dlq")["messages"]
         scene.answer = lambda request: 200
         scene.ok("POST", f"/v2/workflows/dlq/resume/{letter['dlqId']}")
         (attempt,) = scene.queue.deliver_due()
-        scene.queue.advance("1h")
+        scene.queue.clock.advance("1h")
         assert known(scene) == set()
         assert attempt.status == 200
 
@@ -169,7 +169,7 @@ def test_a_repeated_trigger_whose_run_is_forgotten() -> None:
         headers = {"Upstash-Deduplication-Id": "once", "Upstash-Feature-Set": "LazyFetch"}
         first = scene.ok("POST", f"/v2/trigger/{APP}", headers=headers).json()
         scene.queue.deliver_due()
-        scene.queue.advance("1h")
+        scene.queue.clock.advance("1h")
         assert known(scene) == set()
         again = scene.ok("POST", f"/v2/trigger/{APP}", headers=headers).json()
         assert (again["messageId"], again["deduplicated"]) == (first["messageId"], True)
@@ -184,7 +184,7 @@ def test_cancelled_ones_are_forgotten_and_their_queue_goes_on() -> None:
         scene.publish(flow)
         scene.queue.deliver_due()
         scene.ok("DELETE", "/v2/messages")
-        scene.queue.advance("2h")
+        scene.queue.clock.advance("2h")
         assert scene.queue.messages() == []
         last = [scene.publish(way="/v2/enqueue/line/"), scene.publish(flow)]
         scene.ok("POST", "/v2/queues/line/resume")
@@ -200,18 +200,18 @@ def test_a_flow_control_key_goes_with_its_last_message() -> None:
         scene.ok("POST", "/v2/flowControl/paused/pause")
         scene.ok("POST", "/v2/flowControl/pinned/pin?rate=1")
         scene.publish({"Upstash-Flow-Control-Key": "used", "Upstash-Delay": "2h"})
-        scene.queue.advance("90m")
+        scene.queue.clock.advance("90m")
         names = lambda: {one["flowControlKey"] for one in scene.get("/v2/flowControl")}  # noqa: E731
         scene.queue.messages()
         assert names() == {"used", "paused", "pinned"}
         saved = scene.queue.snapshot()
-        scene.queue.advance("3h")
+        scene.queue.clock.advance("3h")
         scene.queue.messages()
         assert names() == {"paused", "pinned"}
         scene.queue.restore(saved)
         assert names() == {"used", "paused", "pinned"}
-        scene.queue.advance("30m")
-        scene.queue.advance("1h")
+        scene.queue.clock.advance("30m")
+        scene.queue.clock.advance("1h")
         scene.queue.messages()
         assert names() == {"paused", "pinned"}
 
@@ -221,7 +221,7 @@ def test_a_snapshot_brings_back_what_is_forgotten_later() -> None:
         message = scene.publish()
         scene.queue.deliver_due()
         saved = scene.queue.snapshot()
-        scene.queue.advance("1h")
+        scene.queue.clock.advance("1h")
         assert known(scene) == set()
         scene.queue.restore(saved)
         assert scene.queue.messages() == []

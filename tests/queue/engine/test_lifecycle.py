@@ -97,7 +97,7 @@ def test_a_chain_within_one_driving_call_may_be_ten_times_as_long() -> None:
     bench.publish()
     with pytest.raises(LoopError, match="loop: 50 deliveries caused each other in one call"):
         bench.clock.advance("1h")
-    assert bench.times() == list(range(51))
+    assert bench.times() == list(range(52))
     # The pending message is due immediately and starts a chain of its own.
     (left,) = bench.engine.pending.values()
     assert left.due_us == bench.clock.now_us()
@@ -111,7 +111,6 @@ def test_a_chain_of_several_driving_calls_is_no_loop() -> None:
     bench.publish_on_delivery(Delay="1s")
     bench.publish()
     for _ in range(4):
-        bench.engine.drive += 1
         bench.clock.advance("40s")
     # Each driving call may have a chain of fifty.
     assert len(bench.sent) == 161

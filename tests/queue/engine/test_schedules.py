@@ -26,12 +26,12 @@ def test_a_paused_one_leaves_the_clock_alone(scene: Scene) -> None:
     create(scene, Cron="@every 7m")
     scene.ok("PATCH", "/v2/schedules/s/pause")
     assert clock.next_due() is None
-    scene.queue.advance("16m")
+    scene.queue.clock.advance("16m")
     assert scene.get("/v2/schedules/s")["nextScheduleTime"] == NOW_MS + 21 * 60_000
     assert clock.next_due() is None
     scene.ok("PATCH", "/v2/schedules/s/resume")
     assert clock.next_due() == after(21 * 60)
-    scene.queue.advance("14m")
+    scene.queue.clock.advance("14m")
     assert scene.times == [21 * 60, 28 * 60]
 
 
@@ -40,7 +40,7 @@ def test_a_paused_one_stays_off_the_clock_when_a_copy_is_restored(scene: Scene) 
     scene.ok("PATCH", "/v2/schedules/s/pause")
     saved = scene.queue.snapshot()
     scene.ok("PATCH", "/v2/schedules/s/resume")
-    scene.queue.advance("1m")
+    scene.queue.clock.advance("1m")
     scene.queue.restore(saved)
     assert scene.queue.clock.next_due() is None
 
@@ -57,23 +57,23 @@ def test_pausing_or_resuming_twice_changes_nothing(scene: Scene, verb: str) -> N
 
 
 def test_every_so_often_counts_from_the_creation(scene: Scene) -> None:
-    scene.queue.advance("10.5s")
+    scene.queue.clock.advance("10.5s")
     created = scene.queue.schedule(DEST, "@every 90m", id="often")
     shown = scene.get("/v2/schedules/often")
     assert shown["cron"] == "@every 90m"
     assert shown["nextScheduleTime"] == NOW_MS + 5_410_000
     expected = [after(5_410), after(10_810), after(16_210)]
-    scene.queue.advance("1h")
+    scene.queue.clock.advance("1h")
     assert created.next_runs(3) == expected
     scene.ok("PATCH", "/v2/schedules/often/pause")
-    scene.queue.advance("1h")
+    scene.queue.clock.advance("1h")
     scene.ok("PATCH", "/v2/schedules/often/resume")
-    scene.queue.advance("3h")
+    scene.queue.clock.advance("3h")
     assert scene.at(DEST) == [10_810, 16_210]
     saved = scene.queue.snapshot()
-    scene.queue.advance("2h")
+    scene.queue.clock.advance("2h")
     scene.queue.restore(saved)
-    scene.queue.advance("90m")
+    scene.queue.clock.advance("90m")
     assert len(scene.at(DEST)) == 4
 
 

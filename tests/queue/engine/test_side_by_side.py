@@ -226,7 +226,7 @@ def test_time_passes_by_itself_for_what_the_queue_does_by_itself() -> None:
         slow = queue.publish(APP)._record
         late = queue.publish(APP, settings=SOON)
         record = late._record
-        queue.cancel(late)
+        late.cancel()
         schedule = queue._engine.schedules
         lanes = {timer.lane for timer in queue._engine.timers.values()}
         assert lanes == {"background"}

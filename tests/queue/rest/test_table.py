@@ -225,7 +225,7 @@ def test_a_fresh_period_counts_who_was_let_through_and_has_not_started(
     scene: Scene, again: str
 ) -> None:
     with_flow(scene, "rate=2,period=60s", 8)
-    scene.queue.advance(30)
+    scene.queue.clock.advance(30)
     scene.ok("POST", "/v2/flowControl/k/resetRate")
     scene.ok("POST", f"/v2/flowControl/k/{again}")
     shown = scene.get("/v2/flowControl/k")
@@ -295,7 +295,7 @@ def test_a_destination_that_has_a_name(
     else:
         cron = {"Upstash-Cron": "* * * * *"} if "schedules" in way else {}
         scene.ok("POST", way + name, headers=headers | cron)
-    scene.queue.advance("1m")
+    scene.queue.clock.advance("1m")
     (came,) = stub.deliveries
     assert (came.url, came.headers.get("X-Api-Key")) == (url, "k")
     assert route_to(scene.queue.destinations, name) is stub
@@ -420,7 +420,7 @@ def fill(scene: Scene, delay: str = "0s") -> dict[str, str]:
     scene.queue.deliver_due()
     settings = {"Upstash-Retries": "0", "Upstash-Delay": delay}
     scene.queue.schedule(OTHER, "* * * * *", id="schedule-b", settings=settings)
-    scene.queue.advance("1m")
+    scene.queue.clock.advance("1m")
     scene.ok("DELETE", "/v2/schedules/schedule-b")
     return {"a": a, "b": scene.queue.messages(url=OTHER).only().id}
 

@@ -138,7 +138,7 @@ class _Player:
         elif how == "idle":
             queue.run_until_idle()
         else:
-            queue.advance(how)
+            queue.clock.advance(how)
         came = list(zip(self.scene.times, self.scene.came, strict=True))[self.seen :]
         self.seen += len(came)
         if expected:

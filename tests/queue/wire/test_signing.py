@@ -261,7 +261,7 @@ def test_a_queue_explains_the_signatures_of_its_own_deliveries() -> None:
         assert queue.explain_signature(signature, body="text", url=URL) is None
         assert queue.explain_signature(signature, body=b"text") is None
         assert "another body" in (queue.explain_signature(signature, body="other") or "")
-        queue.advance("1h")
+        queue.clock.advance("1h")
         assert "the token has expired" in (queue.explain_signature(signature, body="text") or "")
         queue.rotate_keys()
         assert "neither the current key nor" in (queue.explain_signature(signature, body="") or "")

@@ -291,11 +291,11 @@ def test_a_run_whose_first_messages_are_forgotten() -> None:
         scene.ask("POST", f"/v2/notify/{resumed}/never", 201, body=b"x")
         (began,) = {run["steps"][0]["steps"][0]["createdAt"] for run in scene.runs()}
         scene.send(resumed, step(2), Upstash_Delay="2h", Upstash_Retries="0")
-        scene.queue.advance("1h")
+        scene.queue.clock.advance("1h")
         (run,) = scene.runs()
         assert [one["createdAt"] for group in run["steps"][:1] for one in group["steps"]] == [began]
         scene.queue.destinations.respond(APP, 500)
-        scene.queue.advance("1h")
+        scene.queue.clock.advance("1h")
         (row,) = scene.ask("GET", "/v2/workflows/dlq")["messages"]
         refused = scene.ask("POST", f"/v2/workflows/dlq/restart/{row['dlqId']}", 404)
         assert refused["error"] == f"first message of workflow run {resumed} not found"
@@ -324,9 +324,9 @@ def test_settings_given_with_a_resume_or_restart_are_those_of_the_new_run(
     run_id = (made if single else made["workflowRuns"][0])["workflowRunId"]
     waiting = scene.queue.pending().only()
     assert waiting.labels == ("new", "second")
-    scene.queue.advance("299s")
+    scene.queue.clock.advance("299s")
     assert len(scene.came) == before
-    scene.queue.advance("1s")
+    scene.queue.clock.advance("1s")
     assert len(scene.came) == before + 1
     assert scene.runs(f"workflowRunId={run_id}")[0]["labels"] == ["new", "second"]
     # Later steps of the new run keep these settings, except for the delay.

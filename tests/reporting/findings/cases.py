@@ -22,7 +22,7 @@ import httpx
 import pytest
 import redis
 
-from pytest_fakecloud import Answer, Cloud
+from pytest_fakecloud import Cloud, Response
 from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.reporting.findings import ObservedTest, find
 from pytest_fakecloud.reporting.lookups import lookups_of
@@ -44,7 +44,7 @@ def loses_answer(faults: FaultPlan) -> None:
 
 def fails_afterwards(faults: FaultPlan) -> None:
     """Replace the answer to a request that was executed by an error."""
-    faults.call(lambda: Answer({"error": "x"}, 500), "after", times=1)
+    faults.call(lambda: Response(500, {"error": "x"}), "after", times=1)
 
 
 def found(cloud: Cloud, **given: Any) -> list[Finding]:

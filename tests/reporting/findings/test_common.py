@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pytest_fakecloud import Answer, Cloud
+from pytest_fakecloud import Cloud, Response
 from pytest_fakecloud.reporting.findings import ObservedTest, find
 from pytest_fakecloud.reporting.lookups import Lookups, lookups_of
 from pytest_fakecloud.reporting.model import Finding
@@ -100,7 +100,7 @@ def joins(cloud: Cloud) -> None:
     [
         (commands("PING"), True), (joins, True), (logs(200), False), (commands("NOSUCH"), False),
         (faulty("drop"), False), (faulty("lose_response"), False), (faulty("truncate"), False),
-        (faulty("call", lambda: Answer({"result": 9}), "after"), False),
+        (faulty("call", lambda: Response(body={"result": 9}), "after"), False),
         (answered(200), True), (answered(299), True), (answered(300), False),
         (answered(500), False), (answered(ConnectionError("down")), False),
     ],

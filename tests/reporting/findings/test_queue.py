@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from pytest_fakecloud import Answer, Cloud
+from pytest_fakecloud import Cloud, Response
 
 from ..shown import deliver
 from .cases import HOOK, Inject, Scene, answered, check, fails_afterwards, logs, loses_answer
@@ -127,7 +127,8 @@ CASES: dict[str, Scene] = {
         *[to("enqueue/mails")] * 2, fault=fails_afterwards
     ),
     "a request that came again although a fault only changed its answer": publishes(
-        *[to("publish")] * 2, fault=lambda faults: faults.call(lambda: Answer({}), "after", times=1)
+        *[to("publish")] * 2,
+        fault=lambda faults: faults.call(lambda: Response(body={}), "after", times=1),
     ),
     "a request that came again after one with an id": publishes(
         to("publish"), to("publish", Deduplication_Id="a"), to("publish"), fault=loses_answer

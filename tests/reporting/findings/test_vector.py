@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from pytest_fakecloud import Answer, Cloud
+from pytest_fakecloud import Cloud, Response
 from pytest_fakecloud.reporting.findings import vector
 
 from .cases import Inject, Scene, check, fails_afterwards, kinds, loses_answer
@@ -69,7 +69,7 @@ def with_other_answer(cloud: Cloud) -> None:
     """Query with a filter that accepts one of two records; a fault removes it from the answer."""
     index = cloud.vector_index()
     asks(A2, record("b", {"n": 1}), index=index)(cloud)
-    index.faults.call(lambda: Answer({"result": []}), "after", route="query")
+    index.faults.call(lambda: Response(body={"result": []}), "after", route="query")
     asks(("query", query("n = 1")), index=index)(cloud)
 
 

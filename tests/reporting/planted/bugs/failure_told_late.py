@@ -18,5 +18,5 @@ def test_the_shop_hears_of_a_failure_within_a_minute(queue):
     queue.destinations.respond("https://warehouse.example.com/orders", (500, "down"))
     failed = queue.destinations.accept("https://shop.example.com/failed")
     Orders(queue.client()).send(7)
-    queue.advance("1m")
+    queue.clock.advance("1m")
     assert len(failed.deliveries) == 1

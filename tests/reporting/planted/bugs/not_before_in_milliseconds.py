@@ -19,5 +19,5 @@ class Reminders:
 def test_a_reminder_comes_at_its_time(queue):
     route = queue.destinations.accept("https://app.example.com")
     Reminders(queue.client()).at(datetime(2026, 3, 1, 13, tzinfo=UTC), "tea")
-    queue.advance("2h")
+    queue.clock.advance("2h")
     assert len(route.deliveries) == 1

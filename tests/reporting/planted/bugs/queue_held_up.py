@@ -24,5 +24,5 @@ def test_one_bad_name_holds_up_nobody(queue, kv_server):
     queue.destinations.call("https://worker.example.com/export", exports.export)
     for name in ("users", "or ders", "items", "prices"):
         exports.order(name)
-    queue.advance("10s")
+    queue.clock.advance("10s")
     assert kv_server.value("done") == {"users", "items", "prices"}
