@@ -215,7 +215,7 @@ def _reads_behind(
         inside = any(read.line in _lines_of(code) for code in here)
         address = urlsplit(os.environ.get(read.name, read.default)).netloc.rpartition("@")[2]
         if (
-            (address and address in called)
+            (address and _has_address(called, address))
             or (has_no_address and (inside or (here and read.at_import)))
             or (called_others and inside)
         ):
@@ -299,9 +299,14 @@ def _fault_of(read: _Read, fakes: Iterable[str]) -> str:
         has_address = _is_address(read.default)
         used = f" (so its default {Mask().text(read.default)} is used)" if has_address else ""
         return f"is not set{used}"
-    if not _is_address(value) or any(one in value for one in fakes):
+    if not _is_address(value) or any(_has_address(value, one) for one in fakes):
         return ""
     return "is set to another address"
+
+
+def _has_address(text: str, address: str) -> bool:
+    """Return whether a text contains an address, and not only another one that begins with it."""
+    return re.search(rf"(?<![\w.]){re.escape(address)}(?!\d)", text) is not None
 
 
 def _is_address(text: str) -> bool:
