@@ -38,8 +38,6 @@ PYTEST_DONT_REWRITE: tells pytest not to rewrite assertions here, because none b
 from __future__ import annotations
 
 import importlib
-import sys
-from importlib.machinery import ModuleSpec, PathFinder
 from typing import TYPE_CHECKING, Any
 
 # The list of public names, from which `python -m tests.surface` derives everything else. The aliases
@@ -135,34 +133,18 @@ if TYPE_CHECKING:
     from .vector.settings import VectorLimits as VectorLimits, VectorSettings as VectorSettings
 
 
-class _AsCompiled:
-    """Find this package's compiled modules before pytest's assertion rewriting finds their source.
+if not TYPE_CHECKING:
+    # Hidden from type checkers, which would accept any name of a module with ``__getattr__``.
 
-    pytest parses every module of a plugin's package to rewrite its assertions. For this package
-    that takes 0.3 seconds of CPU time, in the first run and wherever no bytecode can be written.
-    """
+    def __getattr__(name: str) -> Any:
+        # Import names on first use: every pytest run in an environment imports this package.
+        from .public_names import PUBLIC_NAMES
 
-    @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name.startswith("pytest_fakecloud."):
-            return PathFinder.find_spec(name, path, target)
-        return None
+        if name == "__all__":
+            return sorted(PUBLIC_NAMES)
+        if name not in PUBLIC_NAMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{__name__}.{PUBLIC_NAMES[name]}"), name)
 
-
-if __spec__ is not None and type(__spec__.loader).__name__ == "AssertionRewritingHook":
-    sys.meta_path.insert(0, _AsCompiled)
-
-
-def __getattr__(name: str) -> Any:
-    # Import names on first use: every pytest run in an environment imports this package.
-    from .public_names import PUBLIC_NAMES
-
-    if name == "__all__":
-        return sorted(PUBLIC_NAMES)
-    if name not in PUBLIC_NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{PUBLIC_NAMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__getattr__("__all__")})
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__getattr__("__all__")})

@@ -53,6 +53,10 @@ def loaded(kv_server: KVServer) -> KVServer:
     return kv_server
 
 
+def test_misspelt_import() -> None:
+    from pytest_fakecloud import KvServer  # noqa: F401  # wrong
+
+
 def test_clouds() -> None:
     cloud = Cloud(seed=1, delivery="driven", now="2026-01-01T00:00:00Z")
     assert_type(cloud.kv_server(daily_limit=5, port=0), KVServer)

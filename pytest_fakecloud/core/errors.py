@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
+_PACKAGE = f"{__package__.partition('.')[0]}."
+
 
 class FakecloudError(Exception):
     """The base class of the exceptions that this package raises in tests."""
@@ -190,12 +192,16 @@ def raised_by_test(error: BaseException | None) -> BaseException | None:
 
 
 def runs_through_test(error: BaseException) -> bool:
-    """Return whether a traceback includes a function of a test file or a conftest: a module that
-    pytest has rewritten, or that is named ``conftest``, ``test_…`` or ``…_test``.
+    """Return whether a traceback includes a function of a test file or a conftest: a module named
+    ``conftest``, ``test_…`` or ``…_test``, or another one outside this package whose assertions
+    pytest has rewritten.
     """
     for trace in _traceback_entries(error):
         names = trace.tb_frame.f_globals
-        name = str(names.get("__name__", "")).rpartition(".")[2]
+        module = str(names.get("__name__", ""))
+        if module.startswith(_PACKAGE):
+            continue  # pytest also rewrites the modules of plugins
+        name = module.rpartition(".")[2]
         if "@pytest_ar" in names or name == "conftest":
             return True
         if name.startswith("test_") or name.endswith("_test"):

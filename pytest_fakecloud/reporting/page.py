@@ -10,11 +10,12 @@ import base64
 import hashlib
 import html
 import json
+import os
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from pkgutil import get_data
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
@@ -190,10 +191,10 @@ def _whole(title: str, body: str, *, style: str = "", script: str = "") -> str:
 
 def _asset(name: str) -> str:
     """Return a text file of this package."""
-    # Read it through the import system, which works even if a test fakes the file system.
-    found = get_data(__package__, name)
-    assert found is not None
-    return found.decode("utf-8").replace("\r\n", "\n")
+    # Read the file as Python reads modules, because a test may use a fake file system.
+    path = os.path.join(os.path.dirname(__file__), name)
+    data = SourceFileLoader(name, path).get_data(path)
+    return data.decode("utf-8").replace("\r\n", "\n")
 
 
 def headline(failure: str) -> str:

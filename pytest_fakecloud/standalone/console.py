@@ -62,7 +62,7 @@ def icon(request: Request) -> Answer:
 
 @cache
 def _read(package: str, path: str) -> tuple[bytes, bytes]:
-    # Read files through the import system, which works even if a test fakes the file system.
+    # Served by programs, which fake no files; also finds the files in a zip file.
     data = get_data(package, path)
     assert data is not None
     return data, gzip.compress(data, mtime=0)

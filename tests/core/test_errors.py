@@ -169,16 +169,19 @@ def test_what_a_block_that_explains_raises_becomes_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "found"),
+    ("module", "rewritten", "found"),
     [
-        ("app.orders", False), ("app.test_orders", True), ("app.orders_test", True),
-        ("app.conftest", True),
+        ("app.orders", False, False), ("app.test_orders", False, True),
+        ("app.orders_test", False, True), ("app.conftest", False, True),
+        ("app.asserting", True, True), ("pytest_fakecloud.core.errors", True, False),
     ],
 )  # fmt: skip
 def test_the_traceback_of_an_exception_tells_whether_a_test_file_is_in_it(
-    module: str, found: bool
+    module: str, rewritten: bool, found: bool
 ) -> None:
     names: dict[str, Any] = {"__name__": module}
+    if rewritten:
+        names["@pytest_ar"] = None
     exec("def fail():\n    raise ValueError", names)
     with pytest.raises(ValueError) as caught:
         names["fail"]()

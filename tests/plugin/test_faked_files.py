@@ -15,6 +15,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.scripting import host
+from pytest_fakecloud.session.preload import import_fakes
 
 from ..harness import QUIET, Run
 
@@ -23,11 +24,12 @@ __all__: list[str] = []
 
 @pytest.fixture
 def no_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Disable the usual ways to open or stat a file."""
+    """Disable the usual ways to open or stat a file, after the imports that the plugin makes then."""
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise FileNotFoundError(2, "No such file or directory")
 
+    import_fakes()
     host._chunk.cache_clear()
     zoneinfo.ZoneInfo.clear_cache()
     with monkeypatch.context() as patch:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -295,13 +295,11 @@ def test_the_openapi_file_is_current(server: Server) -> None:
 @pytest.mark.parametrize(
     ("words", "name"), [([], "control-api.json"), (["state"], "reference/state.schema.json")]
 )
-def test_the_module_writes_the_files_of_the_documentation(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], name: str
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["standalone", *words])
-    runpy.run_module("pytest_fakecloud.standalone", run_name="__main__")
+def test_the_module_writes_the_files_of_the_documentation(words: list[str], name: str) -> None:
+    command = [sys.executable, "-m", "pytest_fakecloud.standalone", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     file = Path(__file__).parents[2] / "docs" / name
-    assert capsys.readouterr().out == file.read_text(encoding="utf-8")
+    assert done.stdout == file.read_text(encoding="utf-8")
 
 
 REFUSED: dict[int, list[tuple[str, str, Any, str]]] = {

@@ -7,9 +7,10 @@ memory, because Lua cannot recover if an allocation fails while Python passes a 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
-from pkgutil import get_data
+from importlib.machinery import SourceFileLoader
 from typing import Any
 
 import lupa.lua51 as lupa
@@ -324,9 +325,9 @@ class LuaHost:
 @cache
 def _chunk(name: str) -> bytes:
     """Return a compiled Lua file. Compiling it for each runtime would take four times as long."""
-    # Read the file through the import system, because a test may use a fake file system.
-    source = get_data(__package__, f"lua/{name}.lua")
-    assert source is not None
+    # Read the file as Python reads modules, because a test may use a fake file system.
+    path = os.path.join(os.path.dirname(__file__), "lua", f"{name}.lua")
+    source = SourceFileLoader(name, path).get_data(path)
     runtime = lupa.LuaRuntime(encoding=None, register_eval=False, register_builtins=False)
     compiled: bytes = runtime.execute(
         b"local source = ... return string.dump(assert(loadstring(source, '=host')))", source

@@ -10,21 +10,20 @@ from collections.abc import Mapping
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
-import pytest_fakecloud
-
 from ...core.calls import Call, parts_of
 from ...core.errors import shown
 from ...core.wording import unknown_name
 from ...handle import HANDLE_FIELDS, Handle
 from ...http.messages import Request
 from ...http.routing import Route
+from ...public_names import PUBLIC_NAMES
 from . import PREFIX, Refused, fields, handle_named
 from .shapes import Raised, Returned
 
 if TYPE_CHECKING:
     from ...cloud import Cloud
 
-_PACKAGE = f"{pytest_fakecloud.__name__}."
+_PACKAGE = f"{__package__.partition('.')[0]}."
 _PARTS = ("clock", "destinations", "faults", "journal")
 """Attributes of a fake or a cloud whose methods can be called as ``journal.assert_called``."""
 _THINGS = ("group", "message", "topic")
@@ -108,10 +107,9 @@ def _offered(kind: type) -> Mapping[str, bool]:
 
     They are what the classes of this package declare publicly, of parts only their public class.
     """
-    public = set(pytest_fakecloud.__all__)
     found: dict[str, bool] = dict.fromkeys(HANDLE_FIELDS, False) if issubclass(kind, Handle) else {}
     for owner in kind.__mro__:
-        known = issubclass(kind, Handle) or owner.__name__ in public
+        known = issubclass(kind, Handle) or owner.__name__ in PUBLIC_NAMES
         if not known or not owner.__module__.startswith(_PACKAGE):
             continue
         for name, member in vars(owner).items():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
-from pkgutil import get_data
+from importlib.machinery import SourceFileLoader
 
 from ...engine.session import Session
 from ...reply import Reply, Status
@@ -20,10 +21,9 @@ def summary(spec: CommandSpec) -> str:
 @cache
 def _help_texts() -> dict[str, list[str]]:
     """Return the lines of the help texts of Redis 7.0, keyed by the names of the containers."""
-    # Read the file through the import system, because a test may use a fake file system that does
-    # not contain it.
-    data = get_data(__package__, "help.txt")
-    assert data is not None
+    # Read the file as Python reads modules, because a test may use a fake file system.
+    path = os.path.join(os.path.dirname(__file__), "help.txt")
+    data = SourceFileLoader("help", path).get_data(path)
     sections = (section.splitlines() for section in data.decode().split("== ")[1:])
     return {container: lines for container, *lines in sections}
 
