@@ -90,8 +90,8 @@ SETTINGS: dict[str, tuple[str, Any, Any]] = {
         True,
     ),
     "fakecloud_scope": (
-        "how long the fixtures' fakes last: function, or session (same address and credentials "
-        "for all tests, reset before each)",
+        "how long the fixtures' fakes last: function, class, module or session; except with function "
+        "they keep their address and credentials and are reset before each test",
         None,
         Default("function"),
     ),
@@ -108,11 +108,7 @@ _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 """Fixtures of pyfakefs. When they end, pyfakefs makes Python forget all modules imported since."""
 _SESSION = "pytest_fakecloud.session.run"
 _ITEM = pytest.StashKey[pytest.Item | None]()
-_configs: list[pytest.Config] = []
-"""A stack of the configurations of this process's runs: the outer run, then runs inside its tests.
-
-Fixtures read the last item because requesting ``request`` takes 40 us per test.
-"""
+"""The test that runs, which a fixture of a wider scope cannot ask pytest for."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -131,7 +127,6 @@ def pytest_configure(config: pytest.Config) -> None:
         from .session.checks import check_settings
 
         check_settings(config)
-    _configs.append(config)
 
 
 def _is_set(config: pytest.Config) -> bool:
@@ -157,8 +152,6 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Close the fakes that outlive tests."""
-    if config in _configs:
-        _configs.remove(config)
     run = _run_of(config)
     if run is None:
         return
@@ -181,28 +174,14 @@ def _run_of(config: pytest.Config) -> Run | None:
     return None if session is None else session.run_of(config)
 
 
-def present() -> Run:
+def _present(config: pytest.Config) -> Run:
     """Return the run of the current test; begin the test there if that has not been done."""
-    config = _configs[-1]
-    run, item = _run_of(config), config.stash.get(_ITEM, None)
-    if run is None:
-        from .session.run import run_of
+    from .session.run import run_of
 
-        run = run_of(config)
+    run, item = run_of(config), config.stash.get(_ITEM, None)
     if item is not None and run.test.item is not item:
         run.begin_test(item)
-        run.begin_call()
     return run
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Detect an overridden ``fakecloud_settings``, which may have parameters."""
-    if _SESSION in sys.modules or not _FIXTURES.isdisjoint(metafunc.fixturenames):
-        from .session.parametrize import ask_for_settings
-        from .session.run import run_of
-
-        ask_for_settings(metafunc, run_of(metafunc.config).options.fixtures)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -216,7 +195,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         import_fakes()
     parameters = getattr(getattr(item, "callspec", None), "params", None)
     if parameters and not _FIXTURES.isdisjoint(parameters):
-        from .session.parametrize import reject_parameters
+        from .session.markers import reject_parameters
 
         reject_parameters(item, _FIXTURES.intersection(parameters))
     run, is_marked = _run_of(item.config), item.get_closest_marker("fakecloud") is not None
@@ -228,8 +207,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         run.begin_test(item)
         if is_marked:
             run.options.settings_of(item)
-            if run.options.fakes_outlive_tests:
-                run.options.given(item, {})
+            run.options.check_own_settings(item, {})
 
 
 @pytest.hookimpl(wrapper=True)
@@ -326,103 +304,122 @@ def fakecloud_session(
     return without_traceback(lambda: run.session_cloud(fakecloud_session_settings))
 
 
-@pytest.fixture
-def fakecloud() -> Cloud:
+def _scope(fixture_name: str, config: pytest.Config) -> Any:
+    """Return the scope of the fixtures of fakes."""
+    return "session" if config.getini("fakecloud_early") else config.getini("fakecloud_scope")
+
+
+@pytest.fixture(scope=_scope)
+def fakecloud(
+    request: pytest.FixtureRequest,
+    fakecloud_settings: dict[str, Any],
+    fakecloud_session_settings: dict[str, Any],
+) -> Generator[Cloud, None, None]:
     """The test's Cloud: its clock, its seed, and additional fakes.
 
     ``fakecloud.clock.advance("24h")`` moves the clock of all fakes of the test.
     ``fakecloud.kv_server(name="second")`` starts another fake.
     """
-    return present().test_cloud()
+    run = _present(request.config)
+    cloud = run.open_cloud(request, fakecloud_settings, fakecloud_session_settings)
+    yield cloud
+    run.close_cloud(cloud)
 
 
-@pytest.fixture
-def kv_server() -> KVServer:
+def _fake(cloud: Cloud, fixture: str) -> Any:
+    """Return the fake of a fixture. If it cannot be created, fail with one line, no traceback."""
+    from .session.options import without_traceback
+
+    return without_traceback(lambda: cloud._fixture_fake(fixture))
+
+
+@pytest.fixture(scope=_scope)
+def kv_server(fakecloud: Cloud) -> KVServer:
     """A key-value server (Redis commands over REST and the Redis protocol), empty for each test.
 
     Configure your code with ``kv_server.url`` and ``kv_server.token``, or use
     ``kv_server.client()``. Inspect data with ``kv_server.value(key)``, ``.contents()`` and
     ``.ttl(key)``.
     """
-    return cast("KVServer", present().test_handle("kv_server"))
+    return cast("KVServer", _fake(fakecloud, "kv_server"))
 
 
-@pytest.fixture
-def vector_index() -> VectorIndex:
+@pytest.fixture(scope=_scope)
+def vector_index(fakecloud: Cloud) -> VectorIndex:
     """A vector index, empty for each test.
 
     The first upsert sets its dimension unless the marker does. Inspect data with
     ``vector_index.vectors()``; assert with ``assert_upserted()`` and ``assert_queried()``.
     """
-    return cast("VectorIndex", present().test_handle("vector_index"))
+    return cast("VectorIndex", _fake(fakecloud, "vector_index"))
 
 
-@pytest.fixture
-def broker() -> Broker:
+@pytest.fixture(scope=_scope)
+def broker(fakecloud: Cloud) -> Broker:
     """A message broker (partitioned log with consumer groups), empty for each test.
 
     Create topics with ``broker.create_topic("orders", partitions=3)``. Inspect data with
     ``broker.records("orders")`` and ``broker.group("g")``.
     """
-    return cast("Broker", present().test_handle("broker"))
+    return cast("Broker", _fake(fakecloud, "broker"))
 
 
-@pytest.fixture
-def queue() -> Queue:
+@pytest.fixture(scope=_scope)
+def queue(fakecloud: Cloud) -> Queue:
     """An HTTP message queue with deliveries, retries and callbacks, empty for each test.
 
     Messages are delivered only when the test runs the queue, with ``queue.run_until_idle()``,
     ``queue.clock.advance("24h")`` or ``queue.deliver_due()``.
     """
-    return cast("Queue", present().test_handle("queue"))
+    return cast("Queue", _fake(fakecloud, "queue"))
 
 
-@pytest.fixture
-def callback_capture() -> CallbackCapture:
+@pytest.fixture(scope=_scope)
+def callback_capture(fakecloud: Cloud) -> CallbackCapture:
     """A receiver for the queue's callbacks and failure callbacks.
 
     Publish with ``callback_capture.callback_url`` and ``.failure_url``. List ``callbacks()`` and
     ``failures()``, or wait with ``wait_for_callback()`` and ``wait_for_failure()``.
     """
-    return cast("CallbackCapture", present().test_handle("callback_capture"))
+    return cast("CallbackCapture", _fake(fakecloud, "callback_capture"))
 
 
-@pytest.fixture
-def destination() -> Destination:
+@pytest.fixture(scope=_scope)
+def destination(fakecloud: Cloud) -> Destination:
     """A server at ``.url`` that receives deliveries, with a pytest-httpserver in ``.server``.
 
     Unmet expectations fail the test.
     """
-    return cast("Destination", present().test_handle("destination"))
+    return cast("Destination", _fake(fakecloud, "destination"))
 
 
-@pytest.fixture
-def fakecloud_kv() -> KVServer:
+@pytest.fixture(scope=_scope)
+def fakecloud_kv(fakecloud: Cloud) -> KVServer:
     """The same fake as ``kv_server``, for suites that have another fixture of that name."""
-    return cast("KVServer", present().test_handle("kv_server"))
+    return cast("KVServer", _fake(fakecloud, "kv_server"))
 
 
-@pytest.fixture
-def fakecloud_vector() -> VectorIndex:
+@pytest.fixture(scope=_scope)
+def fakecloud_vector(fakecloud: Cloud) -> VectorIndex:
     """The same fake as ``vector_index``, for suites that have another fixture of that name."""
-    return cast("VectorIndex", present().test_handle("vector_index"))
+    return cast("VectorIndex", _fake(fakecloud, "vector_index"))
 
 
-@pytest.fixture
-def fakecloud_broker() -> Broker:
+@pytest.fixture(scope=_scope)
+def fakecloud_broker(fakecloud: Cloud) -> Broker:
     """The same fake as ``broker``, for suites that have another fixture of that name."""
-    return cast("Broker", present().test_handle("broker"))
+    return cast("Broker", _fake(fakecloud, "broker"))
 
 
-@pytest.fixture
-def fakecloud_queue() -> Queue:
+@pytest.fixture(scope=_scope)
+def fakecloud_queue(fakecloud: Cloud) -> Queue:
     """The same fake as ``queue``, for suites that have another fixture of that name."""
-    return cast("Queue", present().test_handle("queue"))
+    return cast("Queue", _fake(fakecloud, "queue"))
 
 
 @pytest.fixture
 def fakecloud_env(
-    fakecloud: Cloud, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, fakecloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[Cloud, None, None]:
     """Set the environment variables that clients read, for every fake that the test requests.
 
@@ -432,7 +429,7 @@ def fakecloud_env(
     """
     from .session.clouds import publish_env
 
-    present().check_env()
+    _present(request.config).check_env()
     end = publish_env(fakecloud, monkeypatch)
     yield fakecloud
     end()

@@ -92,11 +92,10 @@ def view(handle: Toy) -> dict[str, Any]:
 '''
 CONFTEST = """
 import pytest
-from pytest_fakecloud.plugin import present
 
 @pytest.fixture
-def toy():
-    return present().test_cloud()._fixture_fake("toy")
+def toy(fakecloud):
+    return fakecloud._fixture_fake("toy")
 """
 
 

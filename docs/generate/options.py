@@ -19,8 +19,7 @@ def fixtures_page() -> str:
     parts = [
         f"{HEAD}\n# Fixtures\n\n",
         "Every fixture of the plugin, as `pytest --fixtures -v` lists them. A fake lasts for one "
-        "test; with `fakecloud_scope = session` it lasts for the whole run "
-        "([session scope](../guides/session-scope.md)).\n\n",
+        "test, or as long as `fakecloud_scope` says ([scopes](../guides/session-scope.md)).\n\n",
     ]
     found = list(_fixtures())
     parts.append(
@@ -65,7 +64,8 @@ def _fixtures() -> Iterator[tuple[str, str, str, str]]:
             continue
         kind = ast.unparse(node.returns).removeprefix("Generator[").partition(", None")[0]
         paragraphs = (ast.get_docstring(node) or "").split("\n\n")
-        scope = "session" if "session" in mark else "function"
+        scope = next((name for name in ("session", "_scope") if name in mark), "function")
+        scope = {"_scope": "`fakecloud_scope`"}.get(scope, scope)
         yield node.name, scope, f"`{kind}`", "\n\n".join(map(inline, paragraphs))
 
 

@@ -12,7 +12,7 @@ from .options import folder_of, is_set_to, kinds_of, switch_of
 CHOICES = {
     "fakecloud_call_sites": ("auto", "true", "false"),
     "fakecloud_clock": ("running", "frozen"),
-    "fakecloud_scope": ("function", "session"),
+    "fakecloud_scope": ("function", "class", "module", "session"),
     "fakecloud_transport": ("socket", "inprocess"),
 }
 """Ini settings with a list of values, the default first."""
@@ -44,11 +44,14 @@ def check_settings(config: pytest.Config) -> None:
 
 
 def _check_contradictions(config: pytest.Config) -> None:
-    if config.getini("fakecloud_early") and is_set_to(config, "fakecloud_scope", "function"):
-        raise pytest.UsageError(
-            "fakecloud_early and fakecloud_scope = function contradict each other: fakes that start "
-            "before the first test last for the whole run. Remove one of the two settings"
-        )
+    if not config.getini("fakecloud_early"):
+        return
+    for scope in CHOICES["fakecloud_scope"]:
+        if scope != "session" and is_set_to(config, "fakecloud_scope", scope):
+            raise pytest.UsageError(
+                f"fakecloud_early and fakecloud_scope = {scope} contradict each other: fakes that "
+                "start before the first test last for the whole run. Remove one of the two settings"
+            )
 
 
 def _check_strict(text: str) -> None:

@@ -6,13 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..services import SERVICES
-from .options import PER_TEST_SETTINGS, SESSION_SETTINGS, RunOptions, fixture_of, misuse
+from .options import (
+    PER_TEST_SETTINGS,
+    SESSION_SETTINGS,
+    Node,
+    RunOptions,
+    fixture_of,
+    markers_of,
+    misuse,
+)
 
 if TYPE_CHECKING:
     import pytest
 
     from ..cloud import Cloud
     from ..handle import Handle
+
+BACKGROUND = "background"
+"""How the queues of the session's fakes deliver, which applications use beside the tests."""
 
 
 def new_cloud(settings: Mapping[str, Any], delivery: Any) -> Cloud:
@@ -101,118 +112,30 @@ def _check_variables(former: Handle, handle: Handle) -> None:
         )
 
 
-class SessionCloud:
-    """The cloud that lasts for a whole run, if the run needs one.
+class LastingCloud:
+    """A cloud that outlives tests and returns to its baseline before each of them.
 
-    It returns to its baseline before each test. ``cloud`` is None until it is created. Early fakes
-    start before ``fakecloud_session_settings`` can be read, so they are replaced by fakes with these
-    settings at the same addresses before the first test.
+    ``cloud`` is None until it is created, and after it is closed.
     """
 
     def __init__(self, options: RunOptions) -> None:
         self.cloud: Cloud | None = None
         self._options = options
-        self._settings: Mapping[str, Any] | None = None
-        """The settings of the session, once they are known."""
         self._seed: Any = "session"
         self._seed_is_given = False
         self._handles_before_test: list[Any] | None = None
 
-    @property
-    def settings_of_tests(self) -> dict[str, Any]:
-        """The settings of the session that apply to each test."""
-        given = self._settings or {}
-        return {name: given[name] for name in PER_TEST_SETTINGS if name in given}
-
-    def start_early(self, fixtures: Sequence[str]) -> dict[str, str]:
-        """Start fakes with default settings; return their environment variables."""
-        self.cloud = cloud = self._created({})
-        variables: dict[str, str] = {}
-        for fixture in fixtures:
-            variables |= cloud._fixture_fake(fixture).env
-        return variables
-
-    def open(self, settings: Any) -> Cloud:
-        """Return the cloud with the settings of the session, created on first use.
-
-        Fails the test if they are not the settings that the cloud was created with.
-        """
-        if self.cloud is not None and self._settings is not None:
-            if settings is not self._settings and settings != self._settings:
-                raise misuse(
-                    f"{SESSION_SETTINGS} has other settings for this test than for an earlier one, but "
-                    "the session's fakes start only once: override the fixture once, without "
-                    "parameters, in the top conftest.py"
-                )
-            return self.cloud
-        self._check(settings)
-        if self.cloud is None:
-            self.cloud = self._created(settings)
-        elif settings:
-            self.cloud = self._replaced(self.cloud, settings)
-        self._settings = settings
-        return self.cloud
-
-    def _check(self, settings: Any) -> None:
-        """Fail the test if settings of the session cannot take effect."""
-        if not isinstance(settings, Mapping):
-            raise misuse(
-                f"the fixture {SESSION_SETTINGS} must return a dict of settings, got {settings!r}"
-            )
-        if self._options.fakes_outlive_tests:
-            return
-        names = {fixture_of(name) for name in settings}
-        if wrong := names.intersection(PER_TEST_SETTINGS):
-            raise misuse(
-                f"{', '.join(sorted(wrong))} in {SESSION_SETTINGS} has no effect, because each test has "
-                "its own fakes: return it from the fixture fakecloud_settings, or set "
-                "fakecloud_scope = session"
-            )
-        if wrong := names.intersection(SERVICES):
-            name = min(wrong)
-            raise misuse(
-                f"{', '.join(sorted(wrong))} in {SESSION_SETTINGS} has no effect, because each test has "
-                "its own fakes: return it from the fixture fakecloud_settings, set "
-                "fakecloud_scope = session, or pass the settings to the fake that you start: "
-                f"fakecloud_session.{name}(...)"
-            )
-
-    def _created(self, settings: Mapping[str, Any]) -> Cloud:
-        self._seed_is_given = settings.get("seed") is not None
-        merged = self._options.merged(self._seed, [settings])
+    def _created(self, layers: Sequence[Mapping[str, Any]], delivery: str) -> Cloud:
+        self._seed_is_given = any(layer.get("seed") is not None for layer in layers)
+        merged = self._options.merged(self._seed, layers)
         self._seed = merged["seed"]
-        return new_cloud(merged, "background")
-
-    def _replaced(self, early: Cloud, settings: Mapping[str, Any]) -> Cloud:
-        """Replace early fakes by fakes with the settings of the session, at the same addresses."""
-        from ..http.ports import hand_over, release
-
-        early_fakes = early._fixture_handles
-        _check_connections(early_fakes, settings)
-        cloud = self._created(settings)
-        self.cloud = None
-        try:
-            for handle in early_fakes.values():
-                for mount in handle._mounts():
-                    hand_over(mount.host, mount.port, mount.listener)
-            early.close()
-            for fixture, former in early_fakes.items():
-                given = {**cloud._fixture_settings.get(fixture, {}), "port": former._mount.port}
-                handle = cloud._fixture_handles[fixture] = cloud._start(fixture, given)
-                handle._take_over(former)
-                _check_variables(former, handle)
-        except BaseException:
-            cloud.close()
-            raise
-        finally:
-            release()
-        return cloud
+        return new_cloud(merged, delivery)
 
     def begin_test(self, item: pytest.Item) -> None:
         """Return to the baseline. Random values start over from the test's own seed."""
-        options, cloud = self._options, self.cloud
+        cloud = self.cloud
         if not self._seed_is_given:
-            self._seed = options.defaults["seed"] or item.nodeid
+            self._seed = self._options.defaults["seed"] or item.nodeid
         if cloud is None:
             return
         if self._handles_before_test is not None:
@@ -233,5 +156,113 @@ class SessionCloud:
 
     def close(self) -> None:
         """Close the cloud."""
-        if self.cloud is not None:
-            self.cloud.close()
+        cloud, self.cloud = self.cloud, None
+        self._handles_before_test, self._seed_is_given = None, False
+        if cloud is not None:
+            cloud.close()
+
+
+class SharedCloud(LastingCloud):
+    """The cloud of the fixtures of a class or a module."""
+
+    def open(self, node: Node, own: Mapping[str, Any]) -> Cloud:
+        """Create the cloud with the settings of a class or a module."""
+        self.cloud = self._created([own, *markers_of(node)], "driven")
+        return self.cloud
+
+
+class SessionCloud(LastingCloud):
+    """The cloud that lasts for a whole run, if the run needs one.
+
+    Early fakes start before ``fakecloud_session_settings`` can be read, so they are replaced by fakes
+    with these settings at the same addresses before the first test.
+    """
+
+    def __init__(self, options: RunOptions) -> None:
+        super().__init__(options)
+        self._settings: Mapping[str, Any] | None = None
+        """The settings of the session, once they are known."""
+
+    @property
+    def settings_of_tests(self) -> dict[str, Any]:
+        """The settings of the session that apply to each test."""
+        given = self._settings or {}
+        return {name: given[name] for name in PER_TEST_SETTINGS if name in given}
+
+    def start_early(self, fixtures: Sequence[str]) -> dict[str, str]:
+        """Start fakes with default settings; return their environment variables."""
+        self.cloud = cloud = self._created([], BACKGROUND)
+        variables: dict[str, str] = {}
+        for fixture in fixtures:
+            variables |= cloud._fixture_fake(fixture).env
+        return variables
+
+    def open(self, settings: Any) -> Cloud:
+        """Return the cloud with the settings of the session, created on first use.
+
+        Fails the test if they are not the settings that the cloud was created with.
+        """
+        if self.cloud is not None and self._settings is not None:
+            if settings is not self._settings and settings != self._settings:
+                raise misuse(
+                    f"{SESSION_SETTINGS} has other settings for this test than for an earlier one, but "
+                    "the session's fakes start only once: override the fixture once, without "
+                    "parameters, in the top conftest.py"
+                )
+            return self.cloud
+        self._check(settings)
+        if self.cloud is None:
+            self.cloud = self._created([settings], BACKGROUND)
+        elif settings:
+            self.cloud = self._replaced(self.cloud, settings)
+        self._settings = settings
+        return self.cloud
+
+    def _check(self, settings: Any) -> None:
+        """Fail the test if settings of the session cannot take effect."""
+        if not isinstance(settings, Mapping):
+            raise misuse(
+                f"the fixture {SESSION_SETTINGS} must return a dict of settings, got {settings!r}"
+            )
+        if self._options.scope == "session":
+            return
+        names = {fixture_of(name) for name in settings}
+        if wrong := names.intersection(PER_TEST_SETTINGS):
+            raise misuse(
+                f"{', '.join(sorted(wrong))} in {SESSION_SETTINGS} has no effect, because each test has "
+                "its own fakes: return it from the fixture fakecloud_settings, or set "
+                "fakecloud_scope = session"
+            )
+        if wrong := names.intersection(SERVICES):
+            name = min(wrong)
+            raise misuse(
+                f"{', '.join(sorted(wrong))} in {SESSION_SETTINGS} has no effect, because each test has "
+                "its own fakes: return it from the fixture fakecloud_settings, set "
+                "fakecloud_scope = session, or pass the settings to the fake that you start: "
+                f"fakecloud_session.{name}(...)"
+            )
+
+    def _replaced(self, early: Cloud, settings: Mapping[str, Any]) -> Cloud:
+        """Replace early fakes by fakes with the settings of the session, at the same addresses."""
+        from ..http.ports import hand_over, release
+
+        early_fakes = early._fixture_handles
+        _check_connections(early_fakes, settings)
+        cloud = self._created([settings], BACKGROUND)
+        self.cloud = None
+        try:
+            for handle in early_fakes.values():
+                for mount in handle._mounts():
+                    hand_over(mount.host, mount.port, mount.listener)
+            early.close()
+            for fixture, former in early_fakes.items():
+                given = {**cloud._fixture_settings.get(fixture, {}), "port": former._mount.port}
+                handle = cloud._fixture_handles[fixture] = cloud._start(fixture, given)
+                handle._take_over(former)
+                _check_variables(former, handle)
+        except BaseException:
+            cloud.close()
+            raise
+        finally:
+            release()
+        return cloud

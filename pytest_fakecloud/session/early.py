@@ -41,5 +41,5 @@ def begin_early(config: pytest.Config, names: list[str]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _fakecloud_early(fakecloud_session: Cloud) -> None:
+def _fakecloud_early(fakecloud_session: Cloud, fakecloud_settings: object) -> None:
     """Apply the settings of the session before the first test, whether or not it requests a fake."""

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import pytest
 
 from ..services import SERVICES, named
 
+Node: TypeAlias = pytest.Item | pytest.Collector
 T = TypeVar("T")
 SETTINGS = "fakecloud_settings"
 """The fixture that a suite overrides to give the settings of tests."""
 SESSION_SETTINGS = "fakecloud_session_settings"
 """The fixture that a suite overrides to give the settings of the session's fakes."""
 PER_TEST_SETTINGS = ("strict", "env")
-"""Settings that one test may have although the fakes live for the whole session."""
+"""Settings that one test may have although its fakes outlive it."""
 
 
 def is_set_to(config: pytest.Config, name: str, value: str) -> bool:
@@ -127,10 +128,10 @@ class RunOptions:
         """The folder for timelines of failing tests, or None."""
         self.reports_passing = self.journal_when == "always" or self.recordings is not None
         """Whether passing tests are also reported or recorded."""
-        self.fakes_outlive_tests = (
-            bool(config.getini("fakecloud_early")) or config.getini("fakecloud_scope") == "session"
+        self.scope = (
+            "session" if config.getini("fakecloud_early") else str(config.getini("fakecloud_scope"))
         )
-        """Whether the fakes of fixtures belong to the cloud that lasts for the whole run."""
+        """How long the fakes of fixtures last: function, class, module or session."""
 
     @cached_property
     def fixtures(self) -> frozenset[str]:
@@ -150,18 +151,14 @@ class RunOptions:
             "share_tls_context": config.getini("fakecloud_share_tls_context"),
         }
 
-    def settings_of(self, item: pytest.Item, *fixtures: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a test's settings: function > class > module > fixtures > options > ini.
+    def settings_of(self, node: Node, *fixtures: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of a test, or of all tests of a class or module:
+        function > class > module > fixtures > options > ini.
 
         ``fixtures`` are the settings returned by fixtures; later ones override earlier ones.
         Settings of a service are merged key by key. An unknown key fails the test.
         """
-        markers = list(item.iter_markers("fakecloud"))
-        for marker in markers:
-            if marker.args:
-                raise misuse(f"the fakecloud marker takes keywords only, got {marker.args!r}")
-        layers = [*fixtures, *(marker.kwargs for marker in reversed(markers))]
-        return self.merged(item.nodeid, layers)
+        return self.merged(node.nodeid, [*fixtures, *markers_of(node)])
 
     def merged(self, seed: Any, layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         from ..core.settings import settings_of
@@ -211,16 +208,50 @@ class RunOptions:
         cache = getattr(self.config, "cache", None)
         return frozenset(cache.get("cache/lastfailed", {}) if cache is not None else ())
 
-    def given(self, item: pytest.Item, fixture: Mapping[str, Any]) -> set[str]:
-        """Return the names of settings given by a test's markers or by its settings ``fixture``. Fail
-        the test if some of them cannot apply to the fakes that outlive tests.
+    def owner_of(self, item: pytest.Item) -> Node:
+        """Return what the fakes of a test's fixtures last for: test, class, module or session."""
+        if self.scope == "session":
+            return item.session
+        if self.scope == "module":
+            return item.getparent(pytest.Module) or item
+        return (item.getparent(pytest.Class) if self.scope == "class" else None) or item
+
+    def check_own_settings(self, item: pytest.Item, fixture: Mapping[str, Any]) -> None:
+        """Fail a test whose own settings cannot apply to its fakes, because they outlive it.
+
+        ``fixture`` are the settings that ``fakecloud_settings`` returned.
         """
-        names = {name for marker in item.iter_markers("fakecloud") for name in marker.kwargs}
-        given = {fixture_of(name) for name in names.union(fixture)}
-        if wrong := given.difference(PER_TEST_SETTINGS):
+        owner = self.owner_of(item)
+        if owner is item:
+            return
+        shared = owner.listchain()
+        names = {
+            fixture_of(name)
+            for node, marker in item.iter_markers_with_node("fakecloud")
+            if node not in shared
+            for name in marker.kwargs
+        }
+        if self.scope == "session":
+            names.update(map(fixture_of, fixture))
+        if wrong := names.difference(PER_TEST_SETTINGS):
+            advice = {
+                "session": "(fakecloud_scope or fakecloud_early): set them in the session fixture "
+                "fakecloud_session_settings",
+                "module": "(fakecloud_scope): set them in pytestmark of the module, or return them "
+                "from the fixture fakecloud_settings",
+                "class": "(fakecloud_scope): set them with a marker of the class, or return them "
+                "from the fixture fakecloud_settings",
+            }
             raise misuse(
                 f"{', '.join(sorted(wrong))} cannot be set for one test, because the fakes live for the "
-                "whole session (fakecloud_scope or fakecloud_early): set them in the session fixture "
-                "fakecloud_session_settings"
+                f"whole {self.scope} {advice[self.scope]}"
             )
-        return given
+
+
+def markers_of(node: Node) -> list[Mapping[str, Any]]:
+    """Return the keywords of the markers that apply to a test, class or module, the nearest last."""
+    markers = list(node.iter_markers("fakecloud"))
+    for marker in markers:
+        if marker.args:
+            raise misuse(f"the fakecloud marker takes keywords only, got {marker.args!r}")
+    return [marker.kwargs for marker in reversed(markers)]

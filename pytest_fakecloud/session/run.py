@@ -5,14 +5,15 @@ Imported when a test first uses a fake, or to check a setting. The fakes are imp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..services import SERVICES
-from .clouds import SessionCloud, new_cloud, publish_env
+from .clouds import SessionCloud, SharedCloud, new_cloud, publish_env
+from .markers import own_markers
 from .observation import Observation
 from .options import (
     SESSION_SETTINGS,
@@ -23,7 +24,6 @@ from .options import (
     misuse,
     without_traceback,
 )
-from .parametrize import may_be_overridden, own_markers
 from .sleeping import SleepMeter
 
 if TYPE_CHECKING:
@@ -52,148 +52,156 @@ def end(config: pytest.Config) -> None:
 class TestState:
     """The state of the current test.
 
-    ``cloud`` is the test's cloud, if created, and ``used`` are the fixtures that returned its fakes.
-    ``is_reported`` is True once the journal has been added to a report. ``strict`` are the kinds of
-    violations that fail the test, if known.
+    ``cloud`` is the test's cloud, if created. ``is_reported`` is True once the journal has been added
+    to a report. ``strict`` are the kinds of violations that fail the test, if known. ``ends`` are
+    called at the end of the test.
     """
 
     __test__ = False
 
     item: pytest.Item | None = None
     cloud: Cloud | None = None
-    used: set[str] = field(default_factory=set)
     is_reported: bool = False
     strict: tuple[str, ...] | None = None
+    ends: list[Callable[[], object]] = field(default_factory=list)
 
 
 class Run:
     """The state that the hooks and fixtures of one pytest run share.
 
-    ``test`` is the state of the current test. A run may also have a cloud that outlives tests.
+    ``test`` is the state of the current test. A run may also have clouds that outlive tests: one for
+    the session, and one for the current class or module.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         self.options = RunOptions(config)
         self.test = TestState()
         self._session = SessionCloud(self.options)
+        self._shared = SharedCloud(self.options)
+        self._lasting = (self._shared, self._session)
+        self._own: Mapping[str, Any] = {}
+        """The settings that ``fakecloud_settings`` returned for the fixtures' fakes."""
         self.sleep = SleepMeter()
         self.observation = Observation(self.options)
         self._environment = pytest.MonkeyPatch()
+        self._test_environment = pytest.MonkeyPatch()
         self._process_changes: Changes | None = None
-        self._knows_session_settings = self.options.fakes_outlive_tests
+        self._knows_session_settings = self.options.scope == "session"
         """Whether the settings of the session have an effect, or are known to have none."""
 
     # -- clouds ----------------------------------------------------------------------------------
 
-    def test_cloud(self) -> Cloud:
-        """Return the current test's cloud. If it cannot be created, fail without a traceback."""
-        return without_traceback(self._test_cloud)
-
-    def test_handle(self, fixture: str) -> Any:
-        """Return the fake of a fixture. If it cannot be created, fail with one line, no traceback."""
-        self.test.used.add(fixture)
-        return without_traceback(lambda: self._test_cloud()._fixture_fake(fixture))
-
     def session_cloud(self, settings: Any) -> Cloud:
-        """Return the cloud that outlives tests, with the settings of the session."""
+        """Return the cloud that lasts for the run, with the settings of the session."""
         return self._session.open(settings)
 
-    def _test_cloud(self) -> Cloud:
-        """Return the current test's cloud, which is created when the first fixture needs it.
+    def open_cloud(self, request: pytest.FixtureRequest, own: Any, session_settings: Any) -> Cloud:
+        """Return the cloud of the fixtures. If it cannot be created, fail without a traceback.
 
-        It is not the value of the fixture ``fakecloud``: another fixture takes 40 us per test.
+        ``own`` is the value of ``fakecloud_settings``.
         """
-        test = self.test
-        if test.cloud is not None and not test.cloud.closed:
-            return test.cloud
-        assert test.item is not None, "fixtures of fakes are for tests"
-        cloud: Cloud
-        if self.options.fakes_outlive_tests:
-            cloud, settings = self._adapted_session_cloud(test.item)
+        return without_traceback(lambda: self._open_cloud(request, own, session_settings))
+
+    def _open_cloud(self, request: pytest.FixtureRequest, own: Any, session_settings: Any) -> Cloud:
+        item, scope = self.test.item, self.options.scope
+        assert item is not None, "fixtures of fakes are for tests"
+        if not isinstance(own, Mapping):
+            raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
+        self._warn_of_session_settings(item, session_settings)
+        self._own = own
+        self.options.check_own_settings(item, own)
+        if scope == "session":
+            cloud = self._session.open(session_settings)
+        elif request.node is not item:
+            cloud = self._shared.open(request.node, own)
         else:
-            settings = self._settings(test.item)[0]
-            self._warn_of_session_settings(test.item)
+            settings = self.options.settings_of(item, own)
             self._keep_process_changes(settings)
             cloud = new_cloud(settings, "driven")
-            test.item.addfinalizer(cloud.close)
+        try:
+            self._use(cloud, request if scope == "function" else None)
+        except BaseException:
+            self.close_cloud(cloud)
+            raise
+        return cloud
+
+    def close_cloud(self, cloud: Cloud) -> None:
+        """Close the cloud of the fixtures at the end of their scope, unless it lasts for the run."""
+        if cloud is self._shared.cloud:
+            self._shared.close()
+        elif cloud is not self._session.cloud:
+            cloud.close()
+
+    def _use(self, cloud: Cloud, request: pytest.FixtureRequest | None = None) -> None:
+        """Let the current test use a cloud."""
+        test = self.test
+        assert test.item is not None
+        settings = self._settings(test.item)
         test.strict = kinds_of(settings["strict"])
         test.cloud = cloud
         self.observation.observe(cloud, test.item)
         if settings["env"]:
-            test.item.addfinalizer(publish_env(cloud, _fixture_value(test.item, "monkeypatch")))
-        return cloud
+            # Undo changes in the reverse order: a test's own monkeypatch begins after wider fixtures.
+            patch = self._test_environment
+            if request is not None:
+                patch = request.getfixturevalue("monkeypatch")
+            test.ends.append(publish_env(cloud, patch))
 
-    def _adapted_session_cloud(self, item: pytest.Item) -> tuple[Cloud, dict[str, Any]]:
-        """Return the cloud that outlives tests, adapted to a test, and the test's settings.
-
-        Settings that cannot apply to it fail the test.
-        """
-        cloud: Any = _fixture_value(item, "fakecloud_session")
-        settings, own = self._settings(item)
-        self.options.given(item, own)
-        return cloud, settings
-
-    def _warn_of_session_settings(self, item: pytest.Item) -> None:
-        """Warn once of settings of the session in a run whose tests all have their own fakes."""
-        if self._knows_session_settings or not may_be_overridden(item, SESSION_SETTINGS):
+    def _warn_of_session_settings(self, item: pytest.Item, settings: Any) -> None:
+        """Warn once of settings of the session in a run whose fixtures do not use them."""
+        if self._knows_session_settings or not settings:
             return
         self._knows_session_settings = True
         if any(
             "fakecloud_session" in getattr(one, "fixturenames", ()) for one in item.session.items
         ):
             return
-        if _fixture_value(item, SESSION_SETTINGS):
-            from .warning import warn
+        from .warning import warn
 
-            warn(
-                item,
-                f"the fixture {SESSION_SETTINGS} has no effect, because each test has its own fakes and "
-                "no test of this run requests fakecloud_session: override fakecloud_settings, or set "
-                "fakecloud_scope = session",
-            )
+        warn(
+            item,
+            f"the fixture {SESSION_SETTINGS} has no effect, because no fakes of this run last for the "
+            "session and no test requests fakecloud_session: override fakecloud_settings, or set "
+            "fakecloud_scope = session",
+        )
 
-    def _settings(self, item: pytest.Item) -> tuple[dict[str, Any], Mapping[str, Any]]:
-        """Return the settings of a test, and those that its settings fixture returned."""
-        own = _fixture_value(item, SETTINGS) if may_be_overridden(item) else {}
-        if not isinstance(own, Mapping):
-            raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
-        base = self._session.settings_of_tests if self.options.fakes_outlive_tests else {}
-        return self.options.settings_of(item, base, own), own
+    def _settings(self, item: pytest.Item) -> dict[str, Any]:
+        """Return the settings of a test."""
+        base = self._session.settings_of_tests if self.options.scope == "session" else {}
+        return self.options.settings_of(item, base, self._own)
 
     @property
     def has_fakes(self) -> bool:
         """Whether there are fakes to show in a report."""
-        return self.test.cloud is not None or self._session.cloud is not None
+        return self.test.cloud is not None or any(each.cloud for each in self._lasting)
 
     def clouds(self) -> list[Cloud]:
-        """Return the clouds of the test: its own, and the run's if it was used.
+        """Return the clouds of the test: its own, and those that outlive it if they were used.
 
-        The run's is included because an application may call fakes that no test requests.
+        These are included because an application may call fakes that no test requests.
         """
         clouds = [] if self.test.cloud is None else [self.test.cloud]
-        session = self._unrequested_cloud()
-        if session is not None and (session.journal.entries or session.problems()):
-            clouds.append(session)
-        return clouds
+        return clouds + [
+            cloud for cloud in self._unrequested() if cloud.journal.entries or cloud.problems()
+        ]
 
-    def _unrequested_cloud(self) -> Cloud | None:
-        """Return the cloud that outlives tests, if the test has not requested it."""
-        session = self._session.cloud
-        return None if session is self.test.cloud else session
+    def _unrequested(self) -> list[Cloud]:
+        """Return the clouds that outlive tests and that the test has not requested."""
+        clouds = [each.cloud for each in self._lasting]
+        return [one for one in clouds if one is not None and one is not self.test.cloud]
 
     def strict_kinds(self) -> tuple[str, ...]:
         """Return the kinds of strict-mode violations that fail the current test.
 
-        If the test has not requested a fake, its settings are read only for violations in the cloud
-        that outlives tests, because they may be the value of a fixture.
+        If the test has not requested a fake, its settings are read only for violations in a cloud
+        that outlives tests.
         """
         test = self.test
         if test.strict is not None:
             return test.strict
-        session = self._unrequested_cloud()
-        if test.item is None or session is None or not session.problems():
+        if test.item is None or not any(cloud.problems() for cloud in self._unrequested()):
             return ()
-        test.strict = kinds_of(self._settings(test.item)[0]["strict"])
+        test.strict = kinds_of(self._settings(test.item)["strict"])
         return test.strict
 
     def start_early(self, names: list[str]) -> None:
@@ -226,36 +234,66 @@ class Run:
 
         For a test without fakes, the changes to the process are undone.
         """
+        self.end_test()
         self.test = TestState(item)
-        names = getattr(item, "fixturenames", ())
-        if self._process_changes is not None and self.options.fixtures.isdisjoint(names):
+        is_user = not self.options.fixtures.isdisjoint(getattr(item, "fixturenames", ()))
+        if self._process_changes is not None and not is_user:
             self._undo_process_changes()
-        self._session.begin_test(item)
+        for each in self._lasting:
+            each.begin_test(item)
+        if self.options.scope == "function":
+            self._own = {}
+            return
+        cloud = (self._session if self.options.scope == "session" else self._shared).cloud
+        if cloud is not None and is_user:
+            self._use(cloud)
 
     def begin_call(self) -> None:
         """Mark calls made before the test's own code, and start measuring how long it sleeps."""
         self.sleep.start()
-        if self._session.cloud is not None and self.test.item is not None:
+        if self.test.item is not None:
             self._check_settings(self.test.item)
         cloud = self.test.cloud or self._session.cloud
         if cloud is not None:
             self.observation.observe(cloud, self.test.item)
-        self._session.begin_call()
+        for each in self._lasting:
+            each.begin_call()
 
     def _check_settings(self, item: pytest.Item) -> None:
-        """Fail a test whose settings cannot apply to the cloud that outlives tests.
+        """Fail a test whose settings cannot apply to the clouds that outlive it.
 
-        Reads the settings of a test that requests no fake, which its application may use.
+        pytest returns the value of a fixture of a wide scope without looking at the settings again.
         """
-        outlive = self.options.fakes_outlive_tests
-        if not hasattr(item, "_request"):  # not a test of Python code
+        funcargs = getattr(item, "funcargs", {})
+        scope = self.options.scope
+        is_session_used = scope == "session" or "fakecloud_session" in funcargs
+        if is_session_used and SESSION_SETTINGS in funcargs and self._session.cloud is not None:
+            self._session.open(funcargs[SESSION_SETTINGS])
+        if scope != "function" and SETTINGS in funcargs:
+            self._check_own(item, funcargs[SETTINGS])
+
+    def _check_own(self, item: pytest.Item, own: Mapping[str, Any]) -> None:
+        """Apply the value of ``fakecloud_settings`` of a test whose fakes outlive it.
+
+        Fail the test if it has other settings than an earlier one, except for strict mode.
+        """
+        self.options.check_own_settings(item, own)
+        if own == self._own:
             return
-        if not outlive and "fakecloud_session" not in getattr(item, "fixturenames", ()):
-            return
-        if may_be_overridden(item, SESSION_SETTINGS):
-            self._session.open(_fixture_value(item, SESSION_SETTINGS))
-        if outlive and self.test.cloud is None:
-            self.options.given(item, self._settings(item)[1])
+        given, former = (
+            {name: value for name, value in each.items() if name != "strict"}
+            for each in (own, self._own)
+        )
+        if self.test.cloud is not None and given != former:
+            scope = self.options.scope
+            raise misuse(
+                f"{SETTINGS} has other settings for this test than for an earlier one, but the fakes "
+                f"live for the whole {scope} (fakecloud_scope): override the fixture once for the "
+                f"{scope}"
+            )
+        self._own = own
+        if self.test.cloud is not None:
+            self.test.strict = kinds_of(self._settings(item)["strict"])
 
     def check_marker(self, item: pytest.Item) -> None:
         """Fail a passing test whose own marker had no effect.
@@ -275,9 +313,7 @@ class Run:
                         "clock"
                     )
             elif not is_of_all:
-                unused = names.intersection(SERVICES).difference(
-                    test.used, test.cloud._fixture_handles
-                )
+                unused = names.intersection(SERVICES).difference(test.cloud._fixture_handles)
                 if unused:
                     raise misuse(
                         f"{', '.join(sorted(unused))} of the marker has no effect, because the test "
@@ -298,6 +334,9 @@ class Run:
 
     def end_test(self) -> None:
         """Release the test's cloud; otherwise its data would be kept in memory until the run ends."""
+        for end in self.test.ends:
+            end()
+        self._test_environment.undo()
         self.test = TestState()
         self.observation.pause()
 
@@ -306,9 +345,5 @@ class Run:
         self.end_test()
         self._environment.undo()
         self._undo_process_changes()
-        self._session.close()
-
-
-def _fixture_value(item: pytest.Item, name: str) -> Any:
-    found: Any = item
-    return found._request.getfixturevalue(name)
+        for each in self._lasting:
+            each.close()

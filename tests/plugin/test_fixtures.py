@@ -408,18 +408,8 @@ def test_a_run_without_fakes_loads_the_plugin_alone(
 def test_collecting_tests_with_fakes_starts_none(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(LOADED)
     pytester.makepyfile("def test_one(kv_server): pass")
-    assert loaded(apart(pytester, "--collect-only")) == [
-        "pytest_fakecloud",
-        "pytest_fakecloud.plugin",
-        "pytest_fakecloud.services",
-        "pytest_fakecloud.session",
-        "pytest_fakecloud.session.clouds",
-        "pytest_fakecloud.session.observation",
-        "pytest_fakecloud.session.options",
-        "pytest_fakecloud.session.parametrize",
-        "pytest_fakecloud.session.run",
-        "pytest_fakecloud.session.sleeping",
-    ]
+    found = loaded(apart(pytester, "--collect-only"))
+    assert found == ["pytest_fakecloud", "pytest_fakecloud.plugin"]
 
 
 def test_a_fake_asked_for_by_name_at_run_time_hears_of_its_test(run: Run) -> None:

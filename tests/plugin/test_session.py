@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,12 +14,12 @@ import requests
 from ..harness import QUIET, Run, apart
 
 
-def test_session_scope_keeps_address_and_credentials_and_nothing_else(
-    run: Run, pytester: pytest.Pytester
+@pytest.mark.parametrize("scope", ["class", "module", "session"])
+def test_a_scope_keeps_address_and_credentials_and_nothing_else(
+    scope: str, run: Run, pytester: pytest.Pytester
 ) -> None:
-    pytester.makeini("[pytest]\nfakecloud_scope = session")
-    run(
-        """
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
+    source = """
         import socket
         import time
         import pytest
@@ -30,57 +31,59 @@ def test_session_scope_keeps_address_and_credentials_and_nothing_else(
         def ask(broker, path="/topics"):
             requests.get(broker.url + path, auth=(broker.username, broker.password))
 
-        @pytest.mark.parametrize("turn", range(3))
-        def test_again(broker, fakecloud, turn):
-            seen.add((broker.url, broker.username, broker.password))
-            assert len(seen) == 1
-            assert broker.topics() == []
-            assert broker.journal.calls() == []
-            assert fakecloud.clock.mode == "running"
-            assert abs(fakecloud.clock.now().timestamp() - time.time()) < 5
-            assert not broker.faults.unused()
-            broker.create_topic("orders")
-            ask(broker)
-            with broker.faults.respond(503):
+        class TestAll:
+            @pytest.mark.parametrize("turn", range(3))
+            def test_again(self, broker, fakecloud, turn):
+                seen.add((broker.url, broker.username, broker.password))
+                assert len(seen) == 1
+                assert broker.topics() == []
+                assert broker.journal.calls() == []
+                assert fakecloud.clock.mode == "running"
+                assert abs(fakecloud.clock.now().timestamp() - time.time()) < 5
+                assert not broker.faults.unused()
+                broker.create_topic("orders")
                 ask(broker)
-            fakecloud.clock.advance("24h")
-            fakecloud.clock.freeze()
+                ask(broker)
+                with broker.faults.respond(503):
+                    ask(broker)
+                fakecloud.clock.advance("24h")
+                fakecloud.clock.freeze()
 
-        def test_left_a_problem(broker):
-            ask(broker, "/nope")
+            def test_left_a_problem(self, broker):
+                ask(broker, "/nope")
 
-        def test_has_no_problem(broker):
-            pass
-
-        def test_keeps_a_connection(broker):
-            host, port = broker.url.removeprefix("http://").split(":")
-            sock = socket.create_connection((host, int(port)), timeout=5)
-            sock.sendall(b"GET /topics HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
-            assert sock.recv(100)
-            kept.append(sock)
-
-        def test_the_connection_ended(broker):
-            kept[0].settimeout(5)
-            try:
-                rest = kept[0].recv(65536)
-                while rest:
-                    rest = kept[0].recv(65536)
-            except ConnectionResetError:
+            def test_has_no_problem(self, broker):
                 pass
-            kept[0].close()
-            assert broker.journal.calls() == []
 
-        @pytest.fixture
-        def straggler(broker):
-            ask(broker)
+            def test_keeps_a_connection(self, broker):
+                host, port = broker.url.removeprefix("http://").split(":")
+                sock = socket.create_connection((host, int(port)), timeout=5)
+                sock.sendall(b"GET /topics HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+                assert sock.recv(100)
+                kept.append(sock)
 
-        def test_a_call_before_its_own_code_is_marked(broker, straggler):
-            ask(broker)
-            first, second = broker.journal.calls()
-            assert "maybe by an earlier test" in first.note
-            assert second.note == ""
-        """
-    ).assert_outcomes(passed=7, failed=1)
+            def test_the_connection_ended(self, broker):
+                kept[0].settimeout(5)
+                try:
+                    rest = kept[0].recv(65536)
+                    while rest:
+                        rest = kept[0].recv(65536)
+                except ConnectionResetError:
+                    pass
+                kept[0].close()
+                assert broker.journal.calls() == []
+
+            @pytest.fixture
+            def straggler(self, broker):
+                ask(broker)
+
+            def test_a_call_before_its_own_code_is_marked(self, broker, straggler):
+                ask(broker)
+                first, second = broker.journal.calls()
+                assert "maybe by an earlier test" in first.note
+                assert second.note == ""
+    """
+    run(source).assert_outcomes(passed=7, failed=1)
 
 
 def test_settings_of_one_test_are_refused(run: Run, pytester: pytest.Pytester) -> None:
@@ -143,6 +146,142 @@ def test_own_session_fixtures_load_a_baseline(run: Run) -> None:
             assert broker.url != shop.url
         """
     ).assert_outcomes(passed=4)
+
+
+SHARED = {
+    "test_1": """
+        import pytest
+        from state import ENDED, FAKES, note
+
+        {mark}
+
+        @pytest.fixture(scope="module")
+        def app(kv_server):
+            kv_server.load({"price": "40"})
+            kv_server.set_baseline()
+            kv_server.on_close(lambda: ENDED.append(kv_server.url))
+            return kv_server
+
+        def test_changes(app, fakecloud):
+            note(app)
+            assert fakecloud.clock.mode == "frozen"
+            fakecloud.clock.advance("1h")
+            app.client().set("price", "45")
+
+        class TestMore:
+            def test_starts_over(self, kv_server, fakecloud):
+                note(kv_server)
+                assert fakecloud.clock.now().isoformat() == "2026-01-01T00:00:00+00:00"
+                assert kv_server.value("price") == "40"
+                assert ENDED == []
+
+        def test_without_fakes():
+            assert ENDED == []
+    """,
+    "test_2": """
+        from state import ENDED, FAKES, note
+
+        def test_has_its_own(kv_server, fakecloud):
+            note(kv_server)
+            assert fakecloud.clock.mode == "running"
+            assert ENDED == [FAKES[0][0]]
+            assert kv_server.keys() == []
+
+        def test_the_modules_had_two_fakes(kv_server):
+            note(kv_server)
+            assert FAKES[0] == FAKES[1] != FAKES[2] == FAKES[3]
+    """,
+}
+
+
+def test_a_modules_fakes_last_for_the_module(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = module")
+    pytester.makepyfile(
+        state="ENDED, FAKES = [], []\ndef note(kv): FAKES.append((kv.url, kv.token))\n"
+    )
+    mark = "pytestmark = pytest.mark.fakecloud(now='2026-01-01T00:00:00Z')"
+    pytester.syspathinsert()
+    pytester.makepyfile(
+        **{name: textwrap.dedent(text).replace("{mark}", mark) for name, text in SHARED.items()}
+    )
+    pytester.runpytest_inprocess(*QUIET).assert_outcomes(passed=5)
+
+
+def test_a_classs_fakes_last_for_the_class(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = class")
+    run(
+        """
+        import pytest
+
+        URLS = []
+
+        @pytest.mark.fakecloud(seed=7, queue={"retries": 1})
+        class TestOne:
+            @pytest.fixture(scope="class")
+            def app(self, queue):
+                return queue.url
+
+            def test_1(self, app, fakecloud):
+                assert fakecloud.seed == 7
+                URLS.append(app)
+
+            @pytest.mark.fakecloud(strict=False)
+            def test_2(self, app, queue):
+                assert app == queue.url == URLS[0]
+
+        class TestTwo:
+            def test_1(self, queue, fakecloud):
+                assert fakecloud.seed != 7
+                assert queue.url != URLS[0]
+                URLS.append(queue.url)
+
+        @pytest.mark.fakecloud(now="2026-01-01T00:00:00Z")
+        def test_alone(queue, fakecloud):
+            assert fakecloud.clock.now().year == 2026
+            assert queue.url not in URLS
+        """
+    ).assert_outcomes(passed=4)
+
+
+@pytest.mark.parametrize("scope", ["class", "module", "session"])
+@pytest.mark.parametrize("way", ["marker", "ini"])
+def test_variables_are_those_of_the_tests_with_fakes(
+    scope: str, way: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    ini = "\nfakecloud_env = true" if way == "ini" else ""
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}{ini}")
+    marker = "@pytest.mark.fakecloud(env=True)" if way == "marker" else ""
+    run(
+        f"""
+        import os
+        import pytest
+
+        class TestAll:
+            {marker}
+            @pytest.mark.parametrize("turn", [1, 2])
+            def test_with(self, queue, turn, monkeypatch):
+                assert os.environ["QSTASH_URL"] == queue.url
+                monkeypatch.setenv("QSTASH_URL", "https://other.test")
+
+            def test_without(self):
+                assert "QSTASH_URL" not in os.environ
+
+            {marker}
+            def test_again(self, queue):
+                assert os.environ["QSTASH_URL"] == queue.url
+        """
+    ).assert_outcomes(passed=4)
+    assert "QSTASH_URL" not in os.environ
+
+
+@pytest.mark.slow
+def test_workers_have_their_own_modules(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("xdist")
+    pytester.makeini("[pytest]\nfakecloud_scope = module")
+    source = "import pytest\n@pytest.mark.parametrize('n', range(4))\ndef test_it(kv_server, n):\n"
+    body = "    assert kv_server.client().incr('n') == 1\n"
+    pytester.makepyfile(test_1=source + body, test_2=source + body)
+    apart(pytester, "-n2", plugins=("xdist",)).assert_outcomes(passed=8)
 
 
 def test_what_a_test_starts_itself_ends_with_it(run: Run, pytester: pytest.Pytester) -> None:
@@ -317,15 +456,18 @@ def test_early_names_are_checked(pytester: pytest.Pytester) -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("fakecloud_scope = module", "* = module is unknown: pass function or session"),
+        ("fakecloud_scope = package", "*package is unknown: pass function or class or module*"),
         ("fakecloud_clock = stopped", "* = stopped is unknown: pass running or frozen"),
         ("fakecloud_transport = pigeon", "* = pigeon is unknown: pass socket or inprocess"),
         ("fakecloud_env = maybe", "fakecloud_env: *'maybe'*; pass true or false"),
         ("fakecloud_share_tls_context = 5", "fakecloud_share_tls_context: *; pass true or false"),
         ("fakecloud_strict = unrooted", "fakecloud_strict: fakecloud: *'unrooted' is not a kind*"),
-        (
-            "fakecloud_early = kv_server\nfakecloud_scope = function",
-            "fakecloud_early and fakecloud_scope = function contradict each other*",
+        *(
+            (
+                f"fakecloud_early = kv_server\nfakecloud_scope = {scope}",
+                f"fakecloud_early and fakecloud_scope = {scope} contradict each other*",
+            )
+            for scope in ("function", "class", "module")
         ),
     ],
 )

@@ -244,6 +244,112 @@ def test_settings_of_one_test_for_fakes_of_the_session(
         result.stdout.fnmatch_lines([f"*{name} cannot be set for one test*"])
 
 
+@pytest.mark.parametrize("scope", ["class", "module"])
+def test_settings_of_the_fakes_of_a_class_or_module(
+    scope: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
+    given = values(EFFECTS)
+    fixture = (
+        f"import pytest\n@pytest.fixture(scope={scope!r})\n"
+        f"def fakecloud_settings():\n    return {given!r}\n"
+    )
+    pytester.makeconftest(fixture)
+    run(source(METHOD)).assert_outcomes(passed=len(EFFECTS))
+    pytester.makeconftest("")
+    mark = f"@pytest.mark.fakecloud(**{given!r})\nclass Test_"
+    text = (
+        source(METHOD).replace("class Test_", mark)
+        if scope == "class"
+        else (source(METHOD) + f"\npytestmark = pytest.mark.fakecloud(**{given!r})\n")
+    )
+    run(text).assert_outcomes(passed=len(EFFECTS))
+
+
+@pytest.mark.parametrize("scope", ["class", "module"])
+@pytest.mark.parametrize("way", ["function", "class", "fixture"])
+def test_settings_of_one_test_for_fakes_of_a_class_or_module(
+    scope: str, way: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
+    if scope == "class" and way == "class":
+        pytest.skip("the settings of a class are those of its fakes")
+    marked = "    @pytest.mark.fakecloud(**{given})\n    def test_{name}"
+    template = {
+        "function": METHOD.replace("    def test_{name}", marked),
+        "class": WAYS["class"],
+        "fixture": WAYS["fixture"],
+    }[way]
+    result = run(source(template, OF_FAKES))
+    assert result.parseoutcomes() == {"errors": len(OF_FAKES)}
+    for name in OF_FAKES:
+        said = f"*{name} cannot be set for one test*whole {scope}*"
+        if way == "fixture":
+            said = "ScopeMismatch: *function scoped fixture fakecloud_settings*"
+        result.stdout.fnmatch_lines([said])
+    wide = template.replace("@pytest.fixture\n", f"@pytest.fixture(scope={scope!r})\n")
+    for name in OF_TESTS:
+        run(source(wide, [name])).assert_outcomes(passed=1)
+
+
+def test_one_class_cannot_have_other_settings_than_its_module(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = module")
+    result = run(
+        """
+        import pytest
+
+        def test_first(queue):
+            pass
+
+        class TestOther:
+            @pytest.fixture(scope="module")
+            def fakecloud_settings(self):
+                return {"seed": 1}
+
+            def test_second(self, queue):
+                pass
+
+        class TestLenient:
+            @pytest.fixture(scope="module")
+            def fakecloud_settings(self):
+                return {"strict": False}
+
+            def test_third(self, queue):
+                queue.faults.drop()
+
+        def test_fourth(queue):
+            queue.faults.drop()
+        """
+    )
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(["*fakecloud_settings has other settings for this test*module*"])
+
+
+def test_parameters_of_the_settings_of_a_module(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfakecloud_scope = module")
+    run(
+        """
+        import pytest
+
+        SETTINGS = pytest.mark.parametrize(
+            "fakecloud_settings", [{"seed": 1}, {"seed": 2}], indirect=True, scope="module"
+        )
+        SEEDS = []
+
+        @SETTINGS
+        def test_it(fakecloud):
+            SEEDS.append(fakecloud.seed)
+
+        @SETTINGS
+        def test_more(fakecloud):
+            SEEDS.append(fakecloud.seed)
+            assert SEEDS in ([1, 1], [1, 1, 2, 2])
+        """
+    ).assert_outcomes(passed=4)
+
+
 # -- settings given twice --------------------------------------------------------------------------
 
 
