@@ -50,7 +50,7 @@ def test_broker(broker):
     assert broker.client().get("/produce/orders/hello").json()["offset"] == 0
 
 def test_queue(queue, callback_capture, destination):
-    destination.expect_request("/work").respond_with_data("done")
+    destination.server.expect_request("/work").respond_with_data("done")
     url = destination.url.rstrip("/") + "/work"
     queue.client().message.publish(url=url, body="b", callback=callback_capture.callback_url)
     queue.run_until_idle()
