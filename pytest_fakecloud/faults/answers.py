@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.field_types import TOKEN
-from ..core.timeparse import duration_us
 from ..http.encoding import SET_BY_SERVER, phrase
 from ..http.messages import JSON_TYPE, Answer, AnyResponse, Effect, HeaderPairs, Serve
 from .kinds import lost, truncated
@@ -78,12 +77,12 @@ class AnswerMaker:
             return Effect("hang")
         if response.ending == "refuse":
             return Effect("refuse", reset=True)
-        if duration_us(response.after):
+        if response._after_us:
             raise ContractError(
                 f"after={shown(response.after)} is the time that a queue's destination takes: leave "
                 "it out, and inject faults.delay() too"
             )
-        headers, body = response._encoded()
+        headers, body = response._encoded
         named = checked_headers(headers)
         others = tuple(pair for pair in named if pair[0].lower() != "content-type")
         types = [value for name, value in named if name.lower() == "content-type"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from ..core.errors import ContractError
@@ -21,8 +21,9 @@ class Response:
     """A prepared response, of a fault or of a destination.
 
     ``body`` is bytes, a string, or any JSON value. The latter two also set the content type.
-    ``after`` is the time that a destination takes on the queue's clock. ``Response.hang()`` never
-    responds, ``Response.refuse()`` refuses the connection. Raises ``ContractError`` for an invalid
+    ``after`` is the time that a destination takes on the queue's clock; a fault rejects it, because
+    ``faults.delay()`` delays requests. ``Response.hang()`` never responds, ``Response.refuse()``
+    refuses the connection. Raises ``ContractError`` for an invalid
     status, invalid headers, a body that cannot be encoded, or an invalid duration.
     """
 
@@ -32,14 +33,22 @@ class Response:
     after: Duration = 0
     ending: Ending = "respond"
 
+    _encoded: tuple[list[tuple[str, str]], bytes] = field(init=False, repr=False, compare=False)
+    """The headers, with a content type if the body implies one, and the body as bytes."""
+    _after_us: int = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         status: object = self.status
         if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
             raise ContractError(f"{status!r} is not an HTTP status; pass a number from 100 to 599")
-        duration_us(self.after)
-        # Read the headers now, because an iterator would be empty when the response is used again.
-        object.__setattr__(self, "headers", tuple(_header_pairs(self.headers, self.body)))
-        self._typed_body()
+        object.__setattr__(self, "_after_us", duration_us(self.after))
+        # Encode now, because an iterator of headers would be empty when the response is used again.
+        headers = _header_pairs(self.headers, self.body)
+        object.__setattr__(self, "headers", tuple(headers))
+        kind, body = _typed_body(self.body)
+        if kind is not None and all(name.lower() != "content-type" for name, _ in headers):
+            headers.append(("Content-Type", kind))
+        object.__setattr__(self, "_encoded", (headers, body))
 
     @classmethod
     def hang(cls) -> Response:
@@ -51,22 +60,16 @@ class Response:
         """Return a response that refuses the connection, as if no server listened."""
         return cls(ending="refuse")
 
-    def _encoded(self) -> tuple[list[tuple[str, str]], bytes]:
-        """Return the headers, with a content type if the body has one, and the body as bytes."""
-        headers = list(cast("Iterable[tuple[str, str]]", self.headers))
-        kind, body = self._typed_body()
-        if kind is not None and all(name.lower() != "content-type" for name, _ in headers):
-            headers.append(("Content-Type", kind))
-        return headers, body
 
-    def _typed_body(self) -> tuple[str | None, bytes]:
-        if self.body is None:
-            return None, b""
-        if isinstance(self.body, bytes | bytearray | memoryview):
-            return None, bytes(self.body)
-        if isinstance(self.body, str):
-            return TEXT_TYPE, bytes_of(self.body)
-        return JSON_TYPE, json_bytes("body", self.body)
+def _typed_body(body: object) -> tuple[str | None, bytes]:
+    """Return a body as bytes, and the content type that it implies."""
+    if body is None:
+        return None, b""
+    if isinstance(body, bytes | bytearray | memoryview):
+        return None, bytes(body)
+    if isinstance(body, str):
+        return TEXT_TYPE, bytes_of(body)
+    return JSON_TYPE, json_bytes("body", body)
 
 
 def bytes_of(body: object) -> bytes:

@@ -96,7 +96,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             lane=self._delivery,
         )
         self._engine.owner = self
-        self._driver = Driver(self._engine, self._check_open)
+        self._driver = Driver(self._engine)
         table = DeliveryFaults(context.ids.stream(name, "faults"), context.clock)
         self._engine.delivery_hooks = table
         self.read_only_token = self._new_token()

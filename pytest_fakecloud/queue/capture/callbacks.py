@@ -1,11 +1,10 @@
-"""A received callback, and the callbacks that were received at one URL."""
+"""A received callback, and the fields by which callbacks can be filtered."""
 
 from __future__ import annotations
 
 import base64
 import json
-import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ...core.calls import Headers
 from ...core.field_types import JSON, MAPPING, MESSAGE_ID, URL
 from ...core.matching import HEADERS, Field, Query, fields_of
-from ...core.results import Results, check_predicate, results_of
+from ...core.results import check_predicate
 from ...core.timeparse import to_datetime
 from ..fields import DLQ_ID, json_of
 from ..model import NON_RETRYABLE
@@ -192,59 +191,3 @@ def query_of(given: Mapping[str, Any], predicate: Predicate | None = None) -> Qu
     if predicate is None:
         return Query(asked, FIELDS, "callback")
     return Query({**asked, "callback": predicate}, {**FIELDS, **_PREDICATE}, "callback")
-
-
-class Inbox:
-    """The callbacks received at one URL of a capture.
-
-    ``path`` is the URL's path, and ``notes`` returns lines to add when a list of callbacks is empty.
-    """
-
-    def __init__(
-        self, path: str, *, failure: bool, notes: Callable[[], Iterable[str]] | None = None
-    ) -> None:
-        self.path = path
-        self.failure = failure
-        self.kind = "failure callback" if failure else "callback"
-        self._notes = notes
-        self._items: list[Callback] = []
-        self._returned: set[Callback] = set()
-        self._lock = threading.Lock()
-
-    def add(self, item: Callback) -> None:
-        with self._lock:
-            self._items.append(item)
-
-    def results(self) -> Results[Callback]:
-        """Return the callbacks, oldest first."""
-        with self._lock:
-            found = results_of(self._items, FIELDS, self.kind)
-        found._notes = self._notes
-        return found
-
-    def has_next(self, asked: Query) -> bool:
-        """Return whether a matching callback has not been returned by a wait."""
-        return self._next(asked) is not None
-
-    def take(self, asked: Query) -> Callback | None:
-        """Return the oldest matching callback that no wait has returned yet, or None."""
-        while (item := self._next(asked)) is not None:
-            with self._lock:
-                if item not in self._returned:
-                    self._returned.add(item)
-                    return item
-        return None
-
-    def _next(self, asked: Query) -> Callback | None:
-        with self._lock:
-            items = [one for one in self._items if one not in self._returned]
-        # Compare without the lock, because a condition may be a function of the test.
-        return next((one for one in items if asked(one)), None)
-
-    def saved(self) -> Any:
-        with self._lock:
-            return list(self._items), set(self._returned)
-
-    def restore(self, saved: Any) -> None:
-        with self._lock:
-            self._items, self._returned = list(saved[0]), set(saved[1])

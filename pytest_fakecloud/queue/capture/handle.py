@@ -7,28 +7,111 @@ Importing this module imports pytest-httpserver.
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, NoReturn, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack
 
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
 from ...core.matching import Query
-from ...core.results import Results, expect
+from ...core.results import Results, expect, results_of
 from ...handle import Context, Snapshot
-from ..delivery.destination_server import RAW_HEADERS, Destination
+from ..delivery.destination_server import RAW_HEADERS, Destination, DestinationServer
 from ..settings import CallbackCaptureConfig, CallbackCaptureSettings
 from ..signature_clock import signature_clock
 from ..wire.signing import explain, verified_claims
-from .callbacks import DEFAULT_TIMEOUT, Callback, Inbox, Predicate, query_of
+from .callbacks import DEFAULT_TIMEOUT, FIELDS, Callback, Predicate, query_of
 from .reports import undelivered_lines, wait_report
 from .waiting import CallbackWaiter, Patience
 
 if TYPE_CHECKING:
     from ..handle import Queue
     from ..typed import CallbackFields
+
+
+class Inbox:
+    """The callbacks received at one URL of a capture.
+
+    ``path`` is the URL's path, and ``notes`` returns lines to add when a list of callbacks is empty.
+    """
+
+    def __init__(
+        self, path: str, *, failure: bool, notes: Callable[[], Iterable[str]] | None = None
+    ) -> None:
+        self.path = path
+        self.failure = failure
+        self.kind = "failure callback" if failure else "callback"
+        self._notes = notes
+        self._items: list[Callback] = []
+        self._returned: set[Callback] = set()
+        self._lock = threading.Lock()
+
+    def add(self, item: Callback) -> None:
+        with self._lock:
+            self._items.append(item)
+
+    def results(self) -> Results[Callback]:
+        """Return the callbacks, oldest first."""
+        with self._lock:
+            found = results_of(self._items, FIELDS, self.kind)
+        found._notes = self._notes
+        return found
+
+    def has_next(self, asked: Query) -> bool:
+        """Return whether a matching callback has not been returned by a wait."""
+        return self._next(asked) is not None
+
+    def take(self, asked: Query) -> Callback | None:
+        """Return the oldest matching callback that no wait has returned yet, or None."""
+        while (item := self._next(asked)) is not None:
+            with self._lock:
+                if item not in self._returned:
+                    self._returned.add(item)
+                    return item
+        return None
+
+    def _next(self, asked: Query) -> Callback | None:
+        with self._lock:
+            items = [one for one in self._items if one not in self._returned]
+        # Compare without the lock, because a condition may be a function of the test.
+        return next((one for one in items if asked(one)), None)
+
+    def saved(self) -> Any:
+        with self._lock:
+            return list(self._items), set(self._returned)
+
+    def restore(self, saved: Any) -> None:
+        with self._lock:
+            self._items, self._returned = list(saved[0]), set(saved[1])
+
+
+class _CaptureServer(DestinationServer):
+    """Records callbacks before it responds."""
+
+    def __init__(self, capture: CallbackCapture) -> None:
+        super().__init__(capture)
+        self._capture = capture
+
+    def dispatch(self, request: WerkzeugRequest) -> WerkzeugResponse:
+        """Record a callback and return 200, or the response of a matching expectation."""
+        capture = self._capture
+        inbox = capture._inbox_at(request.environ["RAW_URI"].partition("?")[0])
+        if inbox is None:
+            return super().dispatch(request)
+        inbox.add(capture._read(request, inbox.failure))
+        capture._waiter.arrival.notify()
+        return super().dispatch(request) if self._has_answer(request) else WerkzeugResponse("")
+
+    def _has_answer(self, request: WerkzeugRequest) -> bool:
+        """Return whether pytest-httpserver answers a request itself, or has failed permanently."""
+        return self.permanently_failed or any(
+            handler.matcher.match(request)
+            for handlers in (self.ordered_handlers[:1], self.oneshot_handlers, self.handlers)
+            for handler in list(handlers)
+        )
 
 
 class CallbackCapture(Destination):
@@ -172,23 +255,8 @@ class CallbackCapture(Destination):
 
     # -- receiving -------------------------------------------------------------------------------
 
-    def _dispatch(self, request: WerkzeugRequest) -> WerkzeugResponse:
-        """Record a callback and return 200, or the response of a matching expectation."""
-        inbox = self._inbox_at(request.environ["RAW_URI"].partition("?")[0])
-        if inbox is None:
-            return super()._dispatch(request)
-        inbox.add(self._read(request, inbox.failure))
-        self._waiter.arrival.notify()
-        return super()._dispatch(request) if self._has_answer(request) else WerkzeugResponse("")
-
-    def _has_answer(self, request: WerkzeugRequest) -> bool:
-        """Return whether pytest-httpserver answers a request itself, or has failed permanently."""
-        server = self._server
-        return server.permanently_failed or any(
-            handler.matcher.match(request)
-            for handlers in (server.ordered_handlers[:1], server.oneshot_handlers, server.handlers)
-            for handler in list(handlers)
-        )
+    def _new_server(self) -> DestinationServer:
+        return _CaptureServer(self)
 
     def _inbox_at(self, path: str) -> Inbox | None:
         both = (self._callbacks, self._failures)

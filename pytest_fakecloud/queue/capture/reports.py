@@ -15,8 +15,7 @@ from .waiting import LONGEST_DRIVE_US
 if TYPE_CHECKING:
     from ..handle import Queue
     from ..views import PublishedMessage
-    from .callbacks import Inbox
-    from .handle import CallbackCapture
+    from .handle import CallbackCapture, Inbox
 
 _LISTED = 5
 """Maximum number of messages of each queue that the error lists."""

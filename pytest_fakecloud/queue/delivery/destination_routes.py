@@ -122,7 +122,8 @@ class DestinationRoute:
 
     def _record(self, delivery: Delivery) -> None:
         self.deliveries.append(DeliveredRequest(delivery))
-        keep = self._table._keep
+        recorder = self._table._recorder
+        keep = None if recorder is None else recorder.keep
         # Remove old deliveries only when the list is a quarter too long, because removal is slow.
         if keep is not None and len(self.deliveries) > keep + keep // 4:
             del self.deliveries[: -keep or None]

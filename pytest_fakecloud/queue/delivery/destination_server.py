@@ -86,7 +86,7 @@ _LISTS: dict[str, Callable[[Iterable[Any]], list[Any]]] = {
 """The lists of pytest-httpserver with expectations and with what happened, and their types."""
 
 
-class _Server(HTTPServer):
+class DestinationServer(HTTPServer):
     """A pytest-httpserver whose requests are received by the server of a fake."""
 
     def __init__(self, destination: Destination) -> None:
@@ -110,13 +110,6 @@ class _Server(HTTPServer):
     def clear_all_handlers(self) -> None:
         super().clear_all_handlers()
         self.oneshot_handlers = _Oneshots()
-
-    def dispatch(self, request: WerkzeugRequest) -> WerkzeugResponse:
-        return self._destination._dispatch(request)
-
-    def _respond(self, request: WerkzeugRequest) -> WerkzeugResponse:
-        """Return the response of the matching expectation."""
-        return super().dispatch(request)
 
 
 class Destination(Handle):
@@ -143,12 +136,16 @@ class Destination(Handle):
                 "leave it out"
             )
         # Create pytest-httpserver first, because the fakes' server may call it from now on.
-        self._server = _Server(self)
+        self._server = self._new_server()
         super().__init__(context, _ServerApp(self._serve, self._paths), config)
         self._mount.body_limit = BODY_LIMIT
         # Its methods read these attributes, for example to return the URL of a path.
         self._server.port = self._mount.port
         self._server.ssl_context = context.tls
+
+    def _new_server(self) -> DestinationServer:
+        """Create the pytest-httpserver. Subclasses override this."""
+        return DestinationServer(self)
 
     @property
     def server(self) -> HTTPServer:
@@ -158,10 +155,6 @@ class Destination(Handle):
     def __dir__(self) -> list[str]:
         # Requests need no credentials, there is no client, and the only data are expectations.
         return [name for name in super().__dir__() if name not in _WITHOUT_MEANING]
-
-    def _dispatch(self, request: WerkzeugRequest) -> WerkzeugResponse:
-        """Return the response to a request. Subclasses override this."""
-        return self._server._respond(request)
 
     def _serve(self, request: Request) -> Answer:
         host = request.fields.get("host")

@@ -59,11 +59,6 @@ class Destinations:
         self._forwarding: LoopbackSender | None = None
 
     @property
-    def _keep(self) -> int | None:
-        """The number of deliveries that each route keeps; None means all."""
-        return None if self._recorder is None else self._recorder.keep
-
-    @property
     def _event_loops(self) -> EventLoops:
         """The event loops for applications and coroutine functions."""
         with self._lock:
@@ -241,7 +236,7 @@ class Destinations:
             self._loops.close()
 
     def _add(self, route: DestinationRoute) -> DestinationRoute:
-        scope = scope_of(route.prefix)
+        scope = scope_of(route._prefix)
         with self._lock:
             self._routes.pop(scope, None)
             self._routes[scope] = route

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ...core.clock import Target
 from ...core.concurrency.aio import drive
-from ...core.errors import FakecloudError
+from ...core.errors import ContractError, FakecloudError
 from ...core.results import Results
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import Duration, duration_us, to_datetime
@@ -42,15 +42,11 @@ class NotIdleError(FakecloudError, AssertionError):
 
 
 class Driver:
-    """Runs the deliveries of one queue, in this thread or in the running event loop.
+    """Runs the deliveries of one queue, in this thread or in the running event loop."""
 
-    ``check_open`` is called before each run and raises an error if the queue is closed.
-    """
-
-    def __init__(self, engine: Engine, check_open: Callable[[], object]) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.clock = engine.clock
-        self._check_open = check_open
 
     def run(self, targets: Iterable[Target]) -> Attempts:
         """Move the clock to each of these times in this thread, and make the attempts due until then."""
@@ -71,6 +67,11 @@ class Driver:
             for target in targets:
                 fired += await drive(self.clock, target)
             return self._report(fired)
+
+    def _check_open(self) -> None:
+        __tracebackhide__ = True
+        if self._engine.closed:
+            raise ContractError(f"{self._engine.owner.name} is closed: create another one")
 
     def until_idle(self, within: Duration) -> Iterator[Target]:
         """Yield the due times of all messages; raise ``NotIdleError`` for one later than ``within``."""

@@ -12,7 +12,6 @@ from ...core.calls import Headers
 from ...core.errors import ContractError, FakecloudError
 from ...core.field_types import JSON, MESSAGE_ID, METHOD, URL, Shaped
 from ...core.matching import HEADERS, Field, fields_of
-from ...core.timeparse import duration_us
 from ...faults.response import Response
 from ..fields import json_of
 from ..model import Delivery, Outcome
@@ -29,11 +28,11 @@ def outcome_of(reply: Response, delivery: Delivery) -> Outcome:
     if reply.ending == "refuse":
         text = f"{_origin_text(delivery.url)} refuses connections"
         return Outcome(exception=ConnectionRefusedError(text))
-    took = duration_us(reply.after)
+    took = reply._after_us
     if reply.ending == "hang" or (delivery.timeout_us and took > delivery.timeout_us):
         return timed_out(delivery)
-    headers, body = reply._encoded()
-    return Outcome(reply.status, headers, body, virtual_us=took)
+    headers, body = reply._encoded
+    return Outcome(reply.status, list(headers), body, virtual_us=took)
 
 
 ResponseLike: TypeAlias = (

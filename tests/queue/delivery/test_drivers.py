@@ -143,7 +143,7 @@ def test_a_run_ends_with_or_without_an_error(within: str) -> None:
     bench.publish(Delay="1h")
     released: list[int] = []
     bench.clock.on_drive_end(lambda: released.append(len(bench.sent)))
-    driver = Driver(bench.engine, lambda: None)
+    driver = Driver(bench.engine)
     if within == "1h":
         assert len(driver.run(driver.until_idle(within))) == 1
     else:

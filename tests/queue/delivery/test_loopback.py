@@ -374,7 +374,7 @@ def test_a_slow_destination_meets_its_timeout_in_the_background(
         queue: Any = cloud.queue()
         capture = cloud.callback_capture()
         queue.publish(serve(silent).url, timeout="1s", retries=0, callback=capture.callback_url)
-        assert b"no answer within 1 s" in capture.wait_for_callback().body
+        assert b"no answer within 1 s" in capture.wait_for_callback().response_body
 
 
 @pytest.mark.parametrize("tool", ["freezegun", "time_machine"])
