@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from .every_failure import BrokenRunsError as BrokenRunsError, Failure as Failure
     from .faults.fault import Fault as Fault
     from .faults.plan import FaultPlan as FaultPlan
-    from .faults.response import Response as Response
+    from .faults.answers import Response as Response
     from .handle import Handle as Handle, Snapshot as Snapshot
     from .kv.errors import CommandError as CommandError, RestError as RestError
     from .kv.handle import KVServer as KVServer

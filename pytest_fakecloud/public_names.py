@@ -28,9 +28,9 @@ explore.promises always at_most_one eventually follows linearizable monotonic_re
 explore.promises nothing_lost observed once sometimes
 explore.result.exploration BrokenPromiseError Exploration
 explore.run History Operation
+faults.answers Response
 faults.fault Fault
 faults.plan FaultPlan
-faults.response Response
 handle Handle Snapshot
 kv.errors CommandError RestError
 kv.handle KVServer

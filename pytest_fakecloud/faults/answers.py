@@ -1,21 +1,139 @@
-"""Makes and validates the responses that faults send, in the format of the service."""
+"""Responses of faults and destinations: as a test prepares them, as they are sent, and damaged."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.field_types import TOKEN
+from ..core.timeparse import Duration, duration_us
 from ..http.encoding import SET_BY_SERVER, phrase
-from ..http.messages import JSON_TYPE, Answer, AnyResponse, Effect, HeaderPairs, Serve
-from .kinds import lost, truncated
-from .response import Response
+from ..http.messages import (
+    JSON_TYPE,
+    Answer,
+    AnyResponse,
+    Effect,
+    HeaderPairs,
+    Serve,
+    Stream,
+    close_chunks,
+)
 
 if TYPE_CHECKING:
     from ..http.app import App
+
+TEXT_TYPE = "text/plain; charset=utf-8"
+Ending = Literal["respond", "hang", "refuse"]
+
+
+@dataclass(frozen=True)
+class Response:
+    """A prepared response, of a fault or of a destination.
+
+    ``body`` is bytes, a string, or any JSON value. The latter two also set the content type.
+    ``after`` is the time that a destination takes on the queue's clock; a fault rejects it, because
+    ``faults.delay()`` delays requests. ``Response.hang()`` never responds, ``Response.refuse()``
+    refuses the connection. Raises ``ContractError`` for an invalid
+    status, invalid headers, a body that cannot be encoded, or an invalid duration.
+    """
+
+    status: int = 200
+    body: Any = b""
+    headers: Mapping[str, str] | Iterable[tuple[str, str]] = ()
+    after: Duration = 0
+    ending: Ending = "respond"
+
+    _encoded: tuple[list[tuple[str, str]], bytes] = field(init=False, repr=False, compare=False)
+    """The headers, with a content type if the body implies one, and the body as bytes."""
+    _after_us: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        status: object = self.status
+        if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
+            raise ContractError(f"{status!r} is not an HTTP status; pass a number from 100 to 599")
+        object.__setattr__(self, "_after_us", duration_us(self.after))
+        # Encode now, because an iterator of headers would be empty when the response is used again.
+        headers = _header_pairs(self.headers, self.body)
+        object.__setattr__(self, "headers", tuple(headers))
+        kind, body = _typed_body(self.body)
+        if kind is not None and all(name.lower() != "content-type" for name, _ in headers):
+            headers.append(("Content-Type", kind))
+        object.__setattr__(self, "_encoded", (headers, body))
+
+    @classmethod
+    def hang(cls) -> Response:
+        """Return a response that is never sent, so that the request times out."""
+        return cls(ending="hang")
+
+    @classmethod
+    def refuse(cls) -> Response:
+        """Return a response that refuses the connection, as if no server listened."""
+        return cls(ending="refuse")
+
+
+def _typed_body(body: object) -> tuple[str | None, bytes]:
+    """Return a body as bytes, and the content type that it implies."""
+    if body is None:
+        return None, b""
+    if isinstance(body, bytes | bytearray | memoryview):
+        return None, bytes(body)
+    if isinstance(body, str):
+        return TEXT_TYPE, bytes_of(body)
+    return JSON_TYPE, json_bytes("body", body)
+
+
+def bytes_of(body: object) -> bytes:
+    """Return bytes unchanged and a string as UTF-8; raise ``ContractError`` for anything else."""
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    if not isinstance(body, str):
+        raise ContractError(f"body={body!r} is invalid; pass bytes or a string")
+    try:
+        return body.encode()
+    except UnicodeEncodeError:
+        raise ContractError(f"body={body!r} contains characters that UTF-8 cannot encode") from None
+
+
+def json_bytes(name: str, value: object) -> bytes:
+    """Return an argument as JSON; raise ``ContractError`` if it is not JSON-serializable."""
+    try:
+        return json.dumps(value).encode()
+    except RecursionError:
+        raise ContractError(f"{name}= is nested too deeply for JSON") from None
+    except (TypeError, ValueError) as error:
+        raise ContractError(
+            f"{name}={value!r} is not JSON-serializable ({error}); pass a dict, a list, a string,"
+            " a number, True, False or None"
+        ) from None
+
+
+def _header_pairs(headers: object, body: object) -> list[tuple[str, str]]:
+    """Return headers as pairs; raise ``ContractError`` unless they are strings or numbers."""
+    given = headers.items() if isinstance(headers, Mapping) else headers
+    try:
+        if isinstance(given, str | bytes):
+            raise TypeError
+        pairs = [(name, value) for name, value in cast("Iterable[tuple[Any, Any]]", given)]
+    except (TypeError, ValueError):
+        swapped = isinstance(body, Mapping | list | tuple) and isinstance(headers, str | bytes)
+        hint = ", so body and headers seem to be swapped" if swapped else ""
+        raise ContractError(
+            f"{headers!r} are not headers{hint}; pass a dict or a list of (name, value), in a tuple"
+            " as (status, body, headers)"
+        ) from None
+    for name, value in pairs:
+        if not isinstance(name, str) or not name or not isinstance(value, str | int | float):
+            raise ContractError(
+                f"{(name, value)!r} is not a header; pass a name and a value, both strings"
+            )
+        if re.search(r"[\r\n]", f"{name}{value}"):
+            raise ContractError(f"{(name, value)!r} is not a header: it contains a line break")
+    return [(name, str(value)) for name, value in pairs]
+
 
 _VALUE = r"[^\x00-\x08\x0a-\x1f\x7f]*"
 Step = (
@@ -199,3 +317,40 @@ def _bad_headers(headers: object) -> ContractError:
     return ContractError(
         f"headers={shown(headers):.80} is not valid: pass a mapping, or pairs of name and value"
     )
+
+
+# -- damaged responses ---------------------------------------------------------------------------
+
+
+def lost(response: AnyResponse, reset: bool = False) -> AnyResponse:
+    """Return an effect that closes the connection without sending the response."""
+    if isinstance(response, Stream):
+        response.end()
+        return Effect("lose", reset=reset)
+    if isinstance(response, Effect):
+        return response
+    return Effect("lose", response, reset=reset)
+
+
+def truncated(response: AnyResponse, keep: int | None = None) -> AnyResponse:
+    """Return the first ``keep`` bytes of a response (usually half), or chunks of a stream (one)."""
+    if isinstance(response, Effect):
+        return response
+    if isinstance(response, Stream):
+        response.chunks = _first(response.chunks, 1 if keep is None else keep)
+        return response
+    body = response.body
+    assert isinstance(body, bytes)
+    size = len(body)
+    return Effect("truncate", response, min(size // 2 if keep is None else keep, max(0, size - 1)))
+
+
+def _first(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:
+    try:
+        for _ in range(count):
+            yield next(chunks)
+        raise ConnectionAbortedError("the answer was truncated")
+    except StopIteration:
+        return
+    finally:
+        close_chunks(chunks)

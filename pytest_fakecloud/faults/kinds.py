@@ -1,26 +1,17 @@
-"""The kinds of faults that need more than a function, and the ways to damage a response."""
+"""The kinds of faults that need more than a function."""
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.conditions import positional_parameters
 from ..core.errors import ContractError, shown
-from ..http.messages import (
-    Answer,
-    AnyResponse,
-    Effect,
-    HeaderPairs,
-    Request,
-    Serve,
-    Stream,
-    close_chunks,
-)
+from ..http.messages import Answer, AnyResponse, HeaderPairs, Request, Serve
+from .answers import Response
 from .fault import WAIT, Respond, Rule
-from .response import Response
 
 if TYPE_CHECKING:
     from .table import FaultTable
@@ -139,37 +130,3 @@ class CallRule(Rule):
             return self.table.answers.prepared(result)
         except ContractError as error:
             raise ContractError(f"the response of {shown(self)}: {error}") from error
-
-
-def lost(response: AnyResponse, reset: bool = False) -> AnyResponse:
-    """Return an effect that closes the connection without sending the response."""
-    if isinstance(response, Stream):
-        response.end()
-        return Effect("lose", reset=reset)
-    if isinstance(response, Effect):
-        return response
-    return Effect("lose", response, reset=reset)
-
-
-def truncated(response: AnyResponse, keep: int | None = None) -> AnyResponse:
-    """Return the first ``keep`` bytes of a response (usually half), or chunks of a stream (one)."""
-    if isinstance(response, Effect):
-        return response
-    if isinstance(response, Stream):
-        response.chunks = _first(response.chunks, 1 if keep is None else keep)
-        return response
-    body = response.body
-    assert isinstance(body, bytes)
-    size = len(body)
-    return Effect("truncate", response, min(size // 2 if keep is None else keep, max(0, size - 1)))
-
-
-def _first(chunks: Iterator[bytes], count: int) -> Iterator[bytes]:
-    try:
-        for _ in range(count):
-            yield next(chunks)
-        raise ConnectionAbortedError("the answer was truncated")
-    except StopIteration:
-        return
-    finally:
-        close_chunks(chunks)

@@ -16,9 +16,9 @@ from ..core.recorder import is_own
 from ..core.settings import SWITCH, choice, number, whole
 from ..core.timeparse import Duration, duration_us
 from ..http.messages import AnyResponse, Effect, HeaderPairs, Serve
-from .answers import Step
+from .answers import Step, lost, truncated
 from .fault import CUT, REPLACE, SPOIL, WAIT, Fault, Respond, Rule
-from .kinds import CallRule, RandomRule, RateLimitRule, lost, truncated
+from .kinds import CallRule, RandomRule, RateLimitRule
 from .table import FaultTable
 
 if TYPE_CHECKING:

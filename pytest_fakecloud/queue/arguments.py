@@ -12,7 +12,7 @@ from typing import Any, Required, TypedDict
 from ..core.errors import ContractError
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import unknown_name
-from ..faults.response import bytes_of, json_bytes
+from ..faults.answers import bytes_of, json_bytes
 from .model import HeaderList
 from .wire.text import as_wire, unprefixed
 

@@ -17,7 +17,7 @@ from ..core.ids import new_token
 from ..core.journal import recorder_of
 from ..core.timeparse import Duration
 from ..core.wording import counted, listed
-from ..faults.response import bytes_of
+from ..faults.answers import bytes_of
 from ..handle import Context, Snapshot, action
 from .actions import QueueActions
 from .arguments import text

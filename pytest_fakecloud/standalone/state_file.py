@@ -237,7 +237,7 @@ def _stub(destinations: Any, url: str, answers: Any) -> None:
 
 
 def _reply(answer: Any) -> Any:
-    from ..faults.response import Response
+    from ..faults.answers import Response
 
     if answer == "hang":
         return Response.hang()

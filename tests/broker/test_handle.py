@@ -18,7 +18,7 @@ from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.model import ProducerRecord, Record, TopicPartition
 from pytest_fakecloud.broker.settings import BrokerLimits
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.faults.response import Response
+from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.handle import Context
 from tests.harness import check_each, wait_until
 

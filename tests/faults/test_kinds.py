@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.faults.answers import lost, truncated
 from pytest_fakecloud.faults.fault import Fault
-from pytest_fakecloud.faults.kinds import lost, truncated
 from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.http.messages import Answer, Effect, Request, Stream

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.errors import ContractError, ServiceError
 from ...core.wording import listed
-from ...faults.kinds import lost
+from ...faults.answers import lost
 from ...handle import Handle
 from ...http.messages import Answer, AnyResponse, Effect, Request, Serve
 from ..disturbances import HOLD_US, ROTATED_US

@@ -18,7 +18,7 @@ from ...core.errors import broken_promise
 from ...core.matching import Field
 from ...core.results import Results, results_of
 from ...core.wording import brief, shortfall
-from ...faults.response import Response
+from ...faults.answers import Response
 from ..model import Delivery, Outcome
 from ..wire.targets import named_url
 from .applications import AsgiApp, WsgiApp, call_asgi, call_wsgi, failed

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import ContractError, shown
 from ...core.results import Results, results_of
 from ...core.timeparse import Duration
-from ...faults.response import Response
+from ...faults.answers import Response
 from ..wire.targets import named_url
 from .applications import AsgiApp, WsgiApp
 from .destination_routes import (

@@ -12,7 +12,7 @@ from ...core.calls import Headers
 from ...core.errors import ContractError, FakecloudError
 from ...core.field_types import JSON, MESSAGE_ID, METHOD, URL, Shaped
 from ...core.matching import HEADERS, Field, fields_of
-from ...faults.response import Response
+from ...faults.answers import Response
 from ..fields import json_of
 from ..model import Delivery, Outcome
 from ..wire.text import as_text

@@ -18,7 +18,7 @@ import pytest
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timeparse import monotonic
-from pytest_fakecloud.faults.response import Response
+from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import AnyResponse, Request, Serve
