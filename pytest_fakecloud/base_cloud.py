@@ -16,7 +16,7 @@ from .core.clock import Clock, Mode
 from .core.errors import ContractError, shown
 from .core.ids import Ids
 from .core.journal import Journal
-from .core.problems import PROBLEM_FIELDS, Allowances, Problem
+from .core.problems import PROBLEM_FIELDS, Allowances, Problem, with_allowance
 from .core.recorder import Recorder
 from .core.results import Results, results_of
 from .core.settings import SWITCH, TRANSPORT, choice, reject_unknown
@@ -301,12 +301,13 @@ class BaseCloud:
         found = []
         for handle in self._context.handles:
             text = handle._undelivered()
-            if text is None or self._allowed.covers("undelivered", {"handle": handle.name}):
+            facts = {"handle": handle.name}
+            if text is None or self._allowed.covers("undelivered", facts):
                 continue
             if "undelivered" in strict:
                 self._context.problems.report("undelivered", text, handle=handle.name)
             else:
-                found.append(text)
+                found.append(with_allowance(text, "undelivered", facts))
         return found
 
     # -- data ------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 
 from .core.calls import Call
 from .core.errors import ends_the_test, report_failure
+from .core.problems import with_allowance
 from .core.wording import counted
 from .session.options import misuse
 from .session.run import Run, end, run_of
@@ -151,7 +152,7 @@ def _refused_clients_of(cloud: Cloud) -> list[str]:
     from .reporting.wording import sentence
 
     return [
-        f"{sentence(one, Lookups())} (if that is intended: fakecloud.allow('refused', path=...))"
+        with_allowance(sentence(one, Lookups()), "refused", {"handle": one.fake})
         for one in rejected(cloud, every_call=True, meant=meant)
     ]
 

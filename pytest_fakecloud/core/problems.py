@@ -19,7 +19,8 @@ class Problem(NamedTuple):
 
     ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet``,
     ``rejected_step``, ``no_workflow``, ``assertion`` or ``undelivered``. ``text`` says what
-    happened, the nearest valid alternative, and how to allow it. ``allow()`` matches the ``facts``.
+    happened and the nearest valid alternative; its first line ends with the call of ``allow()`` that
+    allows it. ``allow()`` matches the ``facts``.
     """
 
     kind: str
@@ -40,19 +41,22 @@ class Problems(list[Problem]):
     def report(
         self, kind: str, text: str, *, exception: BaseException | None = None, **facts: Any
     ) -> Problem:
+        return self._add(new_problem(kind, text, facts, exception))
+
+    def _add(self, problem: Problem) -> Problem:
+        exception = problem.exception
         if exception is not None:
             framed = [one for one in self if one.exception and one.exception.__traceback__]
             if len(framed) >= self.keep_exceptions:
                 exception.__traceback__ = exception.__context__ = exception.__cause__ = None
         del self[: max(0, len(self) - self.keep + 1)]
-        problem = Problem(kind, shortened(text, _LONGEST_PROBLEM), facts, exception)
         self.append(problem)
         return problem
 
     def report_raised(self, error: BaseException, where: str, **facts: Any) -> None:
         """Record an exception that a callback of the test raised; ``where`` begins the text."""
         raised = raised_problem(error, where, **facts)
-        self.report(raised.kind, raised.text, exception=error, **facts)
+        self._add(raised)
 
     def report_bug(self, error: BaseException, what: str, **facts: Any) -> None:
         """Record an exception that this package should not raise; ``what`` begins the text."""
@@ -64,13 +68,47 @@ class Problems(list[Problem]):
         self.report("bug", text, exception=error, **facts)
 
 
+def new_problem(
+    kind: str, text: str, facts: dict[str, Any], exception: BaseException | None = None
+) -> Problem:
+    """Return a violation; ``text`` says what happened, and what to do if it was not intended."""
+    return Problem(
+        kind, with_allowance(shortened(text, _LONGEST_PROBLEM), kind, facts), facts, exception
+    )
+
+
+def with_allowance(text: str, kind: str, facts: Mapping[str, Any]) -> str:
+    """Add the call that allows a violation to the first line of its text."""
+    first, newline, rest = text.partition("\n")
+    return f"{first} (if intended: {allowance(kind, facts)}){newline}{rest}"
+
+
+def allowance(kind: str, facts: Mapping[str, Any]) -> str:
+    """Return the call that allows violations like one with these facts, as Python code."""
+    name = next((name for name in _IDENTIFYING if _matches(kind, name, facts)), None)
+    if name is None:
+        return f'fakecloud.allow("{kind}")'
+    value = str(facts[name])
+    is_plain = value.isprintable() and '"' not in value and "\\" not in value
+    code = f'"{value}"' if is_plain else repr(value)
+    return f'fakecloud.allow("{kind}", {name}={code})'
+
+
+def _matches(kind: str, name: str, facts: Mapping[str, Any]) -> bool:
+    """Return whether ``allow()`` with a fact's value matches the facts. Not every path can be given."""
+    known = ALLOWABLE.get(kind, {})
+    if name not in known or not facts.get(name):
+        return False
+    try:
+        return Query({name: facts[name]}, known, "problem")(facts)
+    except ContractError:
+        return False
+
+
 def raised_problem(error: BaseException, where: str, **facts: Any) -> Problem:
     """Return the violation that ``Problems.report_raised()`` records."""
-    text = (
-        f"{where}: a callback of the test raised {describe_error(error)}. "
-        'To allow it: fakecloud.allow("assertion")'
-    )
-    return Problem("assertion", text, facts, error)
+    text = f"{where}: a callback of the test raised {describe_error(error)}"
+    return new_problem("assertion", text, facts, error)
 
 
 def shortened(text: str, most: int = 2000) -> str:
@@ -99,6 +137,8 @@ ALLOWABLE: Mapping[str, Mapping[str, Field]] = {
     "refused": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
 }
 """The kinds that ``allow()`` accepts. ``refused`` warns of a client that received only 401s."""
+_IDENTIFYING = ("path", "url", "handle")
+"""Facts that identify a violation in the next run, too, the most specific first."""
 PROBLEM_FIELDS: Mapping[str, Field] = {
     "kind": Field(OneOf("kind of problem", [*PROBLEM_KINDS, *NAMED_KINDS])),
     "text": Field(TEXT),

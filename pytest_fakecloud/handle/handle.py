@@ -15,7 +15,7 @@ from ..core.field_types import FLAG, TEXT, URL, OneOf
 from ..core.ids import new_token
 from ..core.journal import Journal, recorder_of
 from ..core.matching import Field
-from ..core.problems import Problem
+from ..core.problems import Problem, new_problem
 from ..core.recorder import Recorder
 from ..core.results import Results, results_of
 from ..core.settings import HandleConfig, read_some
@@ -258,14 +258,13 @@ class Handle:
 
     def _left_behind(self) -> list[Problem]:
         """Return the strict-mode violations that are known only at the end of a test."""
-        allow = 'remove it, or allow it with fakecloud.allow("unused_fault")'
         found = [
-            ("unused_fault", f"the fault {shown(fault)} {rule_of(fault).shortfall}; {allow}")
+            ("unused_fault", f"the fault {shown(fault)} {rule_of(fault).shortfall}; remove it")
             for fault in self.faults.unused()
         ]
         found += [("unmet", text) for text in self._unmet()]
         return [
-            Problem(kind, f"{self.name}: {text}", {"handle": self.name}) for kind, text in found
+            new_problem(kind, f"{self.name}: {text}", {"handle": self.name}) for kind, text in found
         ]
 
     def _undelivered(self) -> str | None:

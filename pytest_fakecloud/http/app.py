@@ -269,8 +269,7 @@ class App:
         call.note = reason
         self.problems.report(
             "unrouted",
-            f"{self.name} got {request.method} {shortened(request.target)}: {reason}. "
-            f'To allow it: fakecloud.allow("unrouted", path="{shortened(request.path)}")',
+            f"{self.name} got {request.method} {shortened(request.target)}: {reason}",
             path=shortened(request.path),
             method=request.method,
             handle=self.name,

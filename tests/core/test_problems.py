@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from pytest_fakecloud.core.problems import Problem, Problems, shortened
+from pytest_fakecloud.core.problems import Allowances, Problem, Problems, allowance, shortened
 
 
 def raised() -> ValueError:
@@ -23,7 +26,12 @@ def test_a_problem_has_what_was_reported_of_it() -> None:
     error = raised()
     reported = problems.report("bug", "it broke", exception=error, handle="kv_server")
     assert problems == [reported]
-    assert reported == Problem("bug", "it broke", {"handle": "kv_server"}, error)
+    assert reported == Problem(
+        "bug",
+        'it broke (if intended: fakecloud.allow("bug", handle="kv_server"))',
+        {"handle": "kv_server"},
+        error,
+    )
     assert problems.report("unmet", "never came").exception is None
 
 
@@ -34,7 +42,7 @@ def test_the_newest_problems_are_kept() -> None:
     for number in range(5):
         problems.report("bug", str(number))
         assert len(problems) == min(number + 1, 3)
-    assert [each.text for each in problems] == ["2", "3", "4"]
+    assert [each.text[0] for each in problems] == ["2", "3", "4"]
 
 
 def test_only_the_first_exceptions_keep_what_was_under_way() -> None:
@@ -68,5 +76,32 @@ def test_of_a_text_two_thousand_characters_are_enough_and_of_a_problem_twenty_th
     assert shortened("x" * 2_000) == "x" * 2_000
     assert shortened("x" * 2_001) == "x" * 2_000 + "… (2,001 characters)"
     problems = Problems()
-    assert problems.report("bug", "x" * 20_000).text == "x" * 20_000
-    assert problems.report("bug", "x" * 20_001).text == "x" * 20_000 + "… (20,001 characters)"
+    allow = ' (if intended: fakecloud.allow("bug"))'
+    kept = "x" * 20_000
+    assert problems.report("bug", kept).text == kept + allow
+    assert problems.report("bug", f"{kept}x").text == f"{kept}… (20,001 characters){allow}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts", "code"),
+    [
+        ("unrouted", {"path": "/a", "method": "PUT", "handle": "q"}, 'path="/a"'),
+        ("unrouted", {"path": "", "handle": "q"}, 'handle="q"'),
+        ("unstubbed", {"url": "https://a.test", "message_id": "m"}, 'url="https://a.test"'),
+        ("unmet", {"path": "/a", "handle": 'a"b'}, "handle='a\"b'"),
+        ("bug", {"path": "/a\\b"}, "path='/a\\\\b'"),
+        ("bug", {"path": "/\udc80", "handle": "q"}, 'handle="q"'),
+        ("bug", {}, ""),
+    ],
+)
+def test_the_call_that_allows_a_problem_is_code(
+    kind: str, facts: dict[str, str], code: str
+) -> None:
+    called: list[tuple[Any, ...]] = []
+    allow = allowance(kind, facts)
+    assert allow == f'fakecloud.allow("{kind}"{code and ", "}{code})'
+    fake = SimpleNamespace(allow=lambda kind, **where: called.append((kind, where)))
+    eval(allow, {"fakecloud": fake})
+    allowances = Allowances()
+    allowances.add(called[0][0], called[0][1])
+    assert allowances.covers(kind, facts)

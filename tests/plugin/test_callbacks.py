@@ -166,7 +166,7 @@ def test_a_failing_assertion_fails_the_test_with_its_message_and_line(run: Run, 
             "E  *assert 2 == 3",
             "E  *fakecloud: the test passed, but with * strict-mode violation*",
             "E  *[[]assertion] *: a callback of the test raised AssertionError: wrong total"
-            ' (test_*.py:*). To allow it: fakecloud.allow("assertion")*',
+            ' (test_*.py:*) (if intended: fakecloud.allow("assertion", handle="*"))*',
             "test_*.py:*: AssertionError",
         ]
     )

@@ -44,7 +44,8 @@ def test_what_is_not_meant_is_warned_of_and_the_warning_says_what_to_do(run: Run
     result.stdout.fnmatch_lines(
         [
             "*_the_warning_says_what_to_do.py:3: FakecloudWarning: kv_server: answered 401 to 1 of 1 "
-            "call: no credentials were sent*fakecloud.allow('refused', path=...)*"
+            "call: no credentials were sent (if intended: "
+            'fakecloud.allow("refused", handle="kv_server"))*'
         ]
     )
 

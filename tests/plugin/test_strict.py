@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
+
 import pytest
+
+from pytest_fakecloud.core.problems import NAMED_KINDS, PROBLEM_KINDS
 
 from ..harness import Run
 
@@ -37,16 +42,16 @@ def test_requests_without_a_route_fail_their_test_in_its_call_phase(run: Run) ->
     result.stdout.fnmatch_lines(
         [
             "fakecloud: the test passed, but with 1 strict-mode violation",
-            "[[]unrouted] broker got GET /nope: no route for it; nearest: *. "
-            'To allow it: fakecloud.allow("unrouted", path="/nope")',
+            "[[]unrouted] broker got GET /nope: no route for it; nearest: * "
+            '(if intended: fakecloud.allow("unrouted", path="/nope"))',
         ],
         consecutive=True,
     )
     result.stdout.fnmatch_lines(
         [
             "fakecloud: the test passed, but with 4 strict-mode violations",
-            '[[]unrouted] broker got GET /nope: *path="/nope") (3 times)',
-            '[[]unrouted] broker got GET /never: *path="/never")',
+            '[[]unrouted] broker got GET /nope: *path="/nope")) (3 times)',
+            '[[]unrouted] broker got GET /never: *path="/never"))',
         ],
         consecutive=True,
     )
@@ -102,6 +107,86 @@ def test_allow_covers_only_what_it_names(run: Run) -> None:
         """
     )
     result.assert_outcomes(passed=3, failed=1)
+
+
+VIOLATIONS = {
+    "unrouted": """
+        answer = requests.delete(kv_server.url + '/*"x', headers=kv_server.headers)
+        assert answer.status_code == 405
+        """,
+    "unstubbed": """
+        queue.publish("https://nobody.test/hook", retries=0)
+        queue.run_until_idle()
+        """,
+    "bug": """
+        def broken(request):
+            raise ZeroDivisionError("in the engine")
+
+        table = broker._app.table
+        table.routes = tuple(route._replace(endpoint=broken) for route in table.routes)
+        requests.get(broker.url + "/topics", auth=(broker.username, broker.password))
+        """,
+    "unused_fault": 'kv_server.faults.drop(command="SET")',
+    "unmet": 'destination.expect_oneshot_request("/hook").respond_with_data("")',
+    "rejected_step": """
+        step = {
+            "destination": "https://app.test/flow",
+            "headers": {
+                "Upstash-Workflow-RunId": "r",
+                "Upstash-Workflow-Init": "false",
+                "Upstash-Delay": "soon",
+            },
+        }
+        requests.post(queue.url + "/v2/batch", headers=queue.headers, json=[step])
+        """,
+    "no_workflow": """
+        queue.destinations.accept()
+        requests.post(queue.url + "/v2/trigger/https://app.test/flow", headers=queue.headers)
+        queue.run_until_idle()
+        """,
+    "assertion": """
+        def handler(request):
+            assert request.json() == {"n": 2}
+
+        queue.destinations.call("https://app.test", handler)
+        queue.publish("https://app.test/hook", json={"n": 1}, retries=0)
+        try:
+            queue.run_until_idle()
+        except AssertionError:
+            pass
+        """,
+    "undelivered": 'queue.publish("https://app.test/hook")',
+}
+"""Statements that cause a violation of each kind."""
+
+
+def test_every_kind_says_how_to_allow_it(run: Run) -> None:
+    assert VIOLATIONS.keys() == PROBLEM_KINDS.keys() | NAMED_KINDS.keys()
+    test = """
+@pytest.mark.fakecloud(strict={kind!r})
+def test_{kind}(kv_server, broker, queue, destination, fakecloud):
+    {allow}
+{body}
+"""
+
+    def suite(allowed: dict[str, str]) -> str:
+        return "import pytest\nimport requests\n" + "".join(
+            test.format(
+                kind=kind,
+                allow=allowed.get(kind, "pass"),
+                body=textwrap.indent(textwrap.dedent(body).strip(), "    "),
+            )
+            for kind, body in VIOLATIONS.items()
+        )
+
+    result = run(suite({}))
+    result.assert_outcomes(failed=len(VIOLATIONS))
+    said = dict(
+        re.findall(r"^(?:E +)?\[(\w+)\] .*\(if intended: (.*\))\)$", result.stdout.str(), re.M)
+    )
+    assert said.keys() == VIOLATIONS.keys()
+    assert all("=" in one for one in said.values())
+    run(suite(said)).assert_outcomes(passed=len(VIOLATIONS))
 
 
 def test_faults_and_expectations_that_never_fired_fail(run: Run) -> None:

@@ -14,7 +14,7 @@ from ..harness import Run
 URL = "https://app.test/hook"
 WARNING = (
     f"*queue: the test published 1 message and delivered none of them: POST {URL}. "
-    "Add queue.run_until_idle(), or fakecloud.allow('undelivered') where *"
+    'Add queue.run_until_idle() (if intended: fakecloud.allow("undelivered", handle="queue"))*'
 )
 TEST = """
     import requests

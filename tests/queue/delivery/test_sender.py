@@ -37,7 +37,8 @@ def test_an_attempt_to_nowhere_fails_a_passing_test(pytester: pytest.Pytester) -
             queue.publish("https://nowhere.example.com/hook")
             queue.deliver_due()
 
-        def test_published_only(queue):
+        def test_published_only(fakecloud, queue):
+            fakecloud.allow("undelivered")
             queue.publish("https://nowhere.example.com/hook")
 
         def test_allowed(fakecloud, queue):
