@@ -127,7 +127,7 @@ VIOLATIONS = {
         requests.get(broker.url + "/topics", auth=(broker.username, broker.password))
         """,
     "unused_fault": 'kv_server.faults.drop(command="SET")',
-    "unmet": 'destination.expect_oneshot_request("/hook").respond_with_data("")',
+    "unmet": 'destination.server.expect_oneshot_request("/hook").respond_with_data("")',
     "rejected_step": """
         step = {
             "destination": "https://app.test/flow",
