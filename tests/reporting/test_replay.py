@@ -231,6 +231,10 @@ def _actions(cloud: Cloud) -> None:
     broker.group("g").expire("w")
     broker.faults.partial_produce(keep=1)
     httpx.post(f"{broker.url}/produce/mails", json=[{"value": "a"}] * 2, headers=broker.headers)
+
+
+def _actions_on_messages(cloud: Cloud) -> None:
+    queue = cloud.queue()
     message = queue.publish("https://a.example.com/", delay="5m")
     message.cancel()
     queue.destinations.respond("https://b.example.com/", 500)
@@ -284,6 +288,12 @@ def test_a_replay_ends_with_the_data_of_the_fakes(
         cloud.clock.resume()
         record_times(cloud)
     scene(cloud)
+    assert len(replayed(cloud)["steps"]) >= 2
+
+
+def test_actions_on_messages_dead_letters_and_schedules_are_replayed(cloud: Cloud) -> None:
+    # With a frozen clock: the order of dead letters of one moment decides which of them is retried.
+    _actions_on_messages(cloud)
     assert len(replayed(cloud)["steps"]) >= 2
 
 
