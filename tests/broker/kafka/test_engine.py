@@ -811,11 +811,6 @@ class TestSettings:
         with Cloud(clock="frozen") as cloud, pytest.raises(ContractError, match="in-memory"):
             cloud.broker(engine=engine)
 
-    def test_without_the_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "pytest_fakecloud.broker.kafka.engine", None)
-        with Cloud() as cloud, pytest.raises(ContractError, match=r"pytest-fakecloud\[kafka\]"):
-            cloud.broker(engine="kafka://127.0.0.1:1")
-
     def test_the_address_is_read(self) -> None:
         address = Address("kafkas://u%40x:p%2Fw@a:1,b:2?prefix=t.&static=no&client.id=me")
         settings = address.settings({"group.id": "g", "client.id": "other"})
