@@ -279,14 +279,14 @@ end
 -- host.
 local function locate(value)
   if type(value) ~= "table" then value = { err = "ERR " .. tostring(value) } end
-  for level = 2, 12 do
-    local info = getinfo(level, "Sl")
-    if not info then break end
-    if not is_of_host(info) and not is_of_c(info) and info.what ~= "tail" then
-      rawset(value, "source", info.source)
-      rawset(value, "line", info.currentline)
-      break
-    end
+  local level, info = 2, getinfo(2, "Sl")
+  while info and (is_of_host(info) or is_of_c(info) or info.what == "tail") do
+    level = level + 1
+    info = getinfo(level, "Sl")
+  end
+  if info then
+    rawset(value, "source", info.source)
+    rawset(value, "line", info.currentline)
   end
   return value
 end
