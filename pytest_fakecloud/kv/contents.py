@@ -212,8 +212,8 @@ class KVContents:
         needs Redis 7.4. JSON documents are written in the format of RedisJSON, so a server needs
         that module to load them. Search indexes are skipped with a ``UserWarning``. An existing
         file is overwritten. Raises ``ContractError`` if the file cannot be written, or if the
-        commands run on a real server, which has ``SAVE``. A fake in another process
-        (``Cloud.connect``) does not offer this method, so that clients cannot write files there.
+        commands run on a real server, which has ``SAVE``. The control API
+        does not offer this method, so that its clients cannot write files on the server.
         """
         __tracebackhide__ = True
         from .dump_files import dump_to_file

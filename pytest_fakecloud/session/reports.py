@@ -47,7 +47,6 @@ def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> 
     from ..reporting.page import file_name
 
     write = archive_writer("--fakecloud-record")
-
     for cloud, name in named:
         with report_failure(f"the recording of {name} could not be written", partial(warn, item)):
             write(cloud, folder / f"{file_name(name)}.har")

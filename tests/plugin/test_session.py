@@ -43,7 +43,6 @@ def test_a_scope_keeps_address_and_credentials_and_nothing_else(
                 assert not broker.faults.unused()
                 broker.create_topic("orders")
                 ask(broker)
-                ask(broker)
                 with broker.faults.respond(503):
                     ask(broker)
                 fakecloud.clock.advance("24h")
