@@ -44,7 +44,6 @@ from typing import TYPE_CHECKING, Any
 # re-export the names to type checkers. isort would put each name on a line of its own.
 # isort: off
 if TYPE_CHECKING:
-    from .base_cloud import BaseCloud as BaseCloud
     from .broker.errors import BrokerError as BrokerError
     from .broker.handle import Broker as Broker
     from .broker.faults import BrokerFaults as BrokerFaults

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, Unpack, cast
 
-from .core.clock import Clock, Mode
+from .core.clock import Clock
 from .core.errors import ContractError, shown
 from .core.ids import Ids
 from .core.journal import Journal
@@ -20,7 +20,7 @@ from .core.problems import PROBLEM_FIELDS, Allowances, Problem, with_allowance
 from .core.recorder import Recorder
 from .core.results import Results, results_of
 from .core.settings import SWITCH, TRANSPORT, choice, reject_unknown
-from .core.timekeeper import Timekeeper
+from .core.timekeeper import Mode, Timekeeper
 from .core.timeparse import Instant
 from .core.timers import Registry
 from .handle import ClosedFakes, Context, Delivery, Handle, Snapshot, found_handles
@@ -150,14 +150,14 @@ class BaseCloud:
         """The seed of all randomness."""
         return self._context.ids.seed
 
-    def reseed(self, seed: int | str) -> None:
+    def _reseed(self, seed: int | str) -> None:
         """Restart all randomness from another seed; raise ``ContractError`` for an invalid one."""
         self._context.ids.reseed(seed)
 
     @property
     def clock(self) -> Clock:
         """The clock shared by all fakes."""
-        return self._time
+        return self._context.public_clock
 
     @property
     def journal(self) -> Journal:
@@ -347,7 +347,7 @@ class BaseCloud:
         Sets the clock to its initial time and mode, or to ``now`` and ``clock`` if given.
         """
         for handle in self._context.handles:
-            handle.end_connections()
+            handle._end_connections()
         self._time.rewind(now, clock)
         self.reset()
 

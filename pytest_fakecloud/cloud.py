@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Unpack
 
 from .base_cloud import BaseCloud, Transport
-from .core.clock import STANDS, Mode
 from .core.errors import ContractError, importing
 from .core.settings import PROCESS_TIME
+from .core.timekeeper import STANDS, Mode
 from .core.timeparse import Instant
 from .handle import Delivery
 

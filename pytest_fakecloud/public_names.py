@@ -6,7 +6,7 @@ Written by ``python -m tests.surface``.
 from __future__ import annotations
 
 _NAMES_BY_MODULE = """
-base_cloud BaseCloud CloudSnapshot
+base_cloud CloudSnapshot
 broker.errors BrokerError
 broker.faults BrokerFaults
 broker.handle Broker

@@ -63,7 +63,7 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "Cloud(delivery=)": (lambda cloud, v: Cloud(delivery=v).close(), ""),
     "Cloud(transport=)": (lambda cloud, v: Cloud(transport=v).close(), ""),
     "Cloud(tls=)": (lambda cloud, v: Cloud(tls=v).close(), "bool"),
-    "Cloud.reseed": (lambda cloud, v: cloud.reseed(v), "int negative text empty"),
+    "Cloud._reseed": (lambda cloud, v: cloud._reseed(v), "int negative text empty"),
     "Cloud.start(fixture)": (lambda cloud, v: cloud._start(v, {}), ""),
     "Cloud.start(settings)": (lambda cloud, v: cloud._start("kv_server", v), ""),
     "Cloud.start(a name)": (
@@ -95,7 +95,7 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "Ids.reseed": (lambda cloud, v: Ids(1).reseed(v), "int negative text empty"),
     "Clock(now)": (lambda cloud, v: Timekeeper(v), "none"),
     "Clock(mode)": (lambda cloud, v: Timekeeper(None, v), "none"),
-    "Clock.wait_cap": (lambda cloud, v: setattr(cloud.clock, "wait_cap", v), SECONDS),
+    "Timekeeper.wait_cap": (lambda cloud, v: setattr(cloud._time, "wait_cap", v), SECONDS),
     "Clock.advance": (lambda cloud, v: cloud.clock.advance(v), "int float"),
     "Clock.move_to": (lambda cloud, v: cloud.clock.move_to(v), ""),
     "Clock.aio.advance": (lambda cloud, v: asyncio.run(cloud.clock.aio.advance(v)), "int float"),

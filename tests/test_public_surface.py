@@ -22,6 +22,7 @@ from pytest_fakecloud import Cloud, ContractError, Handle, ServiceError, plugin
 from pytest_fakecloud.core.call_fields import CALL_FIELDS
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.faults.plan import table_of
+from pytest_fakecloud.services import SERVICES
 
 from .harness import check_each
 from .stubs import FAKES, ITEMS, stubs
@@ -60,6 +61,63 @@ def test_importing_the_package_imports_none_of_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+CLOCK = {
+    "advance", "advance_to_next", "aio", "freeze", "mode", "move_to", "next_due", "now", "now_ms",
+    "now_us", "resume",
+}  # fmt: skip
+CLOUD = {
+    *SERVICES,
+    "aio", "allow", "authority", "autojump", "clock", "close", "closed", "env", "every_failure",
+    "explore", "fakes", "journal", "problems", "replay", "reset", "restore", "seed", "snapshot",
+}  # fmt: skip
+SHOWN = {
+    "fakecloud": CLOUD,
+    "fakecloud.aio": {"every_failure", "explore", "replay"},
+    "fakecloud.clock": CLOCK,
+    "fakecloud.clock.aio": {"advance", "advance_to_next", "move_to"},
+    "fakecloud.journal": {
+        "assert_called", "assert_not_called", "calls", "clear", "entries", "events", "keep",
+        "keep_bytes",
+    },
+}  # fmt: skip
+"""The names that ``dir()`` shows of the objects that all tests use."""
+HIDING = ("callback_capture", "destination")
+"""Fixtures that hide the names of a fake that mean nothing for them."""
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(delivery="driven") as opened:
+        yield opened
+
+
+def shown(value: object) -> set[str]:
+    return {name for name in dir(value) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("place", SHOWN)
+def test_dir_shows_what_a_test_may_use(place: str, cloud: Cloud) -> None:
+    value: object = cloud
+    for name in place.split(".")[1:]:
+        value = getattr(value, name)
+    assert shown(value) == SHOWN[place]
+
+
+@pytest.mark.parametrize("fixture", SERVICES)
+def test_dir_of_a_fake_shows_what_is_documented(fixture: str, cloud: Cloud) -> None:
+    handle = cloud._fixture_fake(fixture)
+    text = FILE.read_text(encoding="utf-8")
+    _, _, section = f"\n{text}".partition(f"\nclass {type(handle).__name__}(")
+    documented = set(re.findall(r"^    ([a-z]\w*)", section.partition("\nclass ")[0], re.M))
+    if fixture in HIDING:
+        assert shown(handle) < documented
+    else:
+        assert shown(handle) == documented
+    assert handle.clock is cloud.clock
+    for part in ("clock", "journal"):
+        assert shown(getattr(handle, part)) == SHOWN[f"fakecloud.{part}"]
 
 
 USE = Path(__file__).parent / "typed_use.py"

@@ -23,7 +23,7 @@ from .timers import Registry
 if TYPE_CHECKING:
     from ..http.app import App
     from ..http.messages import Request
-    from .clock import Reads
+    from .timekeeper import Reads
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
 _FOLDER = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"

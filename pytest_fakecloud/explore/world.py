@@ -170,7 +170,7 @@ class World:
         if self.clock.now_us() != start_us or self.clock.mode != "frozen":
             self.clock.rewind(to_datetime(start_us), "frozen")
         self.cloud.restore(data)
-        self.cloud.reseed(self.cloud.seed)
+        self.cloud._reseed(self.cloud.seed)
         # Clients use ``random`` to choose how long they wait before they retry.
         random.setstate(random_state)
         if self._wall is not None:

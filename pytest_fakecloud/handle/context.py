@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..core.clock import Mode
+from ..core.clock import Clock
 from ..core.errors import ContractError, shown
 from ..core.ids import Ids
 from ..core.journal import Journal
 from ..core.problems import Problems
 from ..core.recorder import Recorder
-from ..core.timekeeper import Timekeeper
+from ..core.timekeeper import Mode, Timekeeper
 from ..core.timeparse import Instant
 from ..core.timers import Registry
 from ..http.hub import default_hub
@@ -37,16 +37,17 @@ SECRETS = (
 class Context:
     """The objects that the fakes of one cloud share.
 
-    ``clock``, ``ids`` and ``journal`` are the cloud's, ``problems`` collects strict-mode
-    violations, ``delivery`` determines how the queue's messages are delivered, ``interceptor``
-    answers requests for hard-coded origins, ``handles`` are the open fakes, and ``closed_fakes``
-    has records of the closed ones.
+    ``clock`` (for tests ``public_clock``), ``ids`` and ``journal`` are the cloud's, ``problems``
+    collects strict-mode violations, ``delivery`` determines how the queue's messages are delivered,
+    ``interceptor`` answers requests for hard-coded origins, ``handles`` are the open fakes, and
+    ``closed_fakes`` has records of the closed ones.
     """
 
     def __init__(
         self, clock: Timekeeper, ids: Ids, journal: Journal, delivery: Delivery = "driven"
     ) -> None:
         self.clock = clock
+        self.public_clock = Clock(clock)
         self.ids = ids
         self.journal = journal
         self.problems = Problems()

@@ -78,7 +78,7 @@ class Handle:
         self._context = context
         self._exits = ExitStack()
         self.name = config.name or context.name_for(self.fixture, None)
-        self.clock: Clock = context.clock
+        self.clock: Clock = context.public_clock
         self._time = context.clock
         self._app = app
         self.token = config.token or self._new_token()
@@ -277,7 +277,7 @@ class Handle:
         """
         return []
 
-    def end_connections(self) -> None:
+    def _end_connections(self) -> None:
         """Abort requests in progress and close every open connection. The address does not change."""
         self._mount.reset_connections()
 

@@ -166,9 +166,9 @@ class KVServer(KVContents, Handle):
             mount.refuse()
         return opened
 
-    def end_connections(self) -> None:
+    def _end_connections(self) -> None:
         """End requests in progress and close every open connection; the addresses stay the same."""
-        super().end_connections()
+        super()._end_connections()
         if self._port is not None:
             self._port.mount.reset_connections()
 

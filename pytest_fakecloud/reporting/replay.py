@@ -57,7 +57,7 @@ def record_times(cloud: BaseCloud) -> None:
     Without these times, the replay of a running clock is exact only to the millisecond.
     """
     reads = deque[tuple[int, int]](maxlen=_MOST_READS)
-    cloud.clock._reads = recorder_of(cloud.journal).shared.reads = reads
+    cloud._time._reads = recorder_of(cloud.journal).shared.reads = reads
 
 
 class Inexact(Exception):

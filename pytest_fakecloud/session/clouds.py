@@ -142,7 +142,7 @@ class LastingCloud:
             cloud._keep_only(self._handles_before_test)
             self._handles_before_test = None
         cloud._begin()
-        cloud.reseed(self._seed)
+        cloud._reseed(self._seed)
 
     def begin_call(self) -> None:
         """Mark calls recorded before the test's own code, and remember the fakes that exist.

@@ -61,8 +61,9 @@ class _Bugs(Problems):
         """Add a bug to the cloud's problems and log it."""
         if kind != "bug":
             return Problem(kind, text, facts, exception)
-        self._log_bug(text)
-        return self._cloud._context.problems.report(kind, text, exception=exception, **facts)
+        problem = self._cloud._context.problems.report(kind, text, exception=exception, **facts)
+        self._log_bug(problem.text)
+        return problem
 
 
 class ControlApp(App):

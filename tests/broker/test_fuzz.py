@@ -77,7 +77,7 @@ def broker() -> Iterator[Broker]:
     with Broker(
         Context.alone(now=START, seed=1), topics={"orders": 3}, instance_limit=None
     ) as made:
-        made.clock.wait_cap = 0.0
+        made._time.wait_cap = 0.0
         yield made
 
 

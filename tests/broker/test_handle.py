@@ -138,7 +138,7 @@ def test_a_deleted_topic_is_gone_for_clients_groups_and_tests(broker: Broker, re
     rest.consume("g", "i", "orders", "other")
     rest("POST", "/commit/g/i")
     broker.faults.crash("g", "crashed")
-    broker.clock.wait_cap = 10
+    broker._time.wait_cap = 10
     poll = Parked(lambda: rest.consume("g", "i", "orders", "other", timeout=60_000))
     until_parked(broker)
     broker.topic("orders").delete()
@@ -714,7 +714,7 @@ def test_reset_returns_to_the_baseline(broker: Broker, rest: Rest) -> None:
 def test_restore_ends_the_polls_of_before(broker: Broker, rest: Rest) -> None:
     saved = broker.snapshot()
     rest.consume("g", "i", "orders")
-    broker.clock.wait_cap = 10
+    broker._time.wait_cap = 10
     polls = [
         Parked(lambda: rest.consume("g", "i", "orders", timeout=60_000)),
         Parked(lambda: rest("POST", "/fetch", {"topic": "orders", "partition": 0, "offset": 0})),
@@ -737,7 +737,7 @@ def test_what_a_restore_replaced_has_no_afterlife(broker: Broker, rest: Rest) ->
 
 def test_closing_ends_waiting_calls_at_once(make_broker: Make) -> None:
     broker = make_broker()
-    broker.clock.wait_cap = 30
+    broker._time.wait_cap = 30
     fetches = [
         Parked(lambda: broker._engine.fetching.fetch([("orders", 0, 0)], 60_000))  # type: ignore[list-item]
         for _ in range(3)

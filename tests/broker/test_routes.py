@@ -163,7 +163,7 @@ def test_fetch_takes_one_position_several_and_both(rest: Rest, method: str, path
 
 
 def test_fetch_waits_for_the_first_record(broker: Broker, rest: Rest) -> None:
-    broker.clock.wait_cap = 10
+    broker._time.wait_cap = 10
     places = [{"topic": "orders", "partition": number, "offset": 0} for number in (1, 2)]
     body = {"topicPartitionOffsets": places, "timeout": 60_000}
     poll = Parked(lambda: rest("POST", "/fetch", body))
@@ -175,7 +175,7 @@ def test_fetch_waits_for_the_first_record(broker: Broker, rest: Rest) -> None:
 
 
 def test_fetch_waits_a_second_unless_told(broker: Broker, rest: Rest) -> None:
-    broker.clock.wait_cap = 10
+    broker._time.wait_cap = 10
     poll = Parked(lambda: rest("POST", "/fetch", {"topic": "orders", "partition": 1, "offset": 0}))
     until_parked(broker)
     broker.clock.advance("999ms")
@@ -187,7 +187,7 @@ def test_fetch_waits_a_second_unless_told(broker: Broker, rest: Rest) -> None:
 def test_a_produce_wakes_only_the_fetches_of_its_partition(make_broker: Make) -> None:
     """The engine does not even wake the other fetches."""
     broker = make_broker(topics={"t": 20})
-    broker.clock.wait_cap = 10
+    broker._time.wait_cap = 10
     rest = Rest(broker)
     polls = [
         Parked(lambda n=n: rest("POST", "/fetch", {"topic": "t", "partition": n, "offset": 0}))
@@ -217,7 +217,7 @@ def test_fetch_behind_the_end(make_broker: Make) -> None:
     rest = Rest(make_broker())
     assert "out of range" in rest("POST", "/fetch", body, status=400)["error"]
     broker = make_broker(fetch_beyond_end="wait")
-    broker.clock.wait_cap = 10
+    broker._time.wait_cap = 10
     rest = Rest(broker)
     poll = Parked(lambda: rest("POST", "/fetch", body))
     until_parked(broker)
@@ -601,7 +601,7 @@ def test_a_second_consume_can_be_refused(make_broker: Make) -> None:
     broker = make_broker(concurrent_consume="error")
     rest = Rest(broker)
     rest.consume("g", "i", "orders")
-    broker.clock.wait_cap = 10
+    broker._time.wait_cap = 10
     poll = Parked(lambda: rest.consume("g", "i", "orders", timeout=60_000))
     until_parked(broker)
     assert "already" in rest.consume("g", "i", "orders", status=409)["error"]

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 import time_machine
 
-from pytest_fakecloud.core.clock import STANDS
 from pytest_fakecloud.core.concurrency import turns
 from pytest_fakecloud.core.concurrency.turns import Occupied
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.core.timekeeper import STANDS, Timekeeper
 from pytest_fakecloud.core.timeparse import instant_us, monotonic
 from pytest_fakecloud.core.timers import Fired, Registry, Signal
 

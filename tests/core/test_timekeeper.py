@@ -19,6 +19,7 @@ import time_machine
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import LAST_US, instant_us, monotonic, to_datetime
@@ -317,7 +318,7 @@ class Watch:
         self._before: list[Callable[[], object]] = []
         self._after: list[Callable[[], object]] = []
         works = SimpleNamespace(time=self.read)
-        monkeypatch.setattr("pytest_fakecloud.core.clock.time", works)
+        monkeypatch.setattr("pytest_fakecloud.core.timekeeper.time", works)
 
     def read(self) -> float:
         if self._before:
@@ -678,9 +679,9 @@ def test_a_clock_tied_to_real_time_neither_stops_nor_moves() -> None:
         clock.freeze,
         lambda: clock.spend_until(clock.now_us()),
         lambda: clock.rewind(NOON),
-        lambda: asyncio.run(clock.aio.advance(1)),
-        lambda: asyncio.run(clock.aio.move_to("2100-01-01T00:00:00Z")),
-        lambda: asyncio.run(clock.aio.advance_to_next()),
+        lambda: asyncio.run(Clock(clock).aio.advance(1)),
+        lambda: asyncio.run(Clock(clock).aio.move_to("2100-01-01T00:00:00Z")),
+        lambda: asyncio.run(Clock(clock).aio.advance_to_next()),
         lambda: list(clock._steps(lambda: clock.now_us() + 60_000_000)),
     ):
         assert error_of(move) == "this clock cannot be stopped or moved: because of another"

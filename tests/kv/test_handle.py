@@ -461,7 +461,7 @@ def test_completion_lists_only_what_a_test_uses(server: KVServer) -> None:
         *("client", "aio", "execute", "between", "intercept"),
         *("load", "dump_rdb", "keys", "contents", "value", "ttl", "search_index", "searches"),
         *("string", "integer", "hash", "elements", "members", "scores", "entries"),
-        *("clock", "faults", "journal", "end_connections", "on_close", "close"),
+        *("clock", "faults", "journal", "on_close", "close"),
         *("reset", "set_baseline", "snapshot", "restore"),
         *("assert_called", "assert_not_called", "assert_searched", "assert_not_searched"),
     }  # fmt: skip

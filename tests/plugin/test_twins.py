@@ -47,7 +47,7 @@ def test_every_waiting_or_driving_call_has_a_twin() -> None:
                 twin = getattr(thing.aio, name, None)  # type: ignore[attr-defined]
                 assert inspect.iscoroutinefunction(twin), f"{type(thing).__name__}.{name}"
         assert found >= {
-            "Timekeeper.advance", "Timekeeper.move_to", "Timekeeper.advance_to_next",
+            "Clock.advance", "Clock.move_to", "Clock.advance_to_next",
             "Broker.wait_for_record", "Queue.deliver_due", "Queue.run_until_idle",
             "CallbackCapture.wait_for_callback", "CallbackCapture.wait_for_failure",
             "Cloud.every_failure", "Cloud.explore", "Cloud.replay",

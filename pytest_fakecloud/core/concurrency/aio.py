@@ -13,7 +13,7 @@ from ..timers import Fired
 from ..wording import unknown_name
 
 if TYPE_CHECKING:
-    from ..clock import Clock, Target
+    from ..timekeeper import Target, Timekeeper
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -51,13 +51,13 @@ def _running_trio() -> Any:
 
 
 async def drive(
-    clock: Clock,
+    clock: Timekeeper,
     target: Target,
     *,
     yielding: bool = False,
     done: Callable[[], bool] = lambda: False,
 ) -> list[Fired]:
-    """Awaitable ``Clock._fire()``, which awaits deliveries in the running event loop."""
+    """Awaitable ``Timekeeper._fire()``, which awaits deliveries in the running event loop."""
     # Yield first, so that a caller that repeats this call in a loop can be cancelled.
     await checkpoint()
     fired = []
@@ -77,7 +77,7 @@ async def drive(
 class AioClock:
     """Awaitable versions of the methods that move the clock, for handlers in the event loop."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Timekeeper) -> None:
         self._clock = clock
 
     async def advance(self, duration: Duration) -> list[Fired]:
@@ -100,12 +100,6 @@ class AioClock:
             return []
         with self._clock._drive():
             return await drive(self._clock, target)
-
-    async def run_due(self) -> list[Fired]:
-        """Awaitable ``Clock.run_due()``."""
-        __tracebackhide__ = True
-        with self._clock._drive():
-            return await drive(self._clock, self._clock.now_us)
 
 
 class Twin:

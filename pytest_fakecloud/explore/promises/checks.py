@@ -173,10 +173,10 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
 
     def check(history: History) -> None:
         __tracebackhide__ = True
-        clock = history.cloud.clock
+        clock = history.cloud._time
         end = clock.now_us() + span
         while not condition.value(history):
-            due, now = clock._timers.next_due_us(), clock.now_us()
+            due, now = clock.next_due_us(), clock.now_us()
             if now >= end:
                 raise AssertionError(f"eventually: {condition.name} did not hold within {within}")
             target = end if due is None else min(end, max(due, now + 1))

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...core.clock import Target
 from ...core.concurrency.aio import drive
 from ...core.errors import ContractError, FakecloudError
 from ...core.results import Results
-from ...core.timekeeper import Timekeeper
+from ...core.timekeeper import Target, Timekeeper
 from ...core.timeparse import Duration, duration_us, to_datetime
 from ...core.timers import Fired
 from ...core.wording import counted

@@ -29,7 +29,7 @@ _PARTS = ("clock", "destinations", "faults", "journal")
 _THINGS = ("group", "message", "topic")
 """Methods that look up a thing, whose methods can be called as ``topic.delete``."""
 _IN_PROCESS = frozenset(
-    {"aio", "between", "client", "close", "connect", "dump_rdb", "end_connections"}
+    {"aio", "between", "client", "close", "connect", "dump_rdb"}
     | {"every_failure", "explore", "intercept", "on_close", "replay", "restore", "snapshot"}
 )
 """Names that need objects of the server's process, write files, or have an endpoint of their own."""
@@ -105,12 +105,13 @@ class CallRoutes:
 def _offered(kind: type) -> Mapping[str, bool]:
     """Return the names that can be used on an object, and which of them are methods.
 
-    They are what the classes of this package declare publicly, of parts only their public class.
+    They are what the classes of this package declare publicly: those of a fake, and the public class
+    of anything else with its bases.
     """
+    public = next((one for one in kind.__mro__ if one.__name__ in PUBLIC_NAMES), object)
     found: dict[str, bool] = dict.fromkeys(HANDLE_FIELDS, False) if issubclass(kind, Handle) else {}
-    for owner in kind.__mro__:
-        known = issubclass(kind, Handle) or owner.__name__ in PUBLIC_NAMES
-        if not known or not owner.__module__.startswith(_PACKAGE):
+    for owner in (kind if issubclass(kind, Handle) else public).__mro__:
+        if not owner.__module__.startswith(_PACKAGE):
             continue
         for name, member in vars(owner).items():
             if name.startswith("_") or name in _IN_PROCESS or name in found:

@@ -46,8 +46,8 @@ Opener = Callable[[Mapping[str, Any]], AbstractContextManager["Served"]]
 
 def clock_view(cloud: Cloud) -> Clock:
     """Return the time and the mode of a cloud's clock, and when the next event is due."""
-    clock = cloud.clock
-    due = clock._timers.next_due_us()
+    clock = cloud._time
+    due = clock.next_due_us()
     return {
         "now": _iso_time(clock.now_us()),
         "mode": clock.mode,
@@ -110,7 +110,7 @@ class CloudRoutes:
 
     def get_due(self, request: Request) -> Due:
         """Return the number of planned events, and the next 200 of them."""
-        count, soonest = self._cloud.clock._timers.planned(_MOST_DUE)
+        count, soonest = self._cloud._time._timers.planned(_MOST_DUE)
         return {
             "now": _iso_time(self._cloud.clock.now_us()),
             "count": count,
@@ -126,7 +126,7 @@ class CloudRoutes:
         seed = fields(request).get("seed")
         if isinstance(seed, bool) or not isinstance(seed, int | str) or not _is_unicode(seed):
             raise Refused(422, f"seed must be an integer or a string, got {seed!r}")
-        self._cloud.reseed(seed)
+        self._cloud._reseed(seed)
         return {"seed": self._cloud.seed}
 
     def get_snapshots(self, request: Request) -> list[Snapshot]:

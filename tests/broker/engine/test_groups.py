@@ -248,7 +248,7 @@ def test_rule_01_a_consume_that_waits_while_joining_gets_the_records(make_broker
     broker = make_broker(join_delay="1s")
     rest = Rest(broker)
     rest.produce("orders", "a", partition=0)
-    broker.clock.wait_cap = 10
+    broker._time.wait_cap = 10
     poll = Parked(
         lambda: rest.values("g", "i", "orders", timeout=5000, Auto_Offset_Reset="earliest")
     )
@@ -330,7 +330,7 @@ def test_rule_06_a_rebalance_commits_first_where_auto_commit_is_on(
 def test_rule_10_two_consumes_on_one_instance_take_turns(broker: Broker, rest: Rest) -> None:
     """The second call waits until its own deadline; no record goes to both."""
     rest.consume("g", "i", "orders")
-    broker.clock.wait_cap = 10
+    broker._time.wait_cap = 10
     polls = [Parked(lambda: rest.values("g", "i", "orders", timeout=60_000)) for _ in range(2)]
     until_parked(broker, 2)
     rest.produce("orders", "a", partition=0)
@@ -341,7 +341,7 @@ def test_rule_10_two_consumes_on_one_instance_take_turns(broker: Broker, rest: R
 
 def test_rule_10_the_second_consume_ends_at_its_own_deadline(broker: Broker, rest: Rest) -> None:
     rest.consume("g", "i", "orders")
-    broker.clock.wait_cap = 10
+    broker._time.wait_cap = 10
     first = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
     until_parked(broker, 1)
     second = Parked(lambda: rest.values("g", "i", "orders", timeout=1000))
@@ -408,7 +408,7 @@ def test_rule_14_a_long_poll_ends(
 def test_a_long_poll_keeps_a_session_that_only_consume_keeps(make_broker: Make) -> None:
     broker = make_broker(heartbeats="consume", session_timeout="10s")
     rest = Rest(broker)
-    broker.clock.wait_cap = 10
+    broker._time.wait_cap = 10
     rest.consume("g", "a", "orders", Auto_Offset_Reset="earliest")
     poll = Parked(lambda: rest.values("g", "a", "orders", timeout=60_000))
     until_parked(broker)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 
+from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.concurrency.aio import Twin, checkpoint, drive, in_thread
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
@@ -42,12 +43,12 @@ def test_driving_awaits_in_the_running_loop(run: Run) -> None:
     clock.call_at(start + 2_000_000, lambda at: "plain", label="b")
 
     async def main() -> Any:
-        fired = await clock.aio.advance(1)
-        fired += await clock.aio.advance_to_next()
+        fired = await Clock(clock).aio.advance(1)
+        fired += await Clock(clock).aio.advance_to_next()
         assert clock.now_us() == start + 2_000_000
-        fired += await clock.aio.advance_to_next()
-        fired += await clock.aio.run_due()
-        fired += await clock.aio.move_to("2026-01-01T13:00:00Z")
+        fired += await Clock(clock).aio.advance_to_next()
+        fired += clock.run_due()
+        fired += await Clock(clock).aio.move_to("2026-01-01T13:00:00Z")
         return fired
 
     fired = run(main)
@@ -65,14 +66,14 @@ def test_an_advance_inside_an_awaited_delivery_is_an_error_in_both(run: Run) -> 
 
     async def deliver(at_us: int) -> None:
         with pytest.raises(ContractError):
-            await clock.aio.advance(1)
+            await Clock(clock).aio.advance(1)
 
     clock.call_at(clock.now_us() + 1, print, async_callback=deliver)
 
     async def main() -> None:
         with pytest.raises(ContractError):
-            await clock.aio.advance(1)
-        await clock.aio.advance(1)
+            await Clock(clock).aio.advance(1)
+        await Clock(clock).aio.advance(1)
 
     run(main)
 
@@ -141,12 +142,12 @@ def test_a_loop_of_moves_lets_other_tasks_in() -> None:
         done = asyncio.create_task(asyncio.sleep(0))
         moves = 0
         while not done.done() and moves < 1000:
-            moves += len([await clock.aio.advance("1s")])
+            moves += len([await Clock(clock).aio.advance("1s")])
         return moves
 
     async def in_trio() -> int:
         with trio.move_on_after(0) as scope:
-            await clock.aio.advance("1s")
+            await Clock(clock).aio.advance("1s")
         return 0 if scope.cancelled_caught else 1000
 
     assert asyncio.run(in_asyncio()) < 10

@@ -469,7 +469,7 @@ class TestStreams:
         assert line.endswith('"SET" "k" "a\\"b\\n"')
 
     def test_silence_is_filled_with_heartbeats(self, server: KVServer) -> None:
-        server.clock.wait_cap = 0.01
+        server._time.wait_cap = 0.01
         with (
             httpx.Client(base_url=server.url, headers={**server.headers, **EVENTS}) as http,
             http.stream("GET", "/subscribe/news") as response,

@@ -174,7 +174,7 @@ def test_a_call_by_absolute_form_and_without_host(destination: Destination) -> N
 def test_a_destination_shows_only_what_a_test_can_use(destination: Destination) -> None:
     names = {name for name in dir(destination) if not name.startswith("_")}
     assert names == {
-        "assert_called", "assert_not_called", "clock", "close", "closed", "end_connections",
+        "assert_called", "assert_not_called", "clock", "close", "closed",
         "faults", "fixture", "intercept", "journal", "name", "on_close", "reset", "restore",
         "server", "service", "set_baseline", "snapshot", "url",
     }  # fmt: skip
