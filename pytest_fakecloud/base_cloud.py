@@ -10,7 +10,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 from .core.clock import Clock
 from .core.errors import ContractError, shown
@@ -46,12 +46,6 @@ if TYPE_CHECKING:
 Transport = Literal["socket", "inprocess"]
 _DELIVERY = choice("background", "driven")
 _making_dispatchers = threading.Lock()
-
-
-class CloudSnapshot(NamedTuple):
-    """The data of all fakes of a cloud at a point in time."""
-
-    handles: Mapping[str, Snapshot]
 
 
 class BaseCloud:
@@ -312,17 +306,17 @@ class BaseCloud:
 
     # -- data ------------------------------------------------------------------------------------
 
-    def snapshot(self) -> CloudSnapshot:
+    def snapshot(self) -> Snapshot:
         """Return the current data of all fakes."""
-        return CloudSnapshot({h.name: h.snapshot() for h in self._context.handles})
+        return Snapshot("fakecloud", {h.name: h.snapshot() for h in self._context.handles})
 
-    def restore(self, snapshot: CloudSnapshot) -> None:
+    def restore(self, snapshot: Snapshot) -> None:
         """Restore the data of a snapshot in the fakes that are still open."""
-        if not isinstance(snapshot, CloudSnapshot):
+        if not isinstance(snapshot, Snapshot) or snapshot.fixture != "fakecloud":
             raise ContractError(f"{shown(snapshot)} is not a snapshot of a cloud")
         for handle in self._context.handles:
-            if handle.name in snapshot.handles:
-                handle.restore(snapshot.handles[handle.name])
+            if handle.name in snapshot.data:
+                handle.restore(snapshot.data[handle.name])
 
     def reset(self) -> None:
         """Return every fake to its baseline; forget violations and journal."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .explore.explore import Checks, ExploreOptions
     from .explore.result.exploration import Exploration
     from .process_time import ProcessTimeMode
-    from .recordings import Differences, ReplayOptions
+    from .recordings import Difference, ReplayOptions
 
 
 class Cloud(BaseCloud):
@@ -122,7 +122,7 @@ class Cloud(BaseCloud):
 
     def replay(
         self, file: str | Path | Mapping[str, Any], **options: Unpack[ReplayOptions]
-    ) -> Differences:
+    ) -> Results[Difference]:
         """Send a recorded session to the fakes and compare the responses.
 
         ``file`` is the path of an HTTP archive (HAR), or its parsed JSON. See
@@ -177,7 +177,7 @@ class AioCloud:
 
     async def replay(
         self, file: str | Path | Mapping[str, Any], **options: Unpack[ReplayOptions]
-    ) -> Differences:
+    ) -> Results[Difference]:
         """Run ``Cloud.replay()`` without blocking the event loop."""
         __tracebackhide__ = True
         return await self._in_thread(self._cloud.replay, file, **options)

@@ -5,8 +5,13 @@ Written by ``python -m tests.surface``.
 
 from __future__ import annotations
 
-_NAMES_BY_MODULE = """
-base_cloud CloudSnapshot
+
+def _by_name(text: str) -> dict[str, str]:
+    lines = map(str.split, text.strip().splitlines())
+    return {name: module for module, *names in lines for name in names}
+
+
+PUBLIC_NAMES = _by_name("""
 broker.errors BrokerError
 broker.faults BrokerFaults
 broker.handle Broker
@@ -14,35 +19,31 @@ broker.model ProducerRecord Record TopicPartition
 broker.settings BrokerLimits BrokerSettings
 broker.views GroupView TopicView
 cloud Cloud
-core.calls Call Event Headers
+core.calls Call Event
 core.clock Clock
 core.errors ContractError FakecloudError ServiceError
 core.journal Journal
 core.problems Problem
 core.results Results
 core.timeparse Duration Instant
-core.timers Fired
-every_failure BrokenRunsError Failure
+every_failure BrokenRunsError
 explore.decorators replay_schedule
 explore.promises always at_most_one eventually follows linearizable monotonic_reads never
 explore.promises nothing_lost observed once sometimes
 explore.result.exploration BrokenPromiseError Exploration
-explore.run History Operation
+explore.run History
 faults.answers Response
 faults.fault Fault
 faults.plan FaultPlan
 handle Handle Snapshot
 kv.errors CommandError RestError
 kv.handle KVServer
-kv.python_values KVReply KVValue
-kv.races Between
 kv.search.index Search
 kv.search.views SearchIndexView
 kv.settings KVSettings
 queue.arguments FlowControl
 queue.capture.callbacks Callback
 queue.capture.handle CallbackCapture
-queue.delivery.destination_routes DestinationRoute
 queue.delivery.destination_server Destination
 queue.delivery.destinations Destinations
 queue.delivery.drivers Attempts NotIdleError
@@ -54,14 +55,18 @@ queue.handle Queue
 queue.model Attempt
 queue.settings CallbackCaptureSettings DestinationSettings QueueSettings
 queue.views DeadLetterView PublishedMessage ScheduleView
-recordings Difference Differences
+recordings Difference
 session.warning FakecloudWarning
 vector.errors VectorError
 vector.handle VectorIndex
 vector.settings VectorLimits VectorSettings
-"""
-PUBLIC_NAMES: dict[str, str] = {
-    name: module
-    for module, *names in map(str.split, _NAMES_BY_MODULE.strip().splitlines())
-    for name in names
-}
+""")
+PART_NAMES = _by_name("""
+core.calls Headers
+core.timers Fired
+every_failure Failure
+explore.run Operation
+kv.races Between
+queue.delivery.destination_routes DestinationRoute
+""")
+"""Documented classes whose objects tests get from public names, and that they need not import."""

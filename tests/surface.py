@@ -13,6 +13,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,19 @@ Written by ``python -m tests.surface``.
 
 from __future__ import annotations
 
-_NAMES_BY_MODULE = """
-{lines}
-"""
-PUBLIC_NAMES: dict[str, str] = {{
-    name: module
-    for module, *names in map(str.split, _NAMES_BY_MODULE.strip().splitlines())
-    for name in names
-}}
+
+def _by_name(text: str) -> dict[str, str]:
+    lines = map(str.split, text.strip().splitlines())
+    return {{name: module for module, *names in lines for name in names}}
+
+
+PUBLIC_NAMES = _by_name("""
+{public}
+""")
+PART_NAMES = _by_name("""
+{parts}
+""")
+"""Documented classes whose objects tests get from public names, and that they need not import."""
 '''
 _PROTOCOLS = (
     "__enter__",
@@ -52,25 +58,43 @@ _PROTOCOLS = (
 
 def public_names() -> str:
     """Return the source of ``public_names.py``: the imports that type checkers see, by module."""
+    return _NAMES_SOURCE.format(
+        public=_by_module(_imports(True)), parts=_by_module(_imports(False))
+    )
+
+
+def _imports(public: bool) -> dict[str, list[str]]:
+    """Return the names that the package imports for type checkers, by module.
+
+    A name that is imported as itself is public, any other is the class of a part.
+    """
     modules: dict[str, list[str]] = {}
     for block in ast.walk(ast.parse(PACKAGE.read_text(encoding="utf-8"))):
         for node in block.body if isinstance(block, ast.If) else ():
             if isinstance(node, ast.ImportFrom) and node.level:
-                modules.setdefault(str(node.module), []).extend(one.name for one in node.names)
+                for one in node.names:
+                    if public is (one.asname is not None):
+                        modules.setdefault(str(node.module), []).append(one.name)
+    return modules
+
+
+def _by_module(modules: dict[str, list[str]]) -> str:
     lines: list[str] = []
     for module, names in sorted(modules.items()):
         # A module with many names has several lines.
         lines += [f"{module} {part}" for part in textwrap.wrap(" ".join(sorted(names)), 80)]
-    return _NAMES_SOURCE.format(lines="\n".join(lines))
+    return "\n".join(lines)
 
 
 def surface() -> str:
-    """All public names in order, the members of each below it."""
-    return "\n".join(line for name in sorted(pytest_fakecloud.__all__) for line in _lines(name))
+    """All public names and the classes of parts in order, the members of each below it."""
+    modules = [*_imports(True).items(), *_imports(False).items()]
+    names = {name: module for module, several in modules for name in several}
+    return "\n".join(line for name in sorted(names) for line in _lines(name, names[name]))
 
 
-def _lines(name: str) -> Iterator[str]:
-    value = getattr(pytest_fakecloud, name)
+def _lines(name: str, module: str) -> Iterator[str]:
+    value = getattr(import_module(f"{pytest_fakecloud.__name__}.{module}"), name)
     if inspect.isfunction(value):
         yield f"{name}{_signature(value)}"
         return

@@ -22,6 +22,7 @@ from pytest_fakecloud import Cloud, ContractError, Handle, ServiceError, plugin
 from pytest_fakecloud.core.call_fields import CALL_FIELDS
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.faults.plan import table_of
+from pytest_fakecloud.public_names import PART_NAMES
 from pytest_fakecloud.services import SERVICES
 
 from .harness import check_each
@@ -52,6 +53,10 @@ def test_what_a_client_is_refused_has_one_base() -> None:
 
 def test_the_names_are_offered_for_completion() -> None:
     assert set(pytest_fakecloud.__all__) <= set(dir(pytest_fakecloud))
+
+
+def test_there_are_few_names() -> None:
+    assert len(pytest_fakecloud.__all__) <= 80
 
 
 def test_importing_the_package_imports_none_of_it() -> None:
@@ -273,10 +278,14 @@ def test_what_a_method_of_a_handle_returns_can_be_named() -> None:
         if owner.__module__.startswith("pytest_fakecloud.")
         for name, word in _returned(owner)
         # Awaitables are used immediately, and named tuples are read by their fields.
-        if word not in public and name != "aio" and not _is_named_tuple(owner, word)
+        if word not in public
+        and word not in PART_NAMES
+        and name != "aio"
+        and not _is_named_tuple(owner, word)
     }
-    # Item and Word are aliases of Python's types.
-    assert {one.partition(": ")[2] for one in unnamed} <= {"Item", "Word"}, unnamed
+    # These are aliases of Python's types.
+    aliases = {"Item", "KVReply", "KVValue", "Word"}
+    assert {one.partition(": ")[2] for one in unnamed} <= aliases, unnamed
 
 
 def _is_named_tuple(owner: type, word: str) -> bool:

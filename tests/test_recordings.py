@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pytest_fakecloud import Cloud, ContractError, Differences, KVServer
+from pytest_fakecloud import Cloud, ContractError, Difference, KVServer, Results
 from pytest_fakecloud.recordings import archive
 from pytest_fakecloud.recordings.replaying import VOLATILE, _changes
 
@@ -43,7 +43,7 @@ def har(path: Path, *entries: Any) -> Path:
     return path
 
 
-Replay = Callable[..., Differences]
+Replay = Callable[..., Results[Difference]]
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import pytest
 
 from pytest_fakecloud import (
     Attempts,
-    Between,
     Broker,
     Call,
     Callback,
@@ -26,9 +25,7 @@ from pytest_fakecloud import (
     Fault,
     GroupView,
     Handle,
-    KVReply,
     KVServer,
-    KVValue,
     ProducerRecord,
     PublishedMessage,
     Queue,
@@ -125,16 +122,13 @@ def test_every_handle(fakecloud: Cloud, kv_server: KVServer, destination: Destin
 
 
 def test_kv(loaded: KVServer) -> None:
-    assert_type(loaded.execute("GET", "k"), KVReply)
     assert loaded.execute("GET", b"k", 1, 2.5) == "v"
     loaded.execute("SET", "k", None)  # wrong
     loaded.execute("GET", "k").upper()  # wrong
     print(loaded.execute("INCR", "n") + 1)  # wrong
     reply = loaded.execute("LRANGE", "l", 0, -1)
     assert isinstance(reply, list)
-    first: KVReply = reply[0]
-    assert first == "a"
-    assert_type(loaded.value("k"), KVValue)
+    assert reply[0] == "a"
     int(loaded.value("k"))  # wrong
     assert_type(loaded.integer("k"), int | Any)
     assert loaded.integer("k") + 1 == 2
@@ -153,7 +147,7 @@ def test_kv(loaded: KVServer) -> None:
     seconds: str = loaded.ttl("k")  # wrong
     print(seconds)
     with loaded.between(("GET", "SET"), key="stock:*", run=["SET", "k", "x"]) as race:
-        assert_type(race, Between)
+        assert_type(race.hits, int)
     loaded.between(run=print, keys="stock:*")  # wrong
     loaded.assert_called("SET", key="b")
     loaded.journal.calls(key=re.compile("^b")).where(key="b")

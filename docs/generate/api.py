@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from types import FunctionType
+from typing import Any
 
-import pytest_fakecloud
-from pytest_fakecloud.public_names import PUBLIC_NAMES
+from pytest_fakecloud.public_names import PART_NAMES, PUBLIC_NAMES
 from pytest_fakecloud.services import SERVICES, handle_class
 
 from .markdown import HEAD, alias_docs, first_sentence, inline, table
@@ -34,6 +35,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "Problems and errors": ("",),
 }
 """Headings, each with the modules whose names it contains. The first match wins."""
+_MODULES = PUBLIC_NAMES | PART_NAMES
 
 
 def index() -> str:
@@ -41,6 +43,9 @@ def index() -> str:
     parts = [
         f"{HEAD}\n# API\n\nThe names that can be imported from `pytest_fakecloud`. Everything "
         "else may change without notice. `help(pytest_fakecloud)` prints an overview.\n\n"
+        "Tests get objects of "
+        + ", ".join(f"`{name}`" for name in sorted(PART_NAMES))
+        + " from these and need not import their classes.\n\n"
         "```{toctree}\n:hidden:\n\n"
         + "".join(f"api/{_slug(title)}\n" for title in _GROUPS)
         + "```\n"
@@ -68,7 +73,7 @@ def _page(title: str) -> str:
 
 def _groups() -> dict[str, list[str]]:
     """Return the names below each heading."""
-    left = dict(sorted(PUBLIC_NAMES.items()))
+    left = dict(sorted(_MODULES.items()))
     found = {}
     for title, places in _GROUPS.items():
         found[title] = [name for name, home in left.items() if home.startswith(places)]
@@ -90,18 +95,23 @@ def _target(name: str) -> str:
     return f"api-{name.lower()}"
 
 
+def _value(name: str) -> Any:
+    return getattr(import_module(f"pytest_fakecloud.{_MODULES[name]}"), name)
+
+
 def _about(name: str) -> str:
-    value = getattr(pytest_fakecloud, name)
+    value = _value(name)
     if isinstance(value, type | FunctionType):
         return first_sentence(value.__doc__)
-    return inline(alias_docs(PUBLIC_NAMES[name])[name])
+    return inline(alias_docs(_MODULES[name])[name])
 
 
 def _told(name: str) -> str:
     """Return the Sphinx directive for a name's docstring; for a type alias, its text."""
-    value = getattr(pytest_fakecloud, name)
+    value = _value(name)
+    place = f"{_MODULES[name]}.{name}" if name in PART_NAMES else name
     if isinstance(value, FunctionType):
-        return f"```{{eval-rst}}\n.. autofunction:: pytest_fakecloud.{name}\n```\n"
+        return f"```{{eval-rst}}\n.. autofunction:: pytest_fakecloud.{place}\n```\n"
     if not isinstance(value, type):
         return f"{_about(name)}\n\n`{value}`\n"
     members = link = ""
@@ -111,7 +121,7 @@ def _told(name: str) -> str:
         members = f"   :members:\n   :inherited-members: {_DOCUMENTED_ELSEWHERE}\n"
         if value.__bases__ != (object,):
             members += "   :show-inheritance:\n"
-    return f"```{{eval-rst}}\n.. autoclass:: pytest_fakecloud.{name}\n{members}```\n{link}"
+    return f"```{{eval-rst}}\n.. autoclass:: pytest_fakecloud.{place}\n{members}```\n{link}"
 
 
 _DOCUMENTED_ELSEWHERE = (

@@ -40,7 +40,7 @@ HANDLE_FIELDS: Mapping[str, Field] = {
 
 
 class Snapshot(NamedTuple):
-    """The data of one fake at a point in time, for ``restore()`` of the same fake."""
+    """The data of a fake, or of all fakes of a cloud, at a point in time, for their ``restore()``."""
 
     fixture: str
     data: Any

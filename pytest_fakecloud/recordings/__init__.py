@@ -5,6 +5,5 @@ from __future__ import annotations
 from .har import archive as archive
 from .har import write as write
 from .replaying import Difference as Difference
-from .replaying import Differences as Differences
 from .replaying import ReplayOptions as ReplayOptions
 from .replaying import replay as replay

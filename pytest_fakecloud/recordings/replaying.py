@@ -13,8 +13,8 @@ from ..core.conditions import pieces_matcher
 from ..core.errors import ContractError, shown
 from ..core.field_types import ABSENT
 from ..core.matching import fields_of
-from ..core.results import Results
-from ..core.wording import brief, counted, same_json
+from ..core.results import Results, results_of
+from ..core.wording import brief, same_json
 from ..files import read_json
 from ..handle import Handle
 from ..reporting.masking import HIDDEN
@@ -50,7 +50,7 @@ def replay(
     into: Mapping[str, Handle] | Handle | None = None,
     ignore: Iterable[str] = (),
     move_clock: bool = True,
-) -> Differences:
+) -> Results[Difference]:
     """Send a recorded session to fakes and compare the responses.
 
     ``file`` is a HAR file, or its parsed JSON, from this package, a browser, a proxy or a client of
@@ -75,7 +75,7 @@ def replay(
         archive, name = read_json(file, "an HTTP archive (HAR)"), str(file)
     entries = entries_of(archive, name)
     translation: dict[str, str] = {}
-    differences = Differences()
+    differences: Results[Difference] = results_of((), fields_of(Difference), "difference")
     started_us = cloud.clock.now_us()
     first_us: int | None = None
     for number, entry in enumerate(entries, 1):
@@ -213,21 +213,6 @@ class Difference:
             f"request {self.number} ({self.request}): {self.where} was "
             f"{brief(self.recorded)}, is {brief(self.answered)}"
         )
-
-
-class Differences(Results[Difference]):
-    """The differences found by a replay; empty if the fakes answered as recorded."""
-
-    _fields, _kind = fields_of(Difference), "difference"
-
-    def assert_none(self) -> None:
-        """Fail if there are differences, and list them."""
-        __tracebackhide__ = True
-        if self:
-            raise AssertionError(
-                f"{counted(len(self), 'difference')} from the recording:\n"
-                + "\n".join(f"  {difference}" for difference in self)
-            )
 
 
 def _changes(

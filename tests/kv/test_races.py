@@ -13,11 +13,12 @@ import pytest
 import redis
 from upstash_redis import Redis
 
-from pytest_fakecloud import Between, Cloud
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.races import Between
 from tests.harness import in_threads
 
 Send = Callable[[Sequence[list[Any]]], object]

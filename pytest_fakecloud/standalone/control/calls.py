@@ -16,7 +16,7 @@ from ...core.wording import unknown_name
 from ...handle import HANDLE_FIELDS, Handle
 from ...http.messages import Request
 from ...http.routing import Route
-from ...public_names import PUBLIC_NAMES
+from ...public_names import PART_NAMES, PUBLIC_NAMES
 from . import PREFIX, Refused, fields, handle_named
 from .shapes import Raised, Returned
 
@@ -108,7 +108,8 @@ def _offered(kind: type) -> Mapping[str, bool]:
     They are what the classes of this package declare publicly: those of a fake, and the public class
     of anything else with its bases.
     """
-    public = next((one for one in kind.__mro__ if one.__name__ in PUBLIC_NAMES), object)
+    names = PUBLIC_NAMES | PART_NAMES
+    public = next((one for one in kind.__mro__ if one.__name__ in names), object)
     found: dict[str, bool] = dict.fromkeys(HANDLE_FIELDS, False) if issubclass(kind, Handle) else {}
     for owner in (kind if issubclass(kind, Handle) else public).__mro__:
         if not owner.__module__.startswith(_PACKAGE):

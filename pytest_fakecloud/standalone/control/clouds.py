@@ -30,8 +30,8 @@ from .shapes import (
 )
 
 if TYPE_CHECKING:
-    from ...base_cloud import CloudSnapshot
     from ...cloud import Cloud
+    from ...handle import Snapshot as SavedState
     from ..serving import Served
 
 _MOVES: Mapping[str, tuple[str, ...]] = {
@@ -64,7 +64,7 @@ class CloudRoutes:
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
-        self._snapshots: dict[str, CloudSnapshot] = {}
+        self._snapshots: dict[str, SavedState] = {}
         self._numbers = itertools.count(1)
 
     def routes(self) -> list[Route]:
