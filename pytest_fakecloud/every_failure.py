@@ -327,7 +327,7 @@ class _Seen:
             )
             kind, whole = ", ".join(commands), ", ".join(map(" ".join, lines))
         else:
-            body = call.body[:_MOST_COMPARED].decode("utf-8", "replace")
+            body = call.request_body[:_MOST_COMPARED].decode("utf-8", "replace")
             kind, named = f"{call.method} {call.route}", f"{call.method} {call.path}"
             whole = f"{call.method} {call.target} {body}"
         return cls(*(f"{call.handle} {text[:_MOST_COMPARED]}" for text in (kind, named, whole)))

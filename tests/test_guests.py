@@ -80,7 +80,7 @@ CALLS = {
     "verify": [],
 }
 """Expressions that need each folder."""
-NAMES = {"explore": ["always", "BrokenPromiseError"], "recordings": ["Differences"]}
+NAMES = {"explore": ["always", "BrokenPromiseError"], "recordings": ["Difference"]}
 """Public names that are defined in a folder."""
 NOTHING = [sys.executable, "-Sc", ""]
 COMMANDS = {

@@ -306,7 +306,7 @@ def _shown_record(record: Record) -> str:
 def _shown_call(call: Call) -> str:
     ended = f"{call.status}" if call.status is not None else call.outcome
     try:
-        why = call.answer_json()["error"]
+        why = call.response_json()["error"]
     except (ValueError, TypeError, KeyError):
         why = call.fault or ""
     return f"{call.method} {call.target[:200]} -> {ended}" + (f": {why}" if why else "")

@@ -50,16 +50,16 @@ CALL_FIELDS: Mapping[str, Field] = {
             (METHOD, "method"),
             (TARGET, "target"),
             (PATH, "path"),
-            (HEADERS, "headers answer_headers"),
-            (BYTES, "body answer"),
+            (HEADERS, "request_headers response_headers"),
+            (BYTES, "request_body response_body"),
             (ANYTHING, "client"),
             (OneOf("outcome", get_args(Outcome)), "outcome"),
             (FLAG, "reached"),
         )
         for name in names.split()
     },
-    "json": Field(JSON, _json_or_absent(Call.json)),
-    "answer_json": Field(JSON, _json_or_absent(Call.answer_json)),
+    "request_json": Field(JSON, _json_or_absent(Call.request_json)),
+    "response_json": Field(JSON, _json_or_absent(Call.response_json)),
 }
 """The fields that calls to every service can be filtered by. Services add their own facts."""
 EVENT_KINDS = frozenset(("refused", "run"))

@@ -132,10 +132,10 @@ class Headers(Mapping[str, str]):
 class Call:
     """One request and its response.
 
-    ``at_us`` is its time on the cloud's clock, ``target`` the request target as sent, ``headers``
-    and ``answer_headers`` are mappings with case-insensitive names, ``route`` is the name of the
-    endpoint, ``facts`` are details from the service (``command``, ``topic``, …), ``fault``
-    describes the injected faults, ``faults`` has the same information as data (``kind``,
+    ``at_us`` is its time on the cloud's clock, ``target`` the request target as sent,
+    ``request_headers`` and ``response_headers`` are mappings with case-insensitive names, ``route``
+    is the name of the endpoint, ``facts`` are details from the service (``command``, ``topic``, …),
+    ``fault`` describes the injected faults, ``faults`` has the same information as data (``kind``,
     ``description``, ``function``, ``moment``, ``keep``), ``problem`` is the reason why a strict test
     fails, ``note`` the diagnosis shown in reports, ``outcome`` how the response ended (``"open"``
     until it is complete, ``"answered"``, ``"dropped"``, ``"lost"``, …). ``reached`` is True if the
@@ -145,8 +145,8 @@ class Call:
 
     # Class attributes hold most defaults, because every request creates a Call.
     status: int | None = None
-    answer_headers: Headers = Headers()
-    answer: bytes = b""
+    response_headers: Headers = Headers()
+    response_body: bytes = b""
     route: str = ""
     fault: str | None = None
     faults: Sequence[Mapping[str, str]] = ()
@@ -167,8 +167,8 @@ class Call:
         handle: str,
         method: str,
         target: str,
-        headers: Headers | Iterable[tuple[str, str]] = (),
-        body: bytes = b"",
+        request_headers: Headers | Iterable[tuple[str, str]] = (),
+        request_body: bytes = b"",
         client: tuple[str, int] | None = None,
         facts: Callable[[Call], dict[str, Any]] | None = None,
     ) -> None:
@@ -178,8 +178,12 @@ class Call:
         self.handle = handle
         self.method = method
         self.target = target
-        self.headers = headers if isinstance(headers, Headers) else Headers(tuple(headers))
-        self.body = body
+        self.request_headers = (
+            request_headers
+            if isinstance(request_headers, Headers)
+            else Headers(tuple(request_headers))
+        )
+        self.request_body = request_body
         self.client = client
         if facts is not None:
             self._read_facts = facts
@@ -201,13 +205,13 @@ class Call:
         """The request target without its query."""
         return self.target.partition("?")[0]
 
-    def json(self) -> Any:
+    def request_json(self) -> Any:
         """Return the request body parsed as JSON; raise ``ContractError`` if it was cut."""
         return json.loads(whole_body(self))
 
-    def answer_json(self) -> Any:
+    def response_json(self) -> Any:
         """Return the response body parsed as JSON; raise ``ContractError`` if it was cut."""
-        return json.loads(cast("bytes", field_of(self, "answer")))
+        return json.loads(cast("bytes", field_of(self, "response_body")))
 
     def __repr__(self) -> str:
         answer = self.status if self.status is not None else self.outcome
@@ -229,15 +233,15 @@ def field_of(call: Call, name: str) -> object:
 
 def whole_body(call: Call) -> bytes:
     """Return the request body; raise ``ContractError`` if it was cut."""
-    return cast("bytes", field_of(call, "body"))
+    return cast("bytes", field_of(call, "request_body"))
 
 
 def weight_of(call: Call) -> int:
     """Return roughly how many bytes the journal keeps for a call."""
-    heads = (*call.headers.pairs, *call.answer_headers.pairs)
+    heads = (*call.request_headers.pairs, *call.response_headers.pairs)
     return (
-        len(call.body)
-        + len(call.answer)
+        len(call.request_body)
+        + len(call.response_body)
         + len(call.target)
         + sum(len(name) + len(value) + _PER_HEADER for name, value in heads)
     )
@@ -259,18 +263,22 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
         "_read_facts": None,
     }
     if not facts and not read_facts:
-        cut["facts"] = len(call.body)
-    pairs = call.headers.pairs
+        cut["facts"] = len(call.request_body)
+    pairs = call.request_headers.pairs
     size = sum(len(name) + len(value) for name, value in pairs)
-    if "headers" not in call.cut and (size > LIGHT or len(pairs) > _HEADERS_OF_CUT):
-        cut["headers"] = size
-        kept["headers"] = Headers(
+    if "request_headers" not in call.cut and (size > LIGHT or len(pairs) > _HEADERS_OF_CUT):
+        cut["request_headers"] = size
+        kept["request_headers"] = Headers(
             [
                 (_beginning(name, _HEADER_OF_CUT), _beginning(value, _HEADER_OF_CUT))
                 for name, value in pairs[:_HEADERS_OF_CUT]
             ]
         )
-    for name, begin in (("target", _beginning), ("body", CutBytes.of), ("answer", CutBytes.of)):
+    for name, begin in (
+        ("target", _beginning),
+        ("request_body", CutBytes.of),
+        ("response_body", CutBytes.of),
+    ):
         value = getattr(call, name)
         if len(value) > KEPT_OF_CUT and name not in call.cut:
             cut[name], kept[name] = len(value), begin(value)
@@ -313,7 +321,17 @@ def call_of(parts: Mapping[str, Any]) -> Call:
 
 
 CALL_NEEDS = frozenset(
-    ("number", "at_us", "service", "handle", "method", "target", "headers", "body", "client")
+    (
+        "number",
+        "at_us",
+        "service",
+        "handle",
+        "method",
+        "target",
+        "request_headers",
+        "request_body",
+        "client",
+    )
 )
 CALL_MAY_HAVE = frozenset(Call.__annotations__) - {"_read_facts"}
 _CUT_WITH = {"path": "target"}  # fields that are parts of another field

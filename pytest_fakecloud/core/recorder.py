@@ -242,7 +242,7 @@ class Recorder:
 
     def answered(self, call: Call) -> None:
         """Update the size of a call after its outcome was recorded, and call the watchers."""
-        if len(call.answer) > LIGHT or call in self.shared.large.sizes:
+        if len(call.response_body) > LIGHT or call in self.shared.large.sizes:
             self._update_size(call)
         self._notify(call)
 

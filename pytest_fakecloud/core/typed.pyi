@@ -24,17 +24,11 @@ from pytest_fakecloud.recordings.replaying import Difference
 from typing import Any, TypeVar, TypedDict, Unpack, overload
 
 class CallFields(TypedDict, total=False):
-    answer: object
-    answer_headers: object
-    answer_json: object
     at: object
     at_us: object
-    body: object
     client: object
     fault: object
     handle: object
-    headers: object
-    json: object
     method: object
     note: object
     number: object
@@ -42,6 +36,12 @@ class CallFields(TypedDict, total=False):
     path: object
     problem: object
     reached: object
+    request_body: object
+    request_headers: object
+    request_json: object
+    response_body: object
+    response_headers: object
+    response_json: object
     route: object
     service: object
     status: object

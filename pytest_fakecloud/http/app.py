@@ -277,7 +277,9 @@ class App:
 
     def _facts_of(self, call: Call) -> dict[str, Any]:
         # Parse the recorded request again, so that the journal need not keep requests as well.
-        request = Request(call.method, call.target, call.headers, call.body, call.client)
+        request = Request(
+            call.method, call.target, call.request_headers, call.request_body, call.client
+        )
         self.find_route(request)
         try:
             return self.facts(request)
@@ -288,10 +290,10 @@ class App:
     def _record(self, call: Call, response: AnyResponse, altered: bool = False) -> None:
         if isinstance(response, Answer):
             call.status = response.status
-            call.answer_headers = Headers(tuple(response.headers))
+            call.response_headers = Headers(tuple(response.headers))
             body: bytes = response.body  # type: ignore[assignment]
             # Copy a short result of orjson, which allocates at least 4 KB, because the journal keeps it.
-            call.answer = b"%b" % body if len(body) < 4096 else body
+            call.response_body = b"%b" % body if len(body) < 4096 else body
             call.outcome = "altered" if altered else "answered"
         elif isinstance(response, Stream):
             call.status = response.status

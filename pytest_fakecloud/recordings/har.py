@@ -47,25 +47,29 @@ def write(cloud: BaseCloud, path: Path) -> Path:
 
 def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
     target = mask.target(call)
-    content_type = call.headers.get("Content-Type", "")
+    content_type = call.request_headers.get("Content-Type", "")
     request: dict[str, Any] = {
         "method": call.method,
         "url": origin + target,
         "httpVersion": "HTTP/1.1",
-        "headers": [{"name": n, "value": mask.header(n, v)} for n, v in call.headers.pairs],
+        "headers": [{"name": n, "value": mask.header(n, v)} for n, v in call.request_headers.pairs],
         "queryString": [
             {"name": name, "value": value} for name, value in query_items(target.partition("?")[2])
         ],
         "cookies": [],
         "headersSize": -1,
-        "bodySize": len(call.body),
+        "bodySize": len(call.request_body),
     }
     body = mask.body(call)
     if body:
         request["postData"] = {"mimeType": content_type, **_text(body, mask)}
-    answer_type = call.answer_headers.get("Content-Type", "application/json")
+    answer_type = call.response_headers.get("Content-Type", "application/json")
     # Leave out the body of an answer to HEAD: the journal has the body for GET.
-    answer = call.answer if isinstance(call.answer, bytes) and call.method != "HEAD" else b""
+    answer = (
+        call.response_body
+        if isinstance(call.response_body, bytes) and call.method != "HEAD"
+        else b""
+    )
     return {
         "startedDateTime": to_datetime(call.at_us).isoformat(),
         "time": 0,
@@ -75,7 +79,7 @@ def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
             "statusText": call.outcome,
             "httpVersion": "HTTP/1.1",
             "headers": [
-                {"name": n, "value": mask.header(n, v)} for n, v in call.answer_headers.pairs
+                {"name": n, "value": mask.header(n, v)} for n, v in call.response_headers.pairs
             ],
             "cookies": [],
             "content": {"size": len(answer), "mimeType": answer_type, **_text(answer, mask)},

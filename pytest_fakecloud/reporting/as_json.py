@@ -128,9 +128,15 @@ def _exchange(row: Row, lookups: Lookups) -> tuple[dict[str, Any] | None, dict[s
         return _commands(entry, lookups)
     if isinstance(entry, Call):
         line = f"{entry.method} {entry.target}"
-        request = _message(line, entry.headers.pairs, entry.body, mask, entry.cut.get("body"))
-        headers, cut = entry.answer_headers.pairs, entry.cut.get("answer")
-        answer = _message(status_line(entry), headers, entry.answer, mask, cut)
+        request = _message(
+            line,
+            entry.request_headers.pairs,
+            entry.request_body,
+            mask,
+            entry.cut.get("request_body"),
+        )
+        headers, cut = entry.response_headers.pairs, entry.cut.get("response_body")
+        answer = _message(status_line(entry), headers, entry.response_body, mask, cut)
         if entry.facts.get("encoding") == "base64" and "decoded" in answer:
             answer["decoded"] = each_from_base64(answer["decoded"])
         return request, answer

@@ -34,7 +34,7 @@ def reply(call: Call) -> Any:
 
     Errors inside an array have the second form too. Raises ``ValueError`` for an incomplete reply.
     """
-    value, _ = _read(call.answer, 0)
+    value, _ = _read(call.response_body, 0)
     return value if is_error(value) else {"result": value}
 
 
@@ -132,7 +132,7 @@ def _transactions(calls: Iterable[Call]) -> Iterator[tuple[Call, list[Call]]]:
             if steps is not None:
                 yield call, steps
             steps = None
-        elif steps is not None and call.answer == QUEUED and call.fault is None:
+        elif steps is not None and call.response_body == QUEUED and call.fault is None:
             steps += [] if hides_words(call) else [call]
 
 
@@ -140,9 +140,9 @@ def error_of(call: Call) -> tuple[str, str]:
     """Return the status and the message of an error response; empty strings for any other response."""
     if call.status is None or call.status < 400:
         return "", ""
-    if on_connection(call) and call.answer.startswith(b"-"):
+    if on_connection(call) and call.response_body.startswith(b"-"):
         return "", str(reply(call)["error"])  # a Redis reply has no status
-    body = parsed(call.answer)
+    body = parsed(call.response_body)
     if isinstance(body, dict) and isinstance(body.get("error"), str):
         return str(call.status), scalar(body["error"])
-    return str(call.status), readable(call.answer)
+    return str(call.status), readable(call.response_body)

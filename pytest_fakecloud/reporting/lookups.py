@@ -124,14 +124,14 @@ def _created(calls: Iterable[Call]) -> Iterator[tuple[str, Call]]:
     """Yield the ID of each message that a publish request created, with the request."""
     for call in calls:
         if call.route in PUBLISHING and has_full_answer(call):
-            for one in items_of(call.answer):
+            for one in items_of(call.response_body):
                 if "messageId" in one and not one.get("deduplicated"):
                     yield str(one["messageId"]), call
 
 
 def _beginning(call: Call) -> str:
     """Return as much of a call's body as the event of a delivery attempt keeps."""
-    return call.body[: 4 * _SENT].decode("utf-8", "replace")[:_SENT]
+    return call.request_body[: 4 * _SENT].decode("utf-8", "replace")[:_SENT]
 
 
 def _named_by_events(entries: Iterable[Entry]) -> Iterator[str]:
@@ -164,7 +164,7 @@ def _messages_of_lost_calls(cloud: BaseCloud, entries: Sequence[Entry]) -> dict[
     lost = [call for call in calls if executed_but_lost(call)]
     if not lost:
         return {}
-    named = b"".join(call.answer for call in calls if call not in lost)
+    named = b"".join(call.response_body for call in calls if call not in lost)
     queues: dict[str, Any] = {one.name: one for one in cloud.fakes() if one.service == "queue"}
     found = {}
     for call in lost:

@@ -116,7 +116,11 @@ class Mask:
 
     def body(self, call: Call) -> bytes:
         """Return a call's request body, hidden whole if a command may contain a password."""
-        return HIDDEN.encode() if call.body and hides_words(call) else self.data(call.body)
+        return (
+            HIDDEN.encode()
+            if call.request_body and hides_words(call)
+            else self.data(call.request_body)
+        )
 
     def headers(self, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         return [(name, self.header(name, value)) for name, value in pairs]
@@ -125,10 +129,10 @@ class Mask:
         """Return a copy of a call, masked before it is shortened so that no part of a secret remains."""
         masked = copy.copy(call)
         masked.target = self.target(call)
-        masked.headers = Headers(self.headers(call.headers.pairs))
-        masked.body = self.body(call)
-        masked.answer = self.data(call.answer)
-        masked.answer_headers = Headers(self.headers(call.answer_headers.pairs))
+        masked.request_headers = Headers(self.headers(call.request_headers.pairs))
+        masked.request_body = self.body(call)
+        masked.response_body = self.data(call.response_body)
+        masked.response_headers = Headers(self.headers(call.response_headers.pairs))
         masked.note = self.text(call.note)
         masked._facts = self.value(call.facts)
         return masked

@@ -94,7 +94,7 @@ def _obstacle(handle: Handle) -> str:
         return "it runs in another process"
     if settings.get("engine") is not None:
         return "it uses a real server, whose data cannot be replayed"
-    if any("body" in call.cut or "target" in call.cut for call in handle.journal.calls()):
+    if any("request_body" in call.cut or "target" in call.cut for call in handle.journal.calls()):
         return "the journal has cut its requests"
     return ""
 
@@ -146,15 +146,17 @@ class _Copy:
         if call.outcome in _UNFINISHED or is_rejected:
             return
         headers = self._headers_of(call)
-        request = Request(call.method, _open_target(call.target), headers, call.body, call.client)
+        request = Request(
+            call.method, _open_target(call.target), headers, call.request_body, call.client
+        )
         # The server reads the clock once before it records the call.
         self.time.expect(call.at_us, number=call.number)
         answer = self.fake._app.answer(request)
         if call.fault is not None:
             return
         same = getattr(answer, "status", None) == call.status
-        if same and "answer" not in call.cut:
-            same = getattr(answer, "body", None) == call.answer
+        if same and "response_body" not in call.cut:
+            same = getattr(answer, "body", None) == call.response_body
         if not same:
             raise Inexact(f"call {call.number} received a different answer in the replay")
 
@@ -162,10 +164,14 @@ class _Copy:
         """Return the headers of a call, with the token of this fake in place of the real one's."""
         own = self.fake.headers
         read_only = getattr(self.real, "read_only_token", None)
-        if read_only and call.headers.get("Authorization") == f"Bearer {read_only}":
+        if read_only and call.request_headers.get("Authorization") == f"Bearer {read_only}":
             own = {"Authorization": f"Bearer {self.fake.read_only_token}"}
         replaced = {name.lower() for name in own}
-        kept = [(name, value) for name, value in call.headers.pairs if name.lower() not in replaced]
+        kept = [
+            (name, value)
+            for name, value in call.request_headers.pairs
+            if name.lower() not in replaced
+        ]
         return [*kept, *own.items()]
 
     def replay_action(self, action: Action) -> None:
@@ -212,7 +218,7 @@ class _KVCopy(_Copy):
             # Only sessions of the port may block.
             session = engine.session(tester(self.fake._dialect), transport="port")
             self._sessions[call.client] = session
-        words = [word.encode("utf-8", "surrogatepass") for word in json.loads(call.body)]
+        words = [word.encode("utf-8", "surrogatepass") for word in json.loads(call.request_body)]
         name = words[0].upper()
         if name == b"HELLO":
             words = words[:2]
@@ -236,9 +242,9 @@ class _KVCopy(_Copy):
     def _compare(self, call: Call, reply: Any, session: Any) -> None:
         from ..kv.reply import to_resp
 
-        if call.fault is not None or "answer" in call.cut:
+        if call.fault is not None or "response_body" in call.cut:
             return
-        if to_resp(self.fake._app.with_int_text(reply), session.resp) != call.answer:
+        if to_resp(self.fake._app.with_int_text(reply), session.resp) != call.response_body:
             raise Inexact(f"command {call.number} received a different answer in the replay")
 
 

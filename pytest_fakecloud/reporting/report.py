@@ -124,7 +124,7 @@ def rejected(
 
 
 def _credentials(call: Call, cloud: BaseCloud, rejecting: Handle) -> dict[str, str]:
-    given = call.headers.get("Authorization")
+    given = call.request_headers.get("Authorization")
     if given is None:
         return {"kind": "query" if "_token=" in call.target else "none"}
     if given == f"Bearer {getattr(rejecting, 'read_only_token', None)}":

@@ -132,7 +132,7 @@ def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
     found = {}
     for entry in entries:
         if isinstance(entry, Call):
-            message = entry.headers.get("Upstash-Message-Id")
+            message = entry.request_headers.get("Upstash-Message-Id")
             if message is not None:
                 waiting.setdefault((message, entry.target), []).append(entry)
         elif entry.kind == "attempt":
@@ -193,7 +193,8 @@ class _Builder:
             subjects=tuple(subjects_of(masked)), status=call.status, outcome=call.outcome,
             ok=_succeeded(call), faults=faults, where=None if site is None else Place(**site),
             ended=faults_ended(call) if any(one.kind == "call" for one in faults) else 0,
-            same=(masked.method, masked.target, masked.body, masked.answer, call.outcome, note),
+            same=(masked.method, masked.target, masked.request_body, masked.response_body,
+                  call.outcome, note),
         )  # fmt: skip
         if attempt is None:
             return row

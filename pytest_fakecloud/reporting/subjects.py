@@ -45,7 +45,7 @@ def subjects_of(call: Call) -> Iterator[Subject]:
             yield Subject("group", str(facts["group"]), fake)
     elif call.service == "queue":
         yield from _messages(call, fake)
-    message = call.headers.get("Upstash-Message-Id")
+    message = call.request_headers.get("Upstash-Message-Id")
     if message:
         yield Subject("message", message, fake)
 
@@ -82,7 +82,7 @@ def subjects_of_action(action: Action, cloud: BaseCloud, mask: Mask) -> Iterator
 def _messages(call: Call, fake: str) -> Iterator[Subject]:
     if call.facts.get("queue"):
         yield Subject("queue", str(call.facts["queue"]), fake)
-    for one in items_of(call.answer) if has_full_answer(call) else ():
+    for one in items_of(call.response_body) if has_full_answer(call) else ():
         for name, kind in (("messageId", "message"), ("scheduleId", "schedule")):
             if isinstance(one.get(name), str):
                 yield Subject(kind, one[name], fake)

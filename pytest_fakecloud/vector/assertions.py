@@ -76,7 +76,7 @@ def _why_rejected(call: Call) -> str:
     if call.fault:
         return f"the fault {call.fault} kept it from the index"
     try:
-        return f"{call.status} {call.answer_json()['error']}"
+        return f"{call.status} {call.response_json()['error']}"
     except (ValueError, LookupError, TypeError):
         return f"{call.status or call.outcome}"
 

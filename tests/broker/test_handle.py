@@ -682,7 +682,7 @@ def test_identity(broker: Broker) -> None:
 
     assert asyncio.run(listed()) == {"orders": 3}
     assert broker.client(headers={"X-A": "1"}).get("/topics").json() == {"orders": 3}
-    assert [call.headers.get("X-A") for call in broker.journal.calls()] == [None, "1", "1"]
+    assert [call.request_headers.get("X-A") for call in broker.journal.calls()] == [None, "1", "1"]
 
 
 def test_settings_that_agree_are_taken(make_broker: Make) -> None:

@@ -178,7 +178,7 @@ def connections(w: World, r: Any) -> None:
     w.used.note("redis", "__init__", ["url", "token", *options])
     plain = w.client(w.flavour(url=w.server.url, token=w.server.token, **options))
     plain.set("k", "v")
-    headers = {name.lower() for name in w.server.journal.calls().last.headers}
+    headers = {name.lower() for name in w.server.journal.calls().last.request_headers}
     assert not {"upstash-encoding", "upstash-sync-token"} & headers
     assert plain.get("k") == "v"
     with pytest.MonkeyPatch.context() as patch:
@@ -203,7 +203,7 @@ def connections(w: World, r: Any) -> None:
 def sync_tokens(w: World, r: Any) -> None:
     r.set("k", "v")
     r.get("k")
-    sent = [call.headers.get("Upstash-Sync-Token") for call in w.server.journal.calls()]
+    sent = [call.request_headers.get("Upstash-Sync-Token") for call in w.server.journal.calls()]
     assert sent[0] == ""
     assert sent[1]
 

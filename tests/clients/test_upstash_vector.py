@@ -414,7 +414,9 @@ def from_env_finds_the_fake(world: World) -> None:
 def telemetry_and_retries_are_options(world: World) -> None:
     world.api.list_namespaces()
     assert (
-        world.index.journal.calls().last.headers.get("Upstash-Telemetry-Sdk").startswith("upstash-")
+        world.index.journal.calls()
+        .last.request_headers.get("Upstash-Telemetry-Sdk")
+        .startswith("upstash-")
     )
     options = {"url": world.index.url, "token": world.index.token, **OPTIONS}
     world.used.note("index", "__init__", options)
@@ -423,7 +425,7 @@ def telemetry_and_retries_are_options(world: World) -> None:
     dropped = world.index.faults.drop(times=1)
     assert api.list_namespaces() == [""]
     assert dropped.hits == 1
-    assert world.index.journal.calls().last.headers.get("Upstash-Telemetry-Sdk") is None
+    assert world.index.journal.calls().last.request_headers.get("Upstash-Telemetry-Sdk") is None
     world.close(client)
 
 

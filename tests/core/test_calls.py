@@ -100,16 +100,17 @@ def test_counting_ends_where_nothing_hangs_on_it() -> None:
 
 
 def test_body_answer_and_target_keep_their_beginnings() -> None:
-    one = call(body=b"b" * 5000, answer=b"a" * 3000, target="/" + "t" * 2000)
+    one = call(request_body=b"b" * 5000, response_body=b"a" * 3000, target="/" + "t" * 2000)
     assert weight_of(one) == 5000 + 3000 + 2001 + len("X1") + 160
     shorten(one)
-    assert one.cut == {"target": 2001, "body": 5000, "answer": 3000}
+    assert one.cut == {"target": 2001, "request_body": 5000, "response_body": 3000}
     assert one.note == (
-        "cut by the journal: target (2,001 bytes), body (5,000 bytes), answer (3,000 bytes)"
+        "cut by the journal: target (2,001 bytes), request_body (5,000 bytes), "
+        "response_body (3,000 bytes)"
     )
     assert one.target == "/" + "t" * 1023 + "…"
-    assert one.body.startswith(b"b" * 1024 + b"... (cut by the journal: 5000 bytes in all)")
-    record_cut(one, {"body": 9})
+    assert one.request_body.startswith(b"b" * 1024 + b"... (cut by the journal: 5000 bytes in all)")
+    record_cut(one, {"request_body": 9})
     record_cut(one, {"more": 12})
     assert one.cut["more"] == 12
     assert one.note.splitlines()[1:] == ["cut by the journal: more (12 bytes)"]
@@ -123,21 +124,21 @@ def test_body_answer_and_target_keep_their_beginnings() -> None:
     ],
 )  # fmt: skip
 def test_headers_keep_their_beginnings(headers: list[tuple[str, str]], cut: bool) -> None:
-    one = call(headers=Headers(headers))
+    one = call(request_headers=Headers(headers))
     shorten(one)
-    assert ("headers" in one.cut) is cut
+    assert ("request_headers" in one.cut) is cut
     if cut:
-        assert len(one.headers.pairs) == min(len(headers), 64)
-        assert max(len(part) for pair in one.headers.pairs for part in pair) <= 257
-        kept = one.headers
+        assert len(one.request_headers.pairs) == min(len(headers), 64)
+        assert max(len(part) for pair in one.request_headers.pairs for part in pair) <= 257
+        kept = one.request_headers
         shorten(one)
-        assert one.headers is kept
+        assert one.request_headers is kept
     else:
-        assert list(one.headers.pairs) == headers
+        assert list(one.request_headers.pairs) == headers
 
 
 def test_what_is_just_short_enough_stays() -> None:
-    one = call(body=b"x" * KEPT_OF_CUT, target="/" * KEPT_OF_CUT)
+    one = call(request_body=b"x" * KEPT_OF_CUT, target="/" * KEPT_OF_CUT)
     shorten(one)
     assert dict(one.cut) == {}
 
@@ -162,18 +163,18 @@ def test_who_sent_without_credentials_is_not_read() -> None:
 
 
 def test_what_is_cut_cannot_be_told_and_all_else_can() -> None:
-    one = call({"words": ["x" * 2000], "n": 1}, target="/" + "t" * 2000, body=b"[1]" * 1000)
+    one = call({"words": ["x" * 2000], "n": 1}, target="/" + "t" * 2000, request_body=b"[1]" * 1000)
     shorten(one)
     assert field_of(one, "n") == 1
     assert field_of(one, "method") == "POST"
-    for name in ("target", "path", "body", "words"):
+    for name in ("target", "path", "request_body", "words"):
         assert len(one.target) - 1 if name in ("target", "path") else one.cut[name]
         with pytest.raises(
             CannotTell, match=rf"cannot tell the {name} \([\d,]+ bytes\) of <Call 7"
         ):
             field_of(one, name)
-    with pytest.raises(CannotTell, match=r"the body \(3,000 bytes\)"):
-        one.json()
+    with pytest.raises(CannotTell, match=r"the request_body \(3,000 bytes\)"):
+        one.request_json()
 
 
 def test_a_fact_may_be_among_those_that_were_given_up() -> None:
@@ -181,7 +182,7 @@ def test_a_fact_may_be_among_those_that_were_given_up() -> None:
     shorten(one, read_facts=False)
     with pytest.raises(CannotTell, match=r"the command \(10 bytes\)"):
         field_of(one, "command")
-    assert field_of(one, "body") == b"x" * 10
+    assert field_of(one, "request_body") == b"x" * 10
     one._facts = {"known": 1}
     assert field_of(one, "known") == 1
 
@@ -220,7 +221,7 @@ def test_a_call_is_made_of_its_parts() -> None:
         ("127.0.0.1", 9),
         False,
     )
-    assert (faults_ended(call_of(parts)), faults_ended(one), late.body) == (12, 0, b"")
+    assert (faults_ended(call_of(parts)), faults_ended(one), late.request_body) == (12, 0, b"")
     assert repr(again) == "<Call 7 demo_1 POST /x?y=1 -> 200>"
 
 

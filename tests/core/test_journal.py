@@ -70,13 +70,13 @@ def test_a_call_has_what_came(journal: Both) -> None:
     assert (call.number, call.service, call.handle) == (1, "demo", "demo_2")
     assert call.at.isoformat() == "2026-01-01T00:00:00+00:00"
     assert (call.path, call.target) == ("/a%2Fb", "/a%2Fb?c=d")
-    assert call.headers.get("X-ONE") == "1"
-    assert call.headers.get("x-two") is None
-    assert call.json() == {"e": 1}
+    assert call.request_headers.get("X-ONE") == "1"
+    assert call.request_headers.get("x-two") is None
+    assert call.request_json() == {"e": 1}
     assert call.outcome == "open"
     assert repr(call) == "<Call 1 demo_2 POST /a%2Fb?c=d -> open>"
-    call.status, call.answer, call.fault = 200, b"[2]", "respond 200"
-    assert call.answer_json() == [2]
+    call.status, call.response_body, call.fault = 200, b"[2]", "respond 200"
+    assert call.response_json() == [2]
     assert repr(call) == "<Call 1 demo_2 POST /a%2Fb?c=d -> 200 fault=respond 200>"
 
 
@@ -335,7 +335,12 @@ def test_a_bounded_journal_forgets_the_oldest() -> None:
 
 def finished(journal: Both, body: bytes, answer: bytes = b"", **fields: Any) -> Call:
     call = call_on(journal, "POST", "/put", body, facts={"command": ["PUT"], "word": body.decode()})
-    for name, value in {"status": 200, "outcome": "answered", "answer": answer, **fields}.items():
+    for name, value in {
+        "status": 200,
+        "outcome": "answered",
+        "response_body": answer,
+        **fields,
+    }.items():
         setattr(call, name, value)
     journal.answered(call)
     return call
@@ -354,20 +359,22 @@ def test_the_oldest_large_calls_are_cut_first_and_say_so(cloud: Both) -> None:
     small = finished(one, b"small")
     first = finished(one, b"a" * 60_000)
     second = finished(other, b"b", answer=b"c" * 60_000)
-    assert (small.body, small.cut, second.cut) == (b"small", {}, {})
+    assert (small.request_body, small.cut, second.cut) == (b"small", {}, {})
     assert len(cloud) == 3
-    assert first.cut == {"body": 60_000, "word": 60_000}
-    assert first.body.startswith(b"a" * 1024 + b"... (cut by the journal: 60000 bytes in all)")
-    assert first.note == "cut by the journal: word (60,000 bytes), body (60,000 bytes)"
+    assert first.cut == {"request_body": 60_000, "word": 60_000}
+    assert first.request_body.startswith(
+        b"a" * 1024 + b"... (cut by the journal: 60000 bytes in all)"
+    )
+    assert first.note == "cut by the journal: word (60,000 bytes), request_body (60,000 bytes)"
     assert first.facts["command"] == ["PUT"]
     third = finished(one, b"d" * 50_000)
-    assert second.cut == {"answer": 60_000}
+    assert second.cut == {"response_body": 60_000}
     assert third.cut == {}
 
 
 def test_a_call_larger_than_all_that_may_be_kept_is_cut_at_once(cloud: Both) -> None:
     call = finished(cloud, b"a" * 200_000, note="why it went wrong")
-    assert call.cut["body"] == 200_000
+    assert call.cut["request_body"] == 200_000
     assert call.note.splitlines()[0] == "why it went wrong"
 
 
@@ -378,7 +385,7 @@ def test_a_call_under_way_is_not_cut_before_it_is_answered(cloud: Both) -> None:
     slow.outcome, slow.status = "answered", 200
     cloud.answered(slow)
     finished(cloud, b"c" * 90_000)
-    assert slow.cut["body"] == 90_000
+    assert slow.cut["request_body"] == 90_000
 
 
 def test_long_heads_count_and_are_cut(cloud: Both) -> None:
@@ -392,9 +399,9 @@ def test_long_heads_count_and_are_cut(cloud: Both) -> None:
     assert sum(weight_of(each) for each in calls if not each.cut) <= 100_000
     assert all(weight_of(each) < 20_000 for each in calls if each.cut)
     cut = calls[0]
-    assert cut.cut == {"headers": 21_096, "target": 10_001}
+    assert cut.cut == {"request_headers": 21_096, "target": 10_001}
     assert cut.target == "/" + "t" * 1023 + "…"
-    assert cut.headers.get("x-long") == "v" * 256 + "…"
+    assert cut.request_headers.get("x-long") == "v" * 256 + "…"
     with pytest.raises(ContractError, match=r"cannot tell the path \(10,001 bytes\) of <Call 1"):
         cloud.calls(path="/" + "t" * 10_000)
 
@@ -427,7 +434,7 @@ def test_clearing_takes_the_weight_along(cloud: Both) -> None:
 def test_a_call_of_a_stranger_keeps_a_beginning(cloud: Both) -> None:
     call = finished(cloud, b"a" * 50_000, status=401)
     cloud.cut(call)
-    assert call.cut == {"facts": 50_000, "body": 50_000}
+    assert call.cut == {"facts": 50_000, "request_body": 50_000}
     assert call.facts == {}
     small = finished(cloud, b"small", status=401)
     cloud.cut(small)
@@ -457,17 +464,19 @@ def cut(cloud: Both) -> Both:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda journal: journal.assert_called(body=b"no such body"),
-        lambda journal: journal.assert_called(body=b"a" * 60_000),
-        lambda journal: journal.assert_called(body=b"c" * 60_000, times=1),
+        lambda journal: journal.assert_called(request_body=b"no such body"),
+        lambda journal: journal.assert_called(request_body=b"a" * 60_000),
+        lambda journal: journal.assert_called(request_body=b"c" * 60_000, times=1),
         lambda journal: journal.assert_not_called(word="no such word"),
-        lambda journal: journal.assert_called("PUT", body=lambda body: body.startswith(b"b")),
-        lambda journal: journal.calls(body=b"c" * 60_000),
+        lambda journal: journal.assert_called(
+            "PUT", request_body=lambda body: body.startswith(b"b")
+        ),
+        lambda journal: journal.calls(request_body=b"c" * 60_000),
         lambda journal: journal.calls().where(word="a"),
-        lambda journal: journal.calls().where(lambda call: b"x" in call.body),
-        lambda journal: journal.calls()[0].json(),
-        lambda journal: journal.calls()[0].body == b"a" * 60_000,
-        lambda journal: journal.calls()[0].body != b"a" * 60_000,
+        lambda journal: journal.calls().where(lambda call: b"x" in call.request_body),
+        lambda journal: journal.calls()[0].request_json(),
+        lambda journal: journal.calls()[0].request_body == b"a" * 60_000,
+        lambda journal: journal.calls()[0].request_body != b"a" * 60_000,
     ],
 )
 def test_what_only_the_whole_could_tell_is_neither_true_nor_false(cut: Both, ask: Any) -> None:
@@ -479,14 +488,14 @@ def test_what_the_rest_of_a_cut_call_decides_is_decided(cut: Both) -> None:
     assert len(cut.assert_called("PUT", times=3)) == 3
     assert len(cut.assert_called("/put", status=200)) == 3
     cut.assert_not_called("GET")
-    cut.assert_not_called(status=500, body=b"a")
-    assert cut.assert_called(body=b"c" * 60_000).only() is cut.calls().last
-    assert cut.calls(body=b"a", status=500) == []
+    cut.assert_not_called(status=500, request_body=b"a")
+    assert cut.assert_called(request_body=b"c" * 60_000).only() is cut.calls().last
+    assert cut.calls(request_body=b"a", status=500) == []
     first = cut.calls()[0]
-    assert first.body != b"a"
-    assert first.body != b"b" * 60_000
-    assert b"aaa" in first.body
-    assert first.body != "aaa"
+    assert first.request_body != b"a"
+    assert first.request_body != b"b" * 60_000
+    assert b"aaa" in first.request_body
+    assert first.request_body != "aaa"
 
 
 def test_a_name_that_may_be_a_lost_command_is_not_denied(cloud: Both) -> None:
@@ -649,8 +658,10 @@ def test_only_calls_beyond_four_kilobytes_are_ever_cut(size: int) -> None:
     journal = Both(lambda: 0)
     journal.shared.large.limit = 0
     is_cut = size > 4_096
-    assert finished(journal, b"a" * size).cut.get("body") == (size if is_cut else None)
-    assert finished(journal, b"", answer=b"a" * size).cut == ({"answer": size} if is_cut else {})
+    assert finished(journal, b"a" * size).cut.get("request_body") == (size if is_cut else None)
+    assert finished(journal, b"", answer=b"a" * size).cut == (
+        {"response_body": size} if is_cut else {}
+    )
 
 
 def test_what_may_just_be_kept_is_kept_whole() -> None:
@@ -682,7 +693,7 @@ def test_large_calls_are_cut_when_they_are_forgotten(through_a_handle: bool) -> 
     assert not forgotten.cut
     call_on(journal)
     assert cloud.entries[0] is others[0]
-    assert forgotten.cut["body"] == 5_000
+    assert forgotten.cut["request_body"] == 5_000
     # The server still needs the call in progress in full.
     assert slow.cut == {}
     assert [call.cut for call in others] == [{}] * 3

@@ -56,7 +56,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def noted(simulation: Simulation) -> Run:
         run = play(simulation)
         calls = [
-            (line.strand, line.at_us, line.words if line.call is None else line.call.body)
+            (line.strand, line.at_us, line.words if line.call is None else line.call.request_body)
             for line in run.lines
         ]
         points = [(point.strand, point.number) for point in run.points]

@@ -15,13 +15,13 @@ from pytest_fakecloud import (
     ContractError,
     History,
     KVServer,
-    Operation,
     linearizable,
     monotonic_reads,
     nothing_lost,
     observed,
     once,
 )
+from pytest_fakecloud.explore.run import Operation
 
 from .conftest import expects, failure
 

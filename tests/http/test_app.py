@@ -66,8 +66,13 @@ def test_a_connection_header_is_a_list_of_words(value: str, closes: bool) -> Non
 def test_a_call_is_recorded_with_its_answer(demo: Demo) -> None:
     assert ask(demo, "POST", "/add/w", body=b"x") == Answer(b'{"count":1}')
     call = demo.journal.calls().only()
-    assert (call.method, call.target, call.body, call.route) == ("POST", "/add/w", b"x", "add")
-    assert (call.status, call.answer, call.outcome) == (200, b'{"count":1}', "answered")
+    assert (call.method, call.target, call.request_body, call.route) == (
+        "POST",
+        "/add/w",
+        b"x",
+        "add",
+    )
+    assert (call.status, call.response_body, call.outcome) == (200, b'{"count":1}', "answered")
     assert call.facts == {"command": ["add", "w"]}
     assert demo.context.journal.calls() == [call]
 
@@ -249,7 +254,7 @@ def test_what_strangers_send_is_not_kept_whole(demo: Demo) -> None:
         for _ in range(5):
             assert client.post("/echo/a", content=body).status_code == 401
     for call in demo.journal.calls():
-        assert call.cut == {"facts": 500_000, "body": 500_000}
+        assert call.cut == {"facts": 500_000, "request_body": 500_000}
         assert weight_of(call) < 10_000
 
 
@@ -260,8 +265,8 @@ def test_large_bodies_are_kept_until_there_are_too_many(demo: Demo) -> None:
             client.post("/echo/a", content=b"x" * 500_000)
     # Each body is kept twice: in the request and in the echo.
     assert [bool(call.cut) for call in demo.journal.calls()] == [True, True, False, False, False]
-    with pytest.raises(ContractError, match="cannot tell the body"):
-        demo.journal.calls()[0].json()
+    with pytest.raises(ContractError, match="cannot tell the request_body"):
+        demo.journal.calls()[0].request_json()
     assert len(demo.assert_called("echo", times=5)) == 5
 
 

@@ -363,7 +363,7 @@ def test_a_method_nobody_knows_is_unrouted_like_any_other(
     assert raw.is_closed()
     call = demo.journal.calls().only()
     assert (call.method, call.target, call.status) == (method, target, 405)
-    assert call.answer_json() == {"error": "Method Not Allowed"}
+    assert call.response_json() == {"error": "Method Not Allowed"}
     assert call.problem == "unrouted"
     problem = demo.context.problems[0]
     assert problem.kind == "unrouted"

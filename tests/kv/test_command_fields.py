@@ -172,7 +172,7 @@ def test_impossible_commands_are_rejected(server: KVServer) -> None:
     [
         {"path": re.compile("/set")}, {"path": "/set/*"}, {"path": "/set/user:1/v"},
         {"path": lambda path: path.startswith("/set")}, {"target": "*user:1*"}, {"method": "POST"},
-        {"status": 200}, {"status": lambda status: status < 300}, {"answer_json": {"result": "OK"}},
+        {"status": 200}, {"status": lambda status: status < 300}, {"response_json": {"result": "OK"}},
         {"route": "command", "command": "set"},
     ],
     ids=steady,

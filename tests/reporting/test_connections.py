@@ -44,7 +44,7 @@ def lines(cloud: Cloud) -> list[str]:
 
 def called(answer: bytes) -> Call:
     call = Call(1, 0, "kv", "kv_server", "RESP", "/")
-    call.answer = answer
+    call.response_body = answer
     return call
 
 

@@ -174,9 +174,9 @@ def test_commands_that_may_carry_a_password_hide_their_words(
     call = sent(cloud, words.split())
     mask = Mask(cloud)
     assert hides_words(call) is hidden
-    assert mask.body(call) == (HIDDEN.encode() if hidden else call.body)
+    assert mask.body(call) == (HIDDEN.encode() if hidden else call.request_body)
     assert mask.target(call) == "/"
-    assert json.loads(call.body) == words.split()
+    assert json.loads(call.request_body) == words.split()
 
 
 @pytest.mark.parametrize(("words", "hidden"), [(["AUTH", "guess"], True), (["AUTH"], False)])
@@ -259,17 +259,17 @@ def test_a_masked_call_holds_no_secret_and_all_the_rest(cloud: Cloud) -> None:
     mask = Mask(cloud)
     told = mask.call(call)
     assert told.target == call.target == "/"
-    assert told.body == call.body.replace(secret.encode(), HIDDEN.encode())
+    assert told.request_body == call.request_body.replace(secret.encode(), HIDDEN.encode())
     assert told.facts["words"] == [["SET", "k", f"über {HIDDEN}"]]
     assert told.facts.keys() == call.facts.keys()
-    headers = {name.lower(): value for name, value in told.headers.items()}
+    headers = {name.lower(): value for name, value in told.request_headers.items()}
     assert (headers["authorization"], headers["x-plain"]) == (HIDDEN, f"a {HIDDEN} b")
-    assert len(told.headers) == len(call.headers)
+    assert len(told.request_headers) == len(call.request_headers)
     assert (told.number, told.status) == (call.number, call.status)
     again = mask.call(read)
     assert again.target == f"/echo/a%20{HIDDEN}%20b"
-    assert secret.encode() in read.answer
-    assert again.answer == read.answer.replace(secret.encode(), HIDDEN.encode())
+    assert secret.encode() in read.response_body
+    assert again.response_body == read.response_body.replace(secret.encode(), HIDDEN.encode())
     # The call in the journal is unchanged.
     assert secret in str(call.facts)
     assert secret in read.target

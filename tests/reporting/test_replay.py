@@ -355,7 +355,7 @@ def test_a_reply_of_the_port_that_differs_ends_the_replay(cloud: Cloud) -> None:
     with redis.Redis.from_url(kv.database_url) as client:
         client.set("a", "1")
     call = cloud.journal.calls()[-1]
-    call.answer = b"$1\r\n2\r\n"
+    call.response_body = b"$1\r\n2\r\n"
     assert found(cloud)["note"].endswith(
         f"command {call.number} received a different answer in the replay."
     )
@@ -366,7 +366,7 @@ def test_a_wait_that_ends_differently_ends_only_the_replay_of_its_fake(cloud: Cl
     with redis.Redis.from_url(first.database_url) as client:
         client.blpop("nothing", timeout=0.01)
     call = cloud.journal.calls()[-1]
-    call.answer = b"$1\r\n2\r\n"
+    call.response_body = b"$1\r\n2\r\n"
     cloud.clock.advance("1s")
     second.client().set("a", "1")
     result = found(cloud)

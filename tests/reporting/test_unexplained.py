@@ -241,7 +241,7 @@ def test_a_recording_that_cannot_be_made_is_a_warning(run: Run, tmp_path: Path) 
         def test_it(kv_server, fakecloud):
             kv_server.client().set("a", "1")
             call = fakecloud.journal.calls()[0]
-            call.headers = 7
+            call.request_headers = 7
 
         def test_after():
             pass

@@ -46,10 +46,10 @@ def test_the_journal_is_bounded_in_bytes(serve: Serve) -> None:
             "POST", f"{kv['url']}/set/k{number}", body="v" * 50_000, headers=kv["headers"]
         )
         assert answer.status == 200
-    cut = [call.get("cut", {}).get("body") for call in server.call(None, "journal.calls")]
+    cut = [call.get("cut", {}).get("request_body") for call in server.call(None, "journal.calls")]
     assert cut == [50_000, 50_000, 50_000, 50_000, None]
-    asked = {"object": "kv_server", "name": "assert_not_called", "kwargs": {"body": "x"}}
-    assert "cannot tell the body" in server.ask("POST", "/call", asked)[1]["raise"]["text"]
+    asked = {"object": "kv_server", "name": "assert_not_called", "kwargs": {"request_body": "x"}}
+    assert "cannot tell the request_body" in server.ask("POST", "/call", asked)[1]["raise"]["text"]
 
 
 def test_options_come_from_flag_then_environment_then_file(serve: Serve, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_the_fake_answers_for_the_origin(get: Get, kv: KVServer) -> None:
         assert get(f"{ORIGIN}/get/k", kv.headers) == (200, b'{"result":"v"}')
         assert get(f"{ORIGIN}/get/a%2Fb?x=1", kv.headers)[0] == 400
         assert get(f"{ORIGIN}/get/k", {})[0] == 401
-    assert kv.journal.calls()[0].headers.get("Host") == "example-kv.test"
+    assert kv.journal.calls()[0].request_headers.get("Host") == "example-kv.test"
     assert kv.journal.calls()[1].target == "/get/a%2Fb?x=1"
     assert not origins.detours
 

@@ -44,9 +44,9 @@ def both(case: Case) -> list[tuple[object, object, bool]]:
             calls = kv.journal.calls()
             journal = [
                 (
-                    call.method, call.target, call.body, call.status, call.answer, call.route,
-                    call.facts, call.outcome, call.at_us,
-                    sorted((n.lower(), v.replace(port, "PORT")) for n, v in call.headers.pairs),
+                    call.method, call.target, call.request_body, call.status, call.response_body,
+                    call.route, call.facts, call.outcome, call.at_us,
+                    sorted((n.lower(), v.replace(port, "PORT")) for n, v in call.request_headers.pairs),
                 )
                 for call in calls
             ]  # fmt: skip

@@ -83,10 +83,10 @@ class RecordedCommands:
                 call.outcome = "dropped"
                 return False
             if not app.faults.active:
-                call.status, call.answer = self._connection.perform(argv, put=True)
+                call.status, call.response_body = self._connection.perform(argv, put=True)
                 call.reached = True
-                if isinstance(call.answer, CutBytes):
-                    record_cut(call, {"answer": call.answer.size})
+                if isinstance(call.response_body, CutBytes):
+                    record_cut(call, {"response_body": call.response_body.size})
                 call.outcome = "answered"
                 return True
             request.principal = self._session.user
@@ -159,8 +159,8 @@ class RecordedCommands:
         assert not isinstance(response, Stream)
         if isinstance(response, Answer):
             call.status, call.outcome = response.status, "altered" if altered else "answered"
-            call.answer = _as_resp(response, self._session.resp)
-            self._connection.outbox.put(call.answer)
+            call.response_body = _as_resp(response, self._session.resp)
+            self._connection.outbox.put(call.response_body)
             return True
         call.outcome = OUTCOME_OF_EFFECT[response.kind]
         self._apply_effect(response)
@@ -184,11 +184,14 @@ def _shortened(line: list[bytes], size: int) -> tuple[list[bytes], dict[str, int
     """Return the beginning of a large command, and the full size of each field that is cut."""
     kept = [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
     whole, shown = (facts_of([[word.decode("latin-1") for word in one]]) for one in (line, kept))
-    return kept, {"body": size, **{name: size for name in whole if whole[name] != shown[name]}}
+    return kept, {
+        "request_body": size,
+        **{name: size for name in whole if whole[name] != shown[name]},
+    }
 
 
 def _facts(call: Call, database: int) -> dict[str, Any]:
-    found = {**facts_of([orjson.loads(call.body)]), "encoding": ""}
+    found = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
     return {**found, "database": database} if database else found
 
 

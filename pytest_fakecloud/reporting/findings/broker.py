@@ -54,7 +54,7 @@ def _calls_of(test: ObservedTest, handle: Any) -> list[Call]:
 
 def _is_known(call: Call) -> bool:
     consumed = call.route == "consume" and executed(call)
-    return not call.cut and (not consumed or isinstance(parsed(call.answer), list))
+    return not call.cut and (not consumed or isinstance(parsed(call.response_body), list))
 
 
 def _topics(handle: Any) -> list[str]:
@@ -72,7 +72,7 @@ def _members(handle: Any, group: str) -> Sequence[Any]:
 
 
 def _received_records(call: Call) -> list[dict[str, Any]]:
-    answer = parsed(call.answer) if call.route == "consume" and executed(call) else []
+    answer = parsed(call.response_body) if call.route == "consume" and executed(call) else []
     return answer if isinstance(answer, list) else []
 
 
@@ -88,7 +88,7 @@ def _consume_calls(test: ObservedTest, handle: Any) -> dict[str, list[tuple[Call
 
 def _committed_places(call: Call) -> list[_Place]:
     """Return the offsets that a call committed, even if its answer was lost."""
-    items = items_of(call.body) if call.route == "commit" and executed(call) else []
+    items = items_of(call.request_body) if call.route == "commit" and executed(call) else []
     return [_Place.of(one) for one in items if type(one.get("offset")) is int]
 
 
@@ -134,7 +134,7 @@ def unknown_header(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find headers that the broker ignored and whose name is similar to one that it reads."""
     reported: set[str] = set()
     for call in _calls_of(test, handle):
-        for name, value in call.headers.items():
+        for name, value in call.request_headers.items():
             setting = _intended_setting(name)
             if not setting or name in reported:
                 continue
@@ -212,13 +212,17 @@ def produced_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         if call.status is None or call.status >= 500:
             failed.append(call)
             continue
-        alike = (one for one in failed if (one.target, one.body) == (call.target, call.body))
+        alike = (
+            one
+            for one in failed
+            if (one.target, one.request_body) == (call.target, call.request_body)
+        )
         first = next(alike, None)
         if first is None or not has_full_answer(call):
             continue
-        values = {one.get("value") for one in items_of(call.body)}
+        values = {one.get("value") for one in items_of(call.request_body)}
         milliseconds = range(first.at_us // 1000, call.at_us // 1000 + 1)
-        own = {_Place.of(one) for one in items_of(call.answer) if "offset" in one}
+        own = {_Place.of(one) for one in items_of(call.response_body) if "offset" in one}
         appended_before = [
             record.value
             for topic in handle.topics()

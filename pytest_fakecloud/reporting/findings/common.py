@@ -118,7 +118,7 @@ def error_not_seen(test: ObservedTest) -> Iterator[Finding]:
     for call in test.calls:
         rejected = call.status in (400, 422) and call.fault is None and call.problem is None
         # The detector `read_only_token` reports writes with that token.
-        if not rejected or call.headers.get("Authorization") in read_only:
+        if not rejected or call.request_headers.get("Authorization") in read_only:
             continue
         if call.number in attempts or _was_sent_with_source(call, test):
             continue
@@ -130,7 +130,7 @@ def error_not_seen(test: ObservedTest) -> Iterator[Finding]:
 
 def _was_sent_with_source(call: Call, test: ObservedTest) -> bool:
     """Return whether a script that the server did not know was sent again with its source."""
-    return b"NOSCRIPT" in call.answer and any(
+    return b"NOSCRIPT" in call.response_body and any(
         set(later.facts.get("command") or ()) & {"EVAL", "SCRIPT LOAD"}
         for later in test.calls
         if later.handle == call.handle and later.number > call.number
@@ -142,7 +142,7 @@ def read_only_token(test: ObservedTest) -> Iterator[Finding]:
     tokens = _read_only_tokens(test)
     for call in test.calls:
         rejected = call.status in (400, 401, 403) and call.fault is None
-        given = call.headers.get("Authorization")
+        given = call.request_headers.get("Authorization")
         if rejected and given is not None and given == tokens.get(call.handle):
             yield about_entry("read_only_token", call, command=_names_of(call)[0])
 

@@ -62,7 +62,7 @@ def _as_known(entry: Entry) -> Entry:
     if not isinstance(entry, Call) or entry.outcome != "altered":
         return entry
     known = copy.copy(entry)
-    known.answer = b""
+    known.response_body = b""
     return known
 
 

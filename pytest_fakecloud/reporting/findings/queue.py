@@ -20,7 +20,7 @@ def deduplicated(test: ObservedTest) -> Iterator[Finding]:
     for call in test.calls_to("queue"):
         if call.route not in PUBLISHING or not has_full_answer(call):
             continue
-        answers = items_of(call.answer)
+        answers = items_of(call.response_body)
         several = len(answers) > 1
         headers, body = _only_message(call)
         by_content = "upstash-content-based-deduplication" in map(str.lower, headers)
@@ -42,8 +42,8 @@ def deduplicated(test: ObservedTest) -> Iterator[Finding]:
 def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:
     """Return the headers and the body of the message in a request; empty if there are several."""
     if call.route != "batch":
-        return call.headers, call.body.decode("utf-8", "backslashreplace")
-    items = items_of(call.body)
+        return call.request_headers, call.request_body.decode("utf-8", "backslashreplace")
+    items = items_of(call.request_body)
     item = items[0] if len(items) == 1 else {}
     return item.get("headers") or {}, str(item.get("body") or "")
 
@@ -116,10 +116,10 @@ def published_again(test: ObservedTest) -> Iterator[Finding]:
     """Find publish requests that created a second message when repeated after a lost answer."""
     lost: dict[tuple[str, str, bytes], str] = {}
     for call in test.calls_to("queue"):
-        names = {name.lower() for name in call.headers}
+        names = {name.lower() for name in call.request_headers}
         if call.route not in ("publish", "enqueue") or names & _DEDUPLICATING or call.cut:
             continue
-        alike = call.handle, call.target, call.body
+        alike = call.handle, call.target, call.request_body
         first = test.lookups.created_by_lost_call.get(call.number)
         if first is not None:
             lost[alike] = first
@@ -131,14 +131,14 @@ def scheduled_twice(test: ObservedTest) -> Iterator[Finding]:
     """Find schedules that were created twice because the requests had no schedule ID."""
     first: dict[tuple[str, ...], tuple[str, int]] = {}
     for call in test.calls_to("queue"):
-        cron = call.headers.get("Upstash-Cron")
-        answer = parsed(call.answer) if has_full_answer(call) else None
-        named = call.headers.get("Upstash-Schedule-Id") is not None
+        cron = call.request_headers.get("Upstash-Cron")
+        answer = parsed(call.response_body) if has_full_answer(call) else None
+        named = call.request_headers.get("Upstash-Schedule-Id") is not None
         if cron is None or named or call.cut:
             continue
         if not isinstance(answer, dict) or "scheduleId" not in answer:
             continue
-        alike = call.handle, call.target, cron, call.body.decode("utf-8", "replace")
+        alike = call.handle, call.target, cron, call.request_body.decode("utf-8", "replace")
         earlier, number = first.setdefault(alike, (answer["scheduleId"], call.number))
         if earlier != answer["scheduleId"]:
             ids = {"first": earlier, "second": answer["scheduleId"]}
@@ -166,7 +166,7 @@ def handled_twice(test: ObservedTest) -> Iterator[Finding]:
         if "duplicate" not in (event.data.get("faults") or ()):
             continue
         inside = [one for one in test.calls if event.data["began"] < one.number < event.number]
-        words = [(one.handle, one.method, one.target, one.body) for one in inside]
+        words = [(one.handle, one.method, one.target, one.request_body) for one in inside]
         half = len(words) // 2
         if half and words[:half] == words[half:] and not any(one.cut for one in inside):
             yield about_message("handled_twice", event, event.data.get("message_id"), calls=half)

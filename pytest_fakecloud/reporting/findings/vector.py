@@ -46,7 +46,7 @@ def _queries(test: ObservedTest, handle: Any) -> Iterator[_Query]:
     for call in _calls(test, handle):
         if call.route not in QUERIES or not executed(call):
             continue
-        items, answer = items_of(call.body), parsed(call.answer)
+        items, answer = items_of(call.request_body), parsed(call.response_body)
         if not items or not isinstance(answer, dict):
             continue
         found = answer.get("result")
@@ -70,7 +70,7 @@ def _namespace(call: Call) -> str:
 
 def _written(call: Call, routes: Collection[str] = UPSERTS) -> list[dict[str, Any]]:
     """Return the records that a call wrote by one of the routes, even if its answer was lost."""
-    return items_of(call.body) if call.route in routes and executed(call) else []
+    return items_of(call.request_body) if call.route in routes and executed(call) else []
 
 
 def _written_after(
@@ -87,7 +87,7 @@ def _written_after(
         if call.route in _REMOVALS:
             return None
         if call.route in _WRITES and _namespace(call) == namespace:
-            written.update(str(item.get("id")) for item in items_of(call.body))
+            written.update(str(item.get("id")) for item in items_of(call.request_body))
     return written
 
 
@@ -161,7 +161,7 @@ def _update_mode(write: Call, record_id: str) -> str:
     """Return the mode in which an update wrote a record's metadata; empty for other writes."""
     if write.route != "update":
         return ""
-    items = [item for item in items_of(write.body) if str(item.get("id")) == record_id]
+    items = [item for item in items_of(write.request_body) if str(item.get("id")) == record_id]
     return str(items[-1].get("metadataUpdateMode") or "OVERWRITE")
 
 
@@ -169,7 +169,7 @@ def upserted_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find upserts that were repeated under other IDs because the answer to the first was lost."""
     lost: list[tuple[object, list[str], Call]] = []
     for call in _calls(test, handle):
-        items = items_of(call.body) if call.route in UPSERTS else []
+        items = items_of(call.request_body) if call.route in UPSERTS else []
         if not items:
             continue
         namespace, ids = _namespace(call), [str(one.get("id")) for one in items]
@@ -191,7 +191,7 @@ def deleted_by_prefix(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """
     known: dict[str, set[str]] = {}
     for call in _calls(test, handle):
-        body, namespace = parsed(call.body), _namespace(call)
+        body, namespace = parsed(call.request_body), _namespace(call)
         ids = known.setdefault(namespace, set())
         ids.update(str(one["id"]) for one in _written(call) if "id" in one)
         if call.route not in _REMOVALS or not executed(call):
@@ -251,7 +251,9 @@ def _similar_keys(query: _Query, writes: list[Command]) -> tuple[str, Command] |
 
 
 def _are_mentioned(ids: list[str], calls: list[Call]) -> bool:
-    return any(one in call.target or one.encode() in call.body for call in calls for one in ids)
+    return any(
+        one in call.target or one.encode() in call.request_body for call in calls for one in ids
+    )
 
 
 def empty_namespace(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -313,7 +315,11 @@ def deleted_elsewhere(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     for call in _calls(test, handle):
         if call.route != "delete" or not executed(call):
             continue
-        body, namespace, answer = parsed(call.body), _namespace(call), parsed(call.answer)
+        body, namespace, answer = (
+            parsed(call.request_body),
+            _namespace(call),
+            parsed(call.response_body),
+        )
         given = (body.get("ids") or []) if isinstance(body, dict) else body
         result = answer.get("result") if isinstance(answer, dict) else None
         if not isinstance(given, list) or not isinstance(result, dict) or result.get("deleted"):

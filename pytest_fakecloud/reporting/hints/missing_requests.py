@@ -53,7 +53,9 @@ def old_token_hints(cloud: BaseCloud) -> list[str]:
     """Explain requests from a client that still uses the token of a fake from an earlier test."""
     own = cloud._closed_fakes.secrets.union(*map(secrets_of, cloud.fakes()))
     for call in cloud.journal.calls():
-        token = bearer_token(call.headers.get("Authorization")) if call.status == 401 else None
+        token = (
+            bearer_token(call.request_headers.get("Authorization")) if call.status == 401 else None
+        )
         if token is not None and token not in own and was_given(token):
             return _fakes_that_stay(
                 cloud, f"a client called {call.handle} with the token of a fake that is closed"

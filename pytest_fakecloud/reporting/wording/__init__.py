@@ -86,7 +86,9 @@ def _described(row: Row, last: Row, lookups: Lookups) -> Summary:
 def _call(row: Row, last: Row, call: Call, lookups: Lookups) -> Summary:
     summary = summarise(call, lookups)
     if summary is None:
-        body = shortened(readable(call.body, call.headers.get("Content-Type") or ""), EXCERPT)
+        body = shortened(
+            readable(call.request_body, call.request_headers.get("Content-Type") or ""), EXCERPT
+        )
         summary = Summary(f"{call.method} {call.target} {body}".strip())
     what, remarks = summary.what, list(summary.remarks)
     if row.delivery is not None:
@@ -108,8 +110,8 @@ def _answer(call: Call, summary: Summary) -> str:
         return " ".join(filter(None, [status, ending, shortened(wrong, EXCERPT)]))
     if summary.answer:
         return f"{summary.answer} ({call.status} {ending})" if ending else summary.answer
-    kind = call.answer_headers.get("Content-Type", "")
-    body = shortened(readable(call.answer, kind), EXCERPT)
+    kind = call.response_headers.get("Content-Type", "")
+    body = shortened(readable(call.response_body, kind), EXCERPT)
     return " ".join(filter(None, [str(call.status), ending, body]))
 
 

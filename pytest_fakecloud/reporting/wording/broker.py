@@ -33,7 +33,7 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
 
 
 def _produce(call: Call, lookups: Lookups) -> Summary:
-    topics, items = _topics(call), _items(call.body)
+    topics, items = _topics(call), _items(call.request_body)
     shown = listed([_message(item, topics, call, lookups) for item in items])
     placed = any(item.get("partition") is not None for item in items)
     what = "produce" if placed or len(set(topics)) > 1 else f"produce {topics[0]}"
@@ -46,18 +46,18 @@ def _consume(call: Call, lookups: Lookups) -> Summary:
 
 
 def _fetch(call: Call, lookups: Lookups) -> Summary:
-    positions = _positions(parsed(call.body))
+    positions = _positions(parsed(call.request_body))
     return Summary(f"fetch {listed(list(map(_place, positions)))}", _answered_records(call))
 
 
 def _commit(call: Call, lookups: Lookups) -> Summary:
-    offsets = [_committed(item, call.handle, lookups) for item in _items(call.body)]
+    offsets = [_committed(item, call.handle, lookups) for item in _items(call.request_body)]
     what = f"commit {listed(offsets) or 'delivered offsets'} as {_member(call, lookups)}"
     return Summary(what, "OK" if has_full_answer(call) else "")
 
 
 def _query_committed(call: Call, lookups: Lookups) -> Summary | None:
-    items = _items(call.body)
+    items = _items(call.request_body)
     what = listed([f"{item['topic']}-{item['partition']}" for item in items])
     whole = f"committed {what} as {_member(call, lookups)}"
     return Summary(whole, _answered_places(call)) if items else None
@@ -112,14 +112,14 @@ def _place(one: dict[str, Any]) -> str:
 
 
 def _answered_places(call: Call) -> str:
-    return listed(list(map(_place, _items(call.answer)))) if has_full_answer(call) else ""
+    return listed(list(map(_place, _items(call.response_body)))) if has_full_answer(call) else ""
 
 
 def _answered_records(call: Call) -> str:
     if not has_full_answer(call):
         return ""
     shown = []
-    for one in parsed(call.answer) or ():
+    for one in parsed(call.response_body) or ():
         key = f" key {shortened(one['key'])}" if one.get("key") else ""
         shown.append(f"{_place(one)}{key} {shortened(_value(one['value']), 80)}")
     return listed(shown) or "no records"
@@ -167,7 +167,7 @@ def effect(event: Event, call: Call | None, lookups: Lookups) -> str:
     if event.kind == "rebalance":
         return _generation(event.data, lookups)
     # The row of a commit with offsets already shows the offsets.
-    is_shown = call is not None and bool(parsed(call.body))
+    is_shown = call is not None and bool(parsed(call.request_body))
     return f"committed {_stored(event.data)}" if event.kind == "commit" and not is_shown else ""
 
 

@@ -99,7 +99,7 @@ def envelope(call: Call) -> Any:
 
     Raises ``LookupError``, ``TypeError`` or ``ValueError`` if the response has none.
     """
-    return (reply(call) if on_connection(call) else parsed(call.answer))["result"]
+    return (reply(call) if on_connection(call) else parsed(call.response_body))["result"]
 
 
 def action(event: Event, lookups: Lookups) -> str:

@@ -57,8 +57,8 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
 def _answer(call: Call, name: str) -> str:
     if not has_full_answer(call):
         return ""
-    if on_connection(call) and (not call.answer or "answer" in call.cut):
-        if size := call.cut.get("answer"):
+    if on_connection(call) and (not call.response_body or "response_body" in call.cut):
+        if size := call.cut.get("response_body"):
             return f"{size} bytes"
         return "subscribed" if name in _SUBSCRIBING else "no reply"
     return _result(envelope(call), _is_base64(call))
@@ -81,7 +81,7 @@ def _transaction(call: Call, name: str, lines: Sequence[Sequence[str]]) -> Summa
 
 
 def _pipeline(call: Call, lines: Sequence[Sequence[str]]) -> Summary:
-    replies = parsed(call.answer) if has_full_answer(call) else None
+    replies = parsed(call.response_body) if has_full_answer(call) else None
     what = f"{call.route} of {len(lines)}"
     return _commands(what, lines, replies if isinstance(replies, list) else (), _is_base64(call))
 

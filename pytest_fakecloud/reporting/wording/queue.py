@@ -32,7 +32,7 @@ _SETTINGS = {
 def summary(call: Call, lookups: Lookups) -> Summary | None:
     """Describe a publish request or a batch; return None for any other request."""
     if call.route == "batch":
-        messages = [_batch_message(item) for item in parsed(call.body)]
+        messages = [_batch_message(item) for item in parsed(call.request_body)]
         return Summary(f"batch of {len(messages)}", _accepted(call, lookups), messages)
     destination = call.facts.get("url")
     if not isinstance(destination, str):
@@ -40,11 +40,13 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
     verb = call.path.strip("/").split("/")[1]
     if verb == "enqueue":
         verb = f"enqueue on {call.facts.get('queue')}:"
-    settings = ", ".join(_settings(call.headers.pairs, forwarded=True))
+    settings = ", ".join(_settings(call.request_headers.pairs, forwarded=True))
     # Shorten the body rather than the settings, which determine what happens.
     most = max(40, 160 - len(settings))
-    body = shortened(readable(call.body, call.headers.get("Content-Type") or ""), most)
-    method = _method(call.headers)
+    body = shortened(
+        readable(call.request_body, call.request_headers.get("Content-Type") or ""), most
+    )
+    method = _method(call.request_headers)
     parts = [verb, method, shortened(destination, 160), body, f"({settings})" if settings else ""]
     return Summary(" ".join(filter(None, parts)), _accepted(call, lookups))
 
@@ -105,7 +107,7 @@ def _accepted(call: Call, lookups: Lookups) -> str:
         return lookups.short(lookups.created_by_lost_call[call.number])
     if not has_full_answer(call):
         return ""
-    return listed([_created(one, call, lookups) for one in _flat(parsed(call.answer))])
+    return listed([_created(one, call, lookups) for one in _flat(parsed(call.response_body))])
 
 
 def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
@@ -127,7 +129,7 @@ def _flat(answer: Any) -> Iterator[dict[str, Any]]:
 
 def callback_summary(call: Call, lookups: Lookups) -> Summary | None:
     """Describe a callback, with the response and the body of its message."""
-    report = _callback_report(call.body)
+    report = _callback_report(call.request_body)
     if report is None:
         return None
     what = (

@@ -14,7 +14,7 @@ from .common import Sentences, Summary, Values, envelope, namespace, pairs
 
 def summary(call: Call, lookups: Lookups) -> Summary | None:
     """Describe a request; return None if its route is unknown or its body is not JSON."""
-    body = parsed(call.body) if call.body.strip() else {}
+    body = parsed(call.request_body) if call.request_body.strip() else {}
     if not call.route or body is None:
         return None
     space = call.facts.get("namespace")

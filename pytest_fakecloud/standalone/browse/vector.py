@@ -165,14 +165,14 @@ def _last_query(handle: VectorIndex, namespace: str) -> tuple[list[float], list[
         if is_query and call.facts.get("namespace") == namespace:
             # Skip a batch of queries, and a query that was recorded without its whole body.
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                hits = json.loads(call.answer)["result"]
+                hits = json.loads(call.response_body)["result"]
                 return _query_vector(handle, call), [str(hit["id"]) for hit in hits]
     return [], []
 
 
 def _query_vector(handle: VectorIndex, call: Call) -> list[float]:
     """Return the vector of a query, or that of its text; raise ``TypeError`` for a batch."""
-    body, embedder = json.loads(call.body), handle._embedder
+    body, embedder = json.loads(call.request_body), handle._embedder
     components: Any
     if call.route == "query-data" and embedder is not None:
         dimension = handle._engine.dimension

@@ -760,12 +760,12 @@ class TestJournalAndFaults:
         client.each("SET k v", "NOSUCH")
         call = server.assert_called("SET", times=1).only()
         assert (call.method, call.route, call.status) == ("RESP", "database-port", 200)
-        assert call.json() == ["SET", "k", "v"]
-        assert call.answer == b"+OK\r\n"
+        assert call.request_json() == ["SET", "k", "v"]
+        assert call.response_body == b"+OK\r\n"
         assert server.journal.calls(status=400).last.facts["command"] == ["NOSUCH"]
 
     def test_passwords_are_not_kept(self, server: KVServer, client: Client) -> None:
-        assert client.password not in repr([call.body for call in server.journal.calls()])
+        assert client.password not in repr([call.request_body for call in server.journal.calls()])
 
     @pytest.mark.parametrize(
         ("options", "reply"),
@@ -1022,8 +1022,8 @@ def test_large_commands_are_recorded_by_their_beginning(server: KVServer, client
     assert client("GET", "k") == value
     client("APPEND", "k", "w")
     setting, getting, appending = server.journal.calls(route="database-port")[1:]
-    assert setting.cut == {"body": 2_000_004, "words": 2_000_004}
-    assert getting.cut == {"answer": 2_000_012}
+    assert setting.cut == {"request_body": 2_000_004, "words": 2_000_004}
+    assert getting.cut == {"response_body": 2_000_012}
     assert appending.cut == {}
     server.assert_called("SET", times=1)
     with pytest.raises(ContractError, match="cannot tell the words"):

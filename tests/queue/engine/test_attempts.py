@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.core.concurrency.aio import AioClock
 from pytest_fakecloud.queue.engine.hooks import DeliveryHooks
 from pytest_fakecloud.queue.engine.lifecycle import causing
 from pytest_fakecloud.queue.errors import LoopError
@@ -57,7 +58,7 @@ def drive(bench: Bench, how: str) -> None:
         return bench.perform(delivery)
 
     async def whole() -> None:
-        await bench.clock.aio.advance("0s")
+        await AioClock(bench.clock).advance("0s")
 
     bench.engine.runner.perform_async = perform
     asyncio.run(whole())

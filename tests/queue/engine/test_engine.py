@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.core.concurrency.aio import AioClock
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import to_datetime
@@ -224,7 +225,7 @@ def test_the_awaitable_form(bench: Bench, fails: bool) -> None:
         return bench.perform(delivery)
 
     async def whole() -> None:
-        await bench.clock.aio.advance("1s")
+        await AioClock(bench.clock).advance("1s")
 
     bench.engine.runner.perform_async = perform
     message_id = bench.publish()

@@ -204,7 +204,7 @@ def _received(test: ObservedTest) -> Iterator[tuple[int, dict[str, Any]]]:
     bodies += [(number, sent.body) for number, (sent, _) in test.lookups.attempts.items()]
     for call in test.calls:
         if call.route == "consume" and executed(call):
-            records = parsed(call.answer)
+            records = parsed(call.response_body)
             bodies += [(call.number, one["value"]) for one in records or ()]
     for number, body in bodies:
         if isinstance(value := parsed(body), dict):

@@ -100,7 +100,7 @@ def _database_of(test: ObservedTest, words: list[str], selected: int) -> int | N
 
 def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
     lines = call.facts.get("words")
-    if not call.reached or call.number in test.lookups.without_row or call.answer == QUEUED:
+    if not call.reached or call.number in test.lookups.without_row or call.response_body == QUEUED:
         return
     if not isinstance(lines, list) or "words" in call.cut:
         if call.cut:
@@ -127,7 +127,7 @@ def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
 
 def _answers(call: Call) -> list[Any]:
     """Return the answer to each command of a REST request; an empty list if they are unknown."""
-    body = parsed(call.answer)
+    body = parsed(call.response_body)
     answers = body if call.route in SEVERAL else [body]
     return answers if isinstance(answers, list) else []
 
@@ -138,7 +138,7 @@ def _replied(test: ObservedTest, call: Call) -> tuple[list[list[str]], list[Any]
     The results are an empty list if they are unknown.
     """
     steps = test.lookups.grouped_calls.get(call.number)
-    known = bool(call.answer) and "answer" not in call.cut
+    known = bool(call.response_body) and "response_body" not in call.cut
     envelope = reply(call) if known else None
     if not steps:
         return call.facts["words"], [envelope]

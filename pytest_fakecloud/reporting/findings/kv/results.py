@@ -150,7 +150,7 @@ def accept_missing(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     for call in test.calls_of(handle):
         if call.route not in ("subscribe", "psubscribe", "monitor") or call.status != 400:
             continue
-        accepted = call.headers.get("Accept") or "none"
+        accepted = call.request_headers.get("Accept") or "none"
         if call.fault is None and "text/event-stream" not in accepted:
             yield about_entry("accept_missing", call, command=call.route, accept=accepted)
 
