@@ -1,17 +1,21 @@
 """The way of a request through the package: ``python -m benchmarks.walk [--calls]``.
 
-It records two walks: a ``ZADD`` over REST, and a publish request until its callback is delivered.
-For each walk it prints the modules in the order in which they are first reached, the number of
-calls, how often the walk goes from one module into another (visits), and how many of these visits
-return to an earlier module (steps back). ``--calls`` prints every call. Each walk is made once
-before it is recorded, so that one-time initialisation is not counted. Python 3.11 also counts the
-frames of comprehensions.
+It records four walks: a ``GET`` and a ``ZADD`` over REST, a publish request until its callback is
+delivered, and a failing test until its report is written. Requests come from ``requests``, outside
+the package. For each walk it prints the modules in the order in which they are first reached, the
+number of calls, how often the walk goes from one module into another (visits), and how many of
+these visits return to an earlier module (steps back). ``--calls`` prints every call. Each walk is
+made once before it is recorded, so that one-time initialisation is not counted. Python 3.11 also
+counts the frames of comprehensions.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
+import pytest
 import requests
 
 import pytest_fakecloud
@@ -26,6 +31,17 @@ from pytest_fakecloud import Cloud
 
 ROOT = str(Path(pytest_fakecloud.__file__).parent) + "/"
 URL = "https://app.example/job"
+FAILING = """
+import pytest
+
+@pytest.mark.parametrize("number", range(2))
+def test_fails(kv_server, number):
+    client = kv_server.client()
+    client.set("stock", 3)
+    client.decrby("stock", 5)
+    assert client.get("stock") == "3"
+"""
+"""A test module. Its second test is recorded, when everything has been imported."""
 
 
 class Step(NamedTuple):
@@ -70,6 +86,7 @@ class Tracer:
 
     def __init__(self) -> None:
         self._calls: list[Step] | None = None
+        self._recorded: list[Step] | None = None
 
     def _called(self, frame: FrameType, event: str, argument: object) -> None:
         calls, file = self._calls, frame.f_code.co_filename
@@ -91,41 +108,75 @@ class Tracer:
     def walk(self, name: str, way: Callable[[], object]) -> Walk:
         """Make a walk once as preparation, and once to record it."""
         way()
-        self._calls = calls = []
+        calls: list[Step] = []
+        self._calls = calls
         try:
             way()
         finally:
             self._calls = None
         return Walk(name, calls)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> None:
+        """Record the last test of a session, without the fixtures that it requests."""
+        if item is item.session.items[-1]:
+            self._calls = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self) -> None:
+        """Stop recording, because the report of the test has been written."""
+        self._recorded, self._calls = self._calls, None
+
+    def walk_of_a_failing_test(self) -> Walk:
+        """Run ``FAILING`` in this process, and return the walk of its second test."""
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "test_it.py").write_text(FAILING, encoding="utf-8")
+            options = ["-q", "-p", "no:cacheprovider", f"--rootdir={folder}", folder]
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                pytest.main(options, plugins=[self])
+        assert "2 failed" in out.getvalue(), out.getvalue()
+        assert "kv_server http://" in out.getvalue(), "the failing test has no report"
+        assert self._recorded
+        return Walk("A failing test until its report", self._recorded)
+
 
 def walks() -> list[Walk]:
-    """Return the two walks, each in an open cloud."""
+    """Return all walks. Those of requests are made in an open cloud."""
     tracer = Tracer()
-    with (
-        tracer.watching(),
-        Cloud(seed=1, clock="frozen", delivery="driven") as cloud,
-        requests.Session() as client,
-    ):
+    with tracer.watching():
+        failing = tracer.walk_of_a_failing_test()
+        return [*_walks_of_requests(tracer), failing]
+
+
+def _walks_of_requests(tracer: Tracer) -> list[Walk]:
+    with Cloud(seed=1, clock="frozen", delivery="driven") as cloud, requests.Session() as client:
         client.trust_env = False
         kv, queue, capture = cloud.kv_server(), cloud.queue(), cloud.callback_capture()
         queue.destinations.call(URL, lambda request: 200)
 
+        # Read before a walk begins, because applications know these from their environment.
+        kv_url, kv_headers = kv.url, {"Authorization": f"Bearer {kv.token}"}
+        publish_url = f"{queue.url}/v2/publish/{URL}"
+        publish_headers = {
+            "Authorization": f"Bearer {queue.token}",
+            "Upstash-Callback": capture.callback_url,
+        }
+
+        def get() -> None:
+            answer = client.get(f"{kv_url}/get/name", headers=kv_headers)
+            assert "result" in answer.json(), answer.text
+
         def zadd() -> None:
-            headers = {"Authorization": f"Bearer {kv.token}"}
-            answer = client.post(kv.url, json=["ZADD", "board", "1", "ann"], headers=headers)
+            answer = client.post(kv_url, json=["ZADD", "board", "1", "ann"], headers=kv_headers)
             assert "result" in answer.json(), answer.text
 
         def publish() -> None:
-            headers = {
-                "Authorization": f"Bearer {queue.token}",
-                "Upstash-Callback": capture.callback_url,
-            }
-            answer = client.post(f"{queue.url}/v2/publish/{URL}", data=b"x", headers=headers)
+            answer = client.post(publish_url, data=b"x", headers=publish_headers)
             assert answer.ok, answer.text
             queue.run_until_idle()
 
         found = [
+            tracer.walk("A GET over REST", get),
             tracer.walk("ZADD over REST", zadd),
             tracer.walk("A publish until its callback is delivered", publish),
         ]

@@ -11,7 +11,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-MOST_STEPS_BACK = {"ZADD over REST": 19, "A publish until its callback is delivered": 256}
+MOST_STEPS_BACK = {
+    "A GET over REST": 22,
+    "ZADD over REST": 19,
+    "A publish until its callback is delivered": 256,
+    "A failing test until its report": 2200,
+}
 """Slightly above the measured values, because threads may run in another order. Raise them only for
 a reason.
 """
@@ -30,6 +35,6 @@ def test_a_request_goes_the_way_that_is_told_and_back_no_more_often() -> None:
     found = dict(re.findall(r"^(\w.*): .*, (\d+) steps back$", done.stdout, re.MULTILINE))
     assert found.keys() == MOST_STEPS_BACK.keys()
     told = " ".join(CONTRIBUTING.read_text(encoding="utf-8").split())
-    assert re.findall(r"^  (handle\.handle > .*)", done.stdout, re.MULTILINE)[0] in told
+    assert re.search(r"^ZADD.*\n  (.*)", done.stdout, re.MULTILINE)[1] in told  # type: ignore[index]
     longer = {name: int(n) for name, n in found.items() if int(n) > MOST_STEPS_BACK[name]}
     assert not longer, done.stdout
