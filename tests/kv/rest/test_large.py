@@ -111,7 +111,7 @@ def test_the_port_sends_large_strings_inside_lists() -> None:
         assert client("MGET", "k", "none", "k") == [b"v" * 2_000_000, None, b"v" * 2_000_000]
         client.socket.close()
         [call] = server.journal.calls(command="MGET")
-        assert call.cut == {"answer": 4_000_033}
+        assert call.cut == {"response_body": 4_000_033}
 
 
 def test_no_request_copies_a_large_value_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
