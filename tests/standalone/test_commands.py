@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -66,7 +68,7 @@ def test_the_environment(command: Command, server: Server, tmp_path: Path) -> No
     file.write_text("# mine\nexport REDIS_URL=old\nOTHER=1\nREDIS_URL=older\n", encoding="utf-8")
     assert command("env", "--dotenv", str(file)) == ""
     lines = file.read_text(encoding="utf-8").splitlines()
-    assert lines[:3] == ["# mine", f"REDIS_URL={variables['REDIS_URL']}", "OTHER=1"]
+    assert lines[:3] == ["# mine", f"export REDIS_URL={variables['REDIS_URL']}", "OTHER=1"]
     assert len(lines) == 2 + len(variables)
     file.write_bytes(b"\xff")
     assert "is not UTF-8" in command("env", "--dotenv", str(file), code=1)
@@ -204,3 +206,66 @@ def test_a_value_is_read_as_it_was_written(tmp_path: Path, value: str) -> None:
 def test_a_value_without_a_portable_form_is_rejected(tmp_path: Path, value: str) -> None:
     with pytest.raises(ContractError, match="VALUE cannot be written"):
         write_dotenv(tmp_path / ".env", {"VALUE": value})
+
+
+FOREIGN = [
+    "# a comment\n", "\n", "  SPACES = x \n", "A=1\u2028B\n", "A=form\ffeed\n", "A=next\u0085line\n",
+    "A=\"first\nVALUE=inside\nlast\"\n", "A='it is\nVALUE=inside'\n", "A=`x\nVALUE=inside`\n",
+    'A="a \\" quote\nVALUE=inside"\n', "A='never closed\n", "A=1\r\n", "export A=1", "NOVALUE=\n", "=\n",
+]  # fmt: skip
+"""Lines that set other variables, the last without an end."""
+
+
+@pytest.mark.parametrize("line", FOREIGN)
+def test_every_byte_of_other_lines_stays(tmp_path: Path, line: str) -> None:
+    file = tmp_path / ".env"
+    file.write_bytes(line.encode())
+    write_dotenv(file, {"VALUE": "new"})
+    added = file.read_bytes().removeprefix(line.encode())
+    assert added.strip() == b"VALUE=new"
+    write_dotenv(file, {"VALUE": "newer"})
+    assert file.read_bytes() == line.encode() + added.replace(b"new", b"newer")
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ("export VALUE=old\n", "export VALUE=new\n"),
+        ("A=1\r\nVALUE=old\r\nB=2\r\n", "A=1\r\nVALUE=new\r\nB=2\r\n"),
+        ("\ufeffVALUE=old\n", "\ufeffVALUE=new\n"),
+        ("VALUE='two\nlines' # why\nB=2\n", "VALUE=new\nB=2\n"),
+        ("VALUE=1\nB=2\nVALUE=3\n", "VALUE=new\nB=2\n"),
+        ("VALUE=old", "VALUE=new\n"),
+    ],
+)
+def test_a_variable_is_replaced_in_its_line(tmp_path: Path, given: str, written: str) -> None:
+    file = tmp_path / ".env"
+    file.write_bytes(given.encode())
+    write_dotenv(file, {"VALUE": "new"})
+    assert file.read_bytes() == written.encode()
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_full_disk_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    file = tmp_path / ".env"
+    file.write_text("OTHER=1\n", encoding="utf-8")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, step, full)
+    with pytest.raises(ContractError, match="No space left on device"):
+        write_dotenv(file, {"VALUE": "new"})
+    assert file.read_text(encoding="utf-8") == "OTHER=1\n"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    file, link = tmp_path / "shared.env", tmp_path / ".env"
+    link.symlink_to(file)
+    write_dotenv(link, {"VALUE": "new"})
+    assert link.is_symlink()
+    assert file.read_text(encoding="utf-8") == "VALUE=new\n"
