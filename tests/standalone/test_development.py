@@ -196,6 +196,9 @@ PAGE: dict[str, dict[str, str]] = {
     "page of another port": {"Sec-Fetch-Site": "same-site"},
     "form of an old browser": {"Origin": "https://evil.example"},
     "sandboxed frame": {"Origin": "null"},
+    "redirect of an opened page": {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"},
+    "page in a frame": {"Sec-Fetch-Dest": "iframe"},
+    "page of an old browser": {"Accept": "text/html,*/*;q=0.8", "Upgrade-Insecure-Requests": "1"},
 }
 ACTS = {
     "UPSTASH_REDIS_REST_URL": ("GET", "/set/k/v?_token=local-kv-token"),
@@ -234,6 +237,7 @@ def test_applications_are_let_in(known: Server) -> None:
     kv = known.summary["handles"][0]
     port = kv["url"].rpartition(":")[2]
     for sent in ({"Sec-Fetch-Mode": "cors"}, {"Host": f"localhost:{port}"},
+                 {"Accept": "text/html"}, {"Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},
                  {"Origin": kv["url"], "Sec-Fetch-Site": "same-origin"}):  # fmt: skip
         assert fetch("GET", f"{kv['url']}/ping", headers={**kv["headers"], **sent}).status == 200
 
