@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from .core.journal import Journal as Journal
     from .core.problems import Problem as Problem
     from .core.timeparse import Duration as Duration, Instant as Instant
-    from .explore.decorators import replay_schedule as replay_schedule
+    from .explore.schedule import replay_schedule as replay_schedule
     from .explore.result.exploration import (
         BrokenPromiseError as BrokenPromiseError,
         Exploration as Exploration,

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from .core.results import Results
     from .every_failure import Failure, FailureOptions
-    from .explore.arguments import Runs
-    from .explore.explore import Checks, ExploreOptions
+    from .explore.explore import Checks, ExploreOptions, Runs
     from .explore.result.exploration import Exploration
     from .process_time import ProcessTimeMode
     from .recordings import Difference, ReplayOptions

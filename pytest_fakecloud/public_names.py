@@ -27,11 +27,11 @@ core.problems Problem
 core.results Results
 core.timeparse Duration Instant
 every_failure BrokenRunsError
-explore.decorators replay_schedule
 explore.promises always at_most_one eventually follows linearizable monotonic_reads never
 explore.promises nothing_lost observed once sometimes
 explore.result.exploration BrokenPromiseError Exploration
 explore.run History
+explore.schedule replay_schedule
 faults.answers Response
 faults.fault Fault
 faults.plan FaultPlan

@@ -12,9 +12,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..process_time.callers import is_infrastructure_module
-from .footprint import Touch
+from .footprint import Touch, touch_of_key
 from .simulation.loops import OwnLoop
-from .touches import touch_of_key
 
 if TYPE_CHECKING:
     from ..core.timekeeper import Timekeeper

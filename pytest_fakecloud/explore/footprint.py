@@ -1,9 +1,18 @@
-"""Footprints: the data that a step reads and writes, by fake."""
+"""Footprints: the data that commands, requests and deliveries read and write, by fake."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..reporting.calls import PUBLISHING
+
+if TYPE_CHECKING:
+    from ..handle import Handle
+    from ..http.messages import Request
+    from ..queue.model import Message
+
 
 ALL = "*"
 """The name of an access to everything of a kind."""
@@ -62,3 +71,135 @@ class Footprint:
 
     def depends_on(self, other: Footprint) -> bool:
         return self.is_everything or other.is_everything or self.conflict(other) is not None
+
+
+# -- the key-value server --------------------------------------------------------------------------
+
+_PATTERNS = frozenset(("PSUBSCRIBE", "PUNSUBSCRIBE"))
+_WITHOUT_DATA = frozenset(("TIME", "LOLWUT"))
+"""Commands of servers that access neither data nor settings."""
+
+
+def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) -> Iterable[Touch]:
+    """Yield the accesses of a command, based on the keys and flags in the command table.
+
+    A command without keys that reads or writes data accesses all keys. EXEC also reads the keys
+    that its connection watches.
+    """
+    if spec.depends_on_time(argv):
+        yield READS_CLOCK
+    if spec.name == "EXEC":
+        for _, key, _ in session.watched:
+            yield touch_of_key(fake, session.db.index, key, False)
+    if spec.group == "pubsub" and spec.container is None:
+        publishes = spec.arity > 0
+        for channel in argv[1:2] if publishes else argv[1:]:
+            yield Touch(fake, "channel", ALL if spec.name in _PATTERNS else _text(channel), True)
+    elif _accesses_data(spec):
+        yield from _touches_of_data(fake, session, spec, argv)
+
+
+def _accesses_data(spec: Any) -> bool:
+    """Return whether a command itself accesses data or settings.
+
+    The commands in scripts and transactions are recorded when they run.
+    """
+    is_script = "no_mandatory_keys" in spec.flags
+    is_transaction = spec.group == "transactions" and not spec.keys
+    acts_on_connection = "@connection" in spec.categories
+    return not (is_script or is_transaction or acts_on_connection or spec.name in _WITHOUT_DATA)
+
+
+def _touches_of_data(fake: str, session: Any, spec: Any, argv: list[bytes]) -> Iterable[Touch]:
+    name, database = spec.name.partition(" ")[0], session.db.index
+    touches = list(_touches_of_keys(fake, database, spec, argv))
+    if touches or (spec.keys and not spec.write):
+        yield from touches
+    elif spec.write or spec.readonly or name in ("INFO", "DEBUG", "SWAPDB", "MEMORY"):
+        for index in range(len(session.engine.databases)):
+            yield Touch(fake, f"key of db{index}", ALL, bool(spec.write))
+    else:
+        yield Touch(fake, "setting", ALL, spec.name != "CONFIG GET")
+
+
+def _touches_of_keys(fake: str, database: int, spec: Any, argv: list[bytes]) -> Iterable[Touch]:
+    for key_spec in spec.keys:
+        places = key_spec.positions(argv)
+        if places is None:
+            yield Touch(fake, f"key of db{database}", ALL, bool(spec.write))
+        for place in places or ():
+            yield touch_of_key(fake, database, argv[place], "RO" not in key_spec.flags)
+
+
+def touch_of_key(fake: str, database: int, key: bytes, writes: bool) -> Touch:
+    return Touch(fake, f"key of db{database}", _text(key), writes)
+
+
+def _text(word: bytes) -> str:
+    return word.decode("utf-8", "backslashreplace")
+
+
+# -- the other services ----------------------------------------------------------------------------
+
+_READS = frozenset({"GET", "HEAD"})
+_BROKER: Mapping[str, tuple[tuple[str, str, bool], ...]] = {
+    "produce": (("topic", "topic", True),),
+    "fetch": (("topic", ALL, False),),
+    "consume": (("topic", ALL, False), ("group", "group", True)),
+    "commit": (("group", "group", True),),
+    "committed": (("group", "group", False),),
+    "offsets": (("topic", ALL, False),),
+    "topics": (("topic", ALL, False),),
+    "consumers": (("group", ALL, False),),
+    "delete-consumer": (("group", "group", True),),
+}
+"""The accesses of each route: the kind, the parameter with the name, and whether they write."""
+_WHOLE_INDEX = ("info", "list-namespaces", "rename-namespace", "reset")
+"""Routes that can affect all namespaces."""
+_VECTOR_READS = ("query", "fetch", "range", "random", "info", "list", "resumable")
+
+
+def touches_of_request(handle: Handle, request: Request) -> Iterable[Touch]:
+    """Yield the accesses of a request to a service, based on its route.
+
+    An unknown route counts as a write to everything in its fake. The key-value engine reports its
+    commands itself.
+    """
+    fixture, fake = handle.fixture, handle.name
+    if fixture == "kv_server" and hasattr(handle._engine, "run"):
+        return
+    route, params = request.route, request.params
+    yield READS_CLOCK
+    if fixture == "broker":
+        for kind, name, writes in _BROKER.get(route, (("topic", ALL, True), ("group", ALL, True))):
+            given = ALL if name == ALL else params.get(name, ALL)
+            yield Touch(fake, kind, given, writes)
+    elif fixture == "vector_index":
+        namespace = params.get("namespace", "")
+        reads = route.startswith(_VECTOR_READS)
+        whole = route in _WHOLE_INDEX or route.startswith("resumable")
+        yield Touch(fake, "namespace", ALL if whole else namespace or "default", not reads)
+        if route.startswith("resumable"):
+            yield Touch(fake, "cursor", ALL, True)
+    elif fixture == "queue":
+        reads = request.method in _READS
+        yield Touch(fake, "publishing", ALL, not reads)
+        if route not in PUBLISHING:
+            yield Touch(fake, "message", ALL, not reads)
+    else:
+        yield Touch(fake, "data", ALL, request.method not in _READS)
+
+
+def touches_of_delivery(fake: str, name: str, message: Message) -> Iterable[Touch]:
+    """Yield the accesses of the start or the end of a delivery.
+
+    Messages of an ordered queue wait for each other, and so do those with the same flow-control
+    key.
+    """
+    yield READS_CLOCK
+    yield Touch(fake, "message", name, True)
+    if message.queue_name is not None:
+        yield Touch(fake, "queue", message.queue_name, True)
+    flow = message.settings.flow
+    if flow is not None:
+        yield Touch(fake, "flow-control key", flow.key, True)

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from ..core.calls import Call
     from ..queue.delivery.url_scopes import Url
     from .result.cause import Conflict
-    from .simulation.deliveries import Due
-    from .simulation.strands import Place, Strand
+    from .simulation.strands import Due, Place, Strand
     from .simulation.turns import Threads
     from .world import World
 

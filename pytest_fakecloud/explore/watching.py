@@ -17,9 +17,9 @@ from ..http.messages import AnyResponse, Request, Serve
 from ..queue.delivery.destinations import route_to
 from ..transport.inprocess import origins
 from ..transport.shortcut import Shortcut
-from .simulation.frames import carried_source, source_of
+from .footprint import touches_of_command
 from .simulation.loops import awaited
-from .touches import touches_of_command
+from .simulation.strands import carried_source, source_of
 
 if TYPE_CHECKING:
     from ..handle import Handle

@@ -17,8 +17,8 @@ import redis.asyncio as redis_asyncio
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, History, KVServer, always
-from pytest_fakecloud.explore.result.picture import picture
-from pytest_fakecloud.explore.simulation.frames import distinct_places
+from pytest_fakecloud.explore.result.exploration import picture
+from pytest_fakecloud.explore.simulation.strands import distinct_places
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
 

@@ -16,8 +16,7 @@ from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import Cloud, DeliveredRequest, KVServer, observed
-from pytest_fakecloud.explore.cooperation import cooperation
-from pytest_fakecloud.explore.locks import share_locks
+from pytest_fakecloud.explore.locks import cooperation, share_locks
 from pytest_fakecloud.explore.run import Plan, Program, Redundant, Run, Scope, Subject
 from pytest_fakecloud.explore.schedule import SWITCHES, Schedule
 from pytest_fakecloud.explore.search.dpor import Interleavings, decided_places

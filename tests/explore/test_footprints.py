@@ -13,7 +13,7 @@ from qstash import QStash
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.explore.touches import (
+from pytest_fakecloud.explore.footprint import (
     touches_of_command,
     touches_of_delivery,
     touches_of_request,

@@ -13,8 +13,7 @@ from qstash import QStash
 from upstash_redis import Redis
 
 from pytest_fakecloud import Broker, Cloud, DeliveredRequest, Handle, KVServer, Queue
-from pytest_fakecloud.explore.disturbances import Disturbances
-from pytest_fakecloud.explore.world import World
+from pytest_fakecloud.explore.world import Disturbances, World
 
 from .conftest import failure
 

@@ -18,10 +18,11 @@ from upstash_redis import Redis
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.run import Point, Run, Scope
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
-from pytest_fakecloud.explore.search import events, failures
-from pytest_fakecloud.explore.search.drawn import Priorities
-from pytest_fakecloud.explore.search.failures import key_of, shrink, stored_failure
-from pytest_fakecloud.explore.search.tally import Coverage, PriorityRuns
+from pytest_fakecloud.explore.search import events
+from pytest_fakecloud.explore.search import explorer as failures
+from pytest_fakecloud.explore.search.events import Priorities
+from pytest_fakecloud.explore.search.explorer import key_of, shrink, stored_failure
+from pytest_fakecloud.explore.search.player import Coverage, PriorityRuns
 from pytest_fakecloud.explore.simulation.loops import OwnLoop
 from pytest_fakecloud.explore.simulation.sockets import SocketPatches
 from pytest_fakecloud.explore.watching import swap

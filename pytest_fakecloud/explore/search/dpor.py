@@ -15,8 +15,7 @@ from ..footprint import Footprint
 from ..run import Redundant, Run, Step
 from ..schedule import CLOCK, SWITCHES, Schedule
 from ..simulation.strands import Place
-from .budget import Search
-from .player import Player
+from .player import Player, Search
 
 
 def decided_places(*, late: bool) -> frozenset[Place]:

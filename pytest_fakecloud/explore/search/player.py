@@ -1,20 +1,208 @@
-"""Runs the explored code under one schedule and checks the promise."""
+"""The budget of a search, the counters of what it tried, and the runs of single schedules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
 
 from ...core.conditions import check_returned
-from ...core.errors import broken_promise, ends_the_test
+from ...core.errors import ContractError, broken_promise, ends_the_test, shown
 from ...core.journal import recorder_of
+from ...core.timeparse import Duration, duration_us, monotonic
 from ..promises import Promises
 from ..run import History, Plan, Redundant, Run, Strategy, Subject
 from ..schedule import Schedule
 from ..simulation.loops import awaited
 from ..simulation.simulation import Simulation
 from ..simulation.state import add_schedule
-from .tally import Tally
+
+if TYPE_CHECKING:
+    from ...queue.delivery.url_scopes import Url
+    from .events import Priorities
+
+
+@dataclass(frozen=True)
+class RunBudget:
+    """A maximum number of runs."""
+
+    runs: int
+
+    def is_left(self, used: int) -> bool:
+        return used < self.runs
+
+    def expected(self, used: int) -> float:
+        return self.runs - used
+
+    def part(self, used: int, share: float) -> RunBudget:
+        return RunBudget(used + round((self.runs - used) * share))
+
+
+@dataclass(frozen=True)
+class TimeBudget:
+    """A wall-clock duration. The argument ``used`` is the number of runs that it allowed so far."""
+
+    given: Duration
+    began: float
+    ends: float
+
+    def is_left(self, used: int) -> bool:
+        return monotonic() < self.ends
+
+    def expected(self, used: int) -> float:
+        """Return the number of runs left, estimated from the speed of the runs so far."""
+        now = monotonic()
+        return max(1, used) * (self.ends - now) / max(1e-6, now - self.began)
+
+    def part(self, used: int, share: float) -> TimeBudget:
+        """Return a budget that ends after a share of the remaining time."""
+        now = monotonic()
+        return TimeBudget(self.given, self.began, now + max(0.0, self.ends - now) * share)
+
+
+Budget: TypeAlias = RunBudget | TimeBudget
+
+
+def budget_of(given: int | Duration) -> Budget:
+    """Parse the ``budget`` argument of ``explore()``. A time budget begins now."""
+    if isinstance(given, int | float):
+        if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+            return RunBudget(given)
+    elif (seconds := duration_us(given) / 1e6) > 0:
+        now = monotonic()
+        return TimeBudget(given, now, now + seconds)
+    raise ContractError(
+        f"budget={shown(given)} is not a budget: pass a number of runs (500), or a span such as '10s'"
+    )
+
+
+MOST_EVENTS = 6
+"""Maximum number of events in a random schedule."""
+
+
+@dataclass
+class Coverage:
+    """Calls of each strand, points of each strand, and kinds of events in the runs so far."""
+
+    calls: dict[str, int] = field(default_factory=dict)
+    """The maximum number of calls in one run."""
+    points: dict[str, set[int]] = field(default_factory=dict)
+    """The points at which events were possible."""
+    possible: set[str] = field(default_factory=set)
+    attempted: set[str] = field(default_factory=set)
+    """The kinds of events in the schedules; such an event applies only if its point is reached."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    """The number of events that were applied."""
+    succeeded: dict[tuple[str, Url], bool] = field(default_factory=dict)
+    """Whether any call succeeded, for each destination handler that was called."""
+    notes: dict[str, None] = field(default_factory=dict)
+
+    def add(self, run: Run) -> None:
+        for name, calls in run.calls.items():
+            self.calls[name] = max(calls, self.calls.get(name, 0))
+        for point in run.points:
+            if point.choices:
+                self.points.setdefault(point.strand, set()).add(point.number)
+                self.possible.update(kind for kind, _ in point.choices)
+        self.attempted.update(event.kind for event in run.schedule)
+        self.kinds.update(event.kind for event in run.fired)
+        for handler, outcomes in run.handler_outcomes.items():
+            self.succeeded[handler] = self.succeeded.get(handler, False) or any(outcomes)
+        self.notes.update(run.notes)
+
+
+@dataclass
+class PriorityRuns:
+    """The runs with random priorities, and the probability that they have found a bug."""
+
+    most_decisions: int = 1
+    """The number of decisions among which the next run draws its changes of priority."""
+    _runs: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Numbers of the counted runs, by bug depth and maximum number of decisions."""
+    _strands: int = 1
+    _decisions: int = 1
+
+    def add(self, strategy: Priorities, *, is_counted: bool) -> None:
+        """Add a run, which counts for the probability if it chose at all places and had no events."""
+        self.most_decisions = max(self.most_decisions, strategy.decisions)
+        if is_counted:
+            self._runs[strategy.depth, strategy.most_decisions] += 1
+            self._strands = max(self._strands, strategy.strands)
+            self._decisions = max(self._decisions, strategy.decisions)
+
+    @property
+    def likely(self) -> dict[int, float]:
+        """The minimum probability that the runs have found a bug, for each bug depth.
+
+        A run counts only if its changes of priority could occur at each decision.
+        """
+        missed: dict[int, float] = {}
+        for (depth, decisions), runs in self._runs.items():
+            if decisions >= self._decisions:
+                chance = 1 / (self._strands * decisions ** (depth - 1))
+                missed[depth] = missed.get(depth, 1.0) * (1 - chance) ** runs
+        return {depth: 1 - probability for depth, probability in missed.items()}
+
+
+@dataclass
+class Tally:
+    """Numbers of the schedules that a search has tried; ``all_...`` are the numbers that exist."""
+
+    orders: int = 0
+    """Distinct interleavings without other events."""
+    unfinished_order_searches: int = 0
+    """Number of searches for interleavings that have not ended."""
+    has_all_orders: bool = False
+    """Whether the last finished search for interleavings ran all that could differ."""
+    is_exhaustive: bool = False
+    """Whether there are no interleavings except the counted ones, also of late answers and timers."""
+    singles: int = 0
+    all_singles: int = 0
+    pairs: int = 0
+    all_pairs: int | None = None
+    drawn: int = 0
+    """Random schedules and stored failures, including runs with random priorities."""
+    priority_runs: PriorityRuns = field(default_factory=PriorityRuns)
+    coverage: Coverage = field(default_factory=Coverage)
+    given: Schedule | None = None
+    """The only schedule to run, if the caller passed one."""
+    seconds: float = 0.0
+    seed: int | str = 0
+
+    @property
+    def tried(self) -> int:
+        """The number of runs, without the undisturbed one."""
+        return self.orders + self.singles + self.pairs + self.drawn
+
+
+@dataclass
+class Search:
+    """A part of the search: an iterator that runs a schedule at each turn.
+
+    The iterator yields None if it has nothing to run at the moment. Searches share a budget in
+    rounds, in which each has ``weight`` turns; the first comes after ``head_start`` rounds of others.
+    """
+
+    runs: Iterator[Run | None]
+    weight: float = 1.0
+    head_start: float = 0.0
+    turns: int = 0
+    is_over: bool = False
+
+    @property
+    def rounds(self) -> float:
+        """The rounds so far, with the head start of the others; the search with the fewest is next."""
+        return self.head_start + self.turns / self.weight
+
+    def next(self) -> Run | None:
+        """Run the next schedule and return its run, if there is one."""
+        self.turns += 1
+        try:
+            return next(self.runs)
+        except StopIteration:
+            self.is_over = True
+            return None
 
 
 @dataclass

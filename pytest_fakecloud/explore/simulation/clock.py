@@ -1,18 +1,142 @@
-"""Moves of the clock: forced ones, and those that the search chooses."""
+"""The clock of a run: how strands sleep, wait and pause, and the moves that the search chooses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import math
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError
-from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
+from ...core.timers import Signal
+from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, READS_CLOCK, Footprint
 from ..run import ClockMove, Option, Step
-from ..schedule import CLOCK
-from .pauses import Pauses
+from ..schedule import CLOCK, DELAY, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
 from .state import Part, RunState, seconds
-from .strands import Strand
-from .stuck import describe_places
+from .strands import Crash, Strand, Waiting, Why
+from .turns import describe_places
+
+_LATE_STARTS: tuple[tuple[Kind, str], ...] = (
+    ("delay", str(DELAY)),
+    *(("tick", span) for span in TICKS),
+    ("nearly", EDGE),
+    ("jump", EDGE),
+)
+"""The events by which a client may start later than the others."""
+
+
+class Pauses(Part):
+    """Pauses one strand or all strands for an event, if the patience of a client allows it."""
+
+    def pause(self, strand: Strand, event: Event) -> bool:
+        """Pause a strand before its call; return False if patience forbids that.
+
+        Every kind of pause but ``delay`` pauses the other strands that could run, too.
+        """
+        until_us = self._end_us(event)
+        if until_us is None:
+            return False
+        now, is_for_all = self._world.now_us(), event.kind != "delay"
+        span_us = until_us - now
+        paused = [strand]
+        if is_for_all:
+            paused += [
+                one for one in self._state.strands if one is not strand and _can_run(one, now)
+            ]
+        begun = [one for one in paused if one is strand or one.state != "new"]
+        if not all(self.may_pause(one, span_us) for one in begun):
+            return False
+        for one in paused:
+            one.held_until_us = until_us
+        for one in begun:
+            one.paused_us += span_us
+        words = f"pauses for {seconds(span_us)} before its call"
+        if is_for_all:
+            self._state.all_paused_until_us = until_us
+            strand.yields_to_others = True
+            due_us = self._world.deliveries.next_us()
+            if len(paused) > 1 or (due_us is not None and due_us < until_us):
+                words += ", and the others wait"
+        self._state.park(strand, "switch")
+        self._record.add_line(strand.name, words, event=True)
+        return True
+
+    def slow_down(self, strand: Strand, event: Event) -> bool:
+        """Delay an answer; return False if patience forbids that."""
+        span_us = int(event.detail or DELAY) * 1_000_000
+        if not self.may_pause(strand, span_us):
+            return False
+        strand.paused_us += span_us
+        strand.held_until_us = self._world.now_us() + span_us
+        self._state.park(strand, "late")
+        words = f"receives its answer {seconds(span_us)} later"
+        self._record.add_line(strand.name, words, event=True)
+        return True
+
+    def delay_starts(self) -> None:
+        """Let clients of which there are several start later, as the schedule demands."""
+        clients = [strand for strand in self._state.strands if strand.role == "client"]
+        if len(clients) < 2:
+            return
+        for strand in clients:
+            if self._record.notes_points:
+                self._record.add_point(strand.name, 0, _LATE_STARTS)
+            for event in self._state.schedule.at(strand.name, 0):
+                if event.kind in PAUSES and (end_us := self._end_us(event)) is not None:
+                    strand.waiting = Waiting(wake_us=end_us)
+                    self._run.fired.append(event)
+                    span = seconds(end_us - self._world.now_us())
+                    self._record.add_line(strand.name, f"starts {span} later", event=True)
+
+    def _end_us(self, event: Event) -> int | None:
+        """Return the time at which a pause that begins now ends, or None without such a time."""
+        now = self._world.now_us()
+        if event.kind == "delay":
+            return now + int(event.detail or DELAY) * 1_000_000
+        if event.kind == "tick":
+            return now + TICKS[event.detail]
+        if event.detail == EDGE:
+            target = _edge(now)
+        else:
+            index = int(event.detail or 1) - 1
+            instants = self._world.time.known_instants(JUMPS)
+            if index >= len(instants):
+                return None
+            target = instants[index]
+        target += {"nearly": -1_000, "past": 1_000_000}.get(event.kind, 0)
+        return target if target > now else None
+
+    def may_pause(self, strand: Strand, span_us: int) -> bool:
+        """Return whether a strand may be slower by a span, within its deadline or the patience."""
+        deadline_us = strand.root.deadline_us
+        if deadline_us is not None:
+            return self._world.now_us() + span_us <= deadline_us
+        return strand.paused_us + span_us <= self._state.scope.patience_us
+
+    def note_point(self, strand: Strand, choices: Sequence[tuple[Kind, str]] = ()) -> None:
+        """Record the events that are possible at a point: the given ones and pauses of all strands."""
+        world = self._world
+        pauses: list[tuple[Kind, str]] = []
+        if not world.clock.driving:
+            now = world.now_us()
+            for index, at in enumerate(world.time.known_instants(JUMPS), 1):
+                if self.may_pause(strand, at - now):
+                    detail = "" if index == 1 else str(index)
+                    pauses += [("jump", detail), ("past", detail), ("nearly", detail)]
+            pauses += [("tick", span) for span in TICKS]
+            if self.may_pause(strand, _edge(now) - now):
+                pauses.append(("nearly", EDGE))
+        self._record.add_point(strand.name, strand.points, [*choices, *pauses])
+
+
+def _can_run(strand: Strand, now: int) -> bool:
+    return strand.state in ("parked", "new") and strand.held_until_us <= now
+
+
+def _edge(now_us: int) -> int:
+    """Return the start of the next second; the event ``nearly`` ends a millisecond before it."""
+    return (now_us // 1_000_000 + 1) * 1_000_000
+
 
 MOST_STEPS = 20_000
 MOST_MOVES = 8
@@ -183,3 +307,141 @@ class ClockMoves(Part):
         if horizon_us is None:
             return self._firings < FIRINGS
         return at_us <= self._run.start_us + horizon_us
+
+
+LOOK = 0.5
+"""Wall-clock seconds between two checks of whether a strand has ended."""
+_Wait: TypeAlias = Callable[[Signal, Callable[[], Any], int], Any]
+
+
+class Waits(Part):
+    """Lets other strands run while one of them sleeps, waits for a condition, or reaches a point."""
+
+    def __init__(self, state: RunState, clock: ClockMoves) -> None:
+        super().__init__(state)
+        self._clock = clock
+
+    def sleep(self, seconds: float) -> bool:
+        strand = self._state.here()
+        if strand is None or self._record.aside_depth:
+            return False
+        self._state.check_alive(strand)
+        if self._world.clock.driving or seconds <= 0:
+            return True
+        self.wait_for(strand, None, self._world.now_us() + math.ceil(seconds * 1e6), "sleep")
+        return True
+
+    def wait_for(
+        self,
+        strand: Strand,
+        ready: Callable[[], bool] | None,
+        until_us: int | None,
+        why: Why,
+        *,
+        is_own_thread: bool = True,
+    ) -> None:
+        """Let other strands run until ``ready()`` is true, or until the given time."""
+        if is_own_thread:
+            self._connections.finish_calls(strand)
+        if until_us is not None:
+            self._record.touch([READS_CLOCK])
+        self._state.park(strand, "wake")
+        strand.wait(Waiting(why, ready, until_us))
+        self.take_turn(strand, is_own_thread)
+        strand.waiting = Waiting()
+
+    def wait(
+        self, real: _Wait, signal: Signal, poll: Callable[[], object], until_us: int
+    ) -> object:
+        """Wait until ``poll()`` returns something other than None, as a blocking call does.
+
+        A thread that does not serve a strand waits with the clock's real method.
+        """
+        strand = self._state.serving.get(threading.get_ident())
+        if strand is None or self._world.clock.driving:
+            return real(signal, poll, until_us)
+        result: object = None
+
+        def ready() -> bool:
+            nonlocal result
+            if result is None:  # A poll that succeeds takes its result, so it must not be repeated.
+                result = poll()
+            return result is not None or signal.closed
+
+        if not ready() and self._world.now_us() < until_us:
+            is_own_thread = self._state.here() is strand
+            try:
+                self.wait_for(strand, ready, until_us, "wait", is_own_thread=is_own_thread)
+            except Crash:
+                if is_own_thread:
+                    raise
+            ready()
+        return result
+
+    def pass_time(self, seconds: float) -> bool:
+        """Let fake time pass in an event loop that is not explored."""
+        if self._turns.current is None or self._record.aside_depth:
+            return False
+        if not self._world.clock.driving and seconds > 0:
+            self._world.time.move_to(self._world.now_us() + math.ceil(seconds * 1e6))
+        return True
+
+    def take_turn(self, strand: Strand, is_own_thread: bool) -> None:
+        """Let other strands run; return at the next turn of a strand that is parked or waits.
+
+        Called by the strand's own thread, or by the thread of a fake that handles its call. In a
+        fake's thread, a task that does not block its event loop waits until the loop chooses it.
+        A strand that is alone keeps its turn. Any other strand passes the turn on.
+        """
+        is_task = strand.role == "task"
+        if is_task and not is_own_thread and not strand.turn.is_blocking:
+            self._await_loop(strand)
+        elif not is_task and self._is_alone(strand):
+            strand.state, strand.yields_to_others = "running", False
+            self._turns.progress += 1
+            self._state.check_promises()
+        else:
+            strand.turn.is_inline = is_task
+            try:
+                self._turns.yield_turn(strand)
+            finally:
+                strand.turn.is_inline = False
+        self._state.check_alive(strand)
+
+    def _await_loop(self, strand: Strand) -> None:
+        """Wait for the turn of a task, whose event loop chooses the next strand when it is idle."""
+        self._world.connections.progresses()
+        self._state.check_alive(strand)
+        has_turn = False
+        while not has_turn and strand.state != "ended":
+            has_turn = strand.gate.acquire(LOOK)
+        self._state.check_alive(strand)
+        if strand.state == "ended":
+            raise Crash
+        strand.state = "running"
+
+    def _is_alone(self, strand: Strand) -> bool:
+        """Return whether no other strand could run, so that this strand can keep its turn."""
+        if (
+            self._record.has_steps
+            or self._clock.may_move
+            or strand.is_stepped_over
+            or strand.state != "parked"
+        ):
+            return False
+        if strand.held_until_us > self._world.now_us() or self._world.deliveries.are_left():
+            return False
+        return all(one is strand or one.state == "ended" for one in self._state.strands)
+
+    async def take_turn_async(self, strand: Strand) -> None:
+        """Like ``take_turn()``, for a task whose event loop must not be blocked."""
+        loop = strand.host.loop.running
+        assert loop is not None
+        strand.turn.future = loop.create_future()
+        try:
+            await strand.turn.future
+        finally:
+            strand.turn.future = None
+            if strand.state != "ended":
+                strand.state = "running"
+        self._state.check_alive(strand)

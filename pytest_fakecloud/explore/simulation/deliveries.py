@@ -10,10 +10,9 @@ from ...core.wording import counted
 from ...queue.model import Outcome
 from ..schedule import Event, Kind
 from .state import Part, RunState
-from .strands import Strand
+from .strands import Due, Strand
 
 if TYPE_CHECKING:
-    from ...core.timers import Timer
     from ...queue.delivery.destination_routes import DestinationRoute
     from ...queue.engine.schedules import Schedule, Schedules
     from ...queue.handle import Queue
@@ -26,18 +25,6 @@ _Loss = Literal["unreachable", "unheard"]
 _FAULTS: tuple[Kind, ...] = ("duplicate", "crash_after_response")
 _KINDS: tuple[Kind, ...] = (*_FAULTS, "fail", "unreachable")
 """The events that are possible at the start of a delivery."""
-
-
-class Due:
-    """A delivery that can begin now."""
-
-    def __init__(self, queue: Queue, message: Message, timer: Timer, ordinal: int) -> None:
-        self.queue = queue
-        self.message = message
-        self.timer = timer
-        attempt = len(message.attempts) + 1
-        self.first_name = f"delivery{ordinal}"
-        self.name = self.first_name + (f"/{attempt}" if attempt > 1 else "")
 
 
 class Deliveries:

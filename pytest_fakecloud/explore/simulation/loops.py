@@ -21,6 +21,7 @@ from .strands import Crash, Strand, Waiting
 if TYPE_CHECKING:
     from ..world import World
 
+
 _SOON = 0.005
 """Wall-clock seconds to wait for other servers to answer."""
 

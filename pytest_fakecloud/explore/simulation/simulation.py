@@ -5,20 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import broken_promise
-from ..decorators import current_simulation
 from ..run import Operation, Plan, Run, Subject
-from ..schedule import CLOCK
+from ..schedule import CLOCK, current_simulation
 from .calls import Calls
-from .clock import ClockMoves
+from .clock import ClockMoves, Pauses, Waits
 from .deliveries import DeliveryStrands
-from .frames import distinct_places
-from .lifecycle import Lifecycle, WorkerRestarts
 from .loops import EventLoops
-from .pauses import Pauses
-from .scheduler import Scheduler
+from .scheduler import Lifecycle, Scheduler, WorkerRestarts
 from .sockets import SocketHooks
 from .state import Record, RunState
-from .waits import Waits
+from .strands import distinct_places
 
 
 class Simulation:

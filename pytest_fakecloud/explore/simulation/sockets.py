@@ -12,13 +12,14 @@ from traceback import walk_stack
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from .clock import LOOK, Waits
 from .connections import PATIENCE, ClientConnection, Connections
 from .state import Part, RunState
 from .strands import Strand
-from .waits import LOOK, Waits
 
 if TYPE_CHECKING:
     from .simulation import Simulation
+
 
 _REQUESTS: dict[str, Callable[..., tuple[int, int]]] = {
     "recv": lambda size, flags=0: (size, flags),

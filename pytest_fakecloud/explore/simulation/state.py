@@ -9,18 +9,16 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..footprint import ALL, CHECKS_PROMISE, Touch
+from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
 from ..run import History, Line, Operation, Plan, Point, Run, Subject
 from ..schedule import SWITCHES, Event, Kind, Schedule
-from ..touches import touches_of_delivery
 from .connections import RunConnections
-from .frames import Sources
-from .strands import Crash, Place, Strand
+from .strands import Crash, Place, Sources, Strand
 from .turns import Turns
 
 if TYPE_CHECKING:
     from ...core.calls import Call
-    from .deliveries import Due
+    from .strands import Due
 
 
 class Record:

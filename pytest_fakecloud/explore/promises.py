@@ -1,0 +1,471 @@
+"""The conditions that ``explore()`` checks, such as linearizability and invariants."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence, Sized
+from types import FunctionType
+from typing import Any, cast
+
+from ..core.conditions import has_not_run, positional_parameters
+from ..core.errors import ContractError, shown
+from ..core.timeparse import Duration, duration_us, to_datetime
+from ..core.wording import brief
+from .run import History, Operation
+from .schedule import observed
+
+Check = Callable[[History], None]
+
+
+def expect(is_valid: bool, promise: str, kind: str, given: object) -> None:
+    """Raise ``ContractError`` for an invalid argument of a promise."""
+    if not is_valid:
+        raise ContractError(f"{promise}() expects {kind}, got {shown(given)}")
+
+
+def _takes_argument(function: Callable[..., object]) -> bool:
+    """Return whether a check takes the history."""
+    return any(
+        each.kind is not each.VAR_POSITIONAL and each.default is each.empty
+        for each in positional_parameters(function)
+    )
+
+
+class Predicate:
+    """A function that a promise calls, with the history if it takes an argument.
+
+    Raises ``ContractError`` for anything other than a function.
+    """
+
+    def __init__(self, function: Callable[..., object], promise: str) -> None:
+        expect(callable(function), promise, "a function", function)
+        self._function = function
+        self._promise = promise
+        self.takes_history = _takes_argument(function)
+        name = getattr(function, "__name__", "")
+        self.name = name if name.isidentifier() else "the predicate"
+
+    def value(self, history: History) -> object:
+        """Call the function; add a note to any exception but a failed assertion.
+
+        Raises ``ContractError`` for a coroutine or a generator, which would count as true.
+        """
+        __tracebackhide__ = True
+        try:
+            value = self._function(history) if self.takes_history else self._function()
+        except AssertionError:
+            raise
+        except Exception as error:
+            error.add_note(
+                f"raised by {self.name}, the predicate of {self._promise}(). A predicate must not "
+                "fail in any schedule: read from the fakes, such as kv_server.value('key'), instead "
+                "of through a client"
+            )
+            raise
+        if has_not_run(value):
+            raise ContractError(
+                f"{self._promise}(): {self.name} returned {brief(value)}, whose code has not run: "
+                "pass a function without async and yield"
+            )
+        return value
+
+
+def count_of(value: object) -> float | None:
+    """Return a number, or the size of a collection; None for any other value."""
+    if value is None:
+        return 0
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, str | bytes):
+        try:
+            return int(value)
+        except ValueError:
+            return None
+    return len(value) if isinstance(value, Sized) else None
+
+
+class StepPromise(ABC):
+    """A promise that is checked after every step and at the end."""
+
+    takes_history = True
+
+    @abstractmethod
+    def at_step(self, history: History) -> None:
+        """Raise ``AssertionError`` if the promise does not hold after this step."""
+
+    def __call__(self, history: History) -> None:
+        __tracebackhide__ = True
+        self.at_step(history)
+
+
+class _Always(Predicate, StepPromise):
+    def __init__(self, function: Callable[..., object], promise: str, wanted: bool) -> None:
+        super().__init__(function, promise)
+        self._wanted = wanted
+
+    def at_step(self, history: History) -> None:
+        __tracebackhide__ = True
+        value = self.value(history)
+        if value is None:
+            return  # a predicate that returns None contains assertions
+        if bool(value) is not self._wanted:
+            raise AssertionError(f"{self._promise}: {self.name} returned {shown(value)}")
+
+
+class _AtMostOne(Predicate, StepPromise):
+    def at_step(self, history: History) -> None:
+        __tracebackhide__ = True
+        value = self.value(history)
+        count = count_of(value)
+        if count is None:
+            raise ContractError(
+                f"at_most_one(): {self.name} returned {shown(value)}, which is not a count: return a "
+                "number, a collection, or None for no item"
+            )
+        if count > 1:
+            raise AssertionError(f"at most one: {self.name} returned {shown(value)}")
+
+
+class _Sometimes(Predicate, StepPromise):
+    """A promise that holds if its predicate is true after any step of any schedule."""
+
+    was_reached = False
+
+    def at_step(self, history: History) -> None:
+        if not self.was_reached and self.value(history):
+            self.was_reached = True
+
+
+def always(predicate: Callable[..., object]) -> Check:
+    """Check after every step of every schedule that a predicate is true.
+
+    The predicate takes no argument or the ``History``. It returns a boolean, or None if it contains
+    assertions itself. Its own reads of the fakes are not steps.
+    """
+    return _Always(predicate, "always", True)
+
+
+def never(predicate: Callable[..., object]) -> Check:
+    """Check after every step of every schedule that a predicate does not hold."""
+    return _Always(predicate, "never", False)
+
+
+def at_most_one(found: Callable[..., object]) -> Check:
+    """Check after every step that a function returns at most one item, or a number of at most one.
+
+    None counts as no item, as for a key that does not exist.
+    """
+    return _AtMostOne(found, "at_most_one")
+
+
+def sometimes(predicate: Callable[..., object]) -> Check:
+    """Check that a predicate is true after at least one step of at least one schedule.
+
+    Use it with other promises, to detect that the code never reaches the state that they are about.
+    """
+    return _Sometimes(predicate, "sometimes")
+
+
+def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
+    """Check that a predicate is true at the end of a run, or becomes true within a time limit.
+
+    The clock advances by up to ``within``, timer by timer, and queues deliver their messages.
+    """
+    condition = Predicate(predicate, "eventually")
+    span = duration_us(within)
+
+    def check(history: History) -> None:
+        __tracebackhide__ = True
+        clock = history.cloud._time
+        end = clock.now_us() + span
+        while not condition.value(history):
+            due, now = clock.next_due_us(), clock.now_us()
+            if now >= end:
+                raise AssertionError(f"eventually: {condition.name} did not hold within {within}")
+            target = end if due is None else min(end, max(due, now + 1))
+            clock.move_to(to_datetime(target))
+
+    return check
+
+
+class Promises:
+    """The checks of one ``explore()`` call, at the end of each run and some also after every step.
+
+    Raises ``ContractError`` for anything other than a function or a list of functions.
+    """
+
+    def __init__(
+        self, given: Callable[..., object] | Sequence[Callable[..., object]] | None
+    ) -> None:
+        several = [] if given is None else [given] if callable(given) else given
+        if isinstance(several, str) or not isinstance(several, Sequence):
+            raise ContractError(f"check={shown(given)} is not a function, nor a list of functions")
+        self.given = list(several)
+        """The checks as the caller passed them."""
+        for each in self.given:
+            if not callable(each):
+                raise ContractError(f"check={shown(each)} is not a function")
+        self.at_end = [_with_history(each) for each in self.given]
+        self.at_step = [each.at_step for each in self.given if isinstance(each, StepPromise)]
+        self._sometimes = [each for each in self.given if isinstance(each, _Sometimes)]
+        for promise in self._sometimes:
+            promise.was_reached = False
+        self.reads_history = any(
+            each.takes_history if isinstance(each, StepPromise) else _takes_argument(each)
+            for each in self.given
+        )
+
+    def finish(self) -> None:
+        """Check the promises that had to hold at least once in any run."""
+        __tracebackhide__ = True
+        for promise in self._sometimes:
+            if not promise.was_reached:
+                raise AssertionError(
+                    f"no schedule reached {promise.name}: the code cannot reach it, or the budget "
+                    "is too small"
+                )
+
+
+def _with_history(check: Callable[..., object]) -> Callable[[History], object]:
+    if _takes_argument(check):
+        return check
+
+    def without_history(_: History) -> object:
+        __tracebackhide__ = True
+        return check()
+
+    return without_history
+
+
+def once(key: str) -> Check:
+    """Check that an effect that is recorded under a key happened exactly once.
+
+    The key holds a counter, or a list, set, hash, sorted set or stream with one element for each
+    effect. If a client gave up or a message became a dead letter, no effect is also correct; more
+    than one never is.
+    """
+    expect(isinstance(key, str), "once", "the name of a key", key)
+
+    def check(history: History) -> None:
+        __tracebackhide__ = True
+        servers = [h for h in history.cloud.fakes() if h.fixture == "kv_server"]
+        if not servers:
+            raise ContractError("once() checks a key, but no key-value server is open")
+        times = sum(_effects(key, cast("Any", server).value(key)) for server in servers)
+        if times > 1:
+            raise AssertionError(f"{key} counts {times} effects instead of one")
+        if times == 0 and not _gave_up(history):
+            raise AssertionError(f"{key} counts no effect, although no client gave up")
+
+    return check
+
+
+def _effects(key: str, value: object) -> float:
+    count = count_of(value)
+    if count is None:
+        raise ContractError(
+            f"once({key!r}): the key holds {shown(value)}, which is not a count: pass a key that "
+            "holds a number or a collection"
+        )
+    return count
+
+
+def _gave_up(history: History) -> bool:
+    queues = (h for h in history.cloud.fakes() if h.fixture == "queue")
+    return bool(
+        history.errors
+        or history.crashed
+        or any(cast("Any", queue).dead_letters() for queue in queues)
+    )
+
+
+def nothing_lost(
+    sent: str | Callable[[], Iterable[object]], handled: Callable[[], Iterable[object]]
+) -> Check:
+    """Check that everything that was sent was handled at least once.
+
+    ``sent`` is a topic of the broker, whose record values are then compared, or a function that
+    returns what was sent. ``handled`` is a function that returns what was handled. Equal values
+    count as one, because a client may repeat a request: include an ID in each value.
+    """
+    if not isinstance(sent, str) and not callable(sent):
+        raise ContractError(f"sent={shown(sent)} is neither the name of a topic nor a function")
+    if not callable(handled):
+        raise ContractError(
+            f"handled={shown(handled)} is not a function: pass one that returns a list"
+        )
+
+    def check(history: History) -> None:
+        __tracebackhide__ = True
+        came = list(handled())
+        lost = [each for each in _sent(history, sent) if each not in came]
+        if lost:
+            raise AssertionError(f"lost: {', '.join(map(shown, lost))}")
+
+    return check
+
+
+def _sent(history: History, sent: str | Callable[[], Iterable[object]]) -> list[object]:
+    if not isinstance(sent, str):
+        return list(sent())
+    brokers = [cast("Any", h) for h in history.cloud.fakes() if h.fixture == "broker"]
+    known = [broker for broker in brokers if sent in (one.name for one in broker.topics())]
+    if not known:
+        raise ContractError(f"no broker has the topic {sent!r}: create it, or pass a function")
+    return [record.value for broker in known for record in broker.records(sent)]
+
+
+def monotonic_reads(name: str) -> Check:
+    """Check that no client reads a smaller value after a greater one.
+
+    ``name`` is the name of a function marked with ``observed``, whose results can be compared. None
+    is less than any other result.
+    """
+    expect(isinstance(name, str), "monotonic_reads", "the name of an operation", name)
+
+    def check(history: History) -> None:
+        __tracebackhide__ = True
+        reads = [
+            each for each in history.operations if each.name == name and each.ended is not None
+        ]
+        latest: dict[str, Any] = {}
+        for read in sorted(reads, key=lambda each: each.ended or 0):
+            before, now = latest.get(read.client), cast("Any", read.result)
+            if before is not None and (now is None or now < before):
+                raise AssertionError(
+                    f"{read.client} read {shown(before)}, and later the smaller {shown(now)}"
+                )
+            latest[read.client] = now
+
+    return check
+
+
+def linearizable(
+    model: Callable[[], Any], *, final: Callable[[Any], object] | None = None
+) -> Check:
+    """Check that one order of the operations explains all their results.
+
+    ``model`` returns an object whose methods are the operations, such as the class ``Counter``. The
+    operations are the calls of functions marked with ``observed`` or, if there are none, the
+    clients themselves, by name. The order must respect time: an operation that began after another
+    one ended comes after it. An operation that raised an exception may or may not have taken
+    effect. ``final`` is called with the model at the end of an order and returns whether the fakes
+    hold the same data. Raises ``ContractError`` for an operation that the model does not have.
+    """
+    if not callable(model):
+        raise ContractError(
+            f"model={shown(model)} is not a class: pass one that needs no arguments"
+        )
+
+    def check(history: History) -> None:
+        __tracebackhide__ = True
+        operations = history.operations or history.clients
+        _check_names(operations, model)
+        if not _explained(operations, model, final):
+            listing = "\n".join(f"  {each!r}" for each in operations)
+            end = " and the fakes' data" if final is not None else ""
+            raise AssertionError(
+                f"no order of these operations explains their results{end}:\n{listing}"
+            )
+
+    return check
+
+
+def follows(model: Callable[[], Any]) -> Check:
+    """Check each result against a model, at the step at which it is returned.
+
+    ``model`` returns an object whose methods are the operations, such as the class ``Counter``. The
+    operations are the calls of functions marked with ``observed``. Concurrent operations may have
+    taken effect in either order, as with ``linearizable``. The failure is reported at the first
+    result that no order explains. Raises ``ContractError`` for an operation without a method.
+    """
+    expect(callable(model), "follows", "a class that needs no arguments", model)
+    return _Follows(model)
+
+
+class _Follows(StepPromise):
+    """A promise that each result equals a model's result."""
+
+    def __init__(self, model: Callable[[], Any]) -> None:
+        self._model = model
+        self._history: object = None
+        self._seen = 0
+
+    def at_step(self, history: History) -> None:
+        __tracebackhide__ = True
+        operations = history.operations
+        ended = sum(each.ended is not None for each in operations)
+        if not ended or (self._history is history and self._seen == ended):
+            return
+        _check_names(operations, self._model)
+        if not _explained(operations, self._model, None):
+            latest = max(operations, key=lambda each: each.ended or -1)
+            raise AssertionError(
+                f"the result differs from the model's: {latest!r}, after "
+                f"{', '.join(repr(each) for each in operations if each is not latest) or 'nothing'}"
+            )
+        self._history, self._seen = history, ended
+
+
+def _check_names(operations: Sequence[Operation], model: Callable[[], Any]) -> None:
+    sample = model()
+    for each in operations:
+        if not callable(getattr(sample, each.name, None)):
+            raise ContractError(
+                f"{shown(model)} has no method {each.name}, which a client has called"
+            )
+
+
+def _explained(
+    operations: Sequence[Operation], model: Callable[[], Any], final: Callable[[Any], object] | None
+) -> bool:
+    """Return whether some order explains the results of the operations (Wing and Gong 1993)."""
+    must = frozenset(i for i, each in enumerate(operations) if each.ended is not None)
+    seen: set[tuple[frozenset[int], object]] = set()
+    todo: list[tuple[frozenset[int], Any]] = [(frozenset(), model())]
+    while todo:
+        done, state = todo.pop()
+        if must <= done and (final is None or final(state)):
+            return True
+        key = done, _frozen(state)
+        if key in seen:
+            continue
+        seen.add(key)
+        first_end = min((operations[i].ended or 0 for i in must - done), default=None)
+        for index, each in enumerate(operations):
+            if index in done or (first_end is not None and each.began > first_end):
+                continue
+            after = copy.deepcopy(state)
+            try:
+                result = getattr(after, each.name)(*each.args, **each.kwargs)
+            except Exception:
+                continue  # the operation is impossible in this state
+            if each.ended is None or result == each.result:
+                todo.append((done | {index}, after))
+    return False
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles classes and functions by identity, because ``deepcopy()`` does not copy them."""
+
+    def persistent_id(self, value: object) -> int | None:
+        return id(value) if isinstance(value, type | FunctionType) else None
+
+
+def _frozen(state: object) -> object:
+    """Return a value that only copies of an equal state share, or an object that none share."""
+    stream = io.BytesIO()
+    try:
+        _Pickler(stream).dump(state)
+    except Exception:
+        return object()
+    return stream.getvalue()
+
+
+__all__ = [
+    "Check", "Promises", "always", "at_most_one", "eventually", "follows", "linearizable",
+    "monotonic_reads", "never", "nothing_lost", "observed", "once", "sometimes",
+]  # fmt: skip
