@@ -66,7 +66,7 @@ def explain(run: Run, item: pytest.Item, error: Exception) -> None:
     failed = _failed_assertion(found)
     if failed is None:
         return
-    from .reporting.tracebacks import causes_of
+    from .reporting.model import causes_of
 
     chain = [error, *causes_of(error)]
     if failed not in chain:
@@ -121,8 +121,8 @@ def _failure(run: Run) -> BaseException | None:
 
 def _described(run: Run, kinds: set[str]) -> list[str]:
     """Describe the violations of these kinds, equal ones of a client that retries only once."""
-    from .reporting.lookups import Lookups
     from .reporting.masking import Mask
+    from .reporting.model import Lookups
     from .reporting.report import problems
     from .reporting.text import problem
 
@@ -147,7 +147,7 @@ def _refused_clients_of(cloud: Cloud) -> list[str]:
     entries = cloud.journal.entries
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return []
-    from .reporting.lookups import Lookups
+    from .reporting.model import Lookups
     from .reporting.report import rejected
     from .reporting.wording import sentence
 

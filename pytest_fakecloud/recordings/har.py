@@ -14,8 +14,7 @@ from ..core.calls import Call
 from ..core.errors import ContractError
 from ..core.timeparse import instant_us, to_datetime
 from ..http.readers import query_items
-from ..reporting.masking import HIDDEN, Mask
-from ..reporting.private_files import write_private
+from ..reporting.masking import HIDDEN, Mask, write_private
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud

@@ -16,13 +16,18 @@ from ..core.calls import Call, Event
 from ..core.errors import shown
 from ..core.timeparse import to_datetime
 from .applications import ServedRequest
-from .bodies import compact, decoded, each_from_base64, parsed, printable
-from .calls import on_connection
-from .connections import is_error, reply
-from .lookups import Lookups
-from .masking import HIDDEN, Mask, hides_words
-from .model import VERSION, Finding, Place, Report, Row
-from .private_files import write_private
+from .calls import (
+    compact,
+    decoded,
+    each_from_base64,
+    is_error,
+    on_connection,
+    parsed,
+    printable,
+    reply,
+)
+from .masking import HIDDEN, Mask, hides_words, write_private
+from .model import VERSION, Finding, Lookups, Place, Report, Row
 from .text import problem
 from .wording import describe, sentence, status_line
 from .wording.kv import command_text

@@ -1,4 +1,4 @@
-"""Mask known secrets, and what looks like a credential, in reports, pages and recordings."""
+"""Masks credentials in reports, and writes the files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import base64
 import copy
 import json
 import math
+import os
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers
@@ -17,6 +20,32 @@ from .applications import ServedRequest
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
+
+
+PRIVATE = 0o600
+
+
+def make_private(path: Path) -> Path:
+    """Create a file and its folders, readable only by its owner; return the path.
+
+    An existing file keeps its content. A pipe or a terminal keeps its mode.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+    try:
+        # os.open() sets the mode of new files only.
+        if hasattr(os, "fchmod") and stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, PRIVATE)
+    finally:
+        os.close(descriptor)
+    return path
+
+
+def write_private(path: Path, text: str) -> Path:
+    """Write a string to a file that only its owner can read, creating folders; return the path."""
+    make_private(path).write_text(text, encoding="utf-8", errors="backslashreplace")
+    return path
+
 
 HIDDEN = "***"
 _PASSWORD_COMMANDS = {"AUTH": 2, "HELLO": 3, "ACL": 3, "CONFIG": 3, "MIGRATE": 3}

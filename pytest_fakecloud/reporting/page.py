@@ -22,10 +22,9 @@ from urllib.parse import quote
 from ..core.errors import shown
 from ..core.wording import counted
 from .as_json import as_json
-from .bodies import printable, shortened
-from .masking import Mask
+from .calls import printable, shortened
+from .masking import Mask, write_private
 from .model import Report
-from .private_files import write_private
 from .replay import states
 
 if TYPE_CHECKING:

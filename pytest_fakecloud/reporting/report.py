@@ -13,9 +13,8 @@ from ..handle import Handle
 from ..queue.timeline import dead_letter_lines, schedule_lines, unfinished_lines
 from .applications import ServedRequest
 from .findings import ObservedTest, find
-from .lookups import Lookups, lookups_of
 from .masking import Mask
-from .model import WEIGHT, Fake, Finding, Report, Row, Severity, Subject
+from .model import WEIGHT, Fake, Finding, Lookups, Report, Row, Severity, Subject, lookups_of
 from .rows import rows
 
 if TYPE_CHECKING:

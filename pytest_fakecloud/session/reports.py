@@ -118,8 +118,7 @@ def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
         hints_about_silence,
         old_token_hints,
     )
-    from ..reporting.hints.mistakes import mistakes
-    from ..reporting.hints.variables import unread_variables, unrequested_fakes
+    from ..reporting.hints.variables import mistakes, unread_variables, unrequested_fakes
 
     item = phase.item
     lines: list[str] = []

@@ -17,7 +17,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from ..http.ports import release
-from ..reporting.private_files import make_private
+from ..reporting.masking import make_private
 from ..services import named
 from ..subcommands import EXIT_CANNOT_START, Usage, complain, ended_by_signals
 from .development import CONTROL_URL

@@ -21,8 +21,7 @@ from pydantic import BaseModel
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.hints.mistakes import mistakes
-from pytest_fakecloud.reporting.hints.variables import VARIABLES, at_import
+from pytest_fakecloud.reporting.hints.variables import VARIABLES, at_import, mistakes
 
 from ..harness import Run
 

@@ -14,7 +14,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud import recordings as record
 from pytest_fakecloud.reporting import page as timeline
-from pytest_fakecloud.reporting.private_files import write_private
+from pytest_fakecloud.reporting.masking import write_private
 from pytest_fakecloud.reporting.report import report_of
 
 from ..harness import apart

@@ -12,16 +12,17 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Event
 from pytest_fakecloud.reporting.model import AppliedFault, Row
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.selection import (
+from pytest_fakecloud.reporting.text import (
     KEPT,
     NEWEST,
     Line,
     folded,
     kept,
     merged,
+    section,
+    text,
     without_held_runs,
 )
-from pytest_fakecloud.reporting.text import section, text
 
 
 def row(number: int, same: object = "", **more: Any) -> Row:

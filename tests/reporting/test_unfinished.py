@@ -6,8 +6,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.lookups import lookups_of
-from pytest_fakecloud.reporting.model import Finding
+from pytest_fakecloud.reporting.model import Finding, lookups_of
 from pytest_fakecloud.reporting.report import MOST_UNFINISHED, unfinished
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence

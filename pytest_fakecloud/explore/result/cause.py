@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ...reporting.lookups import Lookups
+from ...reporting.model import Lookups
 from ..footprint import ALL, Footprint, Touch
 from ..run import Line, Run
 from ..schedule import CLOCK, DELAYS, PAUSES, SWITCHES, Event, Kind, Schedule

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 from ...core.calls import Call
 from ...core.wording import counted
-from ...reporting.calls import SEVERAL
-from ...reporting.connections import gathered
-from ...reporting.lookups import Lookups
+from ...reporting.calls import SEVERAL, gathered
+from ...reporting.model import Lookups
 from ...reporting.wording import summarise
 from ..footprint import ALL, Touch
 from ..run import Line, Run

@@ -14,7 +14,7 @@ from typing import Any
 from ...core.errors import report_failure
 from ..model import WEIGHT, Finding
 from . import broker, common, kv, queue, vector
-from .detectors import ObservedTest
+from .common import ObservedTest
 
 __all__ = ["MOST", "Finding", "ObservedTest", "find"]
 

@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 
 from ...broker.model import CONSUMER_HEADERS
 from ...core.calls import Call, Event
-from ..bodies import items_of, parsed
-from ..calls import executed, has_full_answer
+from ..calls import executed, has_full_answer, items_of, parsed
 from ..model import Finding
-from .detectors import ObservedTest, about, about_entry, about_group
-from .kv.commands import ADDING
-from .kv.history import commands
+from .common import ObservedTest, about, about_entry, about_group
+from .kv.history import ADDING, commands
 
 
 class _Place(NamedTuple):

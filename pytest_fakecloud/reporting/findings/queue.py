@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...core.calls import Call, Event
-from ..bodies import items_of, parsed
-from ..calls import PUBLISHING, has_full_answer
+from ..calls import PUBLISHING, has_full_answer, items_of, parsed
 from ..model import Finding, Severity
-from .detectors import ObservedTest, about_entry, about_message
+from .common import ObservedTest, about_entry, about_message
 
 _DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplication"}
 

@@ -10,13 +10,11 @@ from typing import Any
 from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...vector.filter.explanation import why_not
-from ..bodies import items_of, parsed
-from ..calls import QUERIES, UPSERTS, executed, executed_but_lost
+from ..calls import QUERIES, UPSERTS, executed, executed_but_lost, items_of, parsed
 from ..model import Finding
-from .detectors import NONE, ObservedTest, about_namespace
-from .kv.commands import WRITES as KV_WRITES
-from .kv.commands import Command
-from .kv.history import commands
+from .common import NONE, ObservedTest, about_namespace
+from .kv.history import WRITES as KV_WRITES
+from .kv.history import Command, commands
 
 _READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
 _WRITES = (*UPSERTS, "update")

@@ -9,10 +9,8 @@ from collections.abc import Callable, Mapping
 
 from ...core.calls import Call, Event
 from ..applications import ServedRequest
-from ..bodies import readable, shortened, visible
-from ..connections import error_of
-from ..lookups import Lookups
-from ..model import Finding, Row
+from ..calls import error_of, readable, shortened, visible
+from ..model import Finding, Lookups, Row
 from . import broker, common, kv, queue, vector
 from .broker import effect
 from .common import EXCERPT, Sentences, Summary, filled

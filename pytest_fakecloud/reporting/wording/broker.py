@@ -8,9 +8,8 @@ from typing import Any
 from ...core.calls import Call, Event
 from ...core.timeparse import clock_time
 from ...core.wording import counted, listed
-from ..bodies import compact, parsed, scalar, shortened
-from ..calls import has_full_answer
-from ..lookups import Lookups
+from ..calls import compact, has_full_answer, parsed, scalar, shortened
+from ..model import Lookups
 from .common import Sentences, Summary, Values
 
 _EVENTS = {

@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 
 from ...core.calls import Call, Event
 from ...core.wording import counted, listed, plural, shortfall
-from ..bodies import compact, parsed, shortened
-from ..calls import on_connection
-from ..connections import reply
-from ..lookups import Lookups
+from ..calls import compact, on_connection, parsed, reply, shortened
+from ..model import Lookups
 
 EXCERPT = 400
 """Maximum length of a body in a row, in characters."""

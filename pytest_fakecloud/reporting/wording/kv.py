@@ -13,11 +13,19 @@ from ...core.timeparse import clock_time
 from ...core.wording import counted, listed
 from ...kv.table.registry import spec_of
 from ...kv.table.ttl import find_ttl
-from ..bodies import compact, each_from_base64, parsed, scalar, shortened
-from ..calls import SEVERAL, has_full_answer, on_connection
-from ..connections import is_error
-from ..lookups import Lookups, hash_of
+from ..calls import (
+    SEVERAL,
+    compact,
+    each_from_base64,
+    has_full_answer,
+    is_error,
+    on_connection,
+    parsed,
+    scalar,
+    shortened,
+)
 from ..masking import HIDDEN, hides_words
+from ..model import Lookups, hash_of
 from .common import Script, Sentences, Summary, Values, envelope
 
 PIPELINED = 12

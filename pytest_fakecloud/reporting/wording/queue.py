@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ...core.calls import Call
 from ...core.timeparse import clock_time, to_datetime
 from ...core.wording import listed, plural
-from ..bodies import compact, decoded, parsed, readable, shortened
-from ..calls import has_full_answer
-from ..lookups import Lookups
-from ..model import Row
+from ..calls import compact, decoded, has_full_answer, parsed, readable, shortened
+from ..model import Lookups, Row
 from .common import EXCERPT, Sentences, Summary, Values
 
 if TYPE_CHECKING:

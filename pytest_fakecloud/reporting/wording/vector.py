@@ -6,9 +6,8 @@ from typing import Any
 
 from ...core.calls import Call
 from ...core.wording import counted, listed
-from ..bodies import compact, parsed, scalar, shortened
-from ..calls import QUERIES, UPSERTS, has_full_answer
-from ..lookups import Lookups
+from ..calls import QUERIES, UPSERTS, compact, has_full_answer, parsed, scalar, shortened
+from ..model import Lookups
 from .common import Sentences, Summary, Values, envelope, namespace, pairs
 
 

@@ -15,9 +15,9 @@ from ...core.timers import Signal
 from ...http.messages import Answer, Request, Stream
 from ...http.routing import Route
 from ...reporting.as_json import row_json
-from ...reporting.bodies import printable
-from ...reporting.lookups import Lookups
+from ...reporting.calls import printable
 from ...reporting.masking import Mask
+from ...reporting.model import Lookups
 from ...reporting.model import Row as ReportRow
 from ...reporting.rows import began, rows
 from ..browse.pages import whole_number

@@ -1,16 +1,32 @@
-"""Findings about the results of requests: scans, ranges, streams, pipelines, subscriptions."""
+"""Findings about keys that are never found, unexpected results, and how an application uses the store."""
 
 from __future__ import annotations
 
+import difflib
+import re
+import sys
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
-from ...calls import SEVERAL, lines_of
+from ....core.calls import Call, Entry
+from ...calls import SEVERAL, executed, lines_of, parsed
 from ...model import Finding
-from ..detectors import ObservedTest, about_entry
-from .commands import SCRIPTS, UNKNOWN, Command
-from .history import commands, history, with_expiries
+from ..common import NONE, ObservedTest, about, about_entry, about_key
+from .history import (
+    ADDING,
+    READS,
+    SCRIPTS,
+    UNKNOWN,
+    WRITES,
+    Command,
+    commands,
+    history,
+    with_expiries,
+)
 
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
 """Commands that return one page, with the index of their cursor argument."""
@@ -169,3 +185,319 @@ def commands_failed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 "commands_failed", call,
                 failed=failed, executed=executed[call.number], commands=count, what=what,
             )  # fmt: skip
+
+
+@dataclass(slots=True, eq=False)
+class _Try:
+    """An attempt of a message, or a request to the application, with the journal numbers of its
+    start and end.
+
+    Repetitions of the same message or request have equal values of ``same``. ``lock`` is the last
+    key that the try set with NX.
+    """
+
+    same: object
+    began: int
+    ended: int
+    failed: bool
+    message: str = ""
+    attempt: int = 0
+    target: str = ""
+    lock: Command | None = field(default=None, init=False)
+
+
+def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find writes with an additional effect that a retry repeated after a failure.
+
+    Retries are attempts of one message, or identical requests to the application if an earlier one
+    raised an exception or was answered 5xx. After a 4xx, an identical request is a new request.
+    """
+    tries = [*_requests(test), *_attempts(test)]
+    latest: dict[tuple[object, tuple[str, ...]], tuple[_Try, Command]] = {}
+    for command in commands(test, handle):
+        number = command.entry.number
+        during = next((one for one in tries if one.began < number < one.ended), None)
+        if during is not None and command.sets_nx and command.succeeded:
+            during.lock = command
+        if during is None or command.name not in ADDING:
+            continue
+        write = during.same, tuple(command.words)
+        before, first = latest.get(write, (during, command))
+        latest[write] = during, command
+        if before is during or not before.failed:
+            continue
+        locks = _differing_locks(before, during)
+        names = [one.key for one in locks]
+        yield command.finding(
+            "repeated_after_failure", [one.entry.number for one in (first, *locks)],
+            command=command.name, message=before.message, attempt=before.attempt,
+            target=before.target, marks=names, numbered=_are_numbered(names, before, during),
+        )  # fmt: skip
+
+
+def _differing_locks(before: _Try, during: _Try) -> list[Command]:
+    """Return the locks of two tries if their keys differ only in their second halves."""
+    if before.lock is None or during.lock is None:
+        return []
+    first, second = before.lock.key, during.lock.key
+    half = max(len(first), len(second)) // 2 + 1
+    is_alike = first != second and first[:half] == second[:half]
+    return [before.lock, during.lock] if is_alike else []
+
+
+def _are_numbered(keys: list[str], before: _Try, during: _Try) -> bool:
+    """Return whether two keys differ only in the number of the attempt or of the retry at the end.
+
+    ``lock:1`` and ``lock:2`` end with the numbers of the attempts 1 and 2, ``lock:0`` and
+    ``lock:1`` with the numbers of their retries.
+    """
+    if not keys or not before.attempt:
+        return False
+    for less in (0, 1):  # the retries are numbered from 0
+        first, second = str(before.attempt - less), str(during.attempt - less)
+        if keys[0].endswith(first) and keys[0].removesuffix(first) + second == keys[1]:
+            return True
+    return False
+
+
+def _requests(test: ObservedTest) -> Iterator[_Try]:
+    for one in test.served:
+        if one.ended and not one.overlaps:
+            failed = bool(one.raised) or one.status is None or one.status >= 500
+            same = one.target, one.body, one.headers
+            yield _Try(same, one.began, one.ended, failed, target=one.target)
+
+
+def _attempts(test: ObservedTest) -> Iterator[_Try]:
+    for event in test.attempts:
+        message, status = str(event.data.get("message_id")), event.data.get("status")
+        failed = not isinstance(status, int) or status >= 400
+        attempt = event.data.get("number") or 0
+        yield _Try(message, event.data["began"], event.number, failed, message, attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class _Increment:
+    """An increment of a counter during a request to an endpoint, with its journal number."""
+
+    target: str
+    result: int
+    number: int
+
+
+def limit_shared(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find counters that requests to several endpoints incremented before one of them returned 429."""
+    increments: dict[str, list[_Increment]] = {}
+    counting = [
+        (command, key)
+        for command in commands(test, handle)
+        if (key := _counter(command)) and type(command.result) is int
+    ]
+    for request in test.served:
+        if request.overlaps or not request.ended:
+            continue
+        target = request.target.partition("?")[0]
+        for command, key in counting:
+            number = command.entry.number
+            if not request.began < number < request.ended:
+                continue
+            earlier = increments.setdefault(key, [])
+            if earlier and command.result != earlier[-1].result + 1:
+                earlier.clear()  # the counter was reset
+            others = [one for one in earlier if one.target != target]
+            if request.status == 429 and others:
+                yield about_key(
+                    "limit_shared", command.entry, key, [one.number for one in others[-5:]],
+                    severity="hint",
+                    target=target, count=command.result, own=len(earlier) - len(others) + 1,
+                    others=dict(Counter(one.target for one in others)),
+                )  # fmt: skip
+            earlier.append(_Increment(target, command.result, number))
+
+
+def _counter(command: Command) -> str:
+    """Return the key that a command, or a script with one key, counts; empty for other commands."""
+    if command.name in ("EVAL", "EVALSHA"):
+        has_key = command.words[2:3] == ["1"] and len(command.words) > 3
+        return command.words[3] if has_key else ""
+    return command.key if command.name in ("INCR", "INCRBY") else ""
+
+
+def stopped_writing(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find received numbers that were not written although they exceed the stored ones.
+
+    As strings, they are less. Example: the version 9 is stored, and the application receives the
+    version 10, reads the stored version with HGET, and writes nothing before it receives the next.
+    """
+    calls = {call.number for call in test.calls}
+    every = history(test, handle)
+    numbers = [command.entry.number for command in every]
+    received = sorted(_received(test), key=lambda one: one[0])
+    written_before: set[str] = set()
+    found: list[Finding] = []
+    for (number, content), (end, _) in pairwise([*received, (sys.maxsize, {})]):
+        during = every[bisect_left(numbers, number) : bisect_left(numbers, end)]
+        for command, is_written in _hash_reads(during):
+            new = str(content.get(command.words[2], ""))
+            if is_written:
+                written_before.add(command.key)
+            elif command.key in written_before and _less_as_string(new, command.result):
+                values = {"field": command.words[2], "known": command.result, "new": new}
+                evidence = [number] if number in calls else []
+                found.append(command.finding("stopped_writing", evidence, command="HGET", **values))
+    if found:
+        yield replace(found[0], rows=tuple(number for one in found for number in one.rows))
+
+
+def _hash_reads(during: list[Command]) -> Iterator[tuple[Command, bool]]:
+    """Yield each HGET command, and whether its key may have been changed afterwards."""
+    for at, command in enumerate(during):
+        if command.name == "HGET" and len(command.words) == 3:
+            yield (
+                command,
+                any(
+                    one.changes and (one.changes_any or command.key in one.arguments)
+                    for one in during[at:]
+                ),
+            )
+
+
+def _less_as_string(new: str, known: Any) -> bool:
+    are_numbers = isinstance(known, str) and new.isdecimal() and known.isdecimal()
+    return are_numbers and int(new) > int(known) and new < known
+
+
+def _received(test: ObservedTest) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the JSON objects that the application received, each with its journal number."""
+    bodies: list[tuple[int, Any]] = [(one.began, one.body) for one in test.served]
+    bodies += [(number, sent.body) for number, (sent, _) in test.lookups.attempts.items()]
+    for call in test.calls:
+        if call.route == "consume" and executed(call):
+            records = parsed(call.response_body)
+            bodies += [(call.number, one["value"]) for one in records or ()]
+    for number, body in bodies:
+        if isinstance(value := parsed(body), dict):
+            yield number, value
+
+
+_READS = {*READS, "ZRANGE", "TTL"}
+_BYTES = re.compile(r"""(?<![A-Za-z0-9])b(?:'[^']*'|"[^"]*")""")
+_MIN_SIMILARITY = 0.8
+"""Minimum similarity, from 0 to 1, at which two keys are reported as a mismatch."""
+
+
+def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find pairs of similar keys where one was only read and the other only written."""
+    every = history(test, handle)
+    if any(one.name == "" for one in every):
+        return
+    present = {str(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no dict)
+    read_keys = {one.key for one in every if _reads(one)}
+    read = _used_only_by(every, _reads)
+    written = _used_only_by(every, _writes)
+    for key, command in read.items():
+        if key in present:
+            continue
+        similar = difflib.get_close_matches(key, written, 1, _MIN_SIMILARITY)
+        similar = similar or _of_one_kind(key, read_keys, written)
+        # Names that differ only in a number refer to different things.
+        if similar and re.sub(r"\d", "", key) != re.sub(r"\d", "", similar[0]):
+            write = written[similar[0]].entry
+            run = _same_run(test, command.entry, write)
+            yield command.finding("key_mismatch", [write.number], other=similar[0], run=run)
+
+
+def _reads(command: Command) -> bool:
+    return command.name in _READS
+
+
+def _writes(command: Command) -> bool:
+    """Return whether a command certainly wrote its key, and did not read it."""
+    reads_too = command.name == "GETSET" or "GET" in command.options
+    return command.name in WRITES and not reads_too and command.result is not UNKNOWN
+
+
+def _used_only_by(every: Iterable[Command], uses: Callable[[Command], bool]) -> dict[str, Command]:
+    """Return the keys that no other commands mention, each with the first command that uses it."""
+    found: dict[str, Command] = {}
+    others: set[str] = set()
+    for command in every:
+        if uses(command):
+            found.setdefault(command.key, command)
+        else:
+            others.update(command.arguments)
+    return {key: command for key, command in found.items() if key not in others}
+
+
+def _same_run(test: ObservedTest, *entries: Entry) -> str:
+    """Return the ID of the workflow run that contains all entries; empty if there is none."""
+    attempts = map(test.attempt_around, entries)
+    numbers = {one.data["began"] if one is not None else None for one in attempts}
+    runs = {test.lookups.header(number, "upstash-workflow-runid") for number in numbers}
+    return runs.pop() if len(runs) == 1 else ""
+
+
+def _of_one_kind(key: str, read: Iterable[str], written: Iterable[str]) -> list[str]:
+    """Return the only written key with the same prefix, if only one key with the prefix was read."""
+    prefix, colon, _ = key.rpartition(":")
+    alike = [one for one in written if one.rpartition(":")[:2] == (prefix, colon)]
+    others = [one for one in read if one.rpartition(":")[:2] == (prefix, colon)]
+    return alike if colon and len(alike) == len(others) == 1 else []
+
+
+def python_value_in_key(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find keys that contain ``None`` or ``b'...'``, as Python formats missing values and bytes."""
+    known = (one for one in commands(test, handle) if one.name in _READS | WRITES)
+    for key, command in {one.key: one for one in known}.items():
+        if NONE.search(key):
+            yield command.finding("none_in_key")
+        elif found := _BYTES.search(key):
+            yield command.finding("bytes_in_key", text=found[0])
+
+
+def counter_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find counters decremented without an initial value, if one number was set but never used."""
+    every = history(test, handle)
+    if any(one.name == "" for one in every):
+        return
+    mentioned: set[str] = set()
+    used: set[str] = set()
+    numbers: dict[str, str] = {}
+    decremented: dict[str, Command] = {}
+    for command in every:
+        is_first = command.key not in mentioned
+        sets = command.name == "SET" and command.succeeded and command.words[2].isdigit()
+        if sets and is_first:
+            numbers[command.key] = command.words[2]
+        else:
+            used.update(command.arguments)
+        if command.name == "DECR" and is_first and command.result == -1:
+            decremented[command.key] = command
+        mentioned.update(command.arguments)
+    unused = [key for key in numbers if key not in used]
+    for command in decremented.values() if len(unused) == 1 else ():
+        yield command.finding("counter_mismatch", other=unused[0], value=numbers[unused[0]])
+
+
+def no_subscriber(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find messages to a channel without subscribers, while a channel with subscribers had none."""
+    subscribed: dict[str, int] = {}
+    heard: set[str] = set()
+    unheard: dict[str, tuple[Command, int]] = {}
+    for call in test.calls_of(handle):
+        for line in lines_of(call) if call.reached else ():
+            if line[0].upper() == "SUBSCRIBE":
+                subscribed.update(dict.fromkeys(line[1:], call.number))
+    for command in history(test, handle):
+        if command.name == "PUBLISH" and command.result == 0 and isinstance(command.entry, Call):
+            steps = test.lookups.grouped_calls.get(command.entry.number) or [command.entry]
+            lines = [[line[0].upper(), *line[1:]] for one in steps for line in lines_of(one)]
+            unheard[command.key] = command, lines.index(command.words)
+        elif command.name == "PUBLISH":
+            heard.add(command.key)
+    others = [one for one in subscribed if one not in heard and one not in unheard]
+    for channel, (command, index) in unheard.items():
+        if others and channel not in heard and channel not in subscribed:
+            values = {"others": others, "line": index}
+            evidence = [subscribed[one] for one in others]
+            yield about("channel", "no_subscriber", command.entry, channel, evidence, **values)
