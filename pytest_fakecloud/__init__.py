@@ -132,7 +132,7 @@ if TYPE_CHECKING:
     from .every_failure import Failure  # noqa: F401
     from .explore.run import Operation  # noqa: F401
     from .kv.races import Between  # noqa: F401
-    from .queue.delivery.destination_routes import DestinationRoute  # noqa: F401
+    from .queue.delivery.destinations import DestinationRoute  # noqa: F401
 
 
 if not TYPE_CHECKING:

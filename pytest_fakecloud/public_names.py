@@ -67,6 +67,6 @@ core.timers Fired
 every_failure Failure
 explore.run Operation
 kv.races Between
-queue.delivery.destination_routes DestinationRoute
+queue.delivery.destinations DestinationRoute
 """)
 """Documented classes whose objects tests get from public names, and that they need not import."""

@@ -44,7 +44,7 @@ from pytest_fakecloud.kv.search.index import Search
 from pytest_fakecloud.kv.search.views import SEARCH_FIELDS
 from pytest_fakecloud.queue.capture.callbacks import FIELDS as CALLBACKS
 from pytest_fakecloud.queue.capture.callbacks import Callback
-from pytest_fakecloud.queue.delivery.destination_routes import ROUTES, DestinationRoute
+from pytest_fakecloud.queue.delivery.destinations import ROUTES, DestinationRoute
 from pytest_fakecloud.queue.delivery.replies import DELIVERIES, DeliveredRequest
 from pytest_fakecloud.queue.fields import ATTEMPTS
 from pytest_fakecloud.queue.model import Attempt

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..process_time.callers import is_infrastructure_module
+from ..process_time.wall import is_infrastructure_module
 from .footprint import Touch, touch_of_key
 from .simulation.loops import OwnLoop
 

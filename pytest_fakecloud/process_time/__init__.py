@@ -54,7 +54,7 @@ class ProcessTime:
             self.wall.start()
             ends.callback(self.wall.stop)
             if self._autojump:
-                from .patches import Patches
+                from .replacements import Patches
                 from .sleepers import Sleepers
 
                 self._sleepers = Sleepers(self._clock)

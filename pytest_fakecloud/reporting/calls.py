@@ -1,4 +1,4 @@
-"""Calls as a report reads them: their outcomes, their bodies as text, and those of a Redis connection."""
+"""Calls as a report reads them: outcomes, bodies as text, and those of a Redis connection."""
 
 from __future__ import annotations
 

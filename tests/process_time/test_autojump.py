@@ -31,8 +31,9 @@ import upstash_vector
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.timeparse import monotonic
-from pytest_fakecloud.process_time import loops, moving
-from pytest_fakecloud.process_time.patches import Patches
+from pytest_fakecloud.process_time import sleepers as loops
+from pytest_fakecloud.process_time import sleepers as moving
+from pytest_fakecloud.process_time.replacements import Patches
 
 from ..harness import Run, in_threads
 

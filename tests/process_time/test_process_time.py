@@ -14,8 +14,12 @@ import pytest
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.process_time import ProcessTime
-from pytest_fakecloud.process_time.moving import _move_clock_on_turn, _wait_for_turn
-from pytest_fakecloud.process_time.sleepers import Sleeper, Sleepers
+from pytest_fakecloud.process_time.sleepers import (
+    Sleeper,
+    Sleepers,
+    _move_clock_on_turn,
+    _wait_for_turn,
+)
 
 from ..harness import Run
 

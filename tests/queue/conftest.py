@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.queue.delivery.deadlines import Deadlines
+from pytest_fakecloud.queue.delivery.applications import Deadlines
 from pytest_fakecloud.queue.delivery.sender import Sender
 from pytest_fakecloud.queue.handle import Queue
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from pytest_fakecloud.queue.delivery.deadlines import Deadlines
+from pytest_fakecloud.queue.delivery.applications import Deadlines
 from pytest_fakecloud.queue.delivery.destinations import Destinations, route_to
 from pytest_fakecloud.queue.model import Delivery, HeaderList, Outcome
 

@@ -13,7 +13,7 @@ from .state import Part, RunState
 from .strands import Due, Strand
 
 if TYPE_CHECKING:
-    from ...queue.delivery.destination_routes import DestinationRoute
+    from ...queue.delivery.destinations import DestinationRoute
     from ...queue.engine.schedules import Schedule, Schedules
     from ...queue.handle import Queue
     from ...queue.model import Delivery, Message

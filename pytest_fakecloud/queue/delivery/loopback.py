@@ -17,8 +17,7 @@ from typing import TypeAlias
 from ...core.timeparse import monotonic
 from ..model import Delivery, HeaderList, Outcome
 from ..wire.text import HOP_BY_HOP
-from .applications import Address, header_bytes
-from .deadlines import Deadlines
+from .applications import Address, Deadlines, header_bytes
 from .replies import timed_out
 
 LARGEST_ANSWER = 100 * 1024 * 1024

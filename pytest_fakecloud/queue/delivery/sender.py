@@ -13,9 +13,8 @@ from ..model import Delivery, Outcome
 from ..settings import DEFAULT_CAP, Unstubbed
 from ..wire.targets import loopback_address
 from ..wire.text import as_text
-from .deadlines import Deadlines
-from .destination_routes import DestinationRoute
-from .destinations import Destinations, route_to
+from .applications import Deadlines
+from .destinations import DestinationRoute, Destinations, route_to
 
 if TYPE_CHECKING:
     from .loopback import LoopbackSender

@@ -16,7 +16,7 @@ import trio
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.queue.capture import waiting
+from pytest_fakecloud.queue.capture import callbacks as waiting
 from pytest_fakecloud.queue.capture.handle import CallbackCapture
 from pytest_fakecloud.queue.handle import Queue
 

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from pytest_fakecloud.core.timeparse import monotonic
-from pytest_fakecloud.queue.delivery.deadlines import CapReached, Deadlines, loop_is_running
+from pytest_fakecloud.queue.delivery.applications import CapReached, Deadlines, loop_is_running
 
 from ..edge import frozen
 

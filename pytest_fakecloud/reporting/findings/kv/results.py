@@ -1,4 +1,4 @@
-"""Findings about keys that are never found, unexpected results, and how an application uses the store."""
+"""Findings about unexpected results, about names of keys, and about how an application uses a store."""
 
 from __future__ import annotations
 
