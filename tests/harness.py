@@ -66,7 +66,7 @@ _KEPT = (
     "pytest_fakecloud.queue.handle",
     "pytest_fakecloud.queue.signature_checks",
     "pytest_fakecloud.reporting.page",
-    "pytest_fakecloud.transport.tls",
+    "pytest_fakecloud.transport.patches",
     "pytest_fakecloud.transport.inprocess",
     "pytest_fakecloud.transport.tls",
     "pytest_fakecloud.vector.handle",
