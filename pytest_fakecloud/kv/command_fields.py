@@ -11,7 +11,7 @@ from ..core.errors import ContractError
 from ..core.field_types import TEXT, FieldType
 from ..core.matching import Field, Question
 from ..core.wording import did_you_mean
-from .acl.users import keys_of as key_positions
+from .acl import keys_of as key_positions
 from .table.registry import COMMANDS, spec_of
 
 

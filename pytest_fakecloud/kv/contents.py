@@ -11,7 +11,7 @@ from ..core.errors import ContractError
 from ..core.matching import Condition
 from ..core.wording import did_you_mean, listed
 from ..handle import action
-from .acl.users import tester
+from .acl import tester
 from .algorithms.glob import matcher
 from .engine.engine import Engine
 from .errors import CommandError

@@ -204,7 +204,7 @@ class _KVCopy(_Copy):
 
     def replay_call(self, call: Call) -> None:
         """Replay a request, or a command of the database port in its connection's session."""
-        from ..kv.acl.users import tester
+        from ..kv.acl import tester
         from ..kv.reply import Blocked
 
         if not on_connection(call):

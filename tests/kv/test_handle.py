@@ -17,7 +17,7 @@ import redis
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.acl.users import AclUser
+from pytest_fakecloud.kv.acl import AclUser
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from tests.harness import check_each

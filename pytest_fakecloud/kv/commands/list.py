@@ -11,7 +11,7 @@ from ..errors import CommandError
 from ..reply import NIL_ARRAY, OK, Reply
 from ..table.registry import Args, command, variant
 from ..table.syntax import I64_MAX, I64_MIN, parse_int
-from ..values.lists import QuickList
+from ..values.collections import QuickList
 from .arguments import (
     arity_error,
     existing,

@@ -12,8 +12,7 @@ from ..errors import CommandError
 from ..reply import Reply
 from ..table.registry import Args
 from ..table.syntax import parse_int, parse_unsigned
-from ..values.hashes import HashValue
-from ..values.sets import SetValue
+from ..values.collections import HashValue, SetValue
 from ..values.zset import SortedSet
 from .arguments import options, running
 

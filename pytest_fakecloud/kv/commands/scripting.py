@@ -8,13 +8,13 @@ from ..algorithms.glob import matches
 from ..engine.session import Session
 from ..errors import NOT_INTEGER, TOO_MANY_KEYS, CommandError
 from ..reply import OK, Map, Reply, SetReply, Status
-from ..scripting import errors
+from ..scripting import callbacks as errors
 from ..table.registry import Args, command, variant
 from ..table.syntax import parse_int
 from .arguments import subcommand_error
 
 if TYPE_CHECKING:
-    from ..scripting.libraries import Library
+    from ..scripting.scripts import Library
 
 
 def _keys_and_arguments(args: Args, error: bytes = NOT_INTEGER) -> tuple[list[bytes], list[bytes]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import errors
-from ..acl.users import Denied
+from ..acl import Denied
 from ..engine.session import Session, Watched
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, OK, Blocked, Reply

@@ -12,8 +12,7 @@ from .. import errors
 from ..engine.keyspace import String
 from ..engine.session import Session
 from ..errors import CommandError
-from ..table.columns import TTL_OPTIONS, Unit
-from ..table.registry import Args
+from ..table.registry import TTL_OPTIONS, Args, Unit
 from ..table.syntax import I64_MAX, I64_MIN, parse_int
 from .arguments import options, running
 

@@ -15,25 +15,20 @@ from ...core.budget import UNBOUNDED, OverBudget
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
-from ..acl.users import AclUser
+from ..acl import AclUser
 from ..errors import CLIENT_LEFT, CommandError, over_budget
 from ..model import Transport
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
-from ..scripting.turns import Turns
+from ..scripting.runs import Turns
 from ..settings import VERSION, KVConfig
 from ..table.config import Config
 from ..table.registry import CommandSpec, function_of, table_of
 from ..table.versions import SHORTEST_DOUBLES
-from .admission import Admission
-from .blocking import Changes, Waiter
+from .blocking import Admission, Changes, Pauses, Waiter
 from .keyspace import Keyspace, KeyspaceCopy, type_name
-from .pauses import Pauses
-from .pubsub import Notifications, PubSub
-from .session import Monitor, Session, Sessions, client_line
-from .sizes import Capacity, Eviction, Frequencies, Sizes
-from .statistics import Statistics
-from .tracking import Tracking
-from .users import Users, UsersCopy
+from .pubsub import Notifications, PubSub, Tracking
+from .session import Monitor, Session, Sessions, Users, UsersCopy, client_line
+from .usage import Capacity, Eviction, Frequencies, Sizes, Statistics
 
 if TYPE_CHECKING:
     from ..scripting.scripts import Scripting, ScriptingCopy

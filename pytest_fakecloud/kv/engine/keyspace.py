@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ..algorithms.deadlines import Deadlines
 from ..algorithms.scanning import ScanOrder
 from ..errors import WRONGTYPE, CommandError
-from ..values.hashes import HashValue
-from ..values.lists import QuickList
-from ..values.sets import SetValue
+from ..values.collections import HashValue, QuickList, SetValue
 from ..values.zset import SortedSet
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from ..search.index import Indexes
     from ..table.config import Config
     from .session import Session
-    from .sizes import Counters, Frequencies
+    from .usage import Counters, Frequencies
 
 String = bytes | bytearray
 T = TypeVar("T")

@@ -13,18 +13,18 @@ from functools import partial
 from itertools import islice, pairwise
 from typing import Any
 
-from ..values.consumer_group import (
+from ..values.collections import HashValue, QuickList, SetValue
+from ..values.json import JsonError, JsonValue, parse_json
+from ..values.stream import (
     SEQUENCE_MAX,
     UNKNOWN_ENTRIES_READ,
     Consumer,
     Group,
+    Node,
+    Stream,
     entries_up_to,
+    make_id,
 )
-from ..values.hashes import HashValue
-from ..values.json import JsonError, JsonValue, parse_json
-from ..values.lists import QuickList
-from ..values.sets import SetValue
-from ..values.stream import Node, Stream, make_id
 from ..values.zset import SortedSet
 from .packed import Entry, read_intset, read_listpack, read_ziplist, read_zipmap, texts
 from .source import RdbError, Source

@@ -8,13 +8,10 @@ from typing import Any
 
 from ..table.config import Config
 from ..table.syntax import format_double, try_int
-from ..values.consumer_group import SEQUENCE_MAX, Group, PendingList
-from ..values.hashes import HashValue
+from ..values.collections import NODE_BYTES, HashValue, QuickList, SetValue
 from ..values.json import JsonValue, write_json
-from ..values.lists import NODE_BYTES, QuickList
-from ..values.sets import SetValue
 from ..values.sizes import LISTPACK_OVERHEAD, entry_size
-from ..values.stream import Node, Stream
+from ..values.stream import SEQUENCE_MAX, Group, Node, PendingList, Stream
 from ..values.zset import SortedSet
 from . import lzf
 from .packed import Entry, write_intset, write_listpack

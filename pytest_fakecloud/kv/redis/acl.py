@@ -14,8 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from .. import errors
-from ..acl.rules import join_selectors
-from ..acl.users import AclUser, first_user, read_only_user
+from ..acl import AclUser, first_user, join_selectors, read_only_user
 from ..errors import CommandError
 from ..reply import Reply
 from ..table.registry import CommandSpec

@@ -14,8 +14,7 @@ from typing import NamedTuple
 from .. import errors
 from ..errors import CommandError
 from ..reply import OK, Reply
-from ..table.availability import OPTIONS_OF_READS, options
-from ..table.registry import EVERYTHING, CommandSpec
+from ..table.registry import EVERYTHING, OPTIONS_OF_READS, CommandSpec, options
 from ..table.syntax import parse_int
 from . import scripts
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from ..scripting.shebang import KEY_LOCKING
+from ..scripting.scripts import KEY_LOCKING
 
 if TYPE_CHECKING:
     from .rewriting import Prepared

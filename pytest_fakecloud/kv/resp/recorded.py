@@ -26,8 +26,8 @@ from ...http.app import respond
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Stream
 from .. import errors
 from ..command_fields import facts_of
-from ..engine.admission import RUN_IN_TRANSACTION
-from ..engine.statistics import without_secrets
+from ..engine.blocking import RUN_IN_TRANSACTION
+from ..engine.usage import without_secrets
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, Reply, Status, to_resp
 

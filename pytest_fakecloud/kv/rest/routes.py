@@ -28,9 +28,16 @@ from ..races import Arrival, Interruptions, Sender
 from ..reply import LARGEST, Reply, size_of
 from ..settings import KVConfig
 from ..table.registry import COMMANDS
-from .formats import Format, Headers, format_of, option
-from .limits import CommandLimits
-from .requests import command_of_body, command_of_path, commands_of_body
+from .formats import (
+    CommandLimits,
+    Format,
+    Headers,
+    command_of_body,
+    command_of_path,
+    commands_of_body,
+    format_of,
+    option,
+)
 
 if TYPE_CHECKING:
     from .sse import EventStream

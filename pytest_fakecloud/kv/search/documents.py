@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ..table.syntax import encoded
-from ..values.hashes import HashValue
+from ..values.collections import HashValue
 from ..values.json import JsonError, JsonValue, parse_json
 from .schema import Definition
 

@@ -6,19 +6,182 @@ everything else about a command.
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from ..errors import CommandError, unknown_command, unknown_subcommand
-from .columns import TTL_OPTIONS, Effects, KeySpec
+from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from .rows import ROWS, Row
+from .syntax import integer_at_start
 from .versions import ARITIES, EARLIER, LATER, MODULES, is_later
 
 if TYPE_CHECKING:
     from ..reply import Reply
+
+
+_POSITION = re.compile(
+    r"unknown|(?:([^@]+)@)?(-?[0-9]+)(?:\.\.(-?[0-9]+))?(?:/([0-9]+))?(?:%([0-9]+))?"
+)
+"""A keyword, the first position, the last one, the step and the limit."""
+
+
+class KeySpec:
+    """The positions of a command's keys, and how the command accesses them.
+
+    A spec is written as flags and a position:
+
+    - ``RW access update 1``: argument 1.
+    - ``RO access 1..-1/2``: every second argument up to the end.
+    - ``RO access 1..1``: argument 1 and the next one. A non-negative end counts from the first key.
+    - ``RO access numkeys@2``: argument 2 is the number of keys, which follow it.
+    - ``OW update STORE@5``: the argument after the word STORE, which is searched for from argument
+      5.
+    - ``RO access STREAMS@1..-1%2``: the first half of the arguments after the word STREAMS.
+    - ``RO access unknown``: the positions cannot be determined.
+    """
+
+    def __init__(self, text: str) -> None:
+        *flags, position = text.split()
+        found = _POSITION.fullmatch(position)
+        assert found is not None, text
+        keyword, first, last, step, limit = found.groups()
+        self.flags = tuple(flags)
+        self.unknown = first is None
+        self.numkeys = keyword == "numkeys"
+        self.keyword = keyword.encode() if keyword and not self.numkeys else None
+        self.first, self.last = int(first or 0), int(last or 0)
+        self.step, self.limit = int(step or 1), int(limit or 0)
+
+    @property
+    def reads(self) -> bool:
+        """Whether the command may return the key's data."""
+        return "access" in self.flags
+
+    @property
+    def writes(self) -> bool:
+        """Whether the command may change the key's data."""
+        return bool({"update", "insert", "delete"} & set(self.flags))
+
+    @property
+    def depends_on_arguments(self) -> bool:
+        """Whether the positions depend on the arguments, not only on their number."""
+        return self.unknown or self.numkeys or self.keyword is not None
+
+    def positions(self, argv: list[bytes]) -> range | None:
+        """Return the positions of the keys in ``argv``, or None if they are unknown."""
+        if self.unknown:
+            return None
+        first = self.first
+        if self.keyword is not None:
+            found = self._after_keyword(argv)
+            if found is None:
+                return range(0)
+            first = found
+        if self.numkeys:
+            return self._counted(argv, first)
+        if self.last >= 0:
+            last = first + self.last
+        else:
+            last = len(argv) + self.last
+            if self.limit > 1:
+                last = first + (len(argv) - first) // self.limit - 1
+        last = min(last, len(argv) - 1)
+        return range(first, last + 1, self.step)
+
+    def _after_keyword(self, argv: list[bytes]) -> int | None:
+        step = 1 if self.first > 0 else -1
+        at = self.first if self.first > 0 else len(argv) + self.first
+        while 0 < at < len(argv):
+            if argv[at].upper() == self.keyword:
+                return at + 1
+            at += step
+        return None
+
+    def _counted(self, argv: list[bytes], at: int) -> range | None:
+        if at >= len(argv):
+            return None
+        count = integer_at_start(argv[at])
+        stop = at + 1 + count * self.step
+        if count < 0 or stop > len(argv):
+            return None
+        return range(at + 1, stop, self.step)
+
+
+def sort_destination(argv: list[bytes]) -> int | None:
+    """Return the position of the key after the last STORE of SORT, which no key spec locates."""
+    destination, at = None, 2
+    while at < len(argv) - 1:
+        word = argv[at].upper()
+        if word == b"STORE":
+            destination = at + 1
+        at += {b"LIMIT": 3, b"BY": 2, b"GET": 2}.get(word, 1)
+    return destination
+
+
+class Unit(NamedTuple):
+    """The unit of a TTL: its length, and whether numbers are Unix times and not durations."""
+
+    milliseconds: int
+    is_absolute: bool = False
+
+
+UNITS = {
+    "milliseconds": Unit(1),
+    "seconds": Unit(1_000),
+    "minutes": Unit(60_000),
+    "unix-milliseconds": Unit(1, is_absolute=True),
+    "unix-seconds": Unit(1_000, is_absolute=True),
+}
+TTL_OPTIONS = {
+    "EX": UNITS["seconds"],
+    "PX": UNITS["milliseconds"],
+    "EXAT": UNITS["unix-seconds"],
+    "PXAT": UNITS["unix-milliseconds"],
+}
+"""The option words that set a TTL, in every command that has them, with the units of their numbers."""
+_WORDS = {
+    "ttl": ("takes_ttl", True),
+    "time": ("reads_clock", True),
+    "lookup": ("looks_up", True),
+    "no-event": ("event", ""),
+    "rest": ("over_rest", True),
+    "no-rest": ("over_rest", False),
+    "vendor": ("is_vendors", True),
+}
+"""The words without a value, with the attribute of `Effects` that they set."""
+
+
+class Effects:
+    """The last column of a command's row; the module ``rows`` explains its words.
+
+    ``value_at`` and ``ttl_at`` are positions in the command line, or 0. ``event`` and ``over_rest``
+    are None if the row does not declare them.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.value_at = self.ttl_at = 0
+        self.ttl_unit: Unit | None = None
+        self.takes_ttl = self.reads_clock = self.looks_up = self.is_vendors = False
+        self.event: str | None = None
+        self.over_rest: bool | None = None
+        for word in text.split():
+            name, _, position = word.partition("@")
+            if name in UNITS and position.isdigit():
+                self.ttl_at, self.ttl_unit = int(position), UNITS[name]
+            elif name == "value" and position.isdigit():
+                self.value_at = int(position)
+            elif word in _WORDS:
+                setattr(self, *_WORDS[word])
+            elif word.startswith("event="):
+                self.event = word.removeprefix("event=")
+            else:
+                with_position = (f"{name}@POSITION" for name in ("value", *UNITS))
+                known = ", ".join([*_WORDS, "event=NAME", *with_position])
+                raise ValueError(f"{word!r} is not an effect of a command; the effects are {known}")
 
 
 Args: TypeAlias = list[bytes]
@@ -316,3 +479,91 @@ def function_of(spec: CommandSpec) -> Function | None:
                 importer(spec)
         spec.function = _functions.get(spec.name)
     return spec.function
+
+
+class Ttl(NamedTuple):
+    """A TTL: the command or option that sets it, the number and the number's unit."""
+
+    word: str
+    number: str
+    unit: Unit
+
+    def __str__(self) -> str:
+        return f"{self.word} {self.number}"
+
+    def deadline_us(self, now_us: int) -> int | None:
+        """Return the time of the expiry in microseconds; None if the number is invalid."""
+        try:
+            number_us = int(self.number) * self.unit.milliseconds * 1000
+        except ValueError:
+            return None
+        return number_us if self.unit.is_absolute else now_us + number_us
+
+
+@cache
+def sets_ttl(spec: CommandSpec) -> bool:
+    """Return whether a command has an argument or options with a TTL."""
+    return spec.effects.ttl_unit is not None or not TTL_OPTIONS.keys().isdisjoint(spec.options)
+
+
+def find_ttl(spec: CommandSpec, line: Sequence[str]) -> Ttl | None:
+    """Return the TTL that a command line sets; in the group ``hash``, fields get the TTL."""
+    effects = spec.effects
+    if effects.ttl_unit is not None:
+        at = effects.ttl_at
+        return Ttl(spec.name, line[at], effects.ttl_unit) if at < len(line) else None
+    if not sets_ttl(spec):
+        return None
+    keys = spec.key_positions([word.encode("utf-8", "replace") for word in line])
+    first = 1 + max([effects.value_at, *(at + key.step - 1 for at, key in keys)])
+    options = [word.upper() for word in line[first:]]
+    if "FIELDS" in options:
+        del options[options.index("FIELDS") :]  # what follows are names and values
+    found = [Ttl(word, number, TTL_OPTIONS[word]) for word, number in pairwise(options)
+             if word in TTL_OPTIONS]  # fmt: skip
+    return found[-1] if found else None  # the server uses the last number, too
+
+
+OPTIONS_OF_READS = {b"GROUP": 3, b"COUNT": 2, b"BLOCK": 2}
+"""Options of XREAD and XREADGROUP with arguments, and their numbers of words with the name."""
+
+
+def options(
+    argv: list[bytes], start: int, lengths: Mapping[bytes, int]
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the position and the upper-case word of each option from ``start`` on.
+
+    ``lengths`` are the numbers of words of the options that have arguments, with their names.
+    """
+    at = start
+    while at < len(argv):
+        word = argv[at].upper()
+        yield at, word
+        at += lengths.get(word, 1)
+
+
+def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
+    """Raise the vendor's error if a command is not available over REST.
+
+    XREAD and XREADGROUP are available without BLOCK. With BLOCK they would keep the request open,
+    like BLPOP, and the vendor's own queue library relies on the error. This function checks single
+    commands and each command of a pipeline or transaction; the transaction is then discarded.
+    """
+    if not spec.over_rest:
+        raise CommandError(not_available(spec.name.split()[0]))
+    if spec.may_wait and asks_to_wait(argv):
+        raise CommandError(not_available(spec.name) + b" with BLOCK, which waits")
+
+
+def check_family_over_rest(spec: CommandSpec) -> None:
+    """Raise the vendor's error if no subcommand of a container command is available over REST."""
+    if not any(each.over_rest for each in (spec.subcommands or {}).values()):
+        raise CommandError(not_available(spec.name))
+
+
+def asks_to_wait(argv: list[bytes]) -> bool:
+    """Return whether an XREAD or XREADGROUP command has the BLOCK option."""
+    for _, word in options(argv, 1, OPTIONS_OF_READS):
+        if word in (b"BLOCK", b"STREAMS"):
+            return word == b"BLOCK"
+    return False

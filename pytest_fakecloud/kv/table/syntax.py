@@ -15,6 +15,7 @@ from ..errors import NOT_FLOAT, NOT_INTEGER, OUT_OF_INT_RANGE, CommandError
 if TYPE_CHECKING:
     from fractions import Fraction
 
+
 I64_MIN = -(2**63)
 I64_MAX = 2**63 - 1
 

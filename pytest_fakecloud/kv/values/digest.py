@@ -9,7 +9,11 @@ from .stream import format_id
 
 EMPTY = 0
 """The digest of no data. Digests are 20-byte big-endian integers."""
+
+
 _TYPES = {"list": 1, "set": 2, "zset": 3, "hash": 4, "stream": 6}
+
+
 _MODULE = 5
 
 

@@ -11,8 +11,7 @@ from typing import Any
 from ...core.calls import Call
 from ...core.timeparse import clock_time
 from ...core.wording import counted, listed
-from ...kv.table.registry import spec_of
-from ...kv.table.ttl import find_ttl
+from ...kv.table.registry import find_ttl, spec_of
 from ..calls import (
     SEVERAL,
     compact,

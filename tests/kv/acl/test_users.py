@@ -12,8 +12,7 @@ import pytest
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.acl.rules import apply_rules, describe_user
-from pytest_fakecloud.kv.acl.users import AclUser, KeyPattern, keys_of
+from pytest_fakecloud.kv.acl import AclUser, KeyPattern, apply_rules, describe_user, keys_of
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.table.availability import check_over_rest
-from pytest_fakecloud.kv.table.registry import EVERYTHING
+from pytest_fakecloud.kv.table.registry import EVERYTHING, check_over_rest
 
 from .faces import Face, as_json
 from .known import reason_for

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.kv.acl.rules import CATEGORIES
+from pytest_fakecloud.kv.acl import CATEGORIES
 from pytest_fakecloud.kv.settings import VERSION
 from pytest_fakecloud.kv.table.config import PARAMETERS
 from tests.budget import cases

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from pytest_fakecloud.kv.algorithms.scanning import ScanOrder
 from pytest_fakecloud.kv.engine.keyspace import Keyspace, type_name
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.values.hashes import HashValue
-from pytest_fakecloud.kv.values.sets import SetValue
+from pytest_fakecloud.kv.values.collections import HashValue, SetValue
 
 
 class TestAccess:

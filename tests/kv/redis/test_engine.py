@@ -34,7 +34,7 @@ from pytest_fakecloud.kv.redis import namespace as namespaces
 from pytest_fakecloud.kv.redis.addresses import open_link
 from pytest_fakecloud.kv.redis.cluster import ClusterLink
 from pytest_fakecloud.kv.redis.rewriting import Answered, Prefixes, Rewriter, find_spec
-from pytest_fakecloud.kv.rest import limits
+from pytest_fakecloud.kv.rest import formats as limits
 from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.standalone.browse.kv import LISTS, content

@@ -18,13 +18,11 @@ from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.engine.keyspace import Keyspace
 from pytest_fakecloud.kv.engine.pubsub import _CLASS_OF
 from pytest_fakecloud.kv.engine.session import Session
-from pytest_fakecloud.kv.engine.sizes import STARTUP
+from pytest_fakecloud.kv.engine.usage import STARTUP
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import Blocked
 from pytest_fakecloud.kv.table.registry import CommandSpec, spec_of
-from pytest_fakecloud.kv.values.hashes import HashValue
-from pytest_fakecloud.kv.values.lists import QuickList
-from pytest_fakecloud.kv.values.sets import SetValue
+from pytest_fakecloud.kv.values.collections import HashValue, QuickList, SetValue
 from pytest_fakecloud.kv.values.sizes import ENTRY, content_size, usage
 from pytest_fakecloud.kv.values.stream import Stream
 from pytest_fakecloud.kv.values.zset import SortedSet

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.kv.table.columns import Effects
-from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, spec_of
+from pytest_fakecloud.kv.table.registry import (
+    COMMANDS,
+    CommandSpec,
+    Effects,
+    Ttl,
+    find_ttl,
+    spec_of,
+)
 from pytest_fakecloud.kv.table.rows import ROWS, Row
-from pytest_fakecloud.kv.table.ttl import Ttl, find_ttl
 
 
 @pytest.mark.parametrize("word", ["expires", "value", "value@x", "hours@2", "event"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_fakecloud.kv.values.consumer_group import Consumer, Group, Pending, PendingList
+from pytest_fakecloud.kv.values.stream import Consumer, Group, Pending, PendingList
 
 
 def test_pending_entries_belong_to_one_consumer_at_a_time() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.values.lists import QuickList
+from pytest_fakecloud.kv.values.collections import QuickList
 from pytest_fakecloud.kv.values.sizes import entry_size
 from tests.harness import check_each
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.values.consumer_group import ID_MAX, Consumer, Group
-from pytest_fakecloud.kv.values.stream import Stream, format_id, make_id
+from pytest_fakecloud.kv.values.stream import ID_MAX, Consumer, Group, Stream, format_id, make_id
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["add", "add", "add", "delete", "length", "id"]), st.integers(0, 90)),

@@ -8,10 +8,9 @@ from ... import errors
 from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import Reply
-from ...table.columns import UNITS, Unit
-from ...table.registry import Args, command, variant
+from ...table.registry import UNITS, Args, Unit, command, variant
 from ...table.syntax import parse_int
-from ...values.hashes import HashValue
+from ...values.collections import HashValue
 from ..arguments import get_or_empty, running
 from ..ttl import (
     SetOptions,

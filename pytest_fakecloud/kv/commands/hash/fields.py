@@ -12,7 +12,7 @@ from ...reply import OK, Map, Reply
 from ...table.long_double import parse_long_double
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
-from ...values.hashes import HashValue
+from ...values.collections import HashValue
 from ..arguments import arity_error, check_repetitions, get_or_empty, parse_random
 from ..scanning import ScanOptions, scan_collection
 from ..string.numbers import incremented, incremented_float

@@ -27,7 +27,7 @@ from .matches import (
 )
 
 if TYPE_CHECKING:
-    from ...values.json_path import Location
+    from ...values.json import Location
 
 
 @variant(

@@ -29,7 +29,7 @@ from .matches import (
 )
 
 if TYPE_CHECKING:
-    from ...values.json_path import Location, Path
+    from ...values.json import Location, Path
 
 T = TypeVar("T")
 _BYTES_PER_STEP = 4

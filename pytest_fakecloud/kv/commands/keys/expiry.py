@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ...engine.session import Session
 from ...reply import Reply
-from ...table.columns import UNITS, Unit
-from ...table.registry import Args, command, variant
+from ...table.registry import UNITS, Args, Unit, command, variant
 from ..ttl import allows_expiry, expiry_ms, expiry_reply, parse_conditions
 
 

@@ -14,9 +14,7 @@ from ...errors import CommandError
 from ...reply import Reply
 from ...table.registry import Args, variant
 from ...table.syntax import parse_float, parse_int
-from ...values.hashes import HashValue
-from ...values.lists import QuickList
-from ...values.sets import SetValue
+from ...values.collections import HashValue, QuickList, SetValue
 from ...values.zset import SortedSet
 from ..arguments import options, running
 

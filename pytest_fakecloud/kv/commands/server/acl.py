@@ -5,8 +5,15 @@ from __future__ import annotations
 import secrets
 
 from ... import errors
-from ...acl.rules import apply_rules, categories_of, describe_user, has_space, user_details
-from ...acl.users import AclUser, Denied
+from ...acl import (
+    AclUser,
+    Denied,
+    apply_rules,
+    categories_of,
+    describe_user,
+    has_space,
+    user_details,
+)
 from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import OK, Reply

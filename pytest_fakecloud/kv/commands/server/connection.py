@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ... import errors
-from ...acl.users import AclUser
+from ...acl import AclUser
 from ...engine.session import Session
-from ...engine.statistics import monitor_line
+from ...engine.usage import monitor_line
 from ...errors import CommandError
 from ...reply import OK, Map, Reply, Status
 from ...table.registry import Args, command

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ... import errors
-from ...acl.users import access_flags
+from ...acl import access_flags
 from ...algorithms.glob import matcher
 from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
-from ...table.columns import KeySpec, sort_destination
-from ...table.registry import Args, CommandSpec, command
+from ...table.registry import Args, CommandSpec, KeySpec, command, sort_destination
 from ...table.tips import DEPRECATED, INTERNAL, NOTES, TIPS
 from ...table.versions import MODULES
 from .help import summary

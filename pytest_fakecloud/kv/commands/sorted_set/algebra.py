@@ -14,7 +14,7 @@ from ...errors import WRONGTYPE, CommandError, input_key_needed
 from ...reply import Reply
 from ...table.registry import Args, command, variant
 from ...table.syntax import I64_MAX, parse_float, parse_int
-from ...values.sets import SetValue
+from ...values.collections import SetValue
 from ...values.zset import SortedSet
 from ..arguments import options, running
 from .members import members_reply

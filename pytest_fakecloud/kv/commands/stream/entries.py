@@ -11,8 +11,7 @@ from ...errors import CommandError
 from ...reply import OK, Reply
 from ...table.registry import Args, CommandSpec, command
 from ...table.syntax import parse_int
-from ...values.consumer_group import SEQUENCE_MAX
-from ...values.stream import Stream, format_id
+from ...values.stream import SEQUENCE_MAX, Stream, format_id
 from ..arguments import arity_error, existing, get_or_empty, options, running
 from .ids import parse_id, parse_new_id
 

@@ -11,8 +11,15 @@ from ...reply import NIL_ARRAY, OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...table.versions import EARLY_CONSUMERS, ESTIMATED_COUNTERS
-from ...values.consumer_group import ID_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group, advance
-from ...values.stream import Stream, format_id
+from ...values.stream import (
+    ID_MAX,
+    UNKNOWN_ENTRIES_READ,
+    Consumer,
+    Group,
+    Stream,
+    advance,
+    format_id,
+)
 from ..arguments import existing, options, subcommand_error
 from .ids import entry_reply, parse_extreme_id, parse_id
 from .read import ReadWords, answer_read, entries_reply, read_words, streams_reply

@@ -11,8 +11,7 @@ from ...reply import Map, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...table.versions import ESTIMATED_COUNTERS
-from ...values.consumer_group import UNKNOWN_ENTRIES_READ, Consumer, Group, lag
-from ...values.stream import Stream, format_id
+from ...values.stream import UNKNOWN_ENTRIES_READ, Consumer, Group, Stream, format_id, lag
 from ..arguments import existing, subcommand_error
 from .ids import entry_reply
 from .read import entries_reply

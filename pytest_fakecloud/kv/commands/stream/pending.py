@@ -13,8 +13,7 @@ from ...reply import NIL_ARRAY, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int, try_int
 from ...table.versions import EARLY_CONSUMERS
-from ...values.consumer_group import Consumer, Group, Pending
-from ...values.stream import format_id
+from ...values.stream import Consumer, Group, Pending, format_id
 from ..arguments import options
 from .groups import find_consumer, find_group
 from .ids import entry_reply, parse_id, parse_interval, parse_start

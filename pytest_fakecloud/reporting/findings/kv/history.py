@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ....core.calls import Action, Call, Entry
 from ....kv.python_values import encode
-from ....kv.table.registry import COMMANDS, CommandSpec, spec_of
-from ....kv.table.ttl import Ttl, find_ttl, sets_ttl
+from ....kv.table.registry import COMMANDS, CommandSpec, Ttl, find_ttl, sets_ttl, spec_of
 from ...calls import (
     QUEUED,
     SEVERAL,

@@ -1,1 +1,0 @@
-"""ACL users: passwords, rules and permission checks."""

@@ -1,0 +1,437 @@
+"""The values of hashes, lists and sets."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy as shallow_copy
+from itertools import chain, islice
+from typing import ClassVar
+
+from ..algorithms.deadlines import Deadlines
+from ..algorithms.scanning import ScanOrder
+from ..table.config import Config
+from ..table.syntax import try_int
+from .sizes import LISTPACK_OVERHEAD, entry_size
+
+_NO_TTLS = Deadlines()
+"""Shared by the hashes that never had a TTL. It stays empty."""
+_ABOVE_LIMITS = 1 << 62
+"""A size above every limit of an encoding."""
+
+
+class HashValue:
+    """The fields and values of a hash in order of creation.
+
+    ``size`` is the length in bytes of all fields and values. ``expires`` maps the fields that have
+    a TTL to their expiry times in Unix milliseconds. The encoding depends on the largest size so
+    far, because Redis never converts a hash back to the small encoding.
+    """
+
+    __slots__ = ("_longest", "_most", "_order", "_volatile", "expires", "fields", "size")
+
+    type_name: ClassVar[str] = "hash"
+
+    def __init__(self, fields: dict[bytes, bytes] | None = None) -> None:
+        """Create a hash from a mapping, which the caller must not change afterwards."""
+        self.fields: dict[bytes, bytes] = {} if fields is None else fields
+        self.expires = _NO_TTLS
+        self._longest = max(map(len, chain(*fields.items()))) if fields else 0
+        self.size = sum(map(len, chain(*fields.items()))) if fields else 0
+        self._most = len(self.fields)
+        self._volatile = False
+        self._order: ScanOrder | None = None
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __contains__(self, field: bytes) -> bool:
+        return field in self.fields
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.fields)
+
+    def encoding(self, config: Config) -> str:
+        """Return ``hashtable`` if the hash was ever large or had TTLs, else ``listpack``."""
+        most = config.number("hash-max-listpack-entries")
+        longest = config.number("hash-max-listpack-value")
+        if self._volatile or self._most > most or self._longest > longest:
+            return "hashtable"
+        return "listpack"
+
+    def keep_encoding(self, config: Config) -> None:
+        """Keep the present encoding until the next write, before a limit in ``config`` changes."""
+        packed = self.encoding(config) == "listpack"
+        self._most, self._longest = (0, 0) if packed else (_ABOVE_LIMITS, _ABOVE_LIMITS)
+
+    def copy(self) -> HashValue:
+        twin = shallow_copy(self)
+        twin.fields = self.fields.copy()
+        twin.expires = Deadlines(self.expires) if self.expires else _NO_TTLS
+        twin._order = None
+        return twin
+
+    def stay_packed(self) -> None:
+        """Choose the encoding regardless of current lengths, as Redis after restoring a listpack."""
+        self._longest = 0
+
+    def set(self, field: bytes, value: bytes, keep_ttl: bool = False) -> bool:
+        """Set a field; return whether it is new. Its TTL is removed unless ``keep_ttl`` is true."""
+        fields = self.fields
+        old = fields.get(field)
+        fields[field] = value
+        longest = self._longest
+        length = len(value)
+        if length > longest or len(field) > longest:
+            self._longest = max(length, len(field))
+        if len(fields) > self._most:
+            self._most = len(fields)
+        if old is None:
+            self.size += len(field) + length
+            if self._order is not None:
+                self._order.add(field)
+            return True
+        self.size += length - len(old)
+        if self.expires and not keep_ttl:
+            self.persist(field)
+        return False
+
+    def remove(self, field: bytes) -> bool:
+        value = self.fields.pop(field, None)
+        if value is None:
+            return False
+        self.size -= len(field) + len(value)
+        self.persist(field)
+        return True
+
+    def expire_at(self, field: bytes, at_ms: int) -> None:
+        """Set the time at which an existing field expires, in Unix milliseconds."""
+        if self.expires is _NO_TTLS:
+            self.expires = Deadlines()
+        self.expires.put(field, at_ms)
+        self._volatile = True
+
+    def persist(self, field: bytes) -> bool:
+        """Remove the TTL of a field; return whether it had one."""
+        return self.expires.pop(field, None) is not None
+
+    def soonest(self) -> int | None:
+        """Return the earliest expiry of any field in Unix milliseconds, or None."""
+        return self.expires.earliest()
+
+    def remove_expired(self, now_ms: int) -> None:
+        for field in self.expires.due(now_ms):
+            self.remove(field)
+
+    def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` fields."""
+        return self.order().page(cursor, count)
+
+    def order(self) -> ScanOrder:
+        """Return the order of the fields in scans, which also serves for random choice."""
+        if self._order is None:
+            self._order = ScanOrder(self.fields)
+        return self._order
+
+
+NODE_BYTES = {-1: 4096, -2: 8192, -3: 16384, -4: 32768, -5: 65536}
+"""Maximum node sizes in bytes for the negative values of ``list-max-listpack-size``."""
+_NODE_SIZES = (*NODE_BYTES.values(), 1 << 63)
+_HALF_SIZES = tuple(size // 2 for size in NODE_BYTES.values())
+_LOW_SIZES = (0, *_HALF_SIZES)
+"""The size in bytes that ends the state of having exceeded a number of node sizes."""
+_SAFE = 2
+"""Number of node sizes up to Redis's safety limit of 8192 bytes.
+
+The limit applies if ``list-max-listpack-size`` is a number of items.
+"""
+_FEW = 32
+"""Number of removed items above which building a new list is quicker than single removals."""
+
+
+class QuickList:
+    """A sequence of byte strings: ``_front`` contains the first items in reverse, ``_back`` the others.
+
+    Changes at both ends take O(1) on average, and access by index O(1). Other changes take O(n).
+    """
+
+    type_name: ClassVar[str] = "list"
+    __slots__ = ("_back", "_bytes", "_exceeded", "_front", "_stays_packed", "size")
+
+    def __init__(self, items: Iterable[bytes] = ()) -> None:
+        self._front: list[bytes] = []
+        self._back = list(items)
+        self.size = sum(map(len, self._back))
+        """Length in bytes of all items."""
+        self._bytes = LISTPACK_OVERHEAD
+        """Size of the list in bytes as a single listpack."""
+        self._exceeded = 0
+        """Number of node sizes that the list has exceeded, without falling to half of them since.
+
+        Redis converts a list that exceeded the limit back to a listpack only at half the limit: a
+        list that had 5,000 bytes exceeds the first size until it has 2,048 bytes.
+        """
+        self._stays_packed = False
+        """Whether the list is a listpack until it grows, whatever the limits are."""
+        self._note_size(sum(map(entry_size, self._back)))
+
+    def __len__(self) -> int:
+        return len(self._front) + len(self._back)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return chain(reversed(self._front), self._back)
+
+    def __reversed__(self) -> Iterator[bytes]:
+        return chain(reversed(self._back), self._front)
+
+    def encoding(self, config: Config) -> str:
+        """Return ``listpack`` if the list fits in one node and the version has listpack lists."""
+        if not config.packs_lists_and_sets:
+            return "quicklist"
+        if self._stays_packed:
+            return "listpack"
+        limit = config.number("list-max-listpack-size")
+        if limit >= 0:
+            packed = len(self) <= max(limit, 1) and self._exceeded < _SAFE
+        else:
+            packed = self._exceeded < min(-limit, len(NODE_BYTES))
+        return "listpack" if packed else "quicklist"
+
+    def keep_encoding(self, config: Config) -> None:
+        """Keep the present encoding until the next write, before a limit in ``config`` changes."""
+        self._stays_packed = self.encoding(config) == "listpack"
+        self._exceeded = 0 if self._stays_packed else len(NODE_BYTES)
+
+    def copy(self) -> QuickList:
+        twin = shallow_copy(self)
+        twin._front, twin._back = self._front.copy(), self._back.copy()
+        return twin
+
+    def _note_size(self, added: int) -> None:
+        """Note that the list has grown by a number of bytes, or shrunk by a negative one."""
+        size = self._bytes = self._bytes + added
+        if added > 0:
+            self._stays_packed = False
+            if size > _NODE_SIZES[self._exceeded]:
+                self._exceeded = bisect_left(_NODE_SIZES, size)
+        elif size <= _LOW_SIZES[self._exceeded]:
+            self._exceeded = bisect_left(_HALF_SIZES, size)
+
+    def _note_added(self, items: Iterable[bytes]) -> None:
+        for item in items:
+            self.size += len(item)
+            self._note_size(entry_size(item))
+
+    def _note_removed(self, item: bytes) -> None:
+        self.size -= len(item)
+        self._note_size(-entry_size(item))
+
+    def push_left(self, items: Sequence[bytes]) -> None:
+        """Prepend the items one after another, so that the last item becomes the head."""
+        self._front += items
+        self._note_added(items)
+
+    def push_right(self, items: Sequence[bytes]) -> None:
+        self._back += items
+        self._note_added(items)
+
+    def _divide(self, at: int) -> None:
+        """Move items from one half to the other, so that ``at`` items are in front."""
+        items = list(self)
+        self._front, self._back = items[:at][::-1], items[at:]
+
+    def pop_left(self) -> bytes:
+        """Remove and return the head; the list must not be empty."""
+        if not self._front:
+            self._divide((len(self) + 1) // 2)
+        item = self._front.pop()
+        self._note_removed(item)
+        return item
+
+    def pop_right(self) -> bytes:
+        """Remove and return the tail; the list must not be empty."""
+        if not self._back:
+            self._divide(len(self) // 2)
+        item = self._back.pop()
+        self._note_removed(item)
+        return item
+
+    def _find(self, index: int) -> tuple[list[bytes], int]:
+        """Return the half that contains an existing index, and the index in it."""
+        index -= len(self._front)
+        return (self._back, index) if index >= 0 else (self._front, ~index)
+
+    def at(self, index: int) -> bytes:
+        half, index = self._find(index)
+        return half[index]
+
+    def replace(self, index: int, item: bytes) -> None:
+        half, index = self._find(index)
+        self.size += len(item) - len(half[index])
+        self._note_size(entry_size(item) - entry_size(half[index]))
+        half[index] = item
+
+    def insert(self, index: int, item: bytes) -> None:
+        """Insert an item before the item at ``index``, or append it if ``index`` equals the length."""
+        index -= len(self._front)
+        if index >= 0:
+            self._back.insert(index, item)
+        else:
+            self._front.insert(-index, item)
+        self._note_added([item])
+
+    def slice(self, start: int, stop: int) -> list[bytes]:
+        """Return the items with ``start <= index < stop``. Both bounds must be within 0..length."""
+        start, stop = start - len(self._front), stop - len(self._front)
+        if start >= 0:
+            return self._back[start:stop]
+        first = self._front[max(-stop, 0) : -start][::-1]
+        return first + self._back[:stop] if stop > 0 else first
+
+    def matches(self, item: bytes, *, reverse: bool = False, maxlen: int = 0) -> Iterator[int]:
+        """Yield the indexes of equal items among the first ``maxlen`` (0: all), perhaps in reverse."""
+        compared = islice(reversed(self) if reverse else iter(self), maxlen or None)
+        last = len(self) - 1
+        for steps, candidate in enumerate(compared):
+            if candidate == item:
+                yield last - steps if reverse else steps
+
+    def remove(self, item: bytes, count: int) -> int:
+        """Remove up to ``abs(count)`` equal items (0: all), from the tail if it is negative."""
+        limit = min(abs(count), len(self)) or None
+        doomed = sorted(islice(self.matches(item, reverse=count < 0), limit), reverse=True)
+        if len(doomed) > _FEW:
+            gone = set(doomed)
+            kept = [each for index, each in enumerate(self) if index not in gone]
+            self._front, self._back = [], kept
+        else:
+            for index in doomed:
+                half, at = self._find(index)
+                del half[at]
+        self.size -= len(doomed) * len(item)
+        self._note_size(-len(doomed) * entry_size(item))
+        return len(doomed)
+
+
+_MAX_INTSET = 512
+"""The default of ``set-max-intset-entries``."""
+
+
+def _is_integer(member: bytes) -> bool:
+    # Only a digit or a sign can begin an integer. Parsing any other string raises a slow exception.
+    return member[:1] <= b"9" and try_int(member) is not None
+
+
+class SetValue:
+    """Distinct byte strings, stored as a list of members and a dictionary from member to index.
+
+    Removing a member moves the last member into the gap. A scan runs from the end of the list to
+    its start, so members only move out of the part that has been scanned. Therefore a scan returns
+    every member that stays in the set.
+    """
+
+    type_name: ClassVar[str] = "set"
+    __slots__ = ("_cursors", "_indexes", "_integers", "_longest", "_members", "_peak", "size")
+
+    def __init__(self, members: Iterable[bytes] = ()) -> None:
+        self._members: list[bytes] = []
+        self._indexes: dict[bytes, int] = {}
+        self.size = 0
+        """Length in bytes of all members."""
+        # Redis never converts a set back, so the encoding depends on the largest size so far.
+        self._integers = True
+        self._peak = self._longest = 0
+        self._cursors = 0
+        """The highest cursor that a scan could have returned before the peak was last reset."""
+        if members:
+            self._fill(members)
+
+    def _fill(self, members: Iterable[bytes]) -> None:
+        """Add members to the empty set, which is faster than adding each member."""
+        self._members = list(dict.fromkeys(members))
+        self._indexes = dict(zip(self._members, range(len(self._members)), strict=True))
+        self._integers = all(map(_is_integer, self._members))
+        self._peak = len(self._members)
+        self._longest = max(map(len, self._members), default=0)
+        self.size = sum(map(len, self._members))
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, member: bytes) -> bool:
+        return member in self._indexes
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Iterate over the members, in ascending order if they are stored as integers."""
+        if self._integers and self._peak <= _MAX_INTSET:
+            return iter(sorted(self._members, key=int))
+        return iter(self._members)
+
+    def encoding(self, config: Config) -> str:
+        """Return ``intset``, ``hashtable`` or, in versions that have it, ``listpack``."""
+        if self._integers and self._peak <= config.number("set-max-intset-entries"):
+            return "intset"
+        if (
+            config.packs_lists_and_sets
+            and self._peak <= config.number("set-max-listpack-entries")
+            and self._longest <= config.number("set-max-listpack-value")
+        ):
+            return "listpack"
+        return "hashtable"
+
+    def keep_encoding(self, config: Config) -> None:
+        """Keep the present encoding until the next write, before a limit in ``config`` changes."""
+        encoding = self.encoding(config)
+        self._cursors = max(self._cursors, self._peak)
+        self._integers = encoding == "intset"
+        self._peak = 0
+        if encoding != "intset":
+            self._longest = 0 if encoding == "listpack" else 1 << 62  # above every limit
+
+    def copy(self) -> SetValue:
+        twin = shallow_copy(self)
+        twin._members, twin._indexes = self._members.copy(), self._indexes.copy()
+        return twin
+
+    def add(self, member: bytes) -> bool:
+        indexes = self._indexes
+        if member in indexes:
+            return False
+        indexes[member] = len(self._members)
+        self._members.append(member)
+        if len(indexes) > self._peak:
+            self._peak = len(indexes)
+        length = len(member)
+        self.size += length
+        if length > self._longest:
+            self._longest = length
+        self._integers = self._integers and _is_integer(member)
+        return True
+
+    def remove(self, member: bytes) -> bool:
+        index = self._indexes.pop(member, None)
+        if index is None:
+            return False
+        self.size -= len(member)
+        last = self._members.pop()
+        if index < len(self._members):
+            self._members[index] = last
+            self._indexes[last] = index
+        return True
+
+    def at(self, index: int) -> bytes:
+        """Return the member at an index of the list (0..length-1), for random choice."""
+        return self._members[index]
+
+    def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` members.
+
+        A cursor is the number of members that remain to be scanned, and 0 starts a scan. Members
+        that are added during a scan may be missed, but not members that are in the set throughout.
+        A cursor that no scan of this set could have returned ends the scan.
+        """
+        if not 0 <= cursor <= max(self._peak, self._cursors):
+            return 0, []
+        top = min(cursor, len(self._members)) if cursor else len(self._members)
+        bottom = max(0, top - count)
+        return bottom, self._members[bottom:top]
