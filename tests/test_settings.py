@@ -69,7 +69,7 @@ def test_the_error_names_setting_value_and_what_is_right() -> None:
             ("vector_index", "namespaces", 5, "must be a list of names, or a mapping"),
             ("vector_index", "namespaces", [5], "must be a list of names, or a mapping"),
             ("vector_index", "dimension", 10**30, "must be a whole number from 1 to 1048576"),
-            ("broker", "webhook_drop", "x", "must be a list of strings"),
+            ("broker", "header_prefixes", "x", "must be a list of strings"),
             ("broker", "errors", 5, "must be a mapping from a kind of error"),
             ("broker", "retention_bytes", "x", "must be a whole number"),
             ("broker", "engine", 5, "must be a string, or None"),

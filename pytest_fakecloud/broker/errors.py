@@ -30,7 +30,6 @@ STATUSES: Mapping[str, int] = {
     "too_many_instances": 400,
     "unknown_instance": 404,
     "unknown_group": 404,
-    "concurrent_consume": 409,
     "not_assigned": 409,
     "rebalance_in_progress": 409,
     "unknown_member": 409,
@@ -212,14 +211,6 @@ def partly_appended(count: int) -> BrokerError:
     return BrokerError(
         "not_enough_replicas",
         f"Not enough in-sync replicas after appending {counted(count, 'message')} of the batch",
-    )
-
-
-def concurrent_consume(group: str, instance: str) -> BrokerError:
-    """Return the error for a consume request on an instance that already serves another one."""
-    return BrokerError(
-        "concurrent_consume",
-        f"Instance {instance!r} of group {group!r} is already serving another consume request",
     )
 
 

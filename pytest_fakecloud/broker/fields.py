@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..http.readers import json_value
 from .errors import illegal_argument
@@ -13,26 +13,16 @@ from .model import INT64_MAX, Header, ProducerRecord, TopicPartition, TopicParti
 
 NO_BODY: Any = object()
 _SHOWN = 60
-# A number with this many digits does not fit into 64 bits. Python refuses to read thousands.
-_MOST_DIGITS = 100
 # A string without a closing quote matches up to the end of the body. Otherwise the search would
 # start again at every quote inside it, which takes quadratic time.
 _STRING = rb'(?s)"(?:\\.?|[^"\\])*+"?'
 
 
-class JsonNumber(NamedTuple):
-    """A JSON number as its source text, such as ``1.10``."""
-
-    text: str
-
-
-def json_of(body: bytes, *, coerce_scalars: bool) -> Any:
+def json_of(body: bytes) -> Any:
     """Return the parsed body, or ``NO_BODY`` if it is blank."""
     if not body.strip():
         return NO_BODY
     try:
-        if coerce_scalars:
-            return json.loads(body, parse_int=JsonNumber, parse_float=JsonNumber)
         return json_value(body)
     except (ValueError, RecursionError) as error:
         reason = str(error) or "it is nested too deeply"
@@ -48,13 +38,12 @@ class Fields:
     ``BrokerError`` for invalid values.
     """
 
-    def __init__(self, value: object, where: str = "", *, coerce_scalars: bool = False) -> None:
+    def __init__(self, value: object, where: str = "") -> None:
         if not isinstance(value, dict):
             subject = f"{where.rstrip('.')} must be" if where else "The request body must be"
             raise illegal_argument(f"{subject} a JSON object, got {shown(value)}")
         self._values = value
         self._where = where
-        self._coerce_scalars = coerce_scalars
 
     def get(self, name: str) -> Any:
         return self._values.get(name)
@@ -63,11 +52,6 @@ class Fields:
         value = self._values.get(name)
         if value is None or type(value) is str:
             return value
-        if self._coerce_scalars:
-            if isinstance(value, JsonNumber):
-                return value.text
-            if isinstance(value, bool):
-                return "true" if value else "false"
         raise illegal_argument(f"{self._where}{name} must be a string, got {shown(value)}")
 
     def required_text(self, name: str) -> str:
@@ -78,21 +62,17 @@ class Fields:
 
     def long(self, name: str, *, minimum: int = -INT64_MAX - 1) -> int | None:
         """Return a 64-bit integer."""
-        value = number = self._values.get(name)
+        value = self._values.get(name)
         if value is None:
             return None
         name = self._where + name
-        if isinstance(value, JsonNumber):
-            if not value.text.lstrip("-").isdigit():
-                raise illegal_argument(f"{name} must be an integer, got {value.text[:40]}")
-            number = int(value.text[:_MOST_DIGITS])
-        if isinstance(number, bool) or not isinstance(number, int):
+        if isinstance(value, bool) or not isinstance(value, int):
             raise illegal_argument(f"{name} must be an integer, got {shown(value)}")
-        if not -INT64_MAX - 1 <= number <= INT64_MAX:
+        if not -INT64_MAX - 1 <= value <= INT64_MAX:
             raise illegal_argument(f"{name} does not fit into 64 bits: {shown(value)}")
-        if number < minimum:
-            raise illegal_argument(f"{name} must be at least {minimum}, got {number}")
-        return number
+        if value < minimum:
+            raise illegal_argument(f"{name} must be at least {minimum}, got {value}")
+        return value
 
     def required_long(self, name: str, *, minimum: int = -INT64_MAX - 1) -> int:
         value = self.long(name, minimum=minimum)
@@ -108,7 +88,7 @@ class Fields:
         name = self._where + name
         if not isinstance(value, list):
             raise illegal_argument(f"{name} must be {expected}, got {shown(value)}")
-        return fields_in(value, name, coerce_scalars=self._coerce_scalars)
+        return fields_in(value, name)
 
     def message(self, topic: str | None) -> ProducerRecord:
         """Return the message of a produce request; ``topic`` is the topic in its path."""
@@ -131,16 +111,16 @@ class Fields:
         return TopicPartitionOffset(*self.partition(), self.required_long("offset", minimum=0))
 
 
-def fields_in(value: object, name: str = "", *, coerce_scalars: bool) -> Iterator[Fields]:
+def fields_in(value: object, name: str = "") -> Iterator[Fields]:
     """Yield the fields of each object in an array, or of a single object.
 
     ``name`` is the name of the array in errors.
     """
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield Fields(item, f"{name}[{index}].", coerce_scalars=coerce_scalars)
+            yield Fields(item, f"{name}[{index}].")
     else:
-        yield Fields(value, coerce_scalars=coerce_scalars)
+        yield Fields(value)
 
 
 def digits(text: str, name: str, expected: str) -> int:
@@ -163,9 +143,7 @@ def shown(value: object) -> str:
 
 
 def _pieces(value: object) -> Iterator[str]:
-    if isinstance(value, JsonNumber):
-        yield value.text
-    elif isinstance(value, list):
+    if isinstance(value, list):
         yield "["
         for index, item in enumerate(value):
             if index:

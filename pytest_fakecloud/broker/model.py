@@ -19,6 +19,9 @@ EventKind = Literal[
 INT64_MAX = 2**63 - 1
 """Largest valid offset and timestamp. Timestamps are in milliseconds since the epoch."""
 
+NO_OFFSET = -1
+"""The offset of a partition in which nothing was committed, or no record is at or after a time."""
+
 
 class Header(NamedTuple):
     """A message header. A message can repeat header names, and the order of its headers is kept."""

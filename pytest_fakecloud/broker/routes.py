@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 SUCCESS = {"result": "Success", "status": 200}
 POLL_TIMEOUT_MS = 1000
 METADATA_TIMEOUT_MS = 10_000
+MAX_TIMEOUT_MS = 600_000
+"""Maximum timeout of a long poll; a longer one, which can only be a mistake, is rejected."""
 
 
 class BrokerApp(App):
@@ -58,7 +60,6 @@ class BrokerApp(App):
     def __init__(self, engine: BrokerEngine, credentials: Callable[[], tuple[str, str]]) -> None:
         self.engine = engine
         self.credentials = credentials
-        self._coerce_scalars = engine.settings.coerce_scalars
         self._config_headers = [
             (name, (prefix + name).lower())
             for prefix in engine.settings.header_prefixes
@@ -103,14 +104,8 @@ class BrokerApp(App):
     def produce(self, request: Request) -> object:
         """Handle ``/produce`` and ``/produce/TOPIC``; return a list of metadata in request order."""
         topic = request.segment("topic") if "topic" in request.params else None
-        messages: list[ProducerRecord] = []
-        try:
-            for item in self._items(request, "a message or an array of them"):
-                messages.append(item.message(topic))
-        except BrokerError:
-            if self.engine.settings.batches == "in order" and messages:
-                self._append(request, messages)
-            raise
+        items = self._items(request, "a message or an array of them")
+        messages = [item.message(topic) for item in items]
         return [metadata._asdict() for metadata in self._append(request, messages)]
 
     def _append(self, request: Request, messages: Sequence[ProducerRecord]) -> list[Metadata]:
@@ -129,16 +124,12 @@ class BrokerApp(App):
         topic = request.query("topic")
         if not topic:
             raise illegal_argument("The query parameter topic is missing")
-        settings = self.engine.settings
         message = ProducerRecord(
             topic,
             request.body.decode("utf-8", "replace"),
-            headers=message_headers(
-                request.headers.pairs, drop=settings.webhook_drop, keep=settings.webhook_keep
-            ),
+            headers=message_headers(request.headers.pairs),
         )
-        metadata = self._append(request, [message])[0]._asdict()
-        return metadata if settings.webhook_answer == "object" else [metadata]
+        return [self._append(request, [message])[0]._asdict()]
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -197,9 +188,9 @@ class BrokerApp(App):
 
     def commit(self, request: Request) -> object:
         """Handle ``/commit/GROUP/INSTANCE``; without offsets, commit all delivered records."""
-        body = self._json(request)
+        body = json_of(request.body)
         items = [] if body is NO_BODY or body is None else body
-        offsets = [item.position() for item in self._fields_in(items)]
+        offsets = [item.position() for item in fields_in(items)]
         self.engine.groups.commit(*_instance(request), offsets)
         return SUCCESS
 
@@ -258,30 +249,23 @@ class BrokerApp(App):
 
     # -- parsing ---------------------------------------------------------------------------------
 
-    def _json(self, request: Request) -> Any:
-        return json_of(request.body, coerce_scalars=self._coerce_scalars)
-
     def _fields(self, request: Request) -> Fields:
-        body = self._json(request)
-        return Fields({} if body is NO_BODY else body, coerce_scalars=self._coerce_scalars)
+        body = json_of(request.body)
+        return Fields({} if body is NO_BODY else body)
 
     def _items(self, request: Request, expected: str) -> Iterator[Fields]:
-        body = self._json(request)
+        body = json_of(request.body)
         if body is NO_BODY:
             raise illegal_argument(f"The request body is empty: expected {expected}")
-        return self._fields_in(body)
-
-    def _fields_in(self, value: object) -> Iterator[Fields]:
-        return fields_in(value, coerce_scalars=self._coerce_scalars)
+        return fields_in(body)
 
     def _timeout(self, request: Request, fields: Fields, default: int) -> int:
         timeout = fields.long("timeout", minimum=0)
         if timeout is None:
             text = request.query("timeout")
             timeout = default if text is None else digits(text, "timeout", "milliseconds")
-        most = self.engine.settings.max_timeout_ms
-        if timeout > most:
-            raise illegal_argument(f"Invalid timeout {timeout}: expected 0 to {most} ms")
+        if timeout > MAX_TIMEOUT_MS:
+            raise illegal_argument(f"Invalid timeout {timeout}: expected 0 to {MAX_TIMEOUT_MS} ms")
         return timeout
 
     # -- authentication and errors ---------------------------------------------------------------
@@ -334,7 +318,7 @@ class BrokerApp(App):
         if in_query is not None:
             topics.append(in_query)
         if request.body and request.path.rstrip("/") != "/webhook":
-            topics += _topics_in(self._json(request))
+            topics += _topics_in(json_of(request.body))
         facts["topic"] = list(dict.fromkeys(topics))
         return facts
 

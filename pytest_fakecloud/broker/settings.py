@@ -42,30 +42,13 @@ class BrokerSettings(HandleSettings, total=False):
     header_prefixes: Sequence[str]
     idle_close: Duration | None
     session_timeout: Duration
-    heartbeats: Literal["background", "consume"]
     join_delay: Duration
     offset_retention: Duration | None
-    max_timeout: Duration
     max_poll_records: int
     max_partition_bytes: int
     interleave: Literal["rotate", "random"]
     fetch_single_topic: bool
-    fetch_beyond_end: Literal["error", "wait"]
-    delete_leaves: bool
-    resubscribe: Literal["rebalance", "ignore"]
-    concurrent_consume: Literal["wait", "error"]
     instance_limit: Literal["cluster", "group"] | None
-    commit_by_unknown: Literal["error", "store"]
-    unknown_group: Literal["error", "uncommitted"]
-    never_committed: int
-    no_such_time: int
-    keyless: Literal["rotate", "random"]
-    empty_key: Literal["key", "absent"]
-    batches: Literal["atomic", "in order"]
-    coerce_scalars: bool
-    webhook_answer: Literal["list", "object"]
-    webhook_drop: Sequence[str]
-    webhook_keep: Sequence[str]
     errors: Mapping[str, int | tuple[int, str]] | None
     engine: str | None
     isolation: Literal["prefix", "none"]
@@ -145,8 +128,8 @@ _ERRORS: Kind[Mapping[str, int | tuple[int, str]]] = Kind(
 class BrokerConfig(HandleConfig):
     """The settings of a ``Broker``.
 
-    Most settings select a behaviour that the vendor's documentation leaves open. Their defaults are
-    decided here, and most of them follow Kafka's Java client or its REST proxies.
+    Some settings select a behaviour that the vendor's documentation leaves open, and that clients
+    notice. Their defaults are decided here, and follow Kafka's Java client or its REST proxies.
     """
 
     topics: Mapping[str, int | Mapping[str, Any]] | None = setting(
@@ -195,14 +178,10 @@ class BrokerConfig(HandleConfig):
     """How long a crashed or closed instance keeps its partitions. A header of its consume request
     can override this.
     """
-    heartbeats: Literal["background", "consume"] = first_of("background", "consume")
-    """Whether the server keeps sessions alive in the background, or only consume requests do."""
     join_delay_ms: int = setting(0, duration("ms"))
     """Duration of each rebalance."""
     offset_retention_ms: int | None = setting("7d", optional(duration("ms")))
     """How long committed offsets are kept after the group's last member has left; None: forever."""
-    max_timeout_ms: int = setting("600s", duration("ms"), engines="both")
-    """Maximum timeout of a long poll; a longer one, which can only be a mistake, is rejected."""
     max_poll_records: int = setting(500, whole(1), engines="both")
     """Maximum number of records in one consume response."""
     max_partition_bytes: int = setting(1024 * 1024, whole(1), engines="both")
@@ -211,48 +190,12 @@ class BrokerConfig(HandleConfig):
     """Whether a response contains partitions one after the other, or in seeded random order."""
     fetch_single_topic: bool = setting(False, SWITCH, engines="both")
     """Whether a fetch returns records of only one topic, as the JS client describes."""
-    fetch_beyond_end: Literal["error", "wait"] = first_of("error", "wait", engines="both")
-    """Whether a fetch beyond the end of the log fails or waits until the offset exists."""
-    delete_leaves: bool = setting(True, SWITCH, engines="both")
-    """Whether delete-consumer removes the instance immediately, or after the session timeout."""
-    resubscribe: Literal["rebalance", "ignore"] = first_of("rebalance", "ignore", engines="both")
-    """Whether other topics in a consume request change the subscription, or are ignored."""
-    concurrent_consume: Literal["wait", "error"] = first_of("wait", "error", engines="both")
-    """Whether a second consume request on a busy instance waits or is rejected."""
     instance_limit: Literal["cluster", "group"] | None = setting(
         "cluster", optional(choice("cluster", "group")), engines="both"
     )
     """Whether all instances of the cluster, or those of each group, are limited to the total number
     of partitions; None: no limit.
     """
-    commit_by_unknown: Literal["error", "store"] = first_of("error", "store", engines="both")
-    """Whether a commit by an unknown instance is rejected or stored for the group."""
-    unknown_group: Literal["error", "uncommitted"] = first_of(
-        "error", "uncommitted", engines="both"
-    )
-    """Whether ``/committed`` rejects an unknown group, or responds as if it had committed nothing."""
-    never_committed: int = setting(-1, whole(), engines="both")
-    """Offset that ``/committed`` returns if nothing was committed."""
-    no_such_time: int = setting(-1, whole(), engines="both")
-    """Offset that ``/offsets`` returns if no record is at or after the given time."""
-    keyless: Literal["rotate", "random"] = first_of("rotate", "random", engines="both")
-    """Whether messages without a key use the partitions in turn, a new one for each request, or a
-    seeded random one.
-    """
-    empty_key: Literal["key", "absent"] = first_of("key", "absent", engines="both")
-    """Whether ``""`` is a key like any other, which is hashed, or means that there is no key."""
-    batches: Literal["atomic", "in order"] = first_of("atomic", "in order", engines="both")
-    """Whether a batch with an invalid message appends no messages, or those before the invalid one."""
-    coerce_scalars: bool = setting(False, SWITCH, engines="both")
-    """Whether numbers and booleans are accepted as strings and converted to their JSON source text."""
-    webhook_answer: Literal["list", "object"] = first_of("list", "object", engines="both")
-    """Whether ``/webhook`` returns a list with one metadata object, or only the object."""
-    webhook_drop: Sequence[str] = setting((), texts(), engines="both")
-    """Names of additional request headers that do not become message headers; a trailing ``*`` is a
-    wildcard.
-    """
-    webhook_keep: Sequence[str] = setting((), texts(), engines="both")
-    """Names of standard headers that do become message headers; a trailing ``*`` is a wildcard."""
     errors: Mapping[str, int | tuple[int, str]] | None = setting(
         None, optional(_ERRORS), engines="both"
     )
@@ -274,13 +217,6 @@ class BrokerConfig(HandleConfig):
                     f"{name}={wanted} of broker is more than limits= allows ({limit}): pass a smaller "
                     "value, or other limits"
                 )
-        both = {name.lower() for name in self.webhook_drop}
-        both &= {name.lower() for name in self.webhook_keep}
-        if both:
-            raise ContractError(
-                f"webhook_drop= and webhook_keep= both contain {', '.join(sorted(both))}: pass each "
-                "header in one of them"
-            )
         kept = {"retention_ms": self.retention_ms, "retention_bytes": self.retention_bytes}
         given = {name: value for name, value in kept.items() if value is not None}
         self.limits = replace(self.limits, **given)

@@ -7,12 +7,9 @@ are dropped. Names are compared without regard to case.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from .model import Header
-
-ALWAYS_DROPPED = frozenset({"authorization", "cookie", "host", "content-length"})
-"""Headers that no setting can keep, because they contain secrets or describe the transport."""
 
 STANDARD = frozenset(
     """
@@ -48,37 +45,19 @@ STANDARD = frozenset(
     warning www-authenticate x-content-type-options x-frame-options x-real-ip
     """.split()  # noqa: SIM905
 )
-"""Standard field names, in lower case, as of November 2026. They do not become message headers by
-default. Source: https://www.iana.org/assignments/http-fields
+"""Standard field names, in lower case, as of November 2026. They do not become message
+headers. Source: https://www.iana.org/assignments/http-fields
 """
 
 _PREFIXES = ("sec-", "x-forwarded-")
 
 
-def message_headers(
-    headers: Iterable[tuple[str, str]], *, drop: Sequence[str] = (), keep: Sequence[str] = ()
-) -> tuple[Header, ...]:
-    """Return the custom headers of a request, with their order, spelling and repetitions.
-
-    ``drop`` lists additional names to drop, ``keep`` standard names to keep. Both ignore case and
-    accept a trailing ``*`` as a wildcard.
-    """
-
-    def is_custom(name: str) -> bool:
-        if name in ALWAYS_DROPPED or _is_listed(name, drop):
-            return False
-        standard = name in STANDARD or name.startswith(_PREFIXES)
-        return not standard or _is_listed(name, keep)
-
+def message_headers(headers: Iterable[tuple[str, str]]) -> tuple[Header, ...]:
+    """Return the custom headers of a request, with their order, spelling and repetitions."""
     return tuple(
-        Header(_text(name), _text(value)) for name, value in headers if is_custom(name.lower())
-    )
-
-
-def _is_listed(lower: str, names: Sequence[str]) -> bool:
-    return any(
-        lower.startswith(name[:-1].lower()) if name.endswith("*") else lower == name.lower()
-        for name in names
+        Header(_text(name), _text(value))
+        for name, value in headers
+        if not (name.lower() in STANDARD or name.lower().startswith(_PREFIXES))
     )
 
 

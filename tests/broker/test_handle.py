@@ -97,13 +97,12 @@ def test_load_takes_mappings_lists_lines_and_files(broker: Broker, tmp_path: Pat
         {"orders": ["a", {"value": 5, "key": 5}], "new": []},
     ],
 )
-@pytest.mark.parametrize("batches", ["atomic", "in order"])
 def test_what_cannot_be_loaded_leaves_nothing_behind(
-    make_broker: Make, bad: dict[str, Any], batches: str
+    make_broker: Make, bad: dict[str, Any]
 ) -> None:
     """Neither topics nor records are left, and the next keyless record's partition is the same."""
     limits = BrokerLimits(max_message_bytes=10, max_partitions=12)
-    broker = make_broker(topics={"orders": 3}, limits=limits, batches=batches)
+    broker = make_broker(topics={"orders": 3}, limits=limits)
     with pytest.raises(ContractError):
         broker.load(bad)
     assert partition_counts(broker) == {"orders": 3}
@@ -845,12 +844,10 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"limits": {"max_partitions": 3}}, "limits=.* of broker must be the name of a plan"),
     ({"limits": "gold"}, r"must be the name of a plan \('free', 'payg', 'pro', 'pro-5k'\)"),
     ({"max_partition_bytes": 0}, "max_partition_bytes=0 of broker must be .* at least 1"),
-    ({"heartbeats": "never"}, "heartbeats='never' of broker must be"),
     ({"idle_close": 0}, "idle_close=0: pass a duration of at least 1 ms"),
     ({"max_poll_records": 0}, "max_poll_records=0 of broker must be a whole number of at least 1"),
     ({"session_timeout": 0}, "session_timeout=0: pass a duration of at least 1 ms"),
-    ({"never_committed": "none"}, "never_committed='none' of broker must be a whole number"),
-    ({"no_such_time": None}, "no_such_time=None of broker must be a whole number"),
+    ({"interleave": "never"}, "interleave='never' of broker must be"),
     (
         {"errors": {"unknown_topic": "x"}},
         r"errors=\{'unknown_topic': 'x'\} of broker must be a mapping",
@@ -866,15 +863,11 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
         {"limits": BrokerLimits(retention_bytes=5), "retention_bytes": 6},
         r"retention_bytes=6 of broker is more than limits= allows \(5\)",
     ),
-    (
-        {"webhook_drop": ["Accept"], "webhook_keep": ["accept"]},
-        "webhook_drop= and webhook_keep= both contain accept",
-    ),
     ({"engine": 5}, "engine=5 of broker must be a string, or None"),
     ({"isolation": "all"}, "isolation='all' of broker must be 'prefix' or 'none'"),
     ({"header_prefixes": "Kafka-"}, "header_prefixes='Kafka-' .* must be a list of strings"),
-    ({"webhook_drop": [5]}, r"webhook_drop=\[5\] of broker must be a list of strings"),
-    ({"coerce_scalars": "no"}, "coerce_scalars='no' of broker must be True or False"),
+    ({"header_prefixes": [5]}, r"header_prefixes=\[5\] of broker must be a list of strings"),
+    ({"fetch_single_topic": "no"}, "fetch_single_topic='no' of broker must be True or False"),
 ]
 
 
@@ -958,19 +951,6 @@ def test_an_instance_copied_while_consuming_idles_from_then(
     assert rest.assignments("g") == {"i": {"orders": [0, 1, 2]}}
     broker.clock.advance("1s")
     assert rest.assignments("g") == {}
-
-
-def test_a_session_that_only_consume_keeps_runs_on_in_a_copy_made_while_consuming(
-    make_broker: Make,
-) -> None:
-    broker = make_broker(heartbeats="consume", session_timeout="10s")
-    poll = park_consume(Rest(broker), join=False)
-    broker.restore(broker.snapshot())
-    assert poll.result() == []
-    broker.clock.advance("9s")
-    assert broker.group("g").members.only().state == "active"
-    broker.clock.advance("1s")
-    assert broker.group("g").members.only().state == "expired"
 
 
 @pytest.mark.parametrize("meanwhile", ["add_partitions", "restore"])

@@ -43,7 +43,7 @@ class Coordinator:
             instance.state = "active"
             instance.topics = wanted
             self._rebalancer.rebalance(instance.group, f"{name} rejoined")
-        elif wanted != instance.topics and self._settings.resubscribe == "rebalance":
+        elif wanted != instance.topics:
             instance.topics = wanted
             reason = f"{name} subscribed to {', '.join(wanted)}"
             self._rebalancer.rebalance(instance.group, reason)
@@ -105,16 +105,11 @@ class Coordinator:
         timers: dict[TimerKind, int] = {}
         if self._settings.idle_close_ms is not None:
             timers["idle close"] = self._settings.idle_close_ms * 1000
-        if self._settings.heartbeats == "consume" and instance.member:
-            timers["session"] = instance.config.session_timeout_ms * 1000
         return timers
 
     def delete(self, group_name: str, name: str) -> None:
         instance = self._state.instance(group_name, name)
         self._offsets.before_losing(instance)
-        if not self._settings.delete_leaves and instance.member:
-            self._vanish(instance, "closed", f"{name} of {group_name} was deleted")
-            return
         self._add_event("leave", f"{name} was deleted and left {group_name}", instance)
         self._remove(instance, f"{name} left", "leave")
 

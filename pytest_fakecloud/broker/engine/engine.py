@@ -10,6 +10,14 @@ for partitioning, range assignment, resets and commits. All other behaviour is d
 - ``CompletingRebalance`` takes no time, so a group is never in that state.
 - A commit after a rebalance is checked against the current owner of the partition, because callers
   send no generation.
+- A batch with an invalid message appends no messages. Messages without a key use the partitions in
+  turn, a new one for each request. ``""`` is a key like any other.
+- A fetch beyond the end of a log fails. ``/committed`` and ``/offsets`` return -1 if nothing was
+  committed, or no record is at or after the time. Both a commit by an unknown instance and
+  ``/committed`` of an unknown group are rejected.
+- Sessions are kept alive in the background. A consume request with other topics changes the
+  subscription, a second one on a busy instance waits, and delete-consumer removes the instance
+  immediately.
 """
 
 from __future__ import annotations
@@ -59,7 +67,7 @@ class MemoryEngine:
         self.close = self._waits.close
         self.groups = MemoryGroups(state, self._waits, ids.stream(name, "interleaving"))
         self.topics = MemoryTopics(state, self.groups.rebalancer)
-        self.producing = MemoryProducing(state, ids.stream(name, "keyless partitions"))
+        self.producing = MemoryProducing(state)
         self.fetching = MemoryFetching(state, self._waits)
 
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:

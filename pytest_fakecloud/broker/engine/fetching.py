@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 
 from ...core.timeparse import monotonic
 from .. import errors
-from ..model import Record, TopicPartition, TopicPartitionOffset
+from ..model import NO_OFFSET, Record, TopicPartition, TopicPartitionOffset
 from .log import PartitionLog
 from .state import BrokerState
 from .waits import ClockWaits
@@ -59,8 +59,7 @@ class MemoryFetching:
         parts: list[list[Record]] = []
         for topic, partition, offset in wanted:
             log = self._state.partition(topic, partition)
-            beyond = offset > log.end
-            if offset < log.start or (beyond and self._settings.fetch_beyond_end == "error"):
+            if not log.start <= offset <= log.end:
                 raise errors.out_of_range(topic, partition, offset, log.start, log.end)
             if offset < log.end:
                 parts.append(log.read(offset, None, self._settings.max_partition_bytes))
@@ -87,9 +86,7 @@ class MemoryFetching:
                     offset = log.end
                 else:
                     offset = log.offset_at(at)
-                if offset is None:
-                    offset = self._settings.no_such_time
-                found.append(TopicPartitionOffset(*tp, offset))
+                found.append(TopicPartitionOffset(*tp, NO_OFFSET if offset is None else offset))
         return found
 
     def records(self, name: str) -> list[Record]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...core.ids import RandomStream
-from .. import errors
 from ..model import (
     Assignments,
     GroupDescription,
@@ -34,7 +33,6 @@ class MemoryGroups:
     def __init__(self, state: BrokerState, waits: ClockWaits, stream: RandomStream) -> None:
         self._state = state
         self._waits = waits
-        self._settings = state.settings
         self._offsets = GroupOffsets(state, stream)
         self.rebalancer = Rebalancer(state, self._offsets)
         self.coordinator = Coordinator(state, self._offsets, self.rebalancer)
@@ -57,8 +55,6 @@ class MemoryGroups:
         turn = object()
         with self._state:
             member = self.coordinator.enter(group, instance, topics, headers)
-            if member.consuming and self._settings.concurrent_consume == "error":
-                raise errors.concurrent_consume(group, instance)
             member.consuming += 1
             seen = (self._waits.epoch, member.epoch)
 

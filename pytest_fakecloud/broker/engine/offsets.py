@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ...core.ids import RandomStream
 from ...core.wording import counted
 from .. import errors
-from ..model import EventKind, Record, TopicPartition, TopicPartitionOffset
+from ..model import NO_OFFSET, EventKind, Record, TopicPartition, TopicPartitionOffset
 from .log import PartitionLog
 from .members import ConsumerGroup, Instance, cancel
 from .state import BrokerState
@@ -34,11 +34,7 @@ class GroupOffsets:
             self._state.partition(topic, partition)
         instance = self._state.find_instance(group_name, name)
         if instance is None or not instance.live:
-            if self._settings.commit_by_unknown == "error":
-                raise self._state.no_live_instance(group_name, name)
-            if offsets:
-                self.store_for_group(group_name, offsets, f"{name} (unknown)")
-            return
+            raise self._state.no_live_instance(group_name, name)
         group = instance.group
         if instance.state == "expired":
             raise errors.unknown_member(group.name, name)
@@ -84,11 +80,9 @@ class GroupOffsets:
         for topic, partition in partitions:
             self._state.partition(topic, partition)
         group = self._state.groups.get(group_name)
-        if group is None and self._settings.unknown_group == "error":
+        if group is None:
             raise errors.unknown_group(group_name, self._state.groups)
-        stored = group.committed if group is not None else {}
-        never = self._settings.never_committed
-        return [TopicPartitionOffset(*tp, stored.get(tp, never)) for tp in partitions]
+        return [TopicPartitionOffset(*tp, group.committed.get(tp, NO_OFFSET)) for tp in partitions]
 
     def plan_auto_commit(self, instance: Instance) -> None:
         """Schedule an automatic commit at the end of the instance's current commit interval."""

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from struct import unpack_from
 
-from ...core.ids import RandomStream
 from .. import errors
 from ..errors import BrokerError
 from ..model import Header, Metadata, ProducerRecord
-from ..settings import BrokerConfig, BrokerLimits
+from ..settings import BrokerLimits
 from .log import Columns, PartitionLog, Topic
 from .state import BrokerState
 
@@ -25,7 +24,7 @@ _MASK = 0xFFFFFFFF
 
 @dataclass(eq=False, slots=True)
 class Plan:
-    """The messages of one request before the first invalid one, which has the ``error``.
+    """The positions and the columns of the messages of one request.
 
     ``positions`` are in request order. ``keyless`` maps topics to the partition of the request's
     messages without a key.
@@ -34,51 +33,29 @@ class Plan:
     positions: list[Metadata] = field(default_factory=list)
     columns: dict[PartitionLog, Columns] = field(default_factory=dict)
     keyless: dict[str, int] = field(default_factory=dict)
-    error: BrokerError | None = None
 
 
 class Placement:
     """Checks each message of a request, and chooses its partition, offset and timestamp."""
 
-    def __init__(
-        self, topics: Mapping[str, Topic], settings: BrokerConfig, stream: RandomStream
-    ) -> None:
+    def __init__(self, topics: Mapping[str, Topic]) -> None:
         self._topics = topics
-        self._settings = settings
-        self._stream = stream
 
-    def plan(self, messages: Iterable[ProducerRecord], now_ms: int, *, by_client: bool) -> Plan:
+    def plan(self, messages: Iterable[ProducerRecord], now_ms: int) -> Plan:
         """Return a plan for appending messages, which changes nothing yet.
 
-        Raises the error of the first invalid message if no message can be appended, as with an
-        atomic batch or a batch of the test.
+        Raises the error of the first invalid message.
         """
         plan = Plan()
         add = self._add
-        try:
-            for message in messages:
-                add(plan, message, now_ms)
-        except BrokerError as error:
-            if not (by_client and plan.positions and self._settings.batches == "in order"):
-                raise
-            plan.error = error
+        for message in messages:
+            add(plan, message, now_ms)
         return plan
 
     def take_turns(self, plan: Plan) -> None:
         """Let the next request's messages without a key go to the next partition of each topic."""
         for name in plan.keyless:
             self._topics[name].turn += 1
-
-    def check(self, messages: Iterable[ProducerRecord]) -> None:
-        """Raise the error of a client's messages of which none can be appended."""
-        # Give keyless messages a partition: choosing it could draw a random number.
-        placed = [
-            message._replace(partition=0)
-            if message.partition is None and not message.key
-            else message
-            for message in messages
-        ]
-        self.plan(placed, 0, by_client=True)
 
     def _add(self, plan: Plan, message: ProducerRecord, now_ms: int) -> None:
         name, value, key, partition, timestamp, headers = message
@@ -96,8 +73,6 @@ class Placement:
             else:
                 key, key_size = _storable(key)
                 size += key_size
-            if not key and self._settings.empty_key == "absent":
-                key = None
         if headers:
             headers, headers_size = _storable_headers(headers)
             size += headers_size
@@ -109,7 +84,8 @@ class Placement:
             else:
                 partition = plan.keyless.get(name)
                 if partition is None:
-                    partition = plan.keyless[name] = self._keyless_partition(topic)
+                    # As in Kafka's sticky partitioner, the request's other messages get the same one.
+                    partition = plan.keyless[name] = topic.turn % len(topic.logs)
         elif not 0 <= partition < len(topic.logs):
             raise errors.unknown_partition(name, partition, len(topic.logs))
         if timestamp is None:
@@ -130,15 +106,6 @@ class Placement:
         values.append(value)
         header_lists.append(headers)
         sizes.append(size)
-
-    def _keyless_partition(self, topic: Topic) -> int:
-        """Choose the partition for all messages of a request without a key, as Kafka's sticky
-        partitioner does.
-        """
-        count = len(topic.logs)
-        if self._settings.keyless == "random":
-            return self._stream.randrange(count)
-        return topic.turn % count
 
 
 def _storable(text: str) -> tuple[str, int]:
@@ -228,9 +195,9 @@ class BrokerQuota:
 class MemoryProducing:
     """Appends records."""
 
-    def __init__(self, state: BrokerState, stream: RandomStream) -> None:
+    def __init__(self, state: BrokerState) -> None:
         self._state = state
-        self._placement = Placement(state.topics, state.settings, stream)
+        self._placement = Placement(state.topics)
         self.quota = BrokerQuota(state.settings.limits)
 
     def produce(
@@ -242,25 +209,17 @@ class MemoryProducing:
         ``BrokerError`` for invalid or too large messages, and for a plan that is used up.
         """
         with self._state:
-            positions, error = self.append(messages, by_client=by_client)
-        if error is not None:
-            raise error
-        return positions
+            return self.append(messages, by_client=by_client)
 
     def check(self, messages: Sequence[ProducerRecord]) -> None:
-        """Raise ``BrokerError`` if none of a client's messages can be appended."""
+        """Raise ``BrokerError`` if a client's messages cannot be appended."""
         with self._state:
-            self._placement.check(messages)
+            self._placement.plan(messages, 0)
 
-    def append(
-        self, messages: Sequence[ProducerRecord], *, by_client: bool
-    ) -> tuple[list[Metadata], BrokerError | None]:
-        """Append messages; return their positions, and the first error if not all were appended.
-
-        Raises the error if no message was appended.
-        """
+    def append(self, messages: Sequence[ProducerRecord], *, by_client: bool) -> list[Metadata]:
+        """Append messages and return their positions while the state is locked."""
         now_us = self._state.now_us
-        plan = self._placement.plan(messages, now_us // 1000, by_client=by_client)
+        plan = self._placement.plan(messages, now_us // 1000)
         if by_client:
             size = sum(sum(columns.sizes) for columns in plan.columns.values())
             self.quota.take(len(plan.positions), size, self._stored, now_us)
@@ -271,7 +230,7 @@ class MemoryProducing:
             woken |= log.watchers
         for name in {log.topic for log in plan.columns}:
             self._state.topics[name].retain(now_us // 1000)
-        return plan.positions, plan.error
+        return plan.positions
 
     def _stored(self) -> int:
         return sum(log.size for topic in self._state.topics.values() for log in topic.logs)

@@ -59,8 +59,6 @@ class KafkaEngine:
                 "isolation='none' uses names without a prefix, but the address in engine= has "
                 f"prefix={address.prefix}: pass only one of them"
             )
-        if not settings.delete_leaves and not address.static:
-            raise real_only("delete_leaves=False without static members (static=false)")
         clock.check_real_time()
         self.settings = settings
         self.closed = False
@@ -75,7 +73,7 @@ class KafkaEngine:
         self.topics = KafkaTopics(self._cluster, address, settings)
         self.public = self.topics.public
         self.interrupt = self._waits.interrupt
-        self.producing = KafkaProducing(self.topics, clock, ids.stream(name, "keyless partitions"))
+        self.producing = KafkaProducing(self.topics, clock)
         self.fetching = KafkaFetching(self.topics, clock, self._waits, self.producing.by_test)
         self.groups = KafkaGroups(self.topics, clock, self._waits, self.fetching)
         self._release_clock = clock.tie_to_real_time(

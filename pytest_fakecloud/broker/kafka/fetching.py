@@ -15,7 +15,7 @@ from ...core.timeparse import monotonic
 from .. import errors
 from ..engine.fetching import distinct_positions
 from ..engine.waits import Waits
-from ..model import Header, Record, TopicPartition, TopicPartitionOffset
+from ..model import NO_OFFSET, Header, Record, TopicPartition, TopicPartitionOffset
 from .client import POLL_SECONDS, look_until, translated, when_disconnected
 from .topics import KafkaTopics, public_names
 
@@ -52,34 +52,15 @@ class KafkaFetching:
             return []
         for topic, partition, _ in wanted:
             self._topics.check_partition(topic, partition)
+        for at, (start, end) in zip(wanted, self._topics.ends(wanted), strict=True):
+            if not start <= at.offset <= end:
+                raise errors.out_of_range(*at, start, end)
         signal = self._clock.signal()
         self._waits.waiting.append(signal)
         try:
-            until = monotonic() + timeout_ms / 1000
-            reachable = self._inside_logs(wanted, until)
-            # A timeout of 0 would allow a round trip.
-            left_ms = max(1, int((until - monotonic()) * 1000)) if timeout_ms else 0
-            return self._fetch_from(reachable, left_ms) if reachable else []
+            return self._fetch_from(wanted, timeout_ms)
         finally:
             self._waits.waiting.remove(signal)
-
-    def _inside_logs(
-        self, wanted: Sequence[TopicPartitionOffset], until: float
-    ) -> list[TopicPartitionOffset]:
-        """Return the positions inside the logs. If all are beyond the end, wait for the first."""
-        epoch = self._waits.epoch
-
-        def look() -> list[TopicPartitionOffset] | None:
-            found = []
-            for at, (start, end) in zip(wanted, self._topics.ends(wanted), strict=True):
-                beyond = at.offset > end
-                if at.offset < start or (beyond and self._settings.fetch_beyond_end == "error"):
-                    raise errors.out_of_range(*at, start, end)
-                if not beyond:
-                    found.append(at)
-            return found if found or epoch != self._waits.epoch else None
-
-        return look_until(until, look) or []
 
     def _fetch_from(self, wanted: list[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
         away = threading.Event()
@@ -160,9 +141,8 @@ class KafkaFetching:
             self._topics.check_partition(*tp)
         real = [(self._topics.real(topic), partition) for topic, partition in partitions]
         found = self._cluster.offsets(dict.fromkeys(real, at))
-        absent = self._settings.no_such_time
         return [
-            TopicPartitionOffset(*tp, found[real_tp] if found[real_tp] >= 0 else absent)
+            TopicPartitionOffset(*tp, found[real_tp] if found[real_tp] >= 0 else NO_OFFSET)
             for tp, real_tp in zip(partitions, real, strict=True)
         ]
 

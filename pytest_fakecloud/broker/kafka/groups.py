@@ -23,6 +23,7 @@ from ..engine.state import GroupListener
 from ..engine.waits import Waits
 from ..errors import BrokerError
 from ..model import (
+    NO_OFFSET,
     Assignments,
     ConsumerConfig,
     EventKind,
@@ -103,15 +104,11 @@ class KafkaGroups:
         for topic in topics:
             self._topics.check(topic)
         member = self._enter(group, instance, headers)
-        if not member.consume_lock.acquire(blocking=False):
-            if self._settings.concurrent_consume == "error":
-                raise errors.concurrent_consume(group, instance)
-            if not member.consume_lock.acquire(timeout=timeout_ms / 1000):
-                yield None
-                return
+        if not member.consume_lock.acquire(timeout=timeout_ms / 1000):
+            yield None
+            return
         try:
-            if not member.topics or self._settings.resubscribe == "rebalance":
-                member.subscribe([self._topics.real(topic) for topic in sorted(set(topics))])
+            member.subscribe([self._topics.real(topic) for topic in sorted(set(topics))])
             yield member
         finally:
             member.consume_lock.release()
@@ -232,11 +229,7 @@ class KafkaGroups:
         with self._lock:
             member = self._instances.get((group, instance))
         if member is None:
-            if self._settings.commit_by_unknown == "error":
-                raise self._unknown_instance(group, instance)
-            self._store(group, real)
-            self._report_commit(group, f"{instance} (unknown)", real)
-            return
+            raise self._unknown_instance(group, instance)
         if member.state == "expired":
             raise errors.unknown_member(group, instance)
         if member.state == "rebalancing":
@@ -277,10 +270,9 @@ class KafkaGroups:
         for tp in partitions:
             self._topics.check_partition(*tp)
         found = self.all_committed(group)
-        if not found and not self.members(group) and self._settings.unknown_group == "error":
+        if not found and not self.members(group):
             raise errors.unknown_group(group, self.names())
-        never = self._settings.never_committed
-        return [TopicPartitionOffset(*tp, found.get(tp, never)) for tp in partitions]
+        return [TopicPartitionOffset(*tp, found.get(tp, NO_OFFSET)) for tp in partitions]
 
     def _store(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Commit offsets without being a member, which a group without members accepts."""

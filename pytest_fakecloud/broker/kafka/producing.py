@@ -13,10 +13,9 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaException, Producer
 
-from ...core.ids import RandomStream
 from ...core.timekeeper import Timekeeper
 from ...core.wording import counted
-from ..engine.producing import Placement, Plan
+from ..engine.producing import Placement
 from ..model import Metadata, ProducerRecord
 from .client import Unavailable, translated
 from .topics import KafkaTopics, public_names
@@ -30,17 +29,16 @@ _EXTRA_SECONDS = 5.0
 class KafkaProducing:
     """The producer of a fake and its thread, with the methods of ``MemoryProducing``."""
 
-    def __init__(self, topics: KafkaTopics, clock: Timekeeper, stream: RandomStream) -> None:
+    def __init__(self, topics: KafkaTopics, clock: Timekeeper) -> None:
         self.by_test: set[tuple[str, int, int]] = set()
         """Positions of the records that the test produced."""
         self._topics = topics
         self.public = topics.public
-        self._settings = settings = topics.settings
         self._clock = clock
-        self._stream = stream
         self._lock = threading.Lock()
         self._closed = False
         address = topics.address
+        max_message_bytes = topics.settings.limits.max_message_bytes
         self._confirmation_seconds = address.timeout + _EXTRA_SECONDS
         self._producer = Producer(
             address.settings(
@@ -49,7 +47,7 @@ class KafkaProducing:
                     "linger.ms": 0,
                     "partitioner": "murmur2_random",
                     "message.timeout.ms": max(1, int(address.timeout * 1000)),
-                    "message.max.bytes": max(1_000_000, settings.limits.max_message_bytes + 65536),
+                    "message.max.bytes": max(1_000_000, max_message_bytes + 65536),
                 }
             )
         )
@@ -60,33 +58,30 @@ class KafkaProducing:
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
     ) -> list[Metadata]:
-        plan = self._plan(messages, by_client=by_client)
-        # The positions are those of the first messages, up to the first invalid one.
-        sent = list(map(self._send, messages, plan.positions))
+        positions = self._plan(messages)
+        sent = list(map(self._send, messages, positions))
         unconfirmed = wait(sent, self._confirmation_seconds).not_done
         if unconfirmed:
             raise Unavailable(f"{counted(len(unconfirmed), 'message')} not confirmed in time")
         confirmed = [future.result() for future in sent]
         if not by_client:
             self.by_test.update((at.topic, at.partition, at.offset) for at in confirmed)
-        if plan.error is not None:
-            raise plan.error
         return confirmed
 
-    def _plan(self, messages: Sequence[ProducerRecord], *, by_client: bool) -> Plan:
-        """Choose the positions of messages; raise ``BrokerError`` if none of them can be sent."""
+    def _plan(self, messages: Sequence[ProducerRecord]) -> list[Metadata]:
+        """Choose the positions of messages; raise ``BrokerError`` if they cannot be sent."""
         self._look_up(messages)
         with self._lock:
-            placement = Placement(self._topics.known, self._settings, self._stream)
-            plan = placement.plan(messages, self._clock.now_ms(), by_client=by_client)
+            placement = Placement(self._topics.known)
+            plan = placement.plan(messages, self._clock.now_ms())
             placement.take_turns(plan)
-        return plan
+        return plan.positions
 
     @public_names
     def check(self, messages: Sequence[ProducerRecord]) -> None:
         self._look_up(messages)
         with self._lock:
-            Placement(self._topics.known, self._settings, self._stream).check(messages)
+            Placement(self._topics.known).plan(messages, 0)
 
     def _look_up(self, messages: Sequence[ProducerRecord]) -> None:
         # A topic that is still missing is rejected when positions are chosen in request order.
@@ -108,8 +103,6 @@ class KafkaProducing:
                 sent.set_result(_confirmed(position, confirmation))
 
         key = message.key
-        if key == "" and self._settings.empty_key == "absent":
-            key = None
         try:
             self._producer.produce(
                 self._topics.real(position.topic),

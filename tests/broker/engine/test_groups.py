@@ -403,21 +403,3 @@ def test_rule_14_a_long_poll_ends(
     assert poll.waiting
     event(rest)
     assert poll.result() == values
-
-
-def test_a_long_poll_keeps_a_session_that_only_consume_keeps(make_broker: Make) -> None:
-    broker = make_broker(heartbeats="consume", session_timeout="10s")
-    rest = Rest(broker)
-    broker._time.wait_cap = 10
-    rest.consume("g", "a", "orders", Auto_Offset_Reset="earliest")
-    poll = Parked(lambda: rest.values("g", "a", "orders", timeout=60_000))
-    until_parked(broker)
-    broker.clock.advance("20s")
-    assert poll.waiting
-    assert rest.assignments("g") == {"a": {"orders": [0, 1, 2]}}
-    rest.produce("orders", "x")
-    assert poll.result() == ["x"]
-    broker.clock.advance("9s")
-    assert broker.group("g").assignment.keys() == {"a"}
-    broker.clock.advance("1s")
-    assert broker.group("g").assignment == {}

@@ -63,8 +63,6 @@ NO_TIMES = (
 SKIPPED = {
     "test_a_produce_wakes_only_the_fetches_of_its_partition": "looks into the in-memory engine; "
     "what a client sees of it is the test before, which runs here",
-    "test_a_deleted_instance_can_keep_its_partitions_for_a_while": "only a static member does, and "
-    "the mock cluster has none that can be relied on; refused without (TestSettings)",
     "test_offsets_at_a_time": NO_TIMES,
     "test_a_timestamp_in_seconds_is_never_scaled": NO_TIMES,
 }
@@ -361,11 +359,10 @@ class TestGroups:
     def test_commits_without_an_instance_are_events(
         self, make_broker: Callable[..., Broker]
     ) -> None:
-        broker = make_broker(commit_by_unknown="store")
+        broker = make_broker()
         broker.commit("g", "orders", 0, 0)
-        PatientRest(broker).commit("g", "stranger", ("orders", 1, 0))
         told = [(event.kind, event.data["instance"]) for event in broker.journal.events(group="g")]
-        assert told == [("offsets set", "the test"), ("commit", "stranger (unknown)")]
+        assert told == [("offsets set", "the test")]
 
     def test_reset_none(self, broker: Broker, rest: Rest) -> None:
         rest.produce("orders", "x", partition=0)
@@ -788,7 +785,6 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("settings", "text"),
         [
-            ({"delete_leaves": False}, "static members"),
             ({"engine": "amqp://x"}, "'kafka://127.0.0.1:9092'"),
             ({"engine": "kafka://u:secret@[::1"}, "engine= is not an address: Invalid IPv6 URL"),
             ({"engine": "kafka://127.0.0.1:1?request.timeout=0.2"}, "cannot use the cluster"),
@@ -878,7 +874,7 @@ class TestAdmin:
     def test_where_no_record_is_that_young(
         self, make_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        broker = make_broker(no_such_time=-5)
+        broker = make_broker()
         engine: Any = broker._engine
         asked = []
 
@@ -889,7 +885,7 @@ class TestAdmin:
         monkeypatch.setattr(engine._cluster, "offsets", offsets)
         body = [{"topic": "orders", "partition": number} for number in (1, 0)]
         found = PatientRest(broker)("POST", "/offsets/1234567890", body)
-        assert [tp["offset"] for tp in found] == [-5, 7]
+        assert [tp["offset"] for tp in found] == [-1, 7]
         name = engine.topics.prefix + "orders"
         assert asked == [{(name, 1): 1234567890, (name, 0): 1234567890}]
 
