@@ -16,7 +16,7 @@ from ..core.wording import unknown_name
 from ..faults.table import FaultTable
 from ..handle import Aio, Context, action
 from .assertions import BrokerAssertions, ListedFields
-from .engine.engine import MemoryEngine
+from .engine import MemoryEngine
 from .errors import string, strings
 from .faults import BrokerFaults
 from .loading import Headers, Loadable, checked, header_list, messages_in, text, timestamp_ms

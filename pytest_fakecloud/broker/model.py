@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ..core.field_types import DOCUMENT, TEXT, OneOf, Shaped, WholeNumber
@@ -86,6 +86,20 @@ class TopicPartitionOffset(NamedTuple):
     topic: str
     partition: int
     offset: int
+
+
+def distinct_positions(positions: Sequence[TopicPartitionOffset]) -> list[TopicPartitionOffset]:
+    """Return the positions without duplicates; raise ``BrokerError`` if two contradict."""
+    found: dict[TopicPartition, int] = {}
+    for topic, partition, offset in positions:
+        tp = TopicPartition(topic, partition)
+        if found.setdefault(tp, offset) != offset:
+            raise BrokerError(
+                "conflicting_offsets",
+                f"Partition {topic}-{partition} is given twice with different offsets: "
+                f"{found[tp]} and {offset}",
+            )
+    return [TopicPartitionOffset(*tp, offset) for tp, offset in found.items()]
 
 
 TOPIC = Shaped("the name of a topic", "orders", never=r"[^A-Za-z0-9._-]", fits=can_name_a_topic)

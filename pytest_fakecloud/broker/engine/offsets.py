@@ -9,8 +9,7 @@ from ...core.wording import counted
 from .. import errors
 from ..model import NO_OFFSET, EventKind, Record, TopicPartition, TopicPartitionOffset
 from .log import PartitionLog
-from .members import ConsumerGroup, Instance, cancel
-from .state import BrokerState
+from .state import BrokerState, ConsumerGroup, Instance, cancel
 
 
 class GroupOffsets:
@@ -54,24 +53,17 @@ class GroupOffsets:
         if any(instance.delivered.get(TopicPartition(t, p), at) != at for t, p, at in offsets):
             self.plan_auto_commit(instance)
 
-    def store_for_group(
-        self,
-        group_name: str,
-        offsets: Sequence[TopicPartitionOffset],
-        by: str,
-        kind: EventKind = "commit",
-    ) -> None:
-        """Commit offsets for a group that may not exist, even if instances own the partitions."""
+    def set_by_test(self, group_name: str, offset: TopicPartitionOffset) -> None:
+        """Set an offset of a group that may not exist, even if an instance owns the partition.
+
+        Forget deliveries from the partition, because their commit would replace the offset.
+        """
         group = self._state.create_group(group_name)
         if group.state == "Empty":
             self.retain(group)
-        self._apply_commit(group, offsets, kind, by)
-
-    def set_by_test(self, group_name: str, offset: TopicPartitionOffset) -> None:
-        """Set a committed offset, and forget deliveries, whose commit would replace the offset."""
-        self.store_for_group(group_name, [offset], "the test", "offsets set")
+        self._apply_commit(group, [offset], "offsets set", "the test")
         tp = TopicPartition(offset.topic, offset.partition)
-        for instance in self._state.groups[group_name].members():
+        for instance in group.members():
             instance.delivered.pop(tp, None)
 
     def committed(

@@ -15,8 +15,7 @@ from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Signal
-from ..engine.state import GroupListener
-from ..engine.waits import Waits
+from ..engine.state import GroupListener, Waits
 from ..errors import AsMisuse, BrokerError
 from ..model import ProducerRecord, TopicConfig, TopicPartition, TopicPartitionOffset
 from ..settings import BrokerConfig

@@ -13,9 +13,15 @@ from confluent_kafka import TopicPartition as ClusterPartition
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from .. import errors
-from ..engine.fetching import distinct_positions
-from ..engine.waits import Waits
-from ..model import NO_OFFSET, Header, Record, TopicPartition, TopicPartitionOffset
+from ..engine.state import Waits
+from ..model import (
+    NO_OFFSET,
+    Header,
+    Record,
+    TopicPartition,
+    TopicPartitionOffset,
+    distinct_positions,
+)
 from .client import POLL_SECONDS, look_until, translated, when_disconnected
 from .topics import KafkaTopics, public_names
 

@@ -16,11 +16,8 @@ from confluent_kafka import KafkaException
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from .. import errors
-from ..engine.coordinator import check_instance_limit
-from ..engine.fetching import distinct_positions
-from ..engine.members import by_topic
-from ..engine.state import GroupListener
-from ..engine.waits import Waits
+from ..engine.groups import check_instance_limit
+from ..engine.state import GroupListener, Waits, by_topic
 from ..errors import BrokerError
 from ..model import (
     NO_OFFSET,
@@ -33,6 +30,7 @@ from ..model import (
     TopicPartition,
     TopicPartitionOffset,
     consumer_config,
+    distinct_positions,
     found_members,
 )
 from .buffer import Partition

@@ -19,8 +19,8 @@ from ...core.errors import ContractError
 from ...core.settings import whole
 from ...core.timeparse import monotonic
 from .. import errors
+from ..engine import checked_config, topic_exists
 from ..engine.log import PartitionLog, Topic
-from ..engine.topics import checked_config, topic_exists
 from ..errors import AsMisuse, BrokerError
 from ..model import TopicConfig, TopicPartition
 from ..settings import BrokerConfig
