@@ -12,7 +12,7 @@ import pytest
 
 import pytest_fakecloud
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.broker.assertions import ListedFields as ListedRecordFields
+from pytest_fakecloud.broker.handle import ListedFields as ListedRecordFields
 from pytest_fakecloud.broker.model import MEMBER_FIELDS, OFFSET_FIELDS, RECORD_FIELDS
 from pytest_fakecloud.broker.routes import BrokerApp
 from pytest_fakecloud.broker.views import GROUP_FIELDS, TOPIC_FIELDS

@@ -6,32 +6,46 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Unpack, overload
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict, Unpack, overload
 
+from ..core.calls import Call
 from ..core.concurrency.aio import in_thread
 from ..core.errors import ContractError, importing
+from ..core.field_types import ITEM, OneOf
+from ..core.matching import Condition, Field, Query
+from ..core.results import Results, check_predicate, expect, results_of
 from ..core.settings import choice, whole
 from ..core.timeparse import Duration
-from ..core.wording import unknown_name
+from ..core.wording import brief, counted, unknown_name
 from ..faults.table import FaultTable
 from ..handle import Aio, Context, action
-from .assertions import BrokerAssertions, ListedFields
 from .engine import MemoryEngine
-from .errors import string, strings
+from .errors import AsMisuse, string, strings
 from .faults import BrokerFaults
-from .loading import Headers, Loadable, checked, header_list, messages_in, text, timestamp_ms
 from .model import (
     AUTO_OFFSET_RESETS,
     INT64_MAX,
+    OFFSET_FIELDS,
+    RECORD_FIELDS,
+    Headers,
+    Loadable,
     Metadata,
     ProducerRecord,
     Record,
     TopicConfig,
     TopicPartitionOffset,
+    checked_message,
+    header_list,
+    messages_in,
+    milliseconds,
+    record_fields,
+    stored_value,
+    timestamp_ms,
 )
 from .routes import BrokerApp
-from .settings import BrokerConfig, BrokerSettings
-from .views import GroupView, TopicView, milliseconds
+from .settings import BrokerConfig, BrokerSettings, topic_config
+from .views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView
 
 if TYPE_CHECKING:
     import httpx
@@ -48,6 +62,26 @@ BrokerEngine: TypeAlias = "MemoryEngine | KafkaEngine"
 Timeouts are in milliseconds and limit how long a call waits. Every method can raise
 ``BrokerError``. An operation that an engine does not support raises ``ContractError``.
 """
+_WHOLE_RECORD = Field(ITEM, lambda record: record, bare=True)
+
+
+class RecordFields(TypedDict, total=False):
+    """Fields of a record that assertions can match, besides its topic and its value.
+
+    ``headers`` is a mapping from header name to a value, a pattern or a function.
+    """
+
+    key: Condition[str]
+    partition: Condition[int]
+    offset: Condition[int]
+    timestamp: Condition[int]
+    headers: Condition[Headers | Mapping[str, Condition[str]]]
+
+
+class ListedFields(RecordFields, total=False):
+    """Fields by which a list of records can be filtered."""
+
+    value: object
 
 
 class AioBroker(Aio["httpx.AsyncClient"]):
@@ -78,7 +112,7 @@ class AioBroker(Aio["httpx.AsyncClient"]):
         )
 
 
-class Broker(BrokerAssertions, Handle):
+class Broker(Handle):
     """A fake of the Upstash Kafka REST API, with topics, partitions and consumer groups.
 
     ``settings`` are the keyword arguments in ``BrokerSettings``.
@@ -101,10 +135,11 @@ class Broker(BrokerAssertions, Handle):
         self._engine = _make_engine(context, config)
         try:
             for topic, options in (config.topics or {}).items():
-                self._engine.topics.create(topic, _topic_config(topic, options))
+                self._engine.topics.create(topic, topic_config(topic, options))
             table = FaultTable(context.ids.stream(config.name or "broker", "faults"), context.clock)
             app = BrokerApp(self._engine, lambda: (self.username, self.token))
-            super().__init__(context, app, config, faults=BrokerFaults(table, self))
+            faults = BrokerFaults(table, self, self._engine, self._settled)
+            super().__init__(context, app, config, faults=faults)
         except BaseException:
             self._engine.close()
             raise
@@ -231,11 +266,13 @@ class Broker(BrokerAssertions, Handle):
         ``partition``, ``offset`` and ``timestamp`` (in milliseconds); for a batch, a list of them.
         ``assert_produced()`` does not count these records.
         """
-        like = checked(
+        like = checked_message(
             ProducerRecord(topic, "", key, partition, timestamp_ms(timestamp), header_list(headers))
         )
         messages = [
-            checked(item) if isinstance(item, ProducerRecord) else like._replace(value=text(item))
+            checked_message(item)
+            if isinstance(item, ProducerRecord)
+            else like._replace(value=stored_value(item))
             for item in (value if isinstance(value, list) else [value])
         ]
         with self._settled():
@@ -251,6 +288,8 @@ class Broker(BrokerAssertions, Handle):
         file given as ``Path``, or a string, contains one message as JSON per line. Missing topics
         are created with the partitions that they need. If any record is invalid, none are loaded.
         """
+        if isinstance(data, PathLike):
+            data = _text_of(data)
         messages = list(messages_in(data))
         needed: dict[str, int] = {}
         for message in messages:
@@ -296,6 +335,252 @@ class Broker(BrokerAssertions, Handle):
             self._engine.groups.join(group, instance, wanted, auto_offset_reset)
         return self.group(group)
 
+    # -- topics, groups and records --------------------------------------------------------------
+
+    def _settled(self, **names: str) -> AsMisuse:
+        """Fire due timers before the engine is called, and raise its errors as ``ContractError``.
+
+        Raises ``ContractError`` if one of the ``names`` that the test passed is not a string.
+        """
+        for argument, name in names.items():
+            string(argument, name)
+        self._time.settle()
+        return AsMisuse()
+
+    def _topic_view(self, name: str) -> TopicView:
+        return TopicView(self, self._engine, self._settled, name)
+
+    def _group_view(self, name: str) -> GroupView:
+        return GroupView(self, self._engine, self._settled, name)
+
+    def topics(self) -> Results[TopicView]:
+        """Return the topics."""
+        return results_of(
+            map(self._topic_view, self._engine.topics.counts()), TOPIC_FIELDS, "topic"
+        )
+
+    def topic(self, name: str) -> TopicView:
+        """Return a topic with its records and offsets; raise ``ContractError`` if it is unknown."""
+        with self._settled(topic=name):
+            self._engine.topics.check(name)
+        return self._topic_view(name)
+
+    def records(self, topic: str, **where: Unpack[ListedFields]) -> Results[Record]:
+        """Return the records of a topic in (partition, offset) order, optionally filtered.
+
+        ``where`` are conditions on fields of the record, such as a value or a function of the
+        field's value. Raises ``ContractError`` for an unknown topic, and for a condition that can
+        never be true.
+        """
+        string("topic", topic)
+        records = self._topic_view(topic).records
+        return records.where(**where) if where else records
+
+    def groups(self) -> Results[GroupView]:
+        """Return the groups that have members or committed offsets."""
+        self._time.settle()
+        return results_of(map(self._group_view, self._engine.groups.names()), GROUP_FIELDS, "group")
+
+    def group(self, name: str) -> GroupView:
+        """Return a group with its members, partitions, committed offsets, positions and lag.
+
+        Raises ``ContractError`` if it is unknown.
+        """
+        with self._settled(group=name):
+            self._engine.groups.describe(name)
+        return self._group_view(name)
+
+    # -- assertions ------------------------------------------------------------------------------
+
+    def assert_produced(
+        self,
+        topic: str,
+        value: object = None,
+        *,
+        times: int | None = None,
+        **where: Unpack[RecordFields],
+    ) -> Results[Record]:
+        """Assert that clients produced a matching record, and return all matching records.
+
+        ``times`` is the exact number of records expected (at least one by default). ``value`` is a
+        string, or any other object, which is compared with the record's value parsed as JSON. The
+        record's headers must include ``headers``. Use ``key=""`` for records without a key. Any
+        condition can also be a string with ``*``, a compiled pattern or a function. Records that
+        the test itself produced do not count.
+        """
+        __tracebackhide__ = True
+        string("topic", topic)
+        wanted = {"value": value, **where, "headers": _by_name(where.get("headers"))}
+        with self._settled():
+            by_clients, by_test = self._engine.fetching.produced(topic)
+        query = Query(_given(wanted), self._fields_of(topic), "record")
+        return expect(
+            f"a record in topic {topic!r}",
+            by_clients,
+            query,
+            times=times,
+            show=_shown_record,
+            not_counted=((record, "the test itself produced it") for record in by_test),
+            notes=lambda found: self._rejected_calls() if found < (times or 1) else (),
+            if_empty="no client has produced to it",
+        )
+
+    def _fields_of(self, topic: str) -> Mapping[str, Field]:
+        count = self._engine.topics.counts().get(topic)
+        # A cluster may not list a new topic immediately, so accept all partition numbers then.
+        return RECORD_FIELDS if count is None else record_fields(count)
+
+    def assert_not_produced(
+        self, topic: str, value: object = None, **where: Unpack[RecordFields]
+    ) -> None:
+        """Assert that no client has produced a matching record; see ``assert_produced()``."""
+        __tracebackhide__ = True
+        self.assert_produced(topic, value, times=0, **where)
+
+    def _rejected_calls(self) -> list[str]:
+        """Describe the last produce calls that were rejected or not executed."""
+        rejected = [
+            call
+            for call in self.journal.calls()
+            if call.path.startswith(("/produce", "/webhook")) and not call.reached
+        ]
+        return [f"  not executed: {_shown_call(call)}" for call in rejected[-5:]]
+
+    def assert_committed(
+        self,
+        group: str,
+        topic: Condition[str] = None,
+        partition: Condition[int] = None,
+        offset: Condition[int] = None,
+        *,
+        times: int | None = None,
+    ) -> Results[TopicPartitionOffset]:
+        """Assert that a group has a matching committed offset, and return all matching ones.
+
+        ``times`` is the exact number of matching commits expected. It counts all commits that were
+        made (by clients or automatically) instead of the current offsets. Raises ``ContractError``
+        for an unknown topic.
+        """
+        __tracebackhide__ = True
+        string("group", group)
+        self._time.settle()
+        wanted = {"topic": topic, "partition": partition, "offset": offset}
+        fields = {
+            **OFFSET_FIELDS,
+            "topic": Field(OneOf("topic", self._engine.topics.counts()), optional=False),
+        }
+        query = Query(_given(wanted), fields, "committed offset")
+        known = group in self._engine.groups.names()
+        if times is None:
+            committed = self.group(group).committed if known else {}
+            offsets = [TopicPartitionOffset(*tp, at) for tp, at in committed.items()]
+        else:
+            offsets = [
+                TopicPartitionOffset(*offset)
+                for event in self.journal.events(group=group)
+                if event.kind in ("commit", "auto commit")
+                for offset in event.data["offsets"]
+            ]
+        return expect(
+            f"a {'committed offset' if times is None else 'commit'} of group {group!r}",
+            offsets,
+            query,
+            times=times,
+            show=lambda at: f"{at.topic}-{at.partition}={at.offset}",
+            if_empty="the group has never committed" if known else "there is no such group",
+        )
+
+    def assert_not_committed(
+        self,
+        group: str,
+        topic: Condition[str] = None,
+        partition: Condition[int] = None,
+        offset: Condition[int] = None,
+    ) -> None:
+        """Assert that a group has never made a matching commit; see ``assert_committed()``.
+
+        Raises ``ContractError`` for a group that never existed.
+        """
+        __tracebackhide__ = True
+        string("group", group)
+        self._time.settle()
+        known = self._engine.groups.names()
+        if group not in known and not self.journal.events(group=group):
+            raise ContractError(unknown_name("group", group, known))
+        self.assert_committed(group, topic, partition, offset, times=0)
+
+    def assert_caught_up(self, group: str) -> GroupView:
+        """Assert that a group has committed all records, and return the group."""
+        __tracebackhide__ = True
+        string("group", group)
+        try:
+            found = self.group(group)
+        except ContractError as error:
+            # The code under test may not have created the group yet.
+            raise AssertionError(f"expected a group to be caught up, but {error}") from None
+        view = found._described()
+        if not view.lag:
+            raise AssertionError(
+                f"expected group {group!r} to be caught up, but it has neither members nor committed "
+                "offsets, so it reads no topic"
+            )
+        if view.total_lag == 0:
+            return found
+        owners = {tp: name for name, owned in view.assignment.items() for tp in owned}
+        lines = [
+            f"expected group {group!r} to be caught up, but it is "
+            f"{counted(view.total_lag, 'record')} behind"
+        ]
+        lines += [
+            f"  {tp.topic}-{tp.partition}: committed {view.committed.get(tp, 'nothing')}, "
+            f"position {view.position.get(tp, 'none')}, {lag} behind, "
+            f"{'owned by ' + owners[tp] if tp in owners else 'without an owner'}"
+            for tp, lag in view.lag.items()
+            if lag
+        ]
+        raise AssertionError("\n".join(lines))
+
+    def wait_for_record(
+        self,
+        topic: str,
+        predicate: Callable[[Record], object] | None = None,
+        *,
+        timeout: float = 5.0,
+        **where: Unpack[ListedFields],
+    ) -> Record:
+        """Wait until a topic contains a matching record, and return the first one.
+
+        ``where`` are conditions on fields of the record. ``timeout`` is in wall-clock seconds;
+        after it, an ``AssertionError`` lists the records of the topic. Raises ``ContractError`` if
+        a predicate raises.
+        """
+        __tracebackhide__ = True
+        string("topic", topic)
+        check_predicate(predicate)
+        if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout >= 0:
+            raise ContractError(
+                f"timeout={timeout!r:.200} is invalid: pass a non-negative number of wall-clock seconds"
+            )
+        fields, wanted = self._fields_of(topic), {**where}
+        if predicate is not None:
+            wanted["predicate"] = predicate
+            fields = {**fields, "predicate": _WHOLE_RECORD}
+        query = Query(wanted, fields, "record")
+        with AsMisuse():
+            found = self._engine.fetching.wait_for(
+                topic, lambda: next(filter(query, self.records(topic)), None), timeout
+            )
+        if found is not None:
+            return found
+        # Check once more, because a record may have arrived at the last moment.
+        return expect(
+            f"a record in topic {topic!r} within {timeout} s",
+            self.records(topic),
+            query,
+            show=_shown_record,
+            if_empty="the topic has no records",
+        )[0]
+
 
 def _make_engine(context: Context, config: BrokerConfig) -> BrokerEngine:
     url, name = config.engine, config.name or "broker"
@@ -306,17 +591,37 @@ def _make_engine(context: Context, config: BrokerConfig) -> BrokerEngine:
     return KafkaEngine(context.clock, context.ids, config, url, name=name)
 
 
-def _topic_config(topic: str, options: object) -> TopicConfig:
-    known = [name.removesuffix("_ms") for name in TopicConfig._fields]
-    if isinstance(options, int) and not isinstance(options, bool):
-        return TopicConfig(options)
-    if not isinstance(options, Mapping):
-        raise ContractError(
-            f"topics[{topic!r}]={options!r} is invalid: pass a partition count, or a mapping with "
-            f"any of {', '.join(known)}"
-        )
-    for option in options:
-        if option not in known:
-            raise ContractError(unknown_name(f"option of topics[{topic!r}]", option, known))
-    given = dict(options)
-    return TopicConfig(retention_ms=milliseconds(given.pop("retention", None)), **given)
+def _text_of(path: PathLike[str]) -> str:
+    from ..files import DATA_BYTES, read_file  # Imported here, because few tests load a file.
+
+    try:
+        return read_file(path, DATA_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ContractError(f"{str(path)!r:.200} is not UTF-8: {error.reason}") from None
+
+
+def _by_name(headers: Any) -> Any:
+    """Convert headers given as pairs, or in the API's form, to a mapping."""
+    if not isinstance(headers, list | tuple):
+        return headers
+    pairs = header_list(headers)
+    if len(dict(pairs)) < len(pairs):
+        raise ContractError(f"headers={brief(headers)}: pass one value for each name")
+    return dict(pairs)
+
+
+def _given(wanted: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+def _shown_record(record: Record) -> str:
+    return f"{record.topic}-{record.partition}@{record.offset} {brief(record.value)}"
+
+
+def _shown_call(call: Call) -> str:
+    ended = f"{call.status}" if call.status is not None else call.outcome
+    try:
+        why = call.response_json()["error"]
+    except (ValueError, TypeError, KeyError):
+        why = call.fault or ""
+    return f"{call.method} {call.target[:200]} -> {ended}" + (f": {why}" if why else "")

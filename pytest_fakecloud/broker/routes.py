@@ -2,11 +2,18 @@
 
 A body is parsed as JSON regardless of its Content-Type, a GET request can have a body, and a path
 can end in a slash, because the vendor's documentation and public clients do all of this.
+
+The vendor's documentation only says that "custom headers" of a webhook request become message
+headers. Decided here: permanent HTTP field names of the IANA registry, hop-by-hop fields, and
+headers that browsers and proxies add are not custom and are dropped. Names are compared without
+regard to case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from ..core.errors import ServiceError
@@ -14,22 +21,22 @@ from ..core.field_types import TEXT
 from ..core.matching import Field
 from ..http.app import App
 from ..http.messages import Answer, Request
-from ..http.readers import basic_credentials, same
+from ..http.readers import basic_credentials, json_value, same
 from ..http.routing import Route
 from .errors import BrokerError, illegal_argument, partly_appended
 from .faults import messages_to_keep, reordered
-from .fields import NO_BODY, Fields, digits, fields_in, json_of, shown
 from .model import (
     CONSUMER_HEADERS,
+    INT64_MAX,
     TOPIC,
     EventKind,
+    Header,
     Metadata,
     ProducerRecord,
     Record,
     TopicPartition,
     TopicPartitionOffset,
 )
-from .webhook import message_headers
 
 if TYPE_CHECKING:
     from .handle import BrokerEngine
@@ -358,3 +365,214 @@ def _topics_in(body: Any) -> list[str]:
 
 def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+# -- bodies of requests -------------------------------------------------------------------------
+
+NO_BODY: Any = object()
+_SHOWN = 60
+# A string without a closing quote matches up to the end of the body. Otherwise the search would
+# start again at every quote inside it, which takes quadratic time.
+_STRING = rb'(?s)"(?:\\.?|[^"\\])*+"?'
+
+
+def json_of(body: bytes) -> Any:
+    """Return the parsed body, or ``NO_BODY`` if it is blank."""
+    if not body.strip():
+        return NO_BODY
+    try:
+        return json_value(body)
+    except (ValueError, RecursionError) as error:
+        reason = str(error) or "it is nested too deeply"
+        if re.search(rb",\s*[\]}]", re.sub(_STRING, b'""', body)):
+            reason = f"JSON allows no trailing comma before ] or }} ({reason})"
+        raise illegal_argument(f"The request body is not valid JSON: {reason}") from None
+
+
+class Fields:
+    """The fields of a JSON object, of which those that are absent or null are None.
+
+    ``where`` is the prefix of field names in errors, such as ``[1].``, or empty. Methods raise
+    ``BrokerError`` for invalid values.
+    """
+
+    def __init__(self, value: object, where: str = "") -> None:
+        if not isinstance(value, dict):
+            subject = f"{where.rstrip('.')} must be" if where else "The request body must be"
+            raise illegal_argument(f"{subject} a JSON object, got {shown(value)}")
+        self._values = value
+        self._where = where
+
+    def get(self, name: str) -> Any:
+        return self._values.get(name)
+
+    def text(self, name: str) -> str | None:
+        value = self._values.get(name)
+        if value is None or type(value) is str:
+            return value
+        raise illegal_argument(f"{self._where}{name} must be a string, got {shown(value)}")
+
+    def required_text(self, name: str) -> str:
+        value = self.text(name)
+        if value is None:
+            raise illegal_argument(f"{self._where}{name} is missing")
+        return value
+
+    def long(self, name: str, *, minimum: int = -INT64_MAX - 1) -> int | None:
+        """Return a 64-bit integer."""
+        value = self._values.get(name)
+        if value is None:
+            return None
+        name = self._where + name
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise illegal_argument(f"{name} must be an integer, got {shown(value)}")
+        if not -INT64_MAX - 1 <= value <= INT64_MAX:
+            raise illegal_argument(f"{name} does not fit into 64 bits: {shown(value)}")
+        if value < minimum:
+            raise illegal_argument(f"{name} must be at least {minimum}, got {value}")
+        return value
+
+    def required_long(self, name: str, *, minimum: int = -INT64_MAX - 1) -> int:
+        value = self.long(name, minimum=minimum)
+        if value is None:
+            raise illegal_argument(f"{self._where}{name} is missing")
+        return value
+
+    def objects(self, name: str, expected: str = "an array") -> Iterator[Fields]:
+        """Return the fields of each object in an array."""
+        value = self._values.get(name)
+        if value is None:
+            return iter(())
+        name = self._where + name
+        if not isinstance(value, list):
+            raise illegal_argument(f"{name} must be {expected}, got {shown(value)}")
+        return fields_in(value, name)
+
+    def message(self, topic: str | None) -> ProducerRecord:
+        """Return the message of a produce request; ``topic`` is the topic in its path."""
+        return ProducerRecord(
+            self.required_text("topic") if topic is None else topic,
+            self.required_text("value"),
+            self.text("key"),
+            self.long("partition"),
+            self.long("timestamp"),
+            tuple(
+                Header(header.required_text("key"), header.required_text("value"))
+                for header in self.objects("headers", "an array of objects with key and value")
+            ),
+        )
+
+    def partition(self) -> TopicPartition:
+        return TopicPartition(self.required_text("topic"), self.required_long("partition"))
+
+    def position(self) -> TopicPartitionOffset:
+        return TopicPartitionOffset(*self.partition(), self.required_long("offset", minimum=0))
+
+
+def fields_in(value: object, name: str = "") -> Iterator[Fields]:
+    """Yield the fields of each object in an array, or of a single object.
+
+    ``name`` is the name of the array in errors.
+    """
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield Fields(item, f"{name}[{index}].")
+    else:
+        yield Fields(value)
+
+
+def digits(text: str, name: str, expected: str) -> int:
+    """Return a decimal number of a path or query; raise ``BrokerError`` if it is invalid."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= INT64_MAX):
+        raise illegal_argument(f"{name} must be {expected}, got {text[:40]!r}")
+    return int(text)
+
+
+def shown(value: object) -> str:
+    """Return a JSON value as ASCII text for an error message, shortened if it is long."""
+    text = ""
+    # Write the value in pieces and stop when there is enough text. Writing a deeply nested value as
+    # a whole could exceed the recursion limit, although it could be parsed.
+    for piece in _pieces(value):
+        text += piece
+        if len(text) > _SHOWN:
+            return text[:_SHOWN] + "..."
+    return text
+
+
+def _pieces(value: object) -> Iterator[str]:
+    if isinstance(value, list):
+        yield "["
+        for index, item in enumerate(value):
+            if index:
+                yield ", "
+            yield from _pieces(item)
+        yield "]"
+    elif isinstance(value, dict):
+        yield "{"
+        for index, (name, item) in enumerate(value.items()):
+            yield f"{', ' if index else ''}{json.dumps(name)}: "
+            yield from _pieces(item)
+        yield "}"
+    else:
+        yield json.dumps(value)
+
+
+# -- headers of webhook requests ----------------------------------------------------------------
+
+STANDARD = frozenset(
+    """
+    a-im accept accept-additions accept-ch accept-datetime accept-encoding accept-features
+    accept-language accept-patch accept-post accept-query accept-ranges accept-signature
+    access-control access-control-allow-credentials access-control-allow-headers
+    access-control-allow-methods access-control-allow-origin access-control-expose-headers
+    access-control-max-age access-control-request-headers access-control-request-method age
+    allow alpn alt-svc alt-used alternates apply-to-redirect-ref authentication-control
+    authentication-info authorization available-dictionary cache-control
+    cache-group-invalidation cache-groups cache-status cal-managed-id caldav-timezones
+    capsule-protocol cdn-cache-control cdn-loop cert-not-after cert-not-before clear-site-data
+    client-cert client-cert-chain close concealed-auth-export connection content-digest
+    content-disposition content-encoding content-language content-length content-location
+    content-md5 content-range content-security-policy content-security-policy-report-only
+    content-type cookie cross-origin-embedder-policy cross-origin-embedder-policy-report-only
+    cross-origin-opener-policy cross-origin-opener-policy-report-only
+    cross-origin-resource-policy dasl date dav delta-base deprecation depth destination
+    detached-jws dictionary-id dpop dpop-nonce early-data etag expect expires forwarded from
+    hobareg host if if-match if-modified-since if-none-match if-range if-schedule-tag-match
+    if-unmodified-since im include-referred-token-binding-id incremental keep-alive label
+    last-event-id last-modified link link-template location lock-token max-forwards
+    memento-datetime meter mime-version negotiate nel odata-entityid odata-isolation
+    odata-maxversion odata-version ordering-type origin origin-agent-cluster oscore
+    oslc-core-version overwrite ping-from ping-to position prefer preference-applied priority
+    proxy-authenticate proxy-authentication-info proxy-authorization proxy-connection
+    proxy-status public-key-pins public-key-pins-report-only range redirect-ref referer
+    referrer-policy replay-nonce reporting-endpoints repr-digest retry-after schedule-reply
+    schedule-tag server server-timing set-cookie set-cookie2 signature signature-input slug
+    soapaction status-uri strict-transport-security sunset te timeout topic traceparent
+    tracestate trailer transfer-encoding ttl unencoded-digest upgrade urgency use-as-dictionary
+    user-agent variant-vary vary via want-content-digest want-repr-digest want-unencoded-digest
+    warning www-authenticate x-content-type-options x-frame-options x-real-ip
+    """.split()  # noqa: SIM905
+)
+"""Standard field names, in lower case, as of November 2026. They do not become message
+headers. Source: https://www.iana.org/assignments/http-fields
+"""
+
+_PREFIXES = ("sec-", "x-forwarded-")
+
+
+def message_headers(headers: Iterable[tuple[str, str]]) -> tuple[Header, ...]:
+    """Return the custom headers of a request, with their order, spelling and repetitions."""
+    return tuple(
+        Header(_text(name), _text(value))
+        for name, value in headers
+        if not (name.lower() in STANDARD or name.lower().startswith(_PREFIXES))
+    )
+
+
+def _text(raw: str) -> str:
+    """Decode a header as UTF-8, which clients usually send, although it was read as Latin-1."""
+    try:
+        return raw.encode("latin-1").decode("utf-8")
+    except (UnicodeEncodeError, UnicodeDecodeError):
+        return raw

@@ -25,7 +25,9 @@ from ..core.settings import (
     whole,
 )
 from ..core.timeparse import Duration
+from ..core.wording import unknown_name
 from .errors import STATUSES
+from .model import TopicConfig, milliseconds
 
 
 class BrokerSettings(HandleSettings, total=False):
@@ -220,3 +222,20 @@ class BrokerConfig(HandleConfig):
         kept = {"retention_ms": self.retention_ms, "retention_bytes": self.retention_bytes}
         given = {name: value for name, value in kept.items() if value is not None}
         self.limits = replace(self.limits, **given)
+
+
+def topic_config(topic: str, options: object) -> TopicConfig:
+    """Return the configuration of a topic in the ``topics`` setting."""
+    known = [name.removesuffix("_ms") for name in TopicConfig._fields]
+    if isinstance(options, int) and not isinstance(options, bool):
+        return TopicConfig(options)
+    if not isinstance(options, Mapping):
+        raise ContractError(
+            f"topics[{topic!r}]={options!r} is invalid: pass a partition count, or a mapping with "
+            f"any of {', '.join(known)}"
+        )
+    for option in options:
+        if option not in known:
+            raise ContractError(unknown_name(f"option of topics[{topic!r}]", option, known))
+    given = dict(options)
+    return TopicConfig(retention_ms=milliseconds(given.pop("retention", None)), **given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
@@ -10,8 +10,9 @@ from ..core.field_types import TEXT, OneOf, WholeNumber
 from ..core.matching import Field, fields_of
 from ..core.results import Results, results_of
 from ..core.settings import optional, whole
-from ..core.timeparse import Duration, duration_us
-from ..handle import action_as
+from ..core.timeparse import Duration
+from ..handle import Handle, action_as
+from .errors import AsMisuse
 from .model import (
     GROUP_STATES,
     TOPIC,
@@ -19,11 +20,17 @@ from .model import (
     MemberView,
     Record,
     TopicPartition,
+    milliseconds,
     record_fields,
 )
 
 if TYPE_CHECKING:
-    from .handle import Broker
+    from .handle import BrokerEngine
+
+Settled = Callable[..., AsMisuse]
+"""Fires due timers and returns a block in which the errors of the engine become ``ContractError``.
+Its keywords are names given by the test, which must be strings.
+"""
 
 
 class TopicView:
@@ -33,60 +40,62 @@ class TopicView:
     Views are equal if they are of the same topic.
     """
 
-    __slots__ = ("_broker", "name")
+    __slots__ = ("_broker", "_engine", "_settled", "name")
 
     name: str
     """The topic's name."""
 
-    def __init__(self, broker: Broker, name: str) -> None:
+    def __init__(self, broker: Handle, engine: BrokerEngine, settled: Settled, name: str) -> None:
         self._broker = broker
+        self._engine = engine
+        self._settled = settled
         self.name = name
 
     @property
     def partitions(self) -> int:
         """The number of partitions."""
-        with self._broker._settled():
-            return self._broker._engine.topics.check(self.name)
+        with self._settled():
+            return self._engine.topics.check(self.name)
 
     @property
     def records(self) -> Results[Record]:
         """The records in (partition, offset) order."""
-        with self._broker._settled():
-            count = self._broker._engine.topics.check(self.name)
-            records = self._broker._engine.fetching.records(self.name)
+        with self._settled():
+            count = self._engine.topics.check(self.name)
+            records = self._engine.fetching.records(self.name)
         return results_of(records, record_fields(count), "record")
 
     @property
     def start_offsets(self) -> list[int]:
         """For each partition, the offset of its oldest record."""
-        with self._broker._settled():
-            return self._broker._engine.topics.bounds(self.name)[0]
+        with self._settled():
+            return self._engine.topics.bounds(self.name)[0]
 
     @property
     def end_offsets(self) -> list[int]:
         """For each partition, the offset that its next record will get."""
-        with self._broker._settled():
-            return self._broker._engine.topics.bounds(self.name)[1]
+        with self._settled():
+            return self._engine.topics.bounds(self.name)[1]
 
     @action_as("topic.delete")
     def delete(self) -> None:
         """Delete the topic with its records and committed offsets. Its groups rebalance."""
-        with self._broker._settled():
-            self._broker._engine.topics.delete(self.name)
+        with self._settled():
+            self._engine.topics.delete(self.name)
 
     @action_as("topic.add_partitions")
     def add_partitions(self, count: int = 1) -> int:
         """Add partitions, rebalance the topic's groups, and return the new partition count."""
-        with self._broker._settled():
-            return self._broker._engine.topics.add_partitions(self.name, count)
+        with self._settled():
+            return self._engine.topics.add_partitions(self.name, count)
 
     @action_as("topic.set_retention")
     def set_retention(
         self, retention: Duration | None = None, *, retention_bytes: int | None = None
     ) -> None:
         """Set how long the topic keeps records, and how many bytes per partition; None: no limit."""
-        with self._broker._settled():
-            self._broker._engine.topics.set_retention(
+        with self._settled():
+            self._engine.topics.set_retention(
                 self.name, retention_ms=milliseconds(retention), retention_bytes=retention_bytes
             )
 
@@ -95,10 +104,10 @@ class TopicView:
         """Delete the records below an offset in one partition or in all; return their number."""
         whole(0).read("before", before)
         optional(whole(0)).read("partition", partition)
-        with self._broker._settled():
-            return self._broker._engine.topics.delete_records(self.name, partition, before)
+        with self._settled():
+            return self._engine.topics.delete_records(self.name, partition, before)
 
-    def _owner(self) -> tuple[Broker, tuple[Any, ...]]:
+    def _owner(self) -> tuple[Handle, tuple[Any, ...]]:
         return self._broker, (self.name,)
 
     def __eq__(self, other: object) -> bool:
@@ -126,19 +135,21 @@ class GroupView:
     equal if they are of the same group.
     """
 
-    __slots__ = ("_broker", "name")
+    __slots__ = ("_broker", "_engine", "_settled", "name")
 
     name: str
     """The group's name."""
 
-    def __init__(self, broker: Broker, name: str) -> None:
+    def __init__(self, broker: Handle, engine: BrokerEngine, settled: Settled, name: str) -> None:
         self._broker = broker
+        self._engine = engine
+        self._settled = settled
         self.name = name
 
     def _described(self) -> GroupDescription:
         """Return all data of the group at one moment."""
-        with self._broker._settled():
-            return self._broker._engine.groups.describe(self.name)
+        with self._settled():
+            return self._engine.groups.describe(self.name)
 
     @property
     def state(self) -> str:
@@ -197,22 +208,22 @@ class GroupView:
     @action_as("group.rebalance")
     def rebalance(self) -> None:
         """Make the group rebalance, after the usual automatic commits of its members."""
-        with self._broker._settled():
-            self._broker._engine.groups.rebalance(self.name)
+        with self._settled():
+            self._engine.groups.rebalance(self.name)
 
     @action_as("group.leave")
     def leave(self, instance: str) -> None:
         """Make an instance leave the group, as a delete-consumer request does."""
-        with self._broker._settled(instance=instance):
-            self._broker._engine.groups.delete(self.name, instance)
+        with self._settled(instance=instance):
+            self._engine.groups.delete(self.name, instance)
 
     @action_as("group.expire")
     def expire(self, instance: str) -> None:
         """End an instance's session, reassign its partitions, and reject its later commits."""
-        with self._broker._settled(instance=instance):
-            self._broker._engine.groups.expire(self.name, instance)
+        with self._settled(instance=instance):
+            self._engine.groups.expire(self.name, instance)
 
-    def _owner(self) -> tuple[Broker, tuple[Any, ...]]:
+    def _owner(self) -> tuple[Handle, tuple[Any, ...]]:
         return self._broker, (self.name,)
 
     def __eq__(self, other: object) -> bool:
@@ -246,18 +257,3 @@ GROUP_FIELDS: Mapping[str, Field] = {
     **dict.fromkeys(("generation", "total_lag"), Field(WholeNumber(0), optional=False)),
 }
 """Fields by which groups can be filtered."""
-
-
-def found_topics(broker: Broker, names: Iterable[str]) -> Results[TopicView]:
-    """Return topics as a list that can be filtered with ``where()``."""
-    return results_of((TopicView(broker, name) for name in names), TOPIC_FIELDS, "topic")
-
-
-def found_groups(broker: Broker, names: Iterable[str]) -> Results[GroupView]:
-    """Return groups as a list that can be filtered with ``where()``."""
-    return results_of((GroupView(broker, name) for name in names), GROUP_FIELDS, "group")
-
-
-def milliseconds(duration: Duration | None) -> int | None:
-    """Return a duration in milliseconds."""
-    return None if duration is None else duration_us(duration) // 1000

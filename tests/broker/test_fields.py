@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pytest_fakecloud.broker.fields import Fields, shown
+from pytest_fakecloud.broker.routes import Fields, shown
 
 from .conftest import Rest
 

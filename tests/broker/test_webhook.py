@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.broker.webhook import message_headers
+from pytest_fakecloud.broker.routes import message_headers
 
 CLIENTS_ADD = {
     "urllib": ["Accept-Encoding", "Content-Type", "Content-Length", "Host", "User-Agent", "Connection"],
