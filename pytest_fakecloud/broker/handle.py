@@ -50,7 +50,7 @@ from .views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView
 if TYPE_CHECKING:
     import httpx
 
-    from .kafka.engine import KafkaEngine
+    from .kafka import KafkaEngine
     from .typed import BrokerHandle as Handle
     from .typed import BrokerJournal
 else:
@@ -587,7 +587,7 @@ def _make_engine(context: Context, config: BrokerConfig) -> BrokerEngine:
     if url is None:
         return MemoryEngine(context.clock, context.ids, config, name=name)
     with importing(f"engine={url.partition('://')[0]!r}", extra="kafka"):
-        from .kafka.engine import KafkaEngine
+        from .kafka import KafkaEngine
     return KafkaEngine(context.clock, context.ids, config, url, name=name)
 
 

@@ -1,1 +1,199 @@
-"""The broker engine that runs its operations on a real Kafka cluster (extra ``kafka``)."""
+"""The broker engine on a real Kafka cluster (extra ``kafka``).
+
+The REST API, credentials, faults, journal and error messages are the same as with the engine in
+memory. The cluster provides logs, groups and time. ``topics`` manages topics, ``records`` writes
+and reads records, ``groups`` reads them with consumer groups, whose clients are in ``instance``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ...core.errors import ContractError
+from ...core.ids import Ids
+from ...core.timekeeper import Timekeeper
+from ...core.timers import Signal
+from ..engine.state import GroupListener, Waits
+from ..errors import AsMisuse, BrokerError
+from ..model import ProducerRecord, TopicConfig, TopicPartition, TopicPartitionOffset
+from ..settings import BrokerConfig
+from .cluster import Address, Cluster, real_only
+from .groups import KafkaGroups
+from .records import KafkaFetching, KafkaProducing
+from .topics import KafkaTopics, public_names
+
+_CLOSE_SECONDS = 0.7
+"""Maximum time to wait for a response of the cluster when the fake is closed."""
+_STOP_SECONDS = 0.3
+"""Maximum time to wait for instances to end if the cluster does not respond."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaCopy:
+    """A fake's topics (None if nothing was copied), records and committed offsets at some time."""
+
+    topics: dict[str, int] | None
+    messages: Sequence[ProducerRecord] = ()
+    commits: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+
+
+class KafkaEngine:
+    """A broker whose logs and groups are on a real cluster. It is thread-safe.
+
+    ``url`` is ``kafka://host:port,…`` with librdkafka settings in its query (see ``Address``).
+    Raises ``ContractError`` for an invalid address, a cluster that does not respond, and a clock
+    that is not the wall clock.
+    """
+
+    def __init__(
+        self, clock: Timekeeper, ids: Ids, settings: BrokerConfig, url: str, *, name: str = "broker"
+    ) -> None:
+        address = Address(url)
+        if settings.isolation == "none" and address.prefix is not None:
+            raise ContractError(
+                "isolation='none' uses names without a prefix, but the address in engine= has "
+                f"prefix={address.prefix}: pass only one of them"
+            )
+        clock.check_real_time()
+        self.settings = settings
+        self.closed = False
+        self._patience = address.timeout
+        self._cluster = Cluster(address)
+        self._first_copy = True
+        try:
+            self._cluster.topics()
+        except BrokerError as error:
+            raise ContractError(f"cannot use the cluster at {address.where}: {error}") from None
+        self._waits = Waits()
+        self.topics = KafkaTopics(self._cluster, address, settings)
+        self.public = self.topics.public
+        self.interrupt = self._waits.interrupt
+        self.producing = KafkaProducing(self.topics, clock)
+        self.fetching = KafkaFetching(self.topics, clock, self._waits, self.producing.by_test)
+        self.groups = KafkaGroups(self.topics, clock, self._waits, self.fetching)
+        self._release_clock = clock.tie_to_real_time(
+            f"the real cluster behind it ({address.where}) runs in real time. To move the clock, "
+            "use the in-memory engine (leave out engine=)"
+        )
+
+    @public_names
+    def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
+        """Create missing topics and append messages of the test.
+
+        After an error, new topics are deleted again. Records already stored in existing topics
+        remain, because a cluster cannot remove single records.
+        """
+        known = self.topics.counts()
+        made: list[str] = []
+        try:
+            for name, count in topics.items():
+                if name not in known:
+                    self.topics.create(name, TopicConfig(count))
+                    made.append(name)
+            self.producing.produce(messages, by_client=False)
+        except (BrokerError, ContractError):
+            if made:
+                self._cluster.delete([self.topics.real(name) for name in made], [])
+            raise
+
+    @property
+    def waiting(self) -> list[Signal]:
+        return self._waits.waiting
+
+    def set_listener(self, listener: GroupListener) -> None:
+        self.groups.add_event = listener
+
+    def snapshot(self) -> KafkaCopy:
+        """Return a copy of the fake's topics, records and committed offsets.
+
+        Data that is shared with others cannot be copied. In this case, the first copy (the fake's
+        baseline) is empty, and later copies raise ``ContractError``. Logs whose offsets could not
+        be recreated also raise ``ContractError``.
+        """
+        first, self._first_copy = self._first_copy, False
+        if self.topics.shared:
+            if first:
+                return KafkaCopy(None)
+            raise _shared("copied")
+        with AsMisuse():
+            return self._copied()
+
+    @public_names
+    def _copied(self) -> KafkaCopy:
+        topics = self.topics.counts()
+        messages: list[ProducerRecord] = []
+        for name in topics:
+            if any(self.topics.bounds(name)[0]):
+                raise real_only(f"a copy of topic {name!r}, whose first records were deleted,")
+            messages += [
+                ProducerRecord(r.topic, r.value, r.key, r.partition, r.timestamp, r.headers)
+                for r in self.fetching.records(name)
+            ]
+        groups = self.groups.names()
+        return KafkaCopy(topics, messages, {g: self.groups.all_committed(g) for g in groups})
+
+    def restore(self, copy: KafkaCopy) -> None:
+        """Restore a copy into new topics and groups, whose names are the same for clients.
+
+        Ends all instances. Raises ``ContractError`` if there is nothing to restore, or if the copy
+        was made by the in-memory engine.
+        """
+        if not isinstance(copy, KafkaCopy):
+            raise ContractError(
+                "this snapshot is of the in-memory broker: pass its records to load()"
+            )
+        if copy.topics is None:
+            raise _shared("restored")
+        with AsMisuse():
+            self._put_back(copy, copy.topics)
+
+    @public_names
+    def _put_back(self, copy: KafkaCopy, topics: Mapping[str, int]) -> None:
+        self.topics.counts()  # Raises before anything has changed if the cluster is unavailable.
+        self.groups.stop_all()(self._patience)
+        self._delete_own()
+        self.topics.rename()
+        self.producing.by_test.clear()
+        for name, partitions in topics.items():
+            self.topics.create(name, TopicConfig(partitions))
+        if copy.messages:
+            self.producing.produce(copy.messages, by_client=False)
+        for group, offsets in copy.commits.items():
+            if offsets:
+                self.groups.store(
+                    group, [TopicPartitionOffset(*tp, at) for tp, at in offsets.items()]
+                )
+        self.interrupt()
+
+    def _delete_own(self) -> None:
+        groups = self.groups.forget()
+        topics = [self.topics.real(name) for name in self.topics.counts()]
+        if topics or groups:
+            self._cluster.delete(topics, groups)
+
+    def close(self) -> None:
+        """End all instances and waiting calls, and delete the fake's own topics and groups."""
+        if self.closed:
+            return
+        self.closed = True
+        self._release_clock()
+        self.interrupt()
+        self.producing.interrupt()
+        self._cluster.interrupt()
+        join = self.groups.stop_all()
+        # Check first, because an unavailable cluster cannot delete topics and groups.
+        there = self._cluster.is_reachable(_CLOSE_SECONDS)
+        join(self._patience if there else _STOP_SECONDS)
+        self.producing.close()
+        if there and not self.topics.shared:
+            with suppress(BrokerError):
+                self._delete_own()
+
+
+def _shared(verb: str) -> ContractError:
+    return ContractError(
+        f"data that this broker shares with others cannot be {verb}: remove prefix= and "
+        "isolation='none', or use the in-memory engine"
+    )

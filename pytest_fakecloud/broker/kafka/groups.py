@@ -33,10 +33,9 @@ from ..model import (
     distinct_positions,
     found_members,
 )
-from .buffer import Partition
-from .client import unsupported
-from .fetching import KafkaFetching
-from .instance import KafkaInstance
+from .cluster import unsupported
+from .instance import KafkaInstance, Partition
+from .records import KafkaFetching
 from .topics import KafkaTopics, public_names
 
 

@@ -24,8 +24,7 @@ from ..engine.log import PartitionLog, Topic
 from ..errors import AsMisuse, BrokerError
 from ..model import TopicConfig, TopicPartition
 from ..settings import BrokerConfig
-from .client import Address, look_until, real_only, unsupported
-from .cluster import Cluster
+from .cluster import Address, Cluster, look_until, real_only, unsupported
 
 _FRESH = 1.0
 """Seconds for which the list of topics is considered current."""

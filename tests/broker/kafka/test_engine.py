@@ -29,13 +29,11 @@ pytest.importorskip("confluent_kafka")
 
 from confluent_kafka import KafkaError, KafkaException
 
+from pytest_fakecloud.broker import kafka as kafka_engine
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.broker.kafka import engine as kafka_engine
-from pytest_fakecloud.broker.kafka.buffer import RecordBuffer
-from pytest_fakecloud.broker.kafka.client import Address, Unavailable, translated
-from pytest_fakecloud.broker.kafka.cluster import Cluster
-from pytest_fakecloud.broker.kafka.instance import KafkaInstance
+from pytest_fakecloud.broker.kafka.cluster import Address, Cluster, Unavailable, translated
+from pytest_fakecloud.broker.kafka.instance import KafkaInstance, RecordBuffer
 from pytest_fakecloud.broker.kafka.topics import KafkaTopics
 from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.cloud import Cloud
