@@ -23,7 +23,7 @@ from pytest_fakecloud.broker.model import ProducerRecord, TopicPartition
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
-from pytest_fakecloud.vector.engine.engine import VectorEngine
+from pytest_fakecloud.vector.engine import VectorEngine
 from pytest_fakecloud.vector.model import Include, VectorQuery, VectorRecord
 
 from .timing import curve

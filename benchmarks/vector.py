@@ -27,7 +27,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
-from pytest_fakecloud.vector.engine.engine import VectorEngine
+from pytest_fakecloud.vector.engine import VectorEngine
 from pytest_fakecloud.vector.handle import VectorIndex
 from pytest_fakecloud.vector.model import Include, VectorQuery, VectorRecord
 

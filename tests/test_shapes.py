@@ -32,12 +32,7 @@ from pytest_fakecloud.queue.delivery.replies import DELIVERIES
 from pytest_fakecloud.queue.fields import ATTEMPTS, CRON, DESTINATION, DLQ_ID, LABEL, NAME
 from pytest_fakecloud.queue.rest.routes import QueueApp
 from pytest_fakecloud.queue.views import DEAD_LETTERS, MESSAGES, SCHEDULES
-from pytest_fakecloud.vector.assertions import (
-    QUERY_FIELDS,
-    UPSERT_FIELDS,
-    QueryFields,
-    UpsertFields,
-)
+from pytest_fakecloud.vector.handle import QUERY_FIELDS, UPSERT_FIELDS, QueryFields, UpsertFields
 from tests.harness import check_each, syntax
 
 Fields = Mapping[str, Field]

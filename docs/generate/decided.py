@@ -30,8 +30,6 @@ def page() -> str:
     """Return the page as Markdown."""
     found: dict[str, list[str]] = {title: [] for title in dict.fromkeys(_PARTS.values())}
     for path, module in modules():
-        if path.endswith("__init__.py"):
-            continue
         for title in (title for start, title in _PARTS.items() if path.startswith(start)):
             found[title] += _of_module(path, module)
     parts = [_HEAD]
@@ -49,7 +47,9 @@ def _of_module(path: str, module: ast.Module) -> Iterator[str]:
             if not re.search(r"decided\s+here", docstring, re.I):
                 continue
             about = first_sentence(inspect.cleandoc(docstring))
-            where = path.removesuffix(".py") + (f", `{name}`" if name else "")
+            where = path.removesuffix(".py").removesuffix("/__init__") + (
+                f", `{name}`" if name else ""
+            )
             for text, items in _paragraphs(docstring):
                 told = "" if text.startswith(about) else f"*{about}* "
                 yield f"- {told}{text} ({where})\n" + "".join(f"  - {item}\n" for item in items)

@@ -1,9 +1,9 @@
 """A fake of Upstash Vector: dense, sparse and hybrid vectors under string ids, queried by
 similarity.
 
-Start with ``engine`` (the operations of the index), then ``namespace`` (its rows), ``dense`` and
-``sparse`` (how rows are scored), ``ranking`` (from query to hits), ``filter`` (metadata filters),
-``rest`` (HTTP) and ``handle`` (the object that the fixture returns).
+Start with ``routes`` (HTTP), then ``engine`` (the operations of the index), ``engine.namespace`` (its
+rows), ``engine.vectors`` (how rows are scored), ``engine.ranking`` (from query to hits), ``filter``
+(metadata filters) and ``handle`` (the object that the fixture returns).
 
 Known differences from the service:
 
@@ -16,6 +16,4 @@ Known differences from the service:
 - ``indexSize`` counts only the bytes of the vectors.
 - An index can be created without a dimension; the first vector determines it.
 - An unknown field (``top_k`` for ``topK``) is rejected; the service may ignore it.
-
-Behaviour that no source describes is listed as *decided here* in its module.
 """

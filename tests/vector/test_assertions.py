@@ -14,8 +14,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.matching import Field, Query
 from pytest_fakecloud.core.results import Results, expect
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.vector.assertions import QUERY_FIELDS, UPSERT_FIELDS, shown
-from pytest_fakecloud.vector.handle import VectorIndex
+from pytest_fakecloud.vector.handle import QUERY_FIELDS, UPSERT_FIELDS, VectorIndex, shown
 from tests.ids import steady
 
 Items = list[dict[str, Any]]

@@ -21,10 +21,9 @@ import numpy as np
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.vector.embedding import Embedder
-from pytest_fakecloud.vector.engine.sparse import merged
+from pytest_fakecloud.vector.embedding import Embedder, hash_dense, hash_sparse, stem
+from pytest_fakecloud.vector.engine.vectors import merged
 from pytest_fakecloud.vector.errors import VectorError
-from pytest_fakecloud.vector.hashing import hash_dense, hash_sparse, stem
 from pytest_fakecloud.vector.model import Kind, SparseVector
 
 from .building import floats, rejects, sparse
@@ -70,7 +69,7 @@ def test_a_text_without_words_is_nearest_to_itself(text: str) -> None:
 
 def test_the_same_in_every_process() -> None:
     code = (
-        "from pytest_fakecloud.vector.hashing import hash_dense, hash_sparse;"
+        "from pytest_fakecloud.vector.embedding import hash_dense, hash_sparse;"
         "print(hash_dense('the quick brown fox', 16).tobytes().hex(),"
         "hash_sparse('the quick brown fox').indices.tolist())"
     )

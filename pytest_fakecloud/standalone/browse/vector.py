@@ -14,7 +14,7 @@ from .projection import projected
 
 if TYPE_CHECKING:
     from ...core.calls import Call
-    from ...vector.engine.engine import VectorEngine
+    from ...vector.engine import VectorEngine
     from ...vector.handle import VectorIndex
     from ...vector.model import VectorRecord
 

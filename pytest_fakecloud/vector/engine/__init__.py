@@ -1,1 +1,491 @@
-"""The in-memory index: namespaces, matrices, ranking, and the visibility of changes."""
+"""The engine of a vector index: stores records in namespaces, and answers queries.
+
+The engine is pure: its clock and random numbers are passed in, and it does not use HTTP. The types
+of its arguments have been checked by the module ``fields``. The module ``checks`` compares them
+with the index's kind, dimension and limits.
+
+Decided here, because no source describes it: a replaced record keeps its position in the insertion
+order; a deletion affects queries immediately, even while other changes are pending; the first dense
+vector determines the dimension of an index without one; the cursor of a scan is a slot number,
+which deletions do not change; the default namespace can be neither deleted nor renamed.
+
+A resumable query remembers the ids that it has returned. One that has been idle for longer than its
+limit is closed. An empty uuid, which belongs to no namespace, has no hits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from ...core.errors import ContractError
+from ...core.ids import Ids
+from ...core.timekeeper import Timekeeper
+from .. import errors
+from ..model import (
+    DEFAULT_NAMESPACE,
+    Hit,
+    Include,
+    IndexInfo,
+    Kind,
+    Page,
+    Similarity,
+    UpdateMode,
+    VectorQuery,
+    VectorRecord,
+)
+from ..settings import VectorConfig
+from .checks import Checks, VectorQuota, check_metadata
+from .namespace import Batch, Namespace, Readiness
+from .ranking import HYBRID_DEPTH, PreparedQuery, Ranker
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The properties that an index and a snapshot to restore must share."""
+
+    name: str
+    kind: Kind
+    similarity: Similarity
+    dimension: int | None
+    dense_model: str
+    sparse_model: str
+
+    def __str__(self) -> str:
+        parts = [f"a {self.kind.lower()} index"]
+        if self.kind.has_dense:
+            parts += [self.similarity, f"dimension {self.dimension or 'of the first vector'}"]
+        models = " and ".join(filter(None, (self.dense_model, self.sparse_model)))
+        if models:
+            parts.append(f"embedding {models}")
+        return f"{self.name!r} ({', '.join(parts)})"
+
+
+@dataclass(eq=False, slots=True)
+class Cursor:
+    """The state of one resumable query.
+
+    ``namespace`` is None once the query's namespace has been deleted, even if a namespace with the
+    same name is created later. ``handed_out`` contains the ids that the query has returned.
+    Times are in microseconds.
+    """
+
+    uuid: str
+    namespace: str | None
+    query: VectorQuery
+    max_idle_us: int
+    used_us: int
+    handed_out: set[str] = field(default_factory=set)
+
+    def copy(self) -> Cursor:
+        return replace(self, handed_out=set(self.handed_out))
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSnapshot:
+    """All data of an index at a point in time."""
+
+    index: Identity
+    dimension: int | None
+    namespaces: dict[str, Namespace]
+    cursors: list[Cursor]
+    batches: list[Batch]
+    quota: tuple[int, dict[str, int]]
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Return a target with a merge patch applied (RFC 7396); both arguments stay unchanged."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patch(merged.get(name), value)
+    return merged
+
+
+class VectorEngine:
+    """A vector index. Thread-safe; every call is atomic.
+
+    ``dimension`` is that of ``config`` or of its embedding; if it is None, the first dense vector
+    determines it.
+    """
+
+    def __init__(
+        self,
+        clock: Timekeeper,
+        ids: Ids,
+        config: VectorConfig | None = None,
+        *,
+        dimension: int | None = None,
+        dense_model: str = "",
+        sparse_model: str = "",
+    ) -> None:
+        config = config or VectorConfig()
+        name, kind, similarity = config.name or "vector_index", config.kind, config.similarity
+        self.identity = Identity(name, kind, similarity, dimension, dense_model, sparse_model)
+        self.kind = kind
+        self.dimension = dimension
+        self.limits = config.limits
+        self._clock = clock
+        self._picks = ids.stream(name, "random vectors")
+        self._ranker = Ranker(config, ids.stream(name, "approximation"))
+        self._lock = threading.RLock()
+        self.readiness = Readiness(
+            clock, self._lock, self._release, config.ready_after_us, config.ready_after_reads
+        )
+        self.checks = Checks(kind, self.limits)
+        self.quota = VectorQuota(self.limits)
+        self._uuids = ids.stream(name, "resumable queries")
+        self._cursors: dict[str, Cursor] = {}
+        """The open resumable queries by uuid."""
+        self.spaces = {DEFAULT_NAMESPACE: Namespace(dimension)}
+        """The namespaces by name, in the order of creation."""
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def upsert(self, namespace: str, records: Sequence[VectorRecord]) -> None:
+        """Insert or replace records, all or none, and create the namespace if necessary.
+
+        Raises ``VectorError`` 422 for vectors that do not fit the index, 429 for a used up quota.
+        """
+        with self._lock:
+            dimension = self.checks.records(records, self.dimension)
+            if records:
+                space = self._space_for(namespace)
+                self.quota.spend("update", len(records), self._clock.now_us())
+                self.spaces.setdefault(namespace, space)
+                self._open(dimension)
+                self._put(namespace, space, records)
+
+    def load(self, groups: Mapping[str, Sequence[VectorRecord]]) -> None:
+        """Insert or replace records, all or none, ready immediately and without using the quota."""
+        with self._lock:
+            dimension = self.dimension
+            for records in groups.values():
+                dimension = self.checks.records(records, dimension)
+            self._open(dimension)
+            for namespace, records in groups.items():
+                space = self.spaces.setdefault(namespace, Namespace(self.dimension))
+                for record in records:
+                    space.put(record)
+
+    def update(
+        self, namespace: str, change: VectorRecord, mode: UpdateMode = UpdateMode.OVERWRITE
+    ) -> bool:
+        """Update the parts of a record that ``change`` has; return False if no record has the id.
+
+        Raises ``VectorError`` 422 for vectors that do not fit the index, 400 for a patch that makes
+        the metadata too large, 429 for a used up quota.
+        """
+        with self._lock:
+            self.checks.change(change, self.dimension)
+            space = self._find(namespace)
+            old = space.get(change.id)
+            if old is None:
+                return False
+            if change.metadata is not None and mode is UpdateMode.PATCH:
+                metadata = merge_patch(old.metadata, change.metadata)
+                check_metadata(metadata, self.limits)
+                change = change._replace(metadata=metadata)
+            self.quota.spend("update", 1, self._clock.now_us())
+            parts = {name: part for name, part in change._asdict().items() if part is not None}
+            self._put(namespace, space, [old._replace(**parts)])
+            return True
+
+    def delete(self, namespace: str, ids: Sequence[str]) -> int:
+        with self._lock:
+            space = self._find(namespace)
+            return sum(space.delete(id) for id in ids)
+
+    def delete_prefix(self, namespace: str, prefix: str) -> int:
+        with self._lock:
+            return self.delete(namespace, self._find(namespace).ids(prefix))
+
+    def delete_matching(self, namespace: str, filter: str) -> int:
+        """Remove the records whose newest metadata matches a filter; return their number.
+
+        Raises ``VectorError`` 400 for an invalid filter, and for an empty one.
+        """
+        predicate = self.checks.filter(filter)
+        if predicate is None:
+            raise errors.bad_request(
+                "The filter to delete by is empty. To remove everything, use reset."
+            )
+        with self._lock:
+            records = (record for _, record in self._find(namespace).scan())
+            found = [record.id for record in records if predicate(record.metadata)]
+            return self.delete(namespace, found)
+
+    def reset(self, namespace: str) -> None:
+        """Remove all records of a namespace, immediately also for queries; keep the namespace."""
+        with self._lock:
+            if namespace in self.spaces:
+                self.spaces[namespace] = Namespace(self.dimension)
+
+    def reset_all(self) -> None:
+        with self._lock:
+            for namespace in self.spaces:
+                self.reset(namespace)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def fetch(self, namespace: str, ids: Sequence[str]) -> list[VectorRecord | None]:
+        """Return the records in the order of the ids, with None for each missing record."""
+        with self._lock:
+            space = self._find(namespace)
+            return [space.get(id) for id in ids]
+
+    def range(self, namespace: str, cursor: int, limit: int | None, prefix: str = "") -> Page:
+        """Return at most ``limit`` records (None: all) in insertion order, from a slot on."""
+        with self._lock:
+            records: list[VectorRecord] = []
+            next_slot = cursor
+            for slot, record in self._find(namespace).scan(cursor, prefix):
+                if len(records) == limit:
+                    return Page(str(next_slot), records)
+                records.append(record)
+                next_slot = slot + 1
+            return Page("", records)
+
+    def count(self, namespace: str) -> int:
+        """Return the number of records of a namespace, including pending ones."""
+        with self._lock:
+            return len(self._find(namespace))
+
+    def random(self, namespace: str) -> VectorRecord | None:
+        with self._lock:
+            space = self._find(namespace)
+            return space.nth(self._picks.randrange(len(space))) if len(space) else None
+
+    def info(self) -> IndexInfo:
+        """Return the properties and counts of the index; a read for ``ready_after_reads``."""
+        with self._lock:
+            self.readiness.count_read()
+            return self.describe()
+
+    def describe(self) -> IndexInfo:
+        """Return the same as ``info()``, but do not count as a read."""
+        with self._lock:
+            spaces, identity = self.spaces, self.identity
+            return IndexInfo(
+                identity.kind,
+                identity.similarity,
+                self.dimension or 0,
+                sum(space.size() for space in spaces.values()),
+                identity.dense_model,
+                identity.sparse_model,
+                {name: space.info() for name, space in spaces.items()},
+            )
+
+    # -- querying --------------------------------------------------------------------------------
+
+    def query(self, namespace: str, queries: Sequence[VectorQuery]) -> list[list[Hit]]:
+        """Return the nearest records for each query, best first; none in a missing namespace."""
+        with self._lock:
+            prepared = [
+                PreparedQuery(
+                    query, self.checks.query(query, self.dimension), max(query.top_k, HYBRID_DEPTH)
+                )
+                for query in queries
+            ]
+            self.quota.spend("query", len(prepared), self._clock.now_us())
+            return self.answer(namespace, prepared)
+
+    def answer(self, namespace: str | None, queries: Sequence[PreparedQuery]) -> list[list[Hit]]:
+        """Return the hits for each query. The lock must be held."""
+        self.readiness.count_read()
+        space = None if namespace is None else self.spaces.get(namespace)
+        if space is None:
+            return [[] for _ in queries]
+        return self._ranker.answer(space, queries)
+
+    # -- resumable queries -----------------------------------------------------------------------
+
+    def start_query(
+        self, namespace: str, query: VectorQuery, max_idle_us: int
+    ) -> tuple[str, list[Hit]]:
+        """Open a resumable query; return its uuid and its first hits. If the namespace does not
+        exist, both are empty.
+        """
+        with self._lock:
+            self.checks.query(query, self.dimension)
+            self._expire()
+            if namespace not in self.spaces:
+                return "", []
+            limit = self.limits.resumable_queries
+            errors.check_limit("Live resumable query", len(self._cursors) + 1, limit)
+            uuid = str(UUID(hex=self._uuids.hex(32), version=4))
+            cursor = Cursor(uuid, namespace, query, max_idle_us, self._clock.now_us())
+            hits = self._next_batch(cursor, query.top_k)
+            self._cursors[uuid] = cursor
+            return uuid, hits
+
+    def next_hits(self, uuid: str, count: int) -> tuple[list[Hit], Include]:
+        """Return the next hits of a resumable query, and the parts of them to include."""
+        with self._lock:
+            if not uuid:
+                return [], Include()
+            cursor = self._cursor(uuid)
+            cursor.used_us = self._clock.now_us()
+            return self._next_batch(cursor, count), cursor.query.include
+
+    def end_query(self, uuid: str) -> None:
+        with self._lock:
+            if uuid:
+                self._cursor(uuid)
+                del self._cursors[uuid]
+
+    def _cursor(self, uuid: str) -> Cursor:
+        """Return an open query, which has not been idle for longer than its limit."""
+        self._expire()
+        cursor = self._cursors.get(uuid)
+        if cursor is None:
+            raise errors.cursor_missing(uuid)
+        return cursor
+
+    def _expire(self) -> None:
+        now_us = self._clock.now_us()
+        for cursor in list(self._cursors.values()):
+            if now_us - cursor.used_us > cursor.max_idle_us:
+                del self._cursors[cursor.uuid]
+
+    def _next_batch(self, cursor: Cursor, count: int) -> list[Hit]:
+        query = replace(cursor.query, top_k=count)
+        self.quota.spend("query", 1, self._clock.now_us())
+        predicate = self.checks.query(query, self.dimension)
+        prepared = PreparedQuery(query, predicate, count, cursor.handed_out)
+        hits = self.answer(cursor.namespace, [prepared])[0]
+        cursor.handed_out.update(hit.record.id for hit in hits)
+        return hits
+
+    def _move_queries(self, namespace: str, new: str | None) -> None:
+        """Move the queries of a renamed namespace. Those of a deleted one (None) have no more hits."""
+        for cursor in self._cursors.values():
+            if cursor.namespace == namespace:
+                cursor.namespace = new
+
+    # -- namespaces ------------------------------------------------------------------------------
+
+    def create_namespace(self, namespace: str) -> None:
+        with self._lock:
+            self.spaces.setdefault(namespace, self._space_for(namespace))
+
+    def namespaces(self) -> list[str]:
+        with self._lock:
+            return list(self.spaces)
+
+    def delete_namespace(self, namespace: str) -> None:
+        """Remove a namespace; raise ``VectorError`` for a missing one and the default one."""
+        with self._lock:
+            self._check_named(namespace, "deleted")
+            del self.spaces[namespace]
+            self._move_queries(namespace, None)
+
+    def rename_namespace(self, namespace: str, new: str, *, delete_existing: bool = False) -> bool:
+        """Rename a namespace, unless the new name is taken; return whether this was done.
+
+        Raises ``VectorError`` 404 for a missing namespace, 400 for the default one.
+        """
+        with self._lock:
+            self._check_named(namespace, "renamed")
+            if new == DEFAULT_NAMESPACE:
+                raise errors.bad_request("A namespace cannot be renamed to the default one.")
+            if new == namespace:
+                return True
+            if new in self.spaces and not delete_existing:
+                return False
+            if self.spaces.pop(new, None) is not None:
+                self._move_queries(new, None)
+            self.spaces = {
+                new if name == namespace else name: space for name, space in self.spaces.items()
+            }
+            self._move_queries(namespace, new)
+            self.readiness.follow(namespace, new)
+            return True
+
+    def _check_named(self, namespace: str, verb: str) -> None:
+        if namespace == DEFAULT_NAMESPACE:
+            raise errors.bad_request(f"The default namespace cannot be {verb}.")
+        if namespace not in self.spaces:
+            raise errors.namespace_missing(namespace, self.identity.name)
+
+    def _space_for(self, namespace: str) -> Namespace:
+        """Return the namespace with this name, or a new one that is not part of the index yet.
+
+        Raises ``VectorError`` 400 if a new namespace would exceed the limit.
+        """
+        space = self.spaces.get(namespace)
+        if space is None:
+            limit = self.limits.namespaces
+            errors.check_limit("Namespace count", len(self.spaces) + 1, limit)
+            space = Namespace(self.dimension)
+        return space
+
+    # -- pending changes -------------------------------------------------------------------------
+
+    def pending(self) -> list[tuple[str, VectorRecord]]:
+        with self._lock:
+            return [
+                (name, record)
+                for name, space in self.spaces.items()
+                for record in space.staged.values()
+            ]
+
+    def _put(self, namespace: str, space: Namespace, records: Sequence[VectorRecord]) -> None:
+        ready = self.readiness.immediate
+        for record in records:
+            space.put(record, ready=ready)
+        if not ready:
+            self.readiness.wait_for(namespace, list(records))
+
+    def _release(self, batch: Batch) -> None:
+        with self._lock:
+            self._find(batch.namespace).release(batch.records)
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def snapshot(self) -> VectorSnapshot:
+        with self._lock:
+            return VectorSnapshot(
+                self.identity,
+                self.dimension,
+                {name: space.copy() for name, space in self.spaces.items()},
+                [cursor.copy() for cursor in self._cursors.values()],
+                self.readiness.copy(),
+                self.quota.state(),
+            )
+
+    def restore(self, snapshot: VectorSnapshot) -> None:
+        """Restore a snapshot; raise ``ContractError`` if it is of an index with other properties."""
+        if snapshot.index != self.identity:
+            raise ContractError(
+                f"the snapshot is of the index {snapshot.index}, but this is {self.identity}: to copy "
+                "records between indexes, pass vectors() of one to load() of the other"
+            )
+        with self._lock:
+            self.dimension = snapshot.dimension
+            self.spaces = {name: space.copy() for name, space in snapshot.namespaces.items()}
+            self._cursors = {cursor.uuid: cursor.copy() for cursor in snapshot.cursors}
+            self.readiness.restore(snapshot.batches)
+            self.quota.restore(snapshot.quota)
+
+    def close(self) -> None:
+        with self._lock:
+            self.readiness.cancel()
+
+    def _find(self, namespace: str) -> Namespace:
+        """Return a namespace or, if it does not exist, an empty one that is not part of the index."""
+        space = self.spaces.get(namespace)
+        return Namespace(None) if space is None else space
+
+    def _open(self, dimension: int | None) -> None:
+        if self.dimension is None and dimension is not None:
+            self.dimension = dimension
+            for space in self.spaces.values():
+                space.open_matrix(dimension)

@@ -12,7 +12,7 @@ from ..model import Kind, Metadata, VectorQuery, VectorRecord
 from ..settings import VectorLimits
 
 if TYPE_CHECKING:
-    from ..filter.predicate import Predicate
+    from ..filter import Predicate
 
 DAY_US = 86_400_000_000
 # Number of arrays and objects around metadata in a response. They count towards the maximum of 254
@@ -83,7 +83,7 @@ class Checks:
         if not text.strip():
             return None
         # Imported here, because compiling its patterns takes 7 ms and most queries have no filter.
-        from ..filter.predicate import compile_filter
+        from ..filter import compile_filter
 
         return compile_filter(text)
 

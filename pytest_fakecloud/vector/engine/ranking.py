@@ -24,11 +24,11 @@ import numpy as np
 from ...core.ids import RandomStream
 from ..model import Floats, Fusion, Hit, Rows, VectorQuery
 from ..settings import VectorConfig
-from .dense import Accept, Ranking, Search, best_first, float32_scores, rank_dense, threshold
 from .namespace import Namespace
+from .vectors import Accept, Ranking, Search, best_first, float32_scores, rank_dense, threshold
 
 if TYPE_CHECKING:
-    from ..filter.predicate import Predicate
+    from ..filter import Predicate
 
 HYBRID_DEPTH = 1000
 RANK_CONSTANT = 60

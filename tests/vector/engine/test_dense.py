@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_fakecloud.vector.engine import dense
-from pytest_fakecloud.vector.engine.dense import Ranking, Search, rank_dense, threshold
-from pytest_fakecloud.vector.engine.matrix import Matrix
+from pytest_fakecloud.vector.engine import vectors as dense
+from pytest_fakecloud.vector.engine.vectors import Matrix, Ranking, Search, rank_dense, threshold
 from pytest_fakecloud.vector.model import Floats, Similarity
 
 from ..building import floats

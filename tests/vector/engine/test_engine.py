@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.vector.engine import VectorEngine, merge_patch
 from pytest_fakecloud.vector.engine import namespace as namespace_module
-from pytest_fakecloud.vector.engine.engine import VectorEngine, merge_patch
 from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.model import (
     Include,
@@ -361,7 +361,7 @@ def test_a_batch_of_queries_answers_each() -> None:
 )
 def test_queries_need_vectors_of_the_kind(kind: Kind, query: VectorQuery, text: str) -> None:
     index = engine(kind=kind)
-    for run in (lambda: index.query("", [query]), lambda: index.resumable.start("", query, 1)):
+    for run in (lambda: index.query("", [query]), lambda: index.start_query("", query, 1)):
         with rejects(422, text):
             run()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_fakecloud.vector.engine.matrix import Matrix
+from pytest_fakecloud.vector.engine.vectors import Matrix
 
 from ..building import floats
 

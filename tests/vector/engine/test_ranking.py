@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_fakecloud.vector.engine.dense import Ranking
-from pytest_fakecloud.vector.engine.engine import VectorEngine
+from pytest_fakecloud.vector.engine import VectorEngine
 from pytest_fakecloud.vector.engine.ranking import HYBRID_DEPTH, fuse, normalised, reciprocal_ranks
+from pytest_fakecloud.vector.engine.vectors import Ranking
 from pytest_fakecloud.vector.model import (
     Fusion,
     Kind,
@@ -207,10 +207,10 @@ def test_published_numbers_of_a_resumable_query(published: VectorEngine) -> None
     query = VectorQuery(
         floats(0.1, 0.1), sparse({0: 0.1}), 2, weighting=Weighting.IDF, fusion=Fusion.DBSF
     )
-    uuid, first = published.resumable.start("", query, 3_600_000_000)
+    uuid, first = published.start_query("", query, 3_600_000_000)
     assert scored(first) == [("id2", "0.617851"), ("id0", "0.5")]
-    assert scored(published.resumable.next(uuid, 1)[0]) == [("id1", "0.5")]
-    assert published.resumable.next(uuid, 1)[0] == []
+    assert scored(published.next_hits(uuid, 1)[0]) == [("id1", "0.5")]
+    assert published.next_hits(uuid, 1)[0] == []
 
 
 def test_one_component_of_a_hybrid_index_gives_its_raw_scores(published: VectorEngine) -> None:

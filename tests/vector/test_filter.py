@@ -11,9 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.errors import VectorError
-from pytest_fakecloud.vector.filter.explanation import why_not
-from pytest_fakecloud.vector.filter.predicate import compile_filter, glob_matcher
-from pytest_fakecloud.vector.filter.syntax import Expression, FieldTest, Joined, Literal
+from pytest_fakecloud.vector.filter import (
+    Expression,
+    FieldTest,
+    Joined,
+    Literal,
+    compile_filter,
+    glob_matcher,
+    why_not,
+)
 from tests.harness import check_each
 
 CITY: dict[str, Any] = {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.errors import VectorError
-from pytest_fakecloud.vector.filter.syntax import KEYWORDS, FieldTest, Joined, parse
+from pytest_fakecloud.vector.filter import KEYWORDS, FieldTest, Joined, parse
 from tests.harness import check_each
 
 ACCEPTED = [

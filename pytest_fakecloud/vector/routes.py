@@ -11,30 +11,31 @@ shortest decimal that converts back to the same float32.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import orjson
 
-from ...core.budget import Budgeted, OverBudget
-from ...core.errors import ServiceError
-from ...core.field_types import TEXT, OneOf
-from ...core.matching import Field
-from ...http.app import App
-from ...http.messages import Answer, Request
-from ...http.readers import bearer_token, same
-from ...http.routing import Route, RouteMatch
-from .. import errors
-from ..embedding import Embedder, required
-from ..engine.engine import VectorEngine
-from ..fields import KNOWN, Fields
-from ..model import VECTORS, VectorRecord
-from .formats import info_json, record_json
-from .queries import QueryCommands
-from .requests import fields_of, fields_or_ids, items_of, namespace_of
+from ..core.budget import Budgeted, OverBudget
+from ..core.errors import ServiceError
+from ..core.field_types import TEXT, OneOf
+from ..core.matching import Field
+from ..http.app import App
+from ..http.messages import Answer, Request
+from ..http.readers import bearer_token, decode_segment, same
+from ..http.routing import Route, RouteMatch
+from . import errors
+from .embedding import Embedder, required
+from .engine import VectorEngine
+from .fields import KNOWN, Fields, missing
+from .model import VECTORS, Hit, Include, IndexInfo, Kind, QueryMode, VectorQuery, VectorRecord
+from .settings import VectorLimits
 
 METHODS = "GET POST PUT DELETE"
 SUCCESS = "Success"
+_QUERY = "A query"
+"""The name of a query in errors."""
 _WRITING = (
     "upsert/{namespace*}", "upsert-data/{namespace*}", "update/{namespace*}", "delete/{namespace*}",
     "reset/{namespace*}", "delete-namespace/{namespace*}", "rename-namespace",
@@ -44,7 +45,6 @@ _QUERYING = (
     "query/{namespace*}", "query-data/{namespace*}", "resumable-query/{namespace*}",
     "resumable-query-data/{namespace*}", "resumable-query-next", "resumable-query-end",
 )  # fmt: skip
-"""Paths of the commands that ``QueryCommands`` serves; ``VectorApp`` serves all others."""
 _READING = (
     "fetch/{namespace*}", "range/{namespace*}", "random/{namespace*}", "info", "list-namespaces",
 )  # fmt: skip
@@ -88,12 +88,12 @@ class VectorApp(App):
 
     def routes(self) -> list[Route]:
         """Return a route for each command; the method that serves a command has the command's name."""
-        queries = QueryCommands(self.engine, self.embedder)
-        return [
-            *(_route(path, self) for path in _WRITING),
-            *(_route(path, queries) for path in _QUERYING),
-            *(_route(path, self) for path in _READING),
-        ]
+        return [self._route(path) for path in (*_WRITING, *_QUERYING, *_READING)]
+
+    def _route(self, path: str) -> Route:
+        name = _name(path)
+        command = getattr(self, name.replace("-", "_"))
+        return Route(METHODS, f"/{path}", name, _in_envelope(command))
 
     # -- the dialect -----------------------------------------------------------------------------
 
@@ -257,6 +257,77 @@ class VectorApp(App):
         )
         return {"renamed": renamed}
 
+    # -- querying --------------------------------------------------------------------------------
+
+    def query(self, request: Request) -> object:
+        """Return the nearest records for a query, or for each query of an array."""
+        return self._answer(request, self._vector_query)
+
+    def query_data(self, request: Request) -> object:
+        """Return the nearest records for a text, or for each text of an array."""
+        required(self.embedder)
+        return self._answer(request, self._text_query)
+
+    def resumable_query(self, request: Request) -> object:
+        """Return the first hits, and a uuid with which more can be requested."""
+        return self._start(request, self._vector_query)
+
+    def resumable_query_data(self, request: Request) -> object:
+        """Return the first hits for a text, and a uuid with which more can be requested."""
+        required(self.embedder)
+        return self._start(request, self._text_query)
+
+    def resumable_query_next(self, request: Request) -> object:
+        """Return the next hits of a resumable query; the list is empty if there are no more."""
+        fields = fields_of(request, self._limits)
+        uuid = fields.required_text("uuid")
+        if fields.get("additionalK") is None:
+            raise missing("additionalK", "a whole number")
+        return hits_json(*self.engine.next_hits(uuid, fields.top_k("additionalK", 0)))
+
+    def resumable_query_end(self, request: Request) -> object:
+        self.engine.end_query(fields_of(request, self._limits).required_text("uuid"))
+        return "Success"
+
+    def _answer(self, request: Request, read: Callable[[Fields], VectorQuery]) -> object:
+        queries = [read(item) for item in items_of(request, self._limits, _QUERY)]
+        answers = self.engine.query(namespace_of(request), queries)
+        lists = [
+            hits_json(hits, query.include) for hits, query in zip(answers, queries, strict=True)
+        ]
+        return lists[0] if len(lists) == 1 else lists
+
+    def _start(self, request: Request, read: Callable[[Fields], VectorQuery]) -> object:
+        fields = fields_of(request, self._limits, _QUERY)
+        query = read(fields)
+        max_idle_us = fields.max_idle_us()
+        uuid, hits = self.engine.start_query(namespace_of(request), query, max_idle_us)
+        return {"uuid": uuid, "scores": hits_json(hits, query.include)}
+
+    def _vector_query(self, fields: Fields) -> VectorQuery:
+        if fields.get("data") is not None:
+            if fields.get("vector") is None and fields.get("sparseVector") is None:
+                # Without an embedder, raise the same error as for text on any other path.
+                required(self.embedder)
+            raise errors.bad_request("A query with data must be sent to query-data, not to query")
+        return fields.query()
+
+    def _text_query(self, fields: Fields) -> VectorQuery:
+        query = fields.query()
+        if query.vector is not None or query.sparse is not None:
+            raise errors.bad_request(
+                "A query with a vector must be sent to query, not to query-data"
+            )
+        mode = fields.query_mode()
+        vector, sparse = required(self.embedder).embed(
+            fields.required_data(), dimension=self.engine.dimension, query=True
+        )
+        if mode is not QueryMode.HYBRID:
+            if self.engine.kind is not Kind.HYBRID:
+                raise errors.unprocessable(f"queryMode {mode} is for hybrid indexes only")
+            vector, sparse = (vector, None) if mode is QueryMode.DENSE else (None, sparse)
+        return replace(query, vector=vector, sparse=sparse)
+
 
 def _is_of_search(request: Request) -> bool:
     """Return whether a request is for Upstash Search, by its path or by the name of its client.
@@ -267,12 +338,6 @@ def _is_of_search(request: Request) -> bool:
     if request.path.split("/", 2)[1:2] == ["search"]:
         return True
     return request.fields.get("upstash-telemetry-sdk", "").startswith("upstash-search")
-
-
-def _route(path: str, commands: object) -> Route:
-    name = _name(path)
-    command = getattr(commands, name.replace("-", "_"))
-    return Route(METHODS, f"/{path}", name, _in_envelope(command))
 
 
 def _in_envelope(command: Callable[[Request], object]) -> Callable[[Request], object]:
@@ -288,3 +353,89 @@ def _in_envelope(command: Callable[[Request], object]) -> Callable[[Request], ob
 
 def _has_vectors(given: VectorRecord) -> bool:
     return given.vector is not None or given.sparse is not None
+
+
+def namespace_of(request: Request) -> str:
+    return decode_segment(request.params.get("namespace", ""))
+
+
+def fields_of(request: Request, limits: VectorLimits, what: str = "The request body") -> Fields:
+    return Fields(_json(request), limits, what)
+
+
+def fields_or_ids(request: Request, limits: VectorLimits) -> Fields:
+    """Return the fields of a body, which can also be a bare array of ids."""
+    body = _json(request)
+    return Fields({"ids": body} if isinstance(body, list) else body, limits)
+
+
+def items_of(request: Request, limits: VectorLimits, what: str) -> Iterator[Fields]:
+    """Return the fields of each object of an array, or of a single object."""
+    body = _json(request)
+    if not isinstance(body, list):
+        return iter([Fields(body, limits, what)])
+    errors.check_limit("Batch size", len(body), limits.vectors_per_call)
+    return (Fields(item, limits, what) for item in body)
+
+
+def _json(request: Request) -> Any:
+    if not request.body.strip():
+        raise errors.bad_request("The request body is empty, expected JSON")
+    try:
+        return orjson.loads(request.body)
+    except orjson.JSONDecodeError as error:
+        raise errors.bad_request(f"The request body is not valid JSON: {error}") from None
+
+
+def hits_json(hits: Sequence[Hit], include: Include) -> list[dict[str, Any]]:
+    return [record_json(hit.record, include, score=hit.score) for hit in hits]
+
+
+def record_json(
+    record: VectorRecord, include: Include, score: object | None = None
+) -> dict[str, Any]:
+    """Return the JSON form of a record, without the parts that it lacks."""
+    answer: dict[str, Any] = {"id": record.id}
+    if score is not None:
+        answer["score"] = score
+    if include.vectors:
+        if record.vector is not None:
+            answer["vector"] = record.vector
+        if record.sparse is not None:
+            answer["sparseVector"] = {
+                "indices": record.sparse.indices,
+                "values": record.sparse.values,
+            }
+    if include.metadata and record.metadata is not None:
+        answer["metadata"] = record.metadata
+    if include.data and record.data is not None:
+        answer["data"] = record.data
+    return answer
+
+
+def info_json(info: IndexInfo) -> dict[str, Any]:
+    """Return the body of ``/info``; a sparse index has dimension 0 and no similarity function."""
+    kind = info.kind
+    dense = {
+        "dimension": info.dimension,
+        "similarityFunction": info.similarity if kind.has_dense else "",
+    }
+    answer: dict[str, Any] = {
+        "vectorCount": sum(space.vector_count for space in info.namespaces.values()),
+        "pendingVectorCount": sum(space.pending_vector_count for space in info.namespaces.values()),
+        "indexSize": info.index_size,
+        **dense,
+        "indexType": kind,
+        "namespaces": {
+            name: {
+                "vectorCount": space.vector_count,
+                "pendingVectorCount": space.pending_vector_count,
+            }
+            for name, space in info.namespaces.items()
+        },
+    }
+    if kind.has_dense:
+        answer["denseIndex"] = {**dense, "embeddingModel": info.dense_model}
+    if kind.has_sparse:
+        answer["sparseIndex"] = {"embeddingModel": info.sparse_model}
+    return answer

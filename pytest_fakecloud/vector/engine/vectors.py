@@ -1,25 +1,32 @@
-"""The ranking of dense vectors by similarity.
+"""Storage of dense and sparse vectors, and their scores.
 
-A float32 matrix product selects candidates, and float64 scores rank them. The scores are the
-vendor's: COSINE (1 + cos) / 2, DOT_PRODUCT (1 + dot) / 2, EUCLIDEAN 1 / (1 + squared distance). They
-are computed in float64 and rounded to float32, so a vector's similarity to itself is exactly 1. The
-float32 product is used only to exclude rows that cannot be among the best: every row within the
-worst-case rounding error of the threshold is scored exactly.
+Dense vectors are rows of a matrix. A float32 matrix product selects candidates, and float64 scores
+rank them. The scores are the vendor's: COSINE (1 + cos) / 2, DOT_PRODUCT (1 + dot) / 2, EUCLIDEAN
+1 / (1 + squared distance). They are computed in float64 and rounded to float32, so a vector's
+similarity to itself is exactly 1. The float32 product is used only to exclude rows that cannot be
+among the best: every row within the worst-case rounding error of the threshold is scored exactly.
 
-Decided here: the zero vector has cosine 0 with every vector (score 0.5).
+Sparse vectors are in an inverted index, scored by inner product with optional IDF weights. The
+scores equal the vendor's published numbers only if they are computed in float32 in this order: round
+the IDF to float32, multiply the query value by the IDF and then by the stored value, and add the
+products in the order of the query.
+
+Decided here: the zero vector has cosine 0 with every vector (score 0.5); the values of a repeated
+dimension of a sparse vector are added up; a value of 0 does not count as an entry of its dimension,
+neither for matching nor for IDF.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model import Floats, Rows, Similarity
-from .matrix import Matrix, is_tame
+from ..model import Floats, Rows, Similarity, SparseVector, Weighting
 
 Doubles = NDArray[np.float64]
 Accept = Callable[[int], bool]
@@ -269,3 +276,229 @@ def float32_scores(matrix: Matrix, similarity: Similarity, vector: Floats, rows:
         norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) * np.sqrt(vector @ vector)
         cosines = np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)
         return np.asarray((one + cosines) * half)
+
+
+FIRST_CAPACITY = 16
+# Between norms of this size, a float32 product neither overflows nor loses relative precision.
+SMALLEST_TAME_NORM = 1e-15
+LARGEST_TAME_NORM = 1e15
+
+
+class _Columns(NamedTuple):
+    """Arrays with one item for each row of a matrix, of equal capacity.
+
+    ``norms`` are float64. ``inverse_norms`` and ``squares`` (of the norms) are 0 for the zero
+    vector, and for norms that are not tame.
+    """
+
+    values: Floats
+    norms: NDArray[np.float64]
+    inverse_norms: Floats
+    squares: Floats
+
+
+class Matrix:
+    """Rows of equal dimension. The capacity doubles when it is full, so appending takes amortised
+    constant time.
+
+    ``values`` has shape (count, dimension); ``norms``, ``inverse_norms`` and ``squares`` have shape
+    (count,). ``largest_norm`` is at least as large as every norm. ``tame`` is False if float32
+    products with some row may overflow or be imprecise.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+        self.count = 0
+        self.largest_norm = 0.0
+        self.tame = True
+        self._columns = _Columns(
+            np.empty((FIRST_CAPACITY, dimension), np.float32),
+            np.empty(FIRST_CAPACITY),
+            np.empty(FIRST_CAPACITY, np.float32),
+            np.empty(FIRST_CAPACITY, np.float32),
+        )
+
+    @property
+    def values(self) -> Floats:
+        return self._columns.values[: self.count]
+
+    @property
+    def norms(self) -> NDArray[np.float64]:
+        return self._columns.norms[: self.count]
+
+    @property
+    def inverse_norms(self) -> Floats:
+        return self._columns.inverse_norms[: self.count]
+
+    @property
+    def squares(self) -> Floats:
+        return self._columns.squares[: self.count]
+
+    def vector(self, row: int) -> Floats:
+        """Return a copy of a row."""
+        copied: Floats = self._columns.values[row].copy()
+        return copied
+
+    def append(self, vector: Floats | None) -> None:
+        """Add a row; None adds a zero row."""
+        row = self.count
+        if row == len(self._columns.values):
+            self._grow()
+        self.count = row + 1
+        self.replace(row, vector)
+
+    def replace(self, row: int, vector: Floats | None) -> None:
+        """Overwrite a row; None makes it a zero row."""
+        values, norms, inverse_norms, squares = self._columns
+        if vector is None:
+            values[row] = 0
+            norms[row] = inverse_norms[row] = squares[row] = 0
+            return
+        values[row] = vector
+        exact = vector.astype(np.float64)
+        square = float(exact @ exact)
+        norm = square**0.5
+        norms[row] = norm
+        if norm > self.largest_norm:
+            self.largest_norm = norm
+        if is_tame(norm):
+            inverse_norms[row] = 1 / norm
+            squares[row] = square
+        else:
+            inverse_norms[row] = squares[row] = 0
+            self.tame = self.tame and norm == 0
+
+    def keep(self, rows: Rows) -> None:
+        """Keep only the given rows, which must be in ascending order."""
+        self._columns = _Columns._make(column[rows] for column in self._columns)
+        self.count = len(rows)
+        self.largest_norm = float(self.norms.max(initial=0))
+        smallest = float(self.norms.min(initial=1, where=self.norms > 0))
+        self.tame = self.largest_norm <= LARGEST_TAME_NORM and smallest >= SMALLEST_TAME_NORM
+
+    def copy(self) -> Matrix:
+        clone = copy(self)
+        clone._columns = _Columns._make(column[: self.count].copy() for column in self._columns)
+        return clone
+
+    def _grow(self) -> None:
+        capacity = max(FIRST_CAPACITY, 2 * self.count)
+        grown = []
+        for column in self._columns:
+            new = np.empty((capacity, *column.shape[1:]), column.dtype)
+            new[: self.count] = column[: self.count]
+            grown.append(new)
+        self._columns = _Columns._make(grown)
+
+
+def is_tame(norm: float) -> bool:
+    """Return whether float32 products with a vector of this norm are precise."""
+    return SMALLEST_TAME_NORM <= norm <= LARGEST_TAME_NORM
+
+
+def merged(vector: SparseVector) -> dict[int, float]:
+    """Return a vector's non-zero values by dimension, with repeated dimensions added in float32."""
+    entries: dict[int, float] = {}
+    with np.errstate(over="ignore"):
+        for dimension, value in zip(vector.indices.tolist(), vector.values, strict=True):
+            if value:
+                entries[dimension] = float(np.float32(entries.get(dimension, 0.0)) + value)
+    return {dimension: value for dimension, value in entries.items() if value}
+
+
+class Posting:
+    """The rows with a non-zero value in one dimension, and these values."""
+
+    __slots__ = ("_arrays", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[int, float] = {}
+        self._arrays: tuple[Rows, Floats] | None = None
+
+    def put(self, row: int, value: float) -> None:
+        self.values[row] = value
+        self._arrays = None
+
+    def drop(self, row: int) -> None:
+        del self.values[row]
+        self._arrays = None
+
+    def copy(self) -> Posting:
+        clone = copy(self)
+        clone.values = dict(self.values)
+        return clone
+
+    def arrays(self) -> tuple[Rows, Floats]:
+        """Return rows and values as two arrays, which are cached until the next change."""
+        if self._arrays is None:
+            count = len(self.values)
+            self._arrays = (
+                np.fromiter(self.values, np.intp, count),
+                np.fromiter(self.values.values(), np.float32, count),
+            )
+        return self._arrays
+
+
+class SparseIndex:
+    """An inverted index from dimensions to rows.
+
+    ``count`` is the number of rows with a sparse vector, ``entries`` the number of their non-zero
+    values.
+    """
+
+    def __init__(self) -> None:
+        self.postings: dict[int, Posting] = {}
+        self.count = 0
+        self.entries = 0
+
+    def add(self, row: int, vector: SparseVector) -> None:
+        self.count += 1
+        for dimension, value in merged(vector).items():
+            posting = self.postings.get(dimension)
+            if posting is None:
+                posting = self.postings[dimension] = Posting()
+            posting.put(row, value)
+            self.entries += 1
+
+    def remove(self, row: int, vector: SparseVector) -> None:
+        self.count -= 1
+        for dimension in merged(vector):
+            posting = self.postings[dimension]
+            posting.drop(row)
+            self.entries -= 1
+            if not posting.values:
+                del self.postings[dimension]
+
+    def idf(self, dimension: int) -> np.float32:
+        """Return ln((N - n + 0.5) / (n + 0.5) + 1), where n of the N rows have the dimension."""
+        posting = self.postings.get(dimension)
+        having = len(posting.values) if posting else 0
+        return np.float32(math.log((self.count - having + 0.5) / (having + 0.5) + 1))
+
+    def scores(
+        self, query: SparseVector, rows: int, weighting: Weighting | None
+    ) -> tuple[Rows, Floats]:
+        """Return the rows that share a dimension with the query, in ascending order, and their
+        scores.
+
+        ``rows`` is the number of rows of the namespace.
+        """
+        total = np.zeros(rows, np.float32)
+        touched = np.zeros(rows, bool)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for dimension, value in zip(query.indices.tolist(), query.values, strict=True):
+                posting = self.postings.get(dimension)
+                if posting is None or not value:
+                    continue
+                weight = value if weighting is None else value * self.idf(dimension)
+                having, values = posting.arrays()
+                total[having] += weight * values
+                touched[having] = True
+        found = np.flatnonzero(touched)
+        # JSON has no form for sums beyond float32's range, so the largest float32 replaces them.
+        return found, np.nan_to_num(total[found])
+
+    def copy(self) -> SparseIndex:
+        clone = copy(self)
+        clone.postings = {dimension: posting.copy() for dimension, posting in self.postings.items()}
+        return clone

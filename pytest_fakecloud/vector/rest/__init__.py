@@ -1,1 +1,0 @@
-"""The REST API of a vector index: its commands, their requests and their responses."""
