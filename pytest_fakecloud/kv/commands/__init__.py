@@ -17,22 +17,13 @@ _NAMES = {
     "sorted-set": "sorted_set",
 }
 """Maps each command group to its module or folder, if the names differ."""
-_ELSEWHERE = {
-    "BITFIELD": "bitfield",
-    "BITFIELD_RO": "bitfield",
-    "MIGRATE": "server",
-    "RESTORE-ASKING": "keys",
-}
+_ELSEWHERE = {"MIGRATE": "server", "RESTORE-ASKING": "keys"}
 """The module or folder of each command that is not defined in the one of its group."""
 _FOLDERS = {
-    "hash": "expiry fields",
     "json": "change documents",
-    "keys": "expiry generic sort",
-    "search": "definitions searches",
-    "server": "acl client connection debugging help introspection process server statistics",
-    "sorted_set": "algebra members ranges",
-    "stream": "entries groups info pending read",
-    "string": "lcs numbers values",
+    "server": "acl client info introspection server",
+    "sorted_set": "members ranges",
+    "stream": "entries groups read",
 }
 """Maps each folder to its modules that contain commands."""
 

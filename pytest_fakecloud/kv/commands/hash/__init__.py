@@ -1,1 +1,0 @@
-"""Hash commands, which read and change fields and their expiry."""

@@ -1,1 +1,0 @@
-"""Generic key commands, which rename, copy, expire, inspect and sort keys."""

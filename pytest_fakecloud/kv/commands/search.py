@@ -1,0 +1,468 @@
+"""Search commands, which manage indexes and aliases and search the indexes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..algorithms.glob import matcher
+from ..engine.session import Session
+from ..errors import WRONGTYPE, CommandError, one_line
+from ..reply import Map, Reply
+from ..search.aggregation import parse_aggregations
+from ..search.aggregation.request import format_number
+from ..search.filters import parse_filter, parse_object
+from ..search.index import Indexes, Search, SearchIndex
+from ..search.queries import MODIFIERS, FieldValue, Highlight, Hit, Query, ScoreFunction, run_query
+from ..search.schema import FIELD_TYPES, KEY_TYPES, Definition, FieldSpec, SearchError
+from ..table.registry import Args, command
+from ..table.syntax import decoded, encoded, parse_float, try_int
+
+
+@command("SEARCH.CREATE")
+def search_create(session: Session, args: Args) -> Reply:
+    """Create an index of the keys with the given prefixes, including existing keys.
+
+    Returns 1 or, with EXISTSOK, 0 if an index with the same definition exists.
+    """
+    with as_command_errors():
+        definition, flags = _read_definition(Words(args, 1))
+        keyspace, indexes = session.db, indexes_of(session)
+        name = args[0]
+        present = keyspace.find(name)
+        if present is not None:
+            if not isinstance(present, SearchIndex):
+                raise CommandError(WRONGTYPE)
+            if "EXISTSOK" not in flags:
+                raise SearchError(f"Index {decoded(name)} already exists")
+            if present.definition != definition:
+                raise SearchError(f"Index {decoded(name)} already exists with another definition")
+            return 0
+        most = session.engine.settings.max_search_indexes
+        if most is not None and len(indexes.named) >= most:
+            raise SearchError(f"Exceeded max index count of {most}")
+        index = SearchIndex(definition)
+        keyspace.set(name, index, event="")
+        if "SKIPINITIALSCAN" not in flags:
+            index.scan(keyspace, *indexes.delay_from(keyspace.now_ms))
+        return 1
+
+
+def _read_definition(words: Words) -> tuple[Definition, set[str]]:
+    kind, language = "", "english"
+    prefixes: list[str] = []
+    flags: set[str] = set()
+    while True:
+        word = words.take_upper("SCHEMA")
+        if word == "SCHEMA":
+            break
+        if word == "ON":
+            kind = words.one_of("index type", tuple(KEY_TYPES))
+        elif word == "PREFIX":
+            prefixes = words.counted("prefixes")
+        elif word == "LANGUAGE":
+            language = words.take("the language").lower()
+        elif word in ("SKIPINITIALSCAN", "EXISTSOK"):
+            flags.add(word)
+        else:
+            raise SearchError(f"syntax error: unexpected '{word}'")
+    if not kind:
+        raise SearchError("syntax error: ON is missing")
+    if not prefixes:
+        raise SearchError("syntax error: PREFIX is missing or has no prefixes")
+    fields = []
+    while words:
+        fields.append(_read_field(words))
+    if not fields:
+        raise SearchError("syntax error: SCHEMA has no fields")
+    return Definition(kind, tuple(sorted(prefixes)), tuple(fields), language), flags
+
+
+def _read_field(words: Words) -> FieldSpec:
+    name = words.take("a field")
+    kind = words.one_of(f"type of field '{name}'", FIELD_TYPES)
+    options: set[str] = set()
+    source: str | None = None
+    while words.peek() in ("FAST", "NOSTEM", "NOTOKENIZE", "FROM", "AS"):
+        word = words.take_upper("an option")
+        if word in ("FROM", "AS"):
+            # upstash-redis 1.8.0 sends AS instead of FROM.
+            source = words.take(f"the source of field '{name}'")
+        else:
+            options.add(word)
+    flags = ("FAST" in options, "NOSTEM" in options, "NOTOKENIZE" in options)
+    return FieldSpec(name, kind, *flags, source)
+
+
+@command("SEARCH.DROP")
+def search_drop(session: Session, args: Args) -> Reply:
+    """Remove an index; its keys and aliases remain.
+
+    The name must not be an alias. Returns 0 if the index does not exist.
+    """
+    indexes = indexes_of(session)
+    return int(args[0] in indexes.named and session.db.delete(args[0], ""))
+
+
+@command("SEARCH.REINDEX")
+def search_reindex(session: Session, args: Args) -> Reply:
+    """Rebuild an index from its keys.
+
+    Returns 0 if the index does not exist.
+    """
+    index = find_index(session, args[0])
+    if index is None:
+        return 0
+    index.clear()
+    index.scan(session.db, *indexes_of(session).delay_from(session.db.now_ms))
+    return 1
+
+
+@command("SEARCH.DESCRIBE")
+def search_describe(session: Session, args: Args) -> Reply:
+    """Return the name, type, prefixes and schema of an index.
+
+    Returns nil if the index does not exist. The name in the reply is that of the index, even if the
+    command names an alias.
+    """
+    found = indexes_of(session).find(args[0])
+    if found is None:
+        return None
+    name, index = found
+    index.refresh(session.db, is_read=False)
+    definition = index.definition
+    fields = [[encoded(word) for word in each.words()] for each in definition.fields]
+    return Map([
+        b"name", name, b"type", definition.kind.encode(),
+        b"prefixes", [encoded(prefix) for prefix in definition.prefixes],
+        b"language", definition.language.encode(),
+        b"indexSize", index.size, b"pendingUpdates", len(index.waiting),
+        b"schema", fields,
+    ])  # fmt: skip
+
+
+@command("SEARCH.WAITINDEXING")
+def search_waitindexing(session: Session, args: Args) -> Reply:
+    """Make all pending changes searchable.
+
+    Returns 0 if the index does not exist.
+    """
+    index = find_index(session, args[0])
+    if index is None:
+        return 0
+    index.release_all()
+    index.refresh(session.db, is_read=False)
+    return 1
+
+
+@command("SEARCH.LISTINDEXES")
+def search_listindexes(session: Session, args: Args) -> Reply:
+    """Return the names and types of the indexes, sorted by name.
+
+    LIMIT 0 returns all indexes.
+    """
+    with as_command_errors():
+        pattern, limit, offset = b"*", 0, 0
+        words = Words(args, 0)
+        while words:
+            word = words.one_of("option", ("MATCH", "LIMIT", "OFFSET"))
+            if word == "MATCH":
+                pattern = encoded(words.take("the pattern"))
+            elif word == "LIMIT":
+                limit = words.number("LIMIT")
+            else:
+                offset = words.number("OFFSET")
+    matches = matcher(pattern)
+    named = indexes_of(session).named
+    names = [name for name in sorted(named) if matches(name)][offset:]
+    return [
+        Map([b"name", name, b"type", named[name].definition.kind.encode()])
+        for name in (names[:limit] if limit else names)
+    ]
+
+
+@command("SEARCH.ALIASADD")
+def search_aliasadd(session: Session, args: Args) -> Reply:
+    """Create an alias for an index, or make an existing alias refer to another index.
+
+    The index need not exist. Returns 1 for a new alias and 2 for an existing one.
+    """
+    aliases = indexes_of(session).aliases
+    is_new = args[0] not in aliases
+    aliases[args[0]] = args[1]
+    return 1 if is_new else 2
+
+
+@command("SEARCH.ALIASDEL")
+def search_aliasdel(session: Session, args: Args) -> Reply:
+    """Remove an alias and return whether it existed."""
+    return int(indexes_of(session).aliases.pop(args[0], None) is not None)
+
+
+@command("SEARCH.LISTALIASES")
+def search_listaliases(session: Session, args: Args) -> Reply:
+    """Return all aliases with the names of the indexes to which they refer."""
+    return [[alias, name] for alias, name in indexes_of(session).aliases.items()]
+
+
+_MOST_HITS, _FARTHEST = 1000, 10_000
+_LIMIT_ERROR = f"limit should be a positive number less than {_MOST_HITS}"
+"""The vendor's error message, which says "less than" although 1000 is accepted."""
+
+
+@command("SEARCH.QUERY")
+def search_query(session: Session, args: Args) -> Reply:
+    """Return the key, score and content of each document that matches a filter.
+
+    Scores are returned as strings.
+    """
+    with as_command_errors():
+        found = _find(session, args[0])
+        options = _read_query(Words(args, 2))
+        if (session.in_exec or session.in_script) and not options.no_content:
+            raise SearchError("SEARCH.QUERY needs NOCONTENT in a transaction or a script")
+        if found is None:
+            return None
+        clause = parse_filter(found.definition, args[1])
+        hits, total = run_query(session.db, found, clause, options)
+        _remember(session, "query", args, found, [decoded(hit.key) for hit in hits], total)
+        return [_shown(hit) for hit in hits]
+
+
+@command("SEARCH.COUNT")
+def search_count(session: Session, args: Args) -> Reply:
+    """Return the number of documents that match a filter, or -1 if the index does not exist."""
+    with as_command_errors():
+        found = _find(session, args[0])
+        if found is None:
+            return -1
+        total = len(parse_filter(found.definition, args[1]).find(found))
+        _remember(session, "count", args, found, [], total)
+        return total
+
+
+@command("SEARCH.AGGREGATE")
+def search_aggregate(session: Session, args: Args) -> Reply:
+    """Return aggregations of the matching documents by alias, or nil if the index does not exist."""
+    with as_command_errors():
+        found = _find(session, args[0])
+        if found is None:
+            return None
+        clause = parse_filter(found.definition, args[1])
+        wanted = parse_aggregations(found, parse_object(args[2], "aggregations"))
+        numbers = sorted(clause.find(found))
+        reply = Map()
+        for each in wanted:
+            reply += [each.alias.encode(), Map(each.compute(numbers))]
+        _remember(session, "aggregate", args, found, [], len(numbers))
+        return reply
+
+
+def _find(session: Session, name: bytes) -> SearchIndex | None:
+    index = find_index(session, name)
+    if index is not None:
+        index.refresh(session.db)
+    return index
+
+
+def _remember(
+    session: Session, command: str, args: Args, index: SearchIndex, keys: list[str], total: int
+) -> None:
+    """Record a search of the code under test for reports; searches by the test do not count."""
+    if session.transport != "local":
+        asked = parse_object(args[1], "filter")
+        pending = len(index.waiting)
+        search = Search(command, decoded(args[0]), asked, keys, total, pending)
+        session.engine.searches.append(search)
+
+
+def _shown(hit: Hit) -> Reply:
+    score = shortest_float32(hit.score) if hit.relevance else format_number(hit.score)
+    if hit.content is None:
+        return [hit.key, score]
+    return [hit.key, score, [[path, value] for path, value in hit.content]]
+
+
+def shortest_float32(score: float) -> bytes | None:
+    """Format a relevance, like the vendor, as the shortest string for the same 32-bit float."""
+    try:
+        packed = struct.pack("<f", score)
+    except OverflowError:
+        return format_number(score)
+    rounded = struct.unpack("<f", packed)[0]
+    # Nine digits are enough for every 32-bit float.
+    candidates = (float(f"{rounded:.{digits}g}") for digits in range(1, 10))
+    return format_number(next(each for each in candidates if struct.pack("<f", each) == packed))
+
+
+def _read_query(words: Words) -> Query:
+    given: dict[str, Any] = {}
+    while words:
+        word = words.take_upper("an option")
+        if word == "LIMIT":
+            given["limit"] = _limit(words)
+        elif word == "OFFSET":
+            given["offset"] = words.number("OFFSET")
+            if given["offset"] > _FARTHEST:
+                raise SearchError(f"offset should be a number of at most {_FARTHEST}")
+        elif word == "ORDERBY":
+            given["order"] = _order(words)
+        elif word == "SELECT":
+            given["select"] = tuple(words.counted("fields of SELECT"))
+        elif word == "NOCONTENT":
+            given["no_content"] = True
+        elif word == "HIGHLIGHT":
+            given["highlight"] = _highlight(words)
+        elif word == "SCOREFUNC":
+            given["function"] = _score_function(words)
+        else:
+            raise SearchError(f"syntax error: unexpected '{word}'")
+    if "no_content" in given and given.keys() & {"select", "highlight"}:
+        other = "SELECT" if "select" in given else "HIGHLIGHT"
+        raise SearchError(f"syntax error: NOCONTENT and {other} cannot be combined")
+    if given.keys() >= {"order", "function"}:
+        raise SearchError("syntax error: ORDERBY and SCOREFUNC cannot be combined")
+    return Query(**given)
+
+
+def _limit(words: Words) -> int:
+    try:
+        limit = words.number("LIMIT")
+    except SearchError:
+        raise SearchError(_LIMIT_ERROR) from None
+    if not 1 <= limit <= _MOST_HITS:
+        raise SearchError(_LIMIT_ERROR)
+    return limit
+
+
+def _order(words: Words) -> tuple[str, bool]:
+    field = words.take("the field of ORDERBY")
+    is_ascending = words.peek() == "ASC"
+    if words.peek() in ("ASC", "DESC"):
+        words.take("the direction")
+    return field, is_ascending
+
+
+def _highlight(words: Words) -> Highlight:
+    words.one_of("word after HIGHLIGHT", ("FIELDS",))
+    fields = tuple(words.counted("fields of HIGHLIGHT"))
+    if words.peek() != "TAGS":
+        return Highlight(fields)
+    words.take("TAGS")
+    return Highlight(fields, (words.take("the opening tag"), words.take("the closing tag")))
+
+
+def _score_function(words: Words) -> ScoreFunction:
+    modes = {"SCOREMODE": "SUM", "COMBINEMODE": "SUM"}
+    values = []
+    while words.peek() in ("FIELDVALUE", *modes):
+        word = words.take_upper("FIELDVALUE")
+        if word == "SCOREMODE":
+            modes[word] = words.one_of(word, ("SUM", "MULTIPLY", "REPLACE"))
+        elif word == "COMBINEMODE":
+            modes[word] = words.one_of(word, ("SUM", "MULTIPLY"))
+        else:
+            values.append(_field_value(words))
+    if not values:
+        raise SearchError("syntax error: SCOREFUNC requires FIELDVALUE")
+    return ScoreFunction(tuple(values), modes["SCOREMODE"], modes["COMBINEMODE"])
+
+
+def _field_value(words: Words) -> FieldValue:
+    field = words.take("the field of FIELDVALUE")
+    modifier, factor, missing = "NONE", 1.0, 0.0
+    while words.peek() in ("MODIFIER", "FACTOR", "MISSING"):
+        word = words.take_upper("an option")
+        if word == "MODIFIER":
+            modifier = words.one_of(word, tuple(MODIFIERS))
+        elif word == "FACTOR":
+            factor = _float(words, word)
+        else:
+            missing = _float(words, word)
+    return FieldValue(field, modifier, factor, missing)
+
+
+def _float(words: Words, what: str) -> float:
+    return parse_float(encoded(words.take(what)))
+
+
+@contextmanager
+def as_command_errors() -> Iterator[None]:
+    """Context manager that converts a ``SearchError`` to a ``CommandError``."""
+    try:
+        yield
+    except SearchError as error:
+        raise CommandError(one_line(f"ERR {error}".encode("utf-8", "replace"))) from None
+
+
+def indexes_of(session: Session) -> Indexes:
+    """Return the search indexes of the database; from the first call on, they follow all changes."""
+    keyspace, settings = session.db, session.engine.settings
+    if not isinstance(keyspace.indexes, Indexes):
+        keyspace.indexes = indexes = Indexes(
+            settings.search_ready_after_ms, settings.search_ready_after_reads
+        )
+        # The database may already contain indexes that were moved here from another database.
+        indexes.adopt(keyspace.values)
+        session.engine.changes.start_or_stop()
+        return indexes
+    return keyspace.indexes
+
+
+def find_index(session: Session, name: bytes) -> SearchIndex | None:
+    """Return the index with a name or an alias, or None."""
+    found = indexes_of(session).find(name)
+    return None if found is None else found[1]
+
+
+class Words:
+    """Reads a command's arguments from left to right.
+
+    The methods other than `peek()` consume what they return. ``what`` names it in error messages.
+    """
+
+    def __init__(self, args: Args, at: int) -> None:
+        self._args = args
+        self._at = at
+
+    def __bool__(self) -> bool:
+        return self._at < len(self._args)
+
+    def peek(self) -> str:
+        """Return the next argument in upper case without consuming it; an empty string at the end."""
+        return decoded(self._args[self._at]).upper() if self else ""
+
+    def take(self, what: str) -> str:
+        if not self:
+            raise SearchError(f"syntax error: {what} is missing")
+        self._at += 1
+        return decoded(self._args[self._at - 1])
+
+    def take_upper(self, what: str) -> str:
+        return self.take(what).upper()
+
+    def one_of(self, what: str, known: tuple[str, ...]) -> str:
+        """Return the next argument in upper case; raise an error unless it is in ``known``."""
+        word = self.take_upper(what)
+        if word not in known:
+            raise SearchError(
+                f"syntax error: unknown {what} '{word}', expected one of {', '.join(known)}"
+            )
+        return word
+
+    def number(self, what: str) -> int:
+        """Return the next argument, which must be a non-negative integer."""
+        word = self.take(what)
+        value = try_int(encoded(word))
+        if value is None or value < 0:
+            raise SearchError(f"syntax error: {what} takes a non-negative integer; got '{word}'")
+        return value
+
+    def counted(self, what: str) -> list[str]:
+        """Read a count, and return that many further arguments."""
+        count = self.number(f"the count of {what}")
+        if count > len(self._args) - self._at:
+            raise SearchError(f"syntax error: expected {count} {what}, but fewer words follow")
+        return [self.take(what) for _ in range(count)]

@@ -1,1 +1,0 @@
-"""Search commands, which manage indexes and aliases and search the indexes."""

@@ -1,1 +1,0 @@
-"""String commands, which treat values as bytes or as numbers."""
