@@ -14,7 +14,7 @@ from .engine.engine import Engine
 from .engine.keyspace import type_name
 from .errors import CommandError
 from .model import AnyEngine
-from .rdb.dumps import Contents, Record, dump, read_file, write_file
+from .rdb import Contents, Record, dump, read_file, write_file
 from .rdb.source import RdbError
 from .rdb.writer import OLDEST
 from .table.config import Config

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..http.mount import Mount
     from .command_fields import CommandFields
-    from .redis.engine import RedisEngine
+    from .redis import RedisEngine
     from .resp.port import DatabasePort
     from .typed import KVHandle as Handle
 else:
@@ -315,5 +315,5 @@ class KVServer(KVContents, Handle):
 
 def _real_engine(context: Context, url: str, config: KVConfig) -> RedisEngine:
     with importing(f"engine={url.partition('://')[0]!r}", extra="redis"):
-        from .redis.engine import RedisEngine
+        from .redis import RedisEngine
     return RedisEngine(context.clock, context.ids, url, config)

@@ -20,7 +20,7 @@ from ..core.wording import brief, one_line, unknown_name
 from ..faults.fault import Fault, setting_over
 from ..faults.plan import FaultPlan, fault_kinds
 from ..files import DATA_BYTES, open_file, read_file
-from ..kv.rdb.dumps import MAGIC
+from ..kv.rdb import MAGIC
 from ..services import services_by_word
 from .json_schema import violations
 

@@ -1,21 +1,27 @@
-"""Runs all scenarios on a service and on a fake, compares the replies and cleans up."""
+"""Runs all scenarios on a service and on a fake, compares the replies, and formats the results."""
 
 from __future__ import annotations
 
+import html
+import json
+import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from types import NoneType
+from typing import Any
 
+from ..core.wording import brief
 from ..kv.table.registry import COMMANDS
 from .catalogue import Scenario, Step, scenarios
-from .compare import OLDER, difference, reason_for
 from .exchange import Bounds, Interrupted, Reply, Unreachable
-from .fakes import facts_of, fake_of
-from .sides import Side, Target, mask_of
+from .sides import Side, Target, facts_of, fake_of, mask_of
 
 NOT_OFFERED = "the service does not have this command or endpoint"
 FOLLOWS = "depends on an earlier difference in the scenario"
+OLDER = "the server does not have the option IFEQ yet"
 _UNDONE = (NOT_OFFERED, OLDER)
 _UNKNOWN = ("unknown command", "unknown subcommand", "not supported", "is not available")
 
@@ -142,3 +148,289 @@ def _is_not_offered(step: Step, reply: Reply) -> bool:
         return False
     text = str(reply.body).lower()
     return reply.status == 400 and any(word in text for word in _UNKNOWN)
+
+
+MINUTE = 60
+FLOAT_TOLERANCE = 1e-4
+"""Maximum difference of two numbers, one of them a float: processors round scores differently."""
+
+_ID = re.compile(r"\b(msg|scd|dlq|sig|flr)_[A-Za-z0-9]+|\b\d{13}-\d+\b")
+
+
+def difference(step: Step, real: Reply, fake: Reply) -> str | None:
+    """Return a short description of the first difference between two replies, or None."""
+    if real.status != fake.status:
+        return f"status {real.status}, the fake {fake.status}"
+    if real.kind != fake.kind and "json" in real.kind + fake.kind:
+        return f"content type {real.kind or 'none'}, the fake {fake.kind or 'none'}"
+    rule = _RULES.get(step.compare)
+    left, right = real.body, fake.body
+    if rule is not None and _has_result(left) and _has_result(right):
+        left, right = ({**body, "result": rule(body["result"])} for body in (left, right))
+    return next(_differences(_without_ids(left), _without_ids(right), step, ""), None)
+
+
+def _has_result(body: Any) -> bool:
+    return isinstance(body, dict) and "result" in body
+
+
+def _differences(real: Any, fake: Any, step: Step, path: str) -> Iterator[str]:
+    """Yield the path of each difference with both values."""
+    where = path or "the body"
+    are_lists = isinstance(real, list) and isinstance(fake, list)
+    if isinstance(real, dict) and isinstance(fake, dict):
+        for name in dict.fromkeys([*real, *fake]):
+            below = f"{path}.{name}" if path else name
+            if name not in fake:
+                yield f"{below} is missing in the fake"
+            elif name not in real:
+                yield f"{below} is in the fake only"
+            elif name in step.loose:
+                yield from _other_type(real[name], fake[name], below)
+            else:
+                yield from _differences(real[name], fake[name], step, below)
+    elif are_lists and step.compare == "shape":
+        if bool(real) != bool(fake):
+            yield f"{where}: one is empty"
+    elif are_lists and len(real) != len(fake):
+        yield f"{where} has {len(real)} members, the fake's {len(fake)}"
+    elif are_lists:
+        for number, (left, right) in enumerate(zip(real, fake, strict=True)):
+            yield from _differences(left, right, step, f"{path}[{number}]")
+    elif step.compare == "shape":
+        yield from _other_type(real, fake, where)
+    elif not _agree(real, fake, step):
+        yield f"{where}: {brief(real)}, the fake {brief(fake)}"
+
+
+def _agree(real: Any, fake: Any, step: Step) -> bool:
+    if _is_number(real) and _is_number(fake):
+        if step.compare == "near":
+            # No scenario sets a TTL of more than 10,000 seconds, so a larger number is milliseconds.
+            return _are_near(real, fake, MINUTE * 1000 if max(real, fake) > 10_000 else MINUTE)
+        if float in (type(real), type(fake)):
+            return _are_near(real, fake, FLOAT_TOLERANCE)
+    return bool(real == fake) and type(real) is type(fake)
+
+
+def _are_near(real: float, fake: float, tolerance: float) -> bool:
+    try:
+        return abs(real - fake) <= tolerance
+    except OverflowError:  # an integer that does not fit into a float
+        return False
+
+
+def _other_type(real: Any, fake: Any, where: str) -> Iterator[str]:
+    if type(real) is not type(fake) and not (_is_number(real) and _is_number(fake)):
+        yield f"{where} is {_KINDS[type(real)]}, the fake's {_KINDS[type(fake)]}"
+
+
+_KINDS: Mapping[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    NoneType: "null",
+}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _without_ids(value: Any) -> Any:
+    if isinstance(value, str):
+        return _ID.sub(lambda found: f"<{found[1] or 'entry'} id>", value)
+    if isinstance(value, list):
+        return [_without_ids(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _without_ids(item) for name, item in value.items()}
+    return value
+
+
+def _sorted(value: Any, width: int = 1) -> Any:
+    if not isinstance(value, list) or len(value) % width:
+        return value
+    groups = [value[at : at + width] for at in range(0, len(value), width)]
+    return sorted(groups, key=repr)
+
+
+def _page(width: int) -> Callable[[Any], Any]:
+    def apply(value: Any) -> Any:
+        is_page = isinstance(value, list) and len(value) == 2
+        return [value[0], _sorted(value[1], width)] if is_page else value
+
+    return apply
+
+
+def _idle(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    return [
+        [*entry[:2], "<idle>", entry[3]] if isinstance(entry, list) and len(entry) == 4 else entry
+        for entry in value
+    ]
+
+
+# The other ways of ``COMPARISONS`` compare values differently and do not rearrange them.
+_RULES: Mapping[str, Callable[[Any], Any]] = {
+    "sorted": _sorted,
+    "pairs": lambda value: _sorted(value, 2),
+    "scan": _page(1),
+    "scan-pairs": _page(2),
+    "idle": _idle,
+}
+
+
+# -- known differences -----------------------------------------------------------------------------
+
+_SCRIPT_HINT = re.compile(r"[0-9a-f]{40}, | Please use EVAL\.")
+
+
+def _differs_only_in_script_hint(step: Step, real: Reply, fake: Reply) -> bool:
+    left, right = (_SCRIPT_HINT.sub("", str(reply)) for reply in (real, fake))
+    return step.subject.startswith("EVAL") and left == right
+
+
+def _has_newer_option(step: Step, real: Reply, fake: Reply) -> bool:
+    """Return whether a server of another version rejected an option that it does not support."""
+    return "IFEQ" in str(step).upper().split() and "syntax error" in str(real)
+
+
+KNOWN: Mapping[str, Callable[[Step, Reply, Reply], bool]] = {
+    "newer servers omit the script's hash and the advice to use EVAL from error texts": (
+        _differs_only_in_script_hint
+    ),
+    OLDER: _has_newer_option,
+}
+"""The reasons of known differences, and functions that return whether a reason applies."""
+
+
+def reason_for(step: Step, real: Reply, fake: Reply) -> str | None:
+    """Return the reason for a known difference, or None for any other difference."""
+    return next((reason for reason, applies in KNOWN.items() if applies(step, real, fake)), None)
+
+
+WIDTH = 400
+"""Maximum number of characters of a response to show."""
+
+
+def as_text(results: Sequence[Result]) -> str:
+    """Return one line per service, then each differing pair of replies."""
+    lines = [_head(result) for result in results]
+    for result in results:
+        for each in result.differing:
+            lines += ["", *_lines(each)]
+    for result in results:
+        reasons = Counter(each.reason for each in result.explained)
+        lines += [
+            f"{result.target.service}: {count} known to differ: {reason}"
+            for reason, count in reasons.items()
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(results: Sequence[Result]) -> str:
+    """Return all comparisons as JSON; a step that differs has ``differs``, and maybe a ``reason``."""
+    return json.dumps(
+        {"services": [_record(result) for result in results]}, indent=2, ensure_ascii=False
+    )
+
+
+def as_html(results: Sequence[Result]) -> str:
+    """Return a self-contained HTML page that lists differences first, then all comparisons."""
+    body = "\n".join(_section(result) for result in results)
+    return _PAGE.replace("BODY", body)
+
+
+def _head(result: Result) -> str:
+    count, known = len(result.differing), len(result.explained)
+    same = len(result.comparisons) - count - known
+    verdict = "the same" if not count else f"{count} DIFFER"
+    return (
+        f"{result.target.service}: {same} of {len(result.comparisons)} replies agree, {verdict}"
+        + (f", {known} known to differ" if known else "")
+        + f" ({result.scenarios} scenarios, {result.requests} requests)"
+    )
+
+
+def _lines(each: Comparison) -> Iterator[str]:
+    yield f"[{each.scenario.service}: {each.scenario.title}] {each.step}"
+    yield f"    {each.differs}"
+    yield f"    real  {_cut(str(each.real))}"
+    yield f"    fake  {_cut(str(each.fake))}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
+
+
+def _record(result: Result) -> dict[str, Any]:
+    return {
+        "service": result.target.service,
+        "scenarios": result.scenarios,
+        "requests": result.requests,
+        "compared": len(result.comparisons),
+        "differing": len(result.differing),
+        "steps": [
+            {
+                "scenario": each.scenario.title,
+                "request": str(each.step),
+                "compare": each.step.compare,
+                "real": {"status": each.real.status, "body": each.real.body},
+                "fake": {"status": each.fake.status, "body": each.fake.body},
+                "differs": each.differs,
+                "reason": each.reason,
+            }
+            for each in result.comparisons
+        ],
+    }
+
+
+def _section(result: Result) -> str:
+    parts = [f"<h2>{html.escape(_head(result))}</h2>"]
+    if result.differing:
+        parts.append(_table("Differs", result.differing, is_open=True))
+    if result.explained:
+        parts.append(_table("Known to differ", result.explained, is_open=False))
+    same = [each for each in result.comparisons if not each.differs]
+    parts.append(_table("The same", same, is_open=False))
+    return "\n".join(parts)
+
+
+def _table(title: str, comparisons: Sequence[Comparison], *, is_open: bool) -> str:
+    rows = "".join(map(_row, comparisons))
+    return (
+        f"<details{' open' if is_open else ''}><summary>{title}</summary><div class=wide><table>"
+        "<tr><th>scenario<th>request<th>real<th>fake<th>what differs</tr>"
+        f"{rows}</table></div></details>"
+    )
+
+
+def _row(each: Comparison) -> str:
+    why = " — ".join(filter(None, (each.differs, each.reason)))
+    cells = (each.scenario.title, str(each.step), str(each.real), str(each.fake), why)
+    inside = "".join(f"<td>{html.escape(_cut(cell))}" for cell in cells)
+    return f"<tr>{inside}</tr>"
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>pytest-fakecloud verify</title>
+<style>
+:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
+body { margin: 1.5rem auto; max-width: 90rem; padding: 0 1rem; }
+h2 { font-size: 1.1rem; }
+summary { cursor: pointer; padding: .3rem 0; font-weight: 600; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font: 13px/1.4 ui-monospace, monospace; }
+td, th { border: 1px solid #8886; padding: .25rem .5rem; text-align: left; vertical-align: top; }
+td { max-width: 28rem; overflow-wrap: anywhere; }
+</style></head><body>
+<h1>Does the fake behave like yours?</h1>
+BODY
+</body></html>
+"""

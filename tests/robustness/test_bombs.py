@@ -14,7 +14,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.rdb.crc64 import crc64
+from pytest_fakecloud.kv.rdb.source import crc64
 from tests.budget import cases
 from tests.kv import fuzzing
 

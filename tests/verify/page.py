@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pytest_fakecloud.verify.catalogue import COMPARISONS
-from pytest_fakecloud.verify.compare import KNOWN
-from pytest_fakecloud.verify.run import FOLLOWS, NOT_OFFERED, Result, plan, verify
+from pytest_fakecloud.verify.run import FOLLOWS, KNOWN, NOT_OFFERED, Result, plan, verify
 from pytest_fakecloud.verify.sides import Target
 from tests.kv.comparison.servers import RealServer, available
 

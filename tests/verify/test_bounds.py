@@ -24,9 +24,8 @@ from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.reporting.masking import HIDDEN
 from pytest_fakecloud.verify import command, exchange, run
 from pytest_fakecloud.verify.catalogue import Step, read_scenarios
-from pytest_fakecloud.verify.compare import difference
 from pytest_fakecloud.verify.exchange import Bounds, Interrupted, Reply, Unreachable
-from pytest_fakecloud.verify.run import verify
+from pytest_fakecloud.verify.run import difference, verify
 from pytest_fakecloud.verify.sides import Target
 
 from ..budget import cases

@@ -15,8 +15,15 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.cli import main
 from pytest_fakecloud.verify import command, run
 from pytest_fakecloud.verify.catalogue import read_scenarios
-from pytest_fakecloud.verify.report import as_html, as_json, as_text
-from pytest_fakecloud.verify.run import FOLLOWS, NOT_OFFERED, Result, verify
+from pytest_fakecloud.verify.run import (
+    FOLLOWS,
+    NOT_OFFERED,
+    Result,
+    as_html,
+    as_json,
+    as_text,
+    verify,
+)
 from pytest_fakecloud.verify.sides import Side, Target, Unreachable
 from tests.kv.comparison.servers import RealServer, available
 

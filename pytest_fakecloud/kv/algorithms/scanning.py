@@ -1,14 +1,17 @@
-"""A stable order for scanning, and choosing from, a collection that may change in the meantime."""
+"""Collections that change while they are scanned, or whose items expire."""
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ...core.ids import RandomStream
+
 
 _FEW = 64
 
@@ -80,3 +83,51 @@ class ScanOrder:
         self._elements = [element for element in self._elements if element in self._live]
         self._serials = [serial_of[element] for element in self._elements]
         self._serial_of = dict(zip(self._elements, self._serials, strict=True))
+
+
+_FEW_DUE = 64
+
+
+class Deadlines(dict[bytes, int]):
+    """Maps keys or fields to their expiry times in Unix milliseconds.
+
+    Set a time with `put()`; remove it like an item of a dictionary. The first search for due times
+    builds a heap, so a server on which nothing expires pays for none. Entries of the heap whose key
+    has got another time are skipped.
+    """
+
+    __slots__ = ("_bound", "_heap")
+
+    def __init__(self, times: Mapping[bytes, int] | None = None) -> None:
+        super().__init__(times or {})
+        self._heap: list[tuple[int, bytes]] | None = None
+        self._bound: float = -math.inf if times else math.inf
+        """A time before which nothing expires."""
+
+    def put(self, key: bytes, at_ms: int) -> None:
+        self[key] = at_ms
+        if at_ms < self._bound:
+            self._bound = at_ms
+        if self._heap is not None:
+            heappush(self._heap, (at_ms, key))
+            if len(self._heap) > 2 * len(self) + _FEW_DUE:
+                self._heap = None
+
+    def earliest(self) -> int | None:
+        """Return the earliest time, or None if there are none."""
+        heap = self._heap
+        if heap is None:
+            heap = self._heap = [(at_ms, key) for key, at_ms in self.items()]
+            heapify(heap)
+        while heap and self.get(heap[0][1]) != heap[0][0]:
+            heappop(heap)
+        self._bound = heap[0][0] if heap else math.inf
+        return heap[0][0] if heap else None
+
+    def due(self, now_ms: int) -> Iterator[bytes]:
+        """Yield the keys whose time has come, earliest first. The caller must remove each of them,
+        or set a later time.
+        """
+        while self._bound <= now_ms and (at_ms := self.earliest()) is not None and at_ms <= now_ms:
+            assert self._heap is not None
+            yield self._heap[0][1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import errors
 from ..algorithms import hyperloglog as hll
-from ..algorithms.cardinality import estimate
+from ..algorithms.hyperloglog import estimate
 from ..engine.session import Session
 from ..errors import CommandError
 from ..reply import OK, Reply, Status

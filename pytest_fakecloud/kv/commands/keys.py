@@ -187,10 +187,10 @@ def dump_(session: Session, args: Args) -> Reply:
         return None
     if type_name(value) == "search":
         raise CommandError(errors.NO_DUMP_OF_INDEX)
-    from ..rdb import dumps  # imported here because it is rarely needed
+    from .. import rdb  # imported here because it is rarely needed
 
     engine = session.engine
-    return dumps.dump(value, engine.config, rdb_version(engine.version))
+    return rdb.dump(value, engine.config, rdb_version(engine.version))
 
 
 def _parse_restore_options(args: Args) -> dict[bytes, int]:
@@ -218,13 +218,13 @@ def restore(session: Session, args: Args) -> Reply:
     ttl = parse_int(ttl_text)
     if ttl < 0:
         raise CommandError(errors.INVALID_TTL)
-    from ..rdb import dumps
+    from .. import rdb
 
     version = rdb_version(session.engine.version)
-    if not dumps.is_sealed(payload, version):
+    if not rdb.is_sealed(payload, version):
         raise CommandError(errors.BAD_DUMP)
     try:
-        value = dumps.load(payload, version)
+        value = rdb.load(payload, version)
     except ValueError:
         raise CommandError(errors.BAD_DUMP_FORMAT) from None
     if not session.engine.can_hold(value):

@@ -11,10 +11,10 @@ from ..algorithms.glob import matcher
 from ..engine.session import Session
 from ..errors import WRONGTYPE, CommandError, one_line
 from ..reply import Map, Reply
-from ..search.aggregation import parse_aggregations
-from ..search.aggregation.request import format_number
+from ..search.aggregations import parse_aggregations
 from ..search.filters import parse_filter, parse_object
 from ..search.index import Indexes, Search, SearchIndex
+from ..search.metrics import format_number
 from ..search.queries import MODIFIERS, FieldValue, Highlight, Hit, Query, ScoreFunction, run_query
 from ..search.schema import FIELD_TYPES, KEY_TYPES, Definition, FieldSpec, SearchError
 from ..table.registry import Args, command

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ..algorithms.deadlines import Deadlines
-from ..algorithms.scanning import ScanOrder
+from ..algorithms.scanning import Deadlines, ScanOrder
 from ..errors import WRONGTYPE, CommandError
 from ..values.collections import HashValue, QuickList, SetValue
 from ..values.zset import SortedSet

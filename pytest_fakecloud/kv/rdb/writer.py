@@ -13,9 +13,9 @@ from ..values.json import JsonValue, write_json
 from ..values.sizes import LISTPACK_OVERHEAD, entry_size
 from ..values.stream import SEQUENCE_MAX, Group, Node, PendingList, Stream
 from ..values.zset import SortedSet
-from . import lzf
 from .packed import Entry, write_intset, write_listpack
 from .reader import SINCE, ListNode, ModuleItem, RdbType, module_id
+from .source import lzf_compress
 
 OLDEST = 10
 """The format version of Redis 7.0, which every later server can read."""
@@ -63,7 +63,7 @@ class Writer:
                 self._parts.append(_small(number))
                 return
         elif self._compress and 20 < size <= _MOST_COMPRESSED:
-            compressed = lzf.compress(data, size - 4)
+            compressed = lzf_compress(data, size - 4)
             if compressed is not None:
                 head = b"\xc3" + _length(len(compressed)) + _length(size)
                 self._parts.append(head + compressed)

@@ -1,1 +1,260 @@
-"""The second engine, which lets a real Redis or Valkey server run the commands (extra ``redis``)."""
+"""The second engine, which lets a real Redis or Valkey server run the commands.
+
+As with the in-memory engine, the fake provides routes, tokens, faults, limits and the journal. The
+server provides keys and time. The setting ``isolation`` determines which part of the server belongs
+to the fake: the keys with a prefix of its own (``"prefix"``, the default), a numbered database of
+its own (``"database"``), or everything in the URL's database (``"none"``).
+
+Decided here:
+
+- When the fake closes, its data is removed, except with ``"none"``.
+- With a prefix, commands about all keys run as scripts, so they are atomic and do not see other
+  keys. Their duration grows with the number of keys on the server.
+- If the server allows creating users, scripts run as a user that can reach only the fake's own keys
+  and channels.
+- In a cluster, all keys of a fake share a hash tag, so commands on several keys work. To use
+  several nodes, create several fakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.ids import Ids
+from ...core.timekeeper import Timekeeper
+from .. import errors
+from ..errors import CommandError
+from ..reply import OK, QUEUED, Reply
+from ..settings import KVConfig
+from ..table.availability import check_family_over_rest, check_over_rest
+from ..table.registry import EVERYTHING, CommandSpec
+from ..table.rows import DOCUMENTED
+from .acl import RedisUser, RedisUsers, prepare_acl
+from .feeds import MonitorFeed, Subscriptions
+from .namespace import Namespace, RedisContents, RedisCopy, copy_of, restore_copy
+from .rewriting import Answered, Prepared, RedisScripts, Rewriter, find_spec
+
+
+@dataclass(eq=False)
+class RedisSession:
+    """A client's session: its user and its open transaction."""
+
+    user: Any
+    transport: str
+    address: str
+    queue: list[Prepared] | None = None
+    """The commands of the open transaction, which EXEC sends together; None without one."""
+    aborted: bool = False
+    """Whether EXEC will fail, because a command of the open transaction was rejected."""
+    deliver: Callable[[list[Any]], None] | None = None
+    wake: Callable[[], None] | None = None
+
+    @property
+    def login(self) -> Any:
+        """The login of the server's user that runs the commands, or None for the user in the URL."""
+        return self.user.login if isinstance(self.user, RedisUser) else None
+
+    def push(self, message: list[Any]) -> None:
+        if self.deliver is not None:
+            self.deliver(message)
+
+
+class RedisEngine:
+    """A key-value store whose commands a real server runs.
+
+    The scheme of ``url`` is ``redis``, ``rediss``, ``unix``, ``valkey``, ``valkeys``,
+    ``redis+cluster`` or ``redis+sentinel`` (``redis+sentinel://host:port/primary``). The query of
+    the URL can contain connection settings of redis-py, and ``prefix=`` to let several processes
+    share a prefix. The setting ``documented_only`` does not apply to commands in scripts.
+
+    Raises ``ContractError`` for an invalid URL, an unreachable server, and a clock with fake time.
+    """
+
+    def __init__(self, clock: Timekeeper, ids: Ids, url: str, settings: KVConfig) -> None:
+        clock.check_real_time()
+        self.clock = clock
+        self.table = EVERYTHING
+        self.settings = settings
+        self.lock = nullcontext()  # The server itself runs one command at a time.
+        self.namespace = namespace = Namespace(url, settings.isolation)
+        self._prefixes = namespace.prefixes
+        self.pubsub = Subscriptions(namespace.link, namespace.prefixes)
+        self.monitors = MonitorFeed(namespace.link, namespace.prefixes)
+        self.streaming: set[RedisSession] = set()
+        """The sessions of open event streams."""
+        self.users = RedisUsers(namespace.link, namespace.prefixes)
+        fraction = ids.stream("kv", "random").random
+        self._rewriter = Rewriter(namespace.prefixes, fraction, self.pubsub.patterns)
+        self._scripts = RedisScripts() if settings.dialect == "vendor" else None
+        # The first copy becomes the baseline.
+        self._has_baseline = settings.isolation != "none"
+        self._release_clock = clock.tie_to_real_time(
+            f"the real server behind it ({namespace.link.where}) runs in real time. To move the "
+            "clock, use the in-memory engine (leave out engine=)"
+        )
+        self.closed = False
+
+    def session(
+        self,
+        user: Any = None,
+        transport: str = "local",
+        address: str = "",
+        at_us: int | None = None,
+    ) -> RedisSession:
+        """Open a session, by default for the user ``default``. The server ignores ``at_us``."""
+        return RedisSession(user or self.users["default"], transport, address)
+
+    def _check_offered(
+        self, session: RedisSession, spec: CommandSpec | None, argv: list[bytes]
+    ) -> None:
+        if session.transport == "rest":
+            if spec is not None:
+                check_over_rest(spec, argv)
+            elif (family := EVERYTHING.find_family(argv)) is not None:
+                check_family_over_rest(family)
+        limited = self.settings.documented_only and session.transport != "local"
+        if spec is not None and limited and spec.name not in DOCUMENTED:
+            raise CommandError(errors.not_available(spec.name))
+
+    def give_way(self) -> None:
+        """Do nothing, because the server itself takes turns between its clients."""
+
+    def execute(self, session: RedisSession, argv: list[bytes]) -> Reply:
+        """Run or queue a client's command line; raise ``CommandError`` or ``Unreachable``."""
+        spec = find_spec(argv)
+        name = spec.name if spec is not None else ""
+        try:
+            self._check_offered(session, spec, argv)
+            self.namespace.check_claim()
+            if name in ("MULTI", "EXEC", "DISCARD") and len(argv) == 1:
+                return self._run_transaction_command(session, name)
+            if spec is not None:
+                self._check(session, spec, argv)
+            reply = self._run_or_queue(session, self._prepared(session, spec, argv), argv)
+        except CommandError as error:
+            # As on a real server, a nested MULTI does not abort the transaction.
+            if session.queue is not None and name != "MULTI":
+                session.aborted = True
+            raise CommandError(self._prefixes.without(error.text)) from None
+        if name == "ACL DELUSER":
+            removed = {word.decode("utf-8", "replace") for word in argv[2:]}
+            for each in tuple(self.streaming):
+                if each.login is not None and each.user.name in removed and each.wake:
+                    each.wake()
+        return reply
+
+    def _check(self, session: RedisSession, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` if the user's permissions or the limit for keys forbid a command."""
+        if not session.user.unrestricted:
+            session.user.check(spec, argv)
+        limit = self.settings.max_key_size
+        if limit is None or session.transport == "local":
+            return
+        for place, key in spec.key_positions(argv):
+            if key.writes and len(argv[place]) > limit:
+                raise CommandError(errors.max_key_size(limit, len(argv[place])))
+
+    def _prepared(
+        self, session: RedisSession, spec: CommandSpec | None, argv: list[bytes]
+    ) -> Prepared | Answered:
+        if spec is not None and spec.name.startswith("ACL "):
+            self._rewriter.check(spec, argv)
+            return prepare_acl(self._prefixes, self.users, session.user, argv)
+        prepared = self._rewriter.prepare(spec, argv)
+        if self._scripts is not None and spec is not None and isinstance(prepared, Prepared):
+            self._scripts.adapt(spec.name, prepared)
+        return prepared
+
+    def _run_or_queue(
+        self, session: RedisSession, prepared: Prepared | Answered, argv: list[bytes]
+    ) -> Reply:
+        if isinstance(prepared, Answered):
+            if session.queue is not None:
+                raise CommandError(errors.NOT_IN_TRANSACTION)
+            return prepared.reply
+        if session.queue is not None:
+            session.queue.append(prepared)
+            return QUEUED
+        login = session.login
+        if login is not None and prepared.emulated:
+            # Check the user's permission for the original command (such as FLUSHDB), because the
+            # user may not have permission for the script that replaces it.
+            verdict = self.namespace.link.call([b"ACL", b"DRYRUN", login[0], *argv])
+            if isinstance(verdict, bytes):
+                raise CommandError(b"NOPERM " + verdict)
+            login = None
+        elif login is None and prepared.runs_script:
+            login = self.namespace.script_login
+        return self._answered(prepared, self.namespace.link.call(prepared.argv, login))
+
+    def _answered(self, prepared: Prepared, reply: Reply) -> Reply:
+        if prepared.answer is not None and not isinstance(reply, CommandError):
+            reply = prepared.answer(reply)
+        return self._prefixes.strip(reply)
+
+    def _run_transaction_command(self, session: RedisSession, name: str) -> Reply:
+        if name == "MULTI":
+            if session.queue is not None:
+                raise CommandError(errors.NESTED_MULTI)
+            session.queue, session.aborted = [], False
+            return OK
+        queue, session.queue = session.queue, None
+        if name == "DISCARD":
+            if queue is None:
+                raise CommandError(errors.DISCARD_WITHOUT_MULTI)
+            return OK
+        if queue is None:
+            raise CommandError(errors.EXEC_WITHOUT_MULTI)
+        if session.aborted:
+            raise CommandError(errors.EXECABORT)
+        login = session.login
+        if login is None and any(prepared.runs_script for prepared in queue):
+            login = self.namespace.script_login
+        *queued, replies = self.namespace.link.transaction([one.argv for one in queue], login)
+        for reply in queued:
+            if isinstance(reply, CommandError):
+                raise CommandError(errors.exec_aborted_by(reply.text))
+        if not isinstance(replies, list):
+            raise replies if isinstance(replies, CommandError) else CommandError(errors.EXECABORT)
+        return [self._answered(*pair) for pair in zip(queue, replies, strict=True)]
+
+    def abandon(self, session: RedisSession) -> None:
+        """End a session and discard its open transaction."""
+        session.queue = None
+        self.pubsub.drop(session)
+
+    @contextmanager
+    def reading(self) -> Iterator[RedisContents]:
+        """Provide the fake's keys within a ``with`` block. Each access reads from the server."""
+        self.namespace.check_claim()
+        yield RedisContents(self.namespace)
+
+    def snapshot(self) -> RedisCopy:
+        """Copy the fake's keys and users.
+
+        With ``isolation="none"``, the copy includes the function libraries and all users except
+        ``default`` and the user in the URL. Otherwise libraries are not copied, because they belong
+        to all users of the server. Scripts are not copied, because a server does not list its
+        cached scripts. Parameters (CONFIG SET) are not copied either. With ``isolation="none"``,
+        the first copy, which becomes the baseline, is empty: the data existed before the fake.
+        """
+        if not self._has_baseline:
+            self._has_baseline = True
+            return RedisCopy(None)
+        return copy_of(self.namespace)
+
+    def restore(self, saved: RedisCopy) -> None:
+        restore_copy(self.namespace, saved)
+
+    def close(self) -> None:
+        """Remove the fake's data from the server and close all connections. Later calls do nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        self._release_clock()
+        self.pubsub.close()
+        self.monitors.close()
+        self.namespace.close()

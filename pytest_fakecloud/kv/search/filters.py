@@ -30,8 +30,7 @@ from .clauses import (
     Phrase,
     Regex,
 )
-from .documents import FROM_JSON
-from .schema import RANGED, Definition, FieldSpec, SearchError
+from .schema import FROM_JSON, RANGED, Definition, FieldSpec, SearchError
 
 _BOOLEAN = {"$must": "must", "$and": "must", "$should": "should", "$or": "should",
             "$mustNot": "must_not"}  # fmt: skip

@@ -12,12 +12,9 @@ from ...core.budget import spend
 from ..engine.keyspace import Keyspace
 from ..table.syntax import decoded, encoded
 from ..values.json import copy_json, write_json
-from .analysis import Analyzer, spans
 from .clauses import Clause, Matches
-from .documents import source_of
-from .index import SearchIndex
-from .postings import ValuePostings
-from .schema import Definition, SearchError
+from .index import SearchIndex, ValuePostings
+from .schema import Analyzer, Definition, SearchError, source_of, spans
 
 # -- score functions -------------------------------------------------------------------------------
 

@@ -1,15 +1,33 @@
-"""The definition of a search index: the type of its keys, their prefixes, and the fields."""
+"""The definition of a search index, and the documents and words that it makes of keys.
+
+If a field of a document is missing or has a value of the wrong type, only that field is left out,
+without an error (specification of the vendor). Decided here: each scalar in an array, at any depth,
+is a separate value.
+
+Text is tokenized, folded to lower case and stemmed in the steps of Tantivy, which the vendor uses. A
+token is a run of letters and digits. A token of 40 bytes or more is dropped. Other tokens are
+stemmed by the Snowball stemmer for the index's language. There are no stop words.
+"""
 
 from __future__ import annotations
 
+import math
+import re
+import unicodedata
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import pairwise
+from datetime import UTC, datetime, timedelta
+from functools import cache, cached_property, lru_cache
+from itertools import groupby, pairwise
+from typing import Any
+
+from Stemmer import Stemmer
 
 from ..table.syntax import encoded
-from .analysis import LANGUAGES, Analyzer, analyzer
+from ..values.hashes import HashValue
+from ..values.json import JsonError, JsonValue, parse_json
 
 KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string"}
 """Maps the words that can follow ``ON`` in SEARCH.CREATE to types of keys."""
@@ -120,3 +138,259 @@ class Definition:
 
     def analyzer(self, spec: FieldSpec) -> Analyzer:
         return analyzer(self.language, not spec.nostem, spec.notokenize)
+
+
+LANGUAGES = (
+    "arabic", "danish", "dutch", "english", "finnish", "french", "german", "greek", "hungarian",
+    "italian", "norwegian", "portuguese", "romanian", "russian", "spanish", "swedish", "tamil",
+    "turkish",
+)  # fmt: skip
+
+_LONGEST = 40
+"""Length in bytes from which on words are not indexed."""
+_CACHED_WORDS = 100_000
+_ASCII_RUN = re.compile(r"[0-9A-Za-z]+")
+
+_SIGNS = """
+345 363-36f 5b0-5bd 5bf 5c1-5c2 5c4-5c5 5c7 610-61a 64b-657 659-65f 670 6d6-6dc 6e1-6e8 6ed
+711-73f 7a6-7b0 816-817 81b-82c 8d4-8df 8e3-8e9 8f0-93b 93e-94c 94e-94f 955-963 981-983
+9be-9cc 9d7-9e3 a01-a03 a3e-a4c a51-a75 a81-a83 abe-acc ae2-ae3 afa-afc b01-b03 b3e-b4c
+b56-b63 b82-bcc bd7 c00-c04 c3e-c4c c55-c63 c81-c83 cbe-ccc cd5-d03 d3e-d4c d57-d63 d81-d83
+dcf-df3 e31-e3a e4d eb1-eb9 ebb-ebc ecd f71-f83 f8d-fbc 102b-1036 1038 103b-103e 1056-109d
+1712-1713 1732-1733 1752-1773 17b6-17c8 1885-1938 1a17-1a1b 1a55-1a5e 1a61-1a74 1abf-1ac0
+1acc-1b04 1b35-1b43 1b80-1ba9 1bac-1bad 1be7-1bf1 1c24-1c36 1dd3-1df4 24b6-24e9 2de0-2dff
+a674-a67b a69e-a69f a802 a80b-a827 a880-a8c3 a8c5 a8ff-a92a a947-a952 a980-a983 a9b4-a9bf
+a9e5-aa4d aa7b-aabe aaeb-aaef aaf5 abe3-abea fb1e
+"""
+"""Characters up to U+FFFF, such as vowel signs, that are letters in Unicode but not in Python."""
+
+
+@cache
+def _signs() -> frozenset[int]:
+    found: set[int] = set()
+    for each in _SIGNS.split():
+        first, _, last = each.partition("-")
+        found.update(range(int(first, 16), int(last or first, 16) + 1))
+    return frozenset(found)
+
+
+def _is_letter(character: str) -> bool:
+    return character.isalnum() or (
+        ord(character) in _signs() and unicodedata.category(character) in ("Mn", "Mc", "So")
+    )
+
+
+def spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and end offsets of each word in a text."""
+    if text.isascii():
+        for found in _ASCII_RUN.finditer(text):
+            yield found.span()
+        return
+    at = 0
+    for is_word, run in groupby(text, _is_letter):
+        end = at + sum(1 for _ in run)
+        if is_word:
+            yield at, end
+        at = end
+
+
+def _fold(word: str) -> str:
+    if word.isascii():
+        return word.lower()
+    # Fold letter by letter, so that a final sigma becomes the same letter as any other sigma.
+    return "".join(map(str.lower, word))
+
+
+class Analyzer:
+    """Converts texts to tokens, stemmed by ``stem``; with ``whole``, a text is one token."""
+
+    def __init__(self, stem: Callable[[str], str] | None, whole: bool = False) -> None:
+        self.whole = whole
+        self._stem = stem
+        self._known: dict[str, str | None] = {}
+
+    def token(self, word: str) -> str | None:
+        """Return the token of a word, or None if the word is too long to be indexed."""
+        try:
+            return self._known[word]
+        except KeyError:
+            token: str | None = None
+            if len(word.encode("utf-8", "replace")) < _LONGEST:
+                token = _fold(word)
+                if self._stem is not None:
+                    token = self._stem(token)
+            if len(self._known) >= _CACHED_WORDS:
+                self._known.clear()
+            self._known[word] = token
+            return token
+
+    def tokens(self, text: str) -> tuple[str | None, ...]:
+        """Return the tokens of a text in order. Each dropped word is represented by None."""
+        if self.whole:
+            return (text,)
+        return tuple(self.token(text[start:end]) for start, end in spans(text))
+
+
+@lru_cache(maxsize=64)
+def analyzer(language: str, stemmed: bool = True, whole: bool = False) -> Analyzer:
+    """Return the analyzer for a language. Analyzers cache the stems of words."""
+    if whole:
+        return Analyzer(None, whole=True)
+    # Disable the stemmer's own cache, which would store the stems a second time.
+    return Analyzer(Stemmer(language, 0).stemWord if stemmed else None)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_DATE = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d))?", re.ASCII
+)
+_INTEGER = re.compile(r"[+-]?\d{1,20}", re.ASCII)
+_MOST_LEVELS = 100
+"""Maximum number of levels of a FACET path (decided here), because each level is indexed as a path."""
+_NUMBER = re.compile(r"[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d{1,4})?", re.ASCII)
+
+
+class Document:
+    """The indexed values of a key. Documents are immutable.
+
+    ``fields`` maps the names of fields that have values to tuples. For a TEXT field, the tuple
+    contains a tuple of tokens for each text. For other types, it contains the values. ``size`` is
+    an estimate in bytes.
+    """
+
+    __slots__ = ("fields", "key", "size")
+
+    def __init__(self, key: bytes, fields: dict[str, tuple[Any, ...]]) -> None:
+        self.key = key
+        self.fields = fields
+        # `make_document()` leaves out fields without values.
+        items = sum(
+            sum(map(len, values)) if values[0].__class__ is tuple else len(values)
+            for values in fields.values()
+        )
+        self.size = len(key) + 8 * items
+
+
+def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
+    """Return a key's content as a mapping (of a string, its JSON object), or None."""
+    if kind == "HASH":
+        return value.fields if isinstance(value, HashValue) else None
+    if kind == "JSON":
+        root = value.root if isinstance(value, JsonValue) else None
+    elif isinstance(value, bytes | bytearray):
+        try:
+            root = parse_json(bytes(value))
+        except JsonError:
+            return None
+    else:
+        return None
+    return root if isinstance(root, dict) else None
+
+
+def values_at(root: Any, steps: list[str]) -> Iterator[Any]:
+    """Yield the scalars at a path, including the scalars in arrays."""
+    if isinstance(root, list):
+        for item in root:
+            yield from values_at(item, steps)
+    elif steps:
+        if isinstance(root, dict) and steps[0] in root:
+            yield from values_at(root[steps[0]], steps[1:])
+    elif root is not None and not isinstance(root, dict):
+        yield root
+
+
+def make_document(definition: Definition, key: bytes, value: Any) -> Document | None:
+    """Return the document for a key, or None if the key's value cannot be indexed."""
+    source = source_of(definition.kind, value)
+    if source is None:
+        return None
+    fields: dict[str, tuple[Any, ...]] = {}
+    for spec in definition.fields:
+        found: Iterable[Any]
+        if definition.kind == "HASH":
+            raw = source.get(encoded(spec.path))
+            found = () if raw is None else (bytes(raw).decode("utf-8", "replace"),)
+            convert = _FROM_STRING[spec.kind]
+        else:
+            found = values_at(source, spec.path.split("."))
+            convert = FROM_JSON[spec.kind]
+        values = tuple(value for value in map(convert, found) if value is not None)
+        if spec.is_text:
+            values = tuple(map(definition.analyzer(spec).tokens, values))
+        if values:
+            fields[spec.name] = values
+    return Document(key, fields)
+
+
+# -- values of each type ---------------------------------------------------------------------------
+
+
+def date_ms(text: str) -> int | None:
+    """Convert an RFC 3339 string or a date (midnight UTC) to Unix milliseconds, others to None."""
+    found = _DATE.fullmatch(text)
+    if found is None:
+        return None
+    day, time, fraction, zone = found.groups()
+    try:
+        if time is None:
+            moment = datetime.fromisoformat(day).replace(tzinfo=UTC)
+        else:
+            offset = "+00:00" if zone in "Zz" else zone
+            moment = datetime.fromisoformat(f"{day}T{time}{offset}")
+        return (moment - _EPOCH) // _MILLISECOND + int((fraction or "").ljust(3, "0")[:3])
+    except (ValueError, OverflowError):
+        return None
+
+
+def facet_path(text: str) -> str | None:
+    """Return a path such as ``/a/b`` without a trailing slash, or None if it is invalid."""
+    if not text.startswith("/"):
+        return None
+    path = text.rstrip("/") or "/"
+    return None if "//" in path or path.count("/") > _MOST_LEVELS else path
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _whole(low: int, high: int) -> Callable[[Any], int | None]:
+    def take(value: Any) -> int | None:
+        return value if value.__class__ is int and low <= value <= high else None
+
+    return take
+
+
+FROM_JSON: dict[str, Callable[[Any], Any]] = {
+    "TEXT": _text,
+    "KEYWORD": _text,
+    "U64": _whole(0, 2**64 - 1),
+    "I64": _whole(-(2**63), 2**63 - 1),
+    "F64": lambda value: float(value) if value.__class__ in (int, float) else None,
+    "BOOL": lambda value: value if value.__class__ is bool else None,
+    "DATE": lambda value: date_ms(value) if isinstance(value, str) else None,
+    "FACET": lambda value: facet_path(value) if isinstance(value, str) else None,
+}
+"""Functions that convert a JSON value to a type of field, or return None if it does not fit."""
+
+
+def _read_whole(take: Callable[[Any], int | None]) -> Callable[[str], int | None]:
+    return lambda text: take(int(text)) if _INTEGER.fullmatch(text) else None
+
+
+def _read_float(text: str) -> float | None:
+    if not _NUMBER.fullmatch(text):
+        return None
+    value = float(text)
+    return None if math.isinf(value) else value
+
+
+_FROM_STRING: dict[str, Callable[[str], Any]] = {
+    **FROM_JSON,
+    "U64": _read_whole(FROM_JSON["U64"]),
+    "I64": _read_whole(FROM_JSON["I64"]),
+    "F64": _read_float,
+    "BOOL": {"true": True, "false": False}.get,
+}
+"""Functions that convert the string in a hash field to a type of field, or return None."""

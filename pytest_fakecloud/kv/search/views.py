@@ -14,10 +14,9 @@ from ...core.results import Results, expect, results_of
 from ...core.wording import counted, did_you_mean
 from ..engine.keyspace import Keyspace, type_name
 from ..table.syntax import decoded, encoded
-from .documents import make_document
 from .filters import parse_filter
 from .index import Search, SearchIndex, find_index
-from .schema import KEY_TYPES, SearchError
+from .schema import KEY_TYPES, SearchError, make_document
 
 Reading = Callable[[], AbstractContextManager[Keyspace]]
 """Returns a context manager for reading the keyspace while no other thread changes it."""

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from pytest_fakecloud.kv.algorithms import hyperloglog as hll
-from pytest_fakecloud.kv.algorithms.cardinality import REGISTERS, estimate
+from pytest_fakecloud.kv.algorithms.hyperloglog import REGISTERS, estimate
 from pytest_fakecloud.kv.errors import CommandError
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from pytest_fakecloud.kv.rdb.crc64 import crc64
 from pytest_fakecloud.kv.rdb.packed import Entry, write_listpack
+from pytest_fakecloud.kv.rdb.source import crc64
 
 LIBRARY = b"#!lua name=l\nredis.register_function('f', function() return 7 end)"
 

@@ -10,13 +10,13 @@ import pytest
 
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.kv import rdb
 from pytest_fakecloud.kv.dump_files import records_of
 from pytest_fakecloud.kv.engine.engine import Engine
-from pytest_fakecloud.kv.rdb import dumps, lzf, source
-from pytest_fakecloud.kv.rdb.dumps import read_file, write_file
+from pytest_fakecloud.kv.rdb import read_file, source, write_file
 from pytest_fakecloud.kv.rdb.packed import write_listpack
 from pytest_fakecloud.kv.rdb.reader import module_id
-from pytest_fakecloud.kv.rdb.source import RdbError
+from pytest_fakecloud.kv.rdb.source import RdbError, lzf_compress
 from pytest_fakecloud.kv.values.digest import value_digest
 from tests.budget import cases
 
@@ -47,7 +47,7 @@ def sample(engine: Engine) -> bytes:
 @pytest.fixture(scope="module")
 def values(engine: Engine) -> list[bytes]:
     """Payloads of every type, including old ones, without version and checksum."""
-    made = [dumps.dump(record.value, engine.config, 12) for record in records_of(engine)]
+    made = [rdb.dump(record.value, engine.config, 12) for record in records_of(engine)]
     return [*(payload[:-10] for payload in made), *OTHERS.values()]
 
 
@@ -76,7 +76,7 @@ def test_values_that_end_too_soon_are_refused(values: list[bytes]) -> None:
         # Most bytes of the longest values are inside a long string.
         for end in range(1, len(body), 1 + len(body) // 100):
             with pytest.raises(RdbError):
-                dumps.load(sealed(body[:end]), 12)
+                rdb.load(sealed(body[:end]), 12)
 
 
 def test_damage_under_a_valid_checksum(engine: Engine, values: list[bytes]) -> None:
@@ -87,8 +87,8 @@ def test_damage_under_a_valid_checksum(engine: Engine, values: list[bytes]) -> N
             byte = random.choice((0, 1, 255, 254, 0x80, 0x81, 0xC3, random.randrange(256)))
             damaged[random.randrange(len(damaged))] = byte
         with suppress(RdbError):
-            value = dumps.load(sealed(bytes(damaged)), 12)
-            again = dumps.load(dumps.dump(value, engine.config, 12), 12)
+            value = rdb.load(sealed(bytes(damaged)), 12)
+            again = rdb.load(rdb.dump(value, engine.config, 12), 12)
             assert value_digest(again, False) == value_digest(value, False)
 
 
@@ -165,7 +165,7 @@ def test_hostile_values_are_refused_in_little_memory(name: str) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(RdbError):
-            dumps.load(payload, 12)
+            rdb.load(payload, 12)
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
@@ -175,15 +175,15 @@ def test_hostile_values_are_refused_in_little_memory(name: str) -> None:
 def test_data_that_unpack_to_too_much(monkeypatch: pytest.MonkeyPatch, *, packed: bool) -> None:
     monkeypatch.setattr(source, "MOST_UNPACKED", {packed: 50_000, not packed: 0})
     fits, more = (write_list(number, packed) for number in (5, 30))
-    assert len(dumps.load(sealed(fits), 12)) == 5
+    assert len(rdb.load(sealed(fits), 12)) == 5
     with pytest.raises(RdbError, match="decompress to too many bytes"):
-        dumps.load(sealed(more), 12)
+        rdb.load(sealed(more), 12)
 
 
 def write_list(length: int, packed: bool) -> bytes:
     """Return a list of strings that repeat one byte 5,000 times, each in a node of its own."""
     item = write_listpack([b"a" * 5000]) if packed else b"a" * 5000
-    compressed = lzf.compress(item, len(item))
+    compressed = lzf_compress(item, len(item))
     assert compressed is not None
     string = b"\xc3" + count(len(compressed)) + count(len(item)) + compressed
     node = b"\x02" + string if packed else b"\x01" + string

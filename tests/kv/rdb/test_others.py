@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kv.rdb.dumps import read_file
+from pytest_fakecloud.kv.rdb import read_file
 from pytest_fakecloud.kv.rdb.packed import write_listpack
 from pytest_fakecloud.kv.rdb.reader import module_id
 

@@ -31,8 +31,7 @@ from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.redis import namespace as namespaces
-from pytest_fakecloud.kv.redis.addresses import open_link
-from pytest_fakecloud.kv.redis.cluster import ClusterLink
+from pytest_fakecloud.kv.redis.links import ClusterLink, open_link
 from pytest_fakecloud.kv.redis.rewriting import Answered, Prefixes, Rewriter, find_spec
 from pytest_fakecloud.kv.rest import formats as limits
 from pytest_fakecloud.kv.rest import sse as streams

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kv.search.analysis import LANGUAGES, Analyzer, analyzer
+from pytest_fakecloud.kv.search.schema import LANGUAGES, Analyzer, analyzer
 from tests.budget import EXAMPLES
 from tests.kv.conftest import Run
 

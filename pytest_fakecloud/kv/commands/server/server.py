@@ -371,7 +371,7 @@ def _set_disable_deny_scripts(session: Session, args: Args) -> Reply:
 
 
 def _object(session: Session, args: Args) -> Reply:
-    from ...rdb.dumps import SHELL, dump
+    from ...rdb import SHELL, dump
 
     # While active expiry is off, Redis describes an expired key until the key is removed.
     find = session.db.peek if session.engine.active_expire else session.db.values.get

@@ -1,6 +1,7 @@
-"""Bucket aggregations, which group documents by a value, then count and aggregate each group.
+"""Aggregations: the language, and buckets, which group documents by a value and aggregate each group.
 
-Replies, except those of facets, start with ``buckets``, so clients can tell them from metrics.
+``parse_aggregations()`` parses the language ``{alias: {operator: {...}, "$aggs": {...}}}``. Replies
+of buckets, except those of facets, start with ``buckets``, so clients can tell them from metrics.
 """
 
 from __future__ import annotations
@@ -13,12 +14,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 
-from ....core.budget import spend
-from ...algorithms.linear_regex import LinearRegex, RegexError
-from ..documents import FROM_JSON, date_ms
-from ..index import SearchIndex
-from ..schema import FieldSpec
-from .request import (
+from ...core.budget import spend
+from ..algorithms.linear_regex import LinearRegex, RegexError
+from .index import SearchIndex
+from .metrics import (
+    METRICS,
     NUMERIC,
     REQUIRED,
     Aggregation,
@@ -28,11 +28,51 @@ from .request import (
     format_number,
     is_number,
 )
+from .schema import FROM_JSON, FieldSpec, SearchError, date_ms
+
+
+def parse_aggregations(
+    index: SearchIndex, asked: dict[str, Any], is_top: bool = True
+) -> list[Aggregation]:
+    """Return the aggregations in a request; raise `SearchError` if one is invalid."""
+    return [_read(index, alias, wanted, is_top) for alias, wanted in asked.items()]
+
+
+def _read(index: SearchIndex, alias: str, wanted: Any, is_top: bool) -> Aggregation:
+    if not isinstance(wanted, dict):
+        # This is the vendor's error message.
+        raise SearchError(f"Aggregation '{alias}' must be a JSON object")
+    operators = [key for key in wanted if key != "$aggs"]
+    if len(operators) != 1:
+        raise SearchError(f"Aggregation '{alias}' must have exactly one operator")
+    operator = operators[0]
+    given = wanted[operator]
+    if operator not in METRICS and operator not in BUCKETS:
+        raise SearchError(f"Aggregation '{alias}' has unknown operator '{operator}'")
+    if not isinstance(given, dict):
+        raise SearchError(f"Aggregation '{alias}' operator '{operator}' must be a JSON object")
+    args = Arguments(alias, operator, given)
+    if operator in METRICS:
+        if "$aggs" in wanted:
+            raise args.error("cannot be used with $aggs")
+        metric = METRICS[operator](index, args)
+        args.reject_rest()
+        return Aggregation(alias, metric)
+    below = wanted.get("$aggs", {})
+    if not isinstance(below, dict):
+        raise SearchError(f"Aggregation '{alias}' $aggs must be a JSON object")
+    if operator == "$facet" and ("$aggs" in wanted or not is_top):
+        raise args.error("cannot be used with $aggs")
+    subs = parse_aggregations(index, below, is_top=False)
+    compute = BUCKETS[operator](index, args, subs)
+    args.reject_rest()
+    return Aggregation(alias, compute)
+
 
 _MAX_BUCKETS = 65_000
 """Maximum number of buckets in a reply, as in Tantivy."""
 _STEPS_PER_BUCKET = 20
-_STEPS_PER_DOCUMENT = 5
+_STEPS_PER_GROUPED_DOCUMENT = 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _Compute: TypeAlias = Callable[[DocumentNumbers], list[Any]]
@@ -99,7 +139,7 @@ def _group_documents(
     """Group documents by the keys of their values. A document is at most once in each group."""
     groups: _Groups = {}
     without = () if absent is None else (absent,)
-    spend(_STEPS_PER_DOCUMENT * len(numbers))
+    spend(_STEPS_PER_GROUPED_DOCUMENT * len(numbers))
     for at in numbers:
         for group in dict.fromkeys(key(value) for value in column.get(at, without)):
             if group is not None:

@@ -1,27 +1,135 @@
-"""Connections to a cluster. All keys of a fake are in one slot, which can move between nodes.
+"""Connections to real servers, given their URLs, and connections to a cluster.
 
-While the slot moves, the new node serves commands on keys that it has already received (ASK). After
-the move, it serves all commands (MOVED). Commands without keys, and commands on several keys of
-which only some have moved, wait until the move has ended.
+All keys of a fake are in one slot of a cluster, which can move between nodes. While the slot moves,
+the new node serves commands on keys that it has already received (ASK). After the move, it serves
+all commands (MOVED). Commands without keys, and commands on several keys of which only some have
+moved, wait until the move has ended.
 
 Decided here: users are created on every primary, because nodes do not exchange users.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from inspect import signature
 from itertools import chain
 from typing import Any, TypeVar, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection, ConnectionPool, parse_url
 from redis.crc import key_slot
+from redis.retry import Retry
 
+from ...core.errors import ContractError
 from ...core.timeparse import monotonic
 from ..errors import CommandError
 from ..reply import Reply
-from .connection import REPLY_TIMEOUT, Address, Link, Login, Unreachable
+from .connection import (
+    CONNECT_TIMEOUT,
+    REPLY_TIMEOUT,
+    Address,
+    Link,
+    Login,
+    RawParser,
+    SentinelLink,
+    Unreachable,
+)
 from .rewriting import find_spec
+
+_REDIS_SCHEMES = {
+    "redis": "redis",
+    "rediss": "rediss",
+    "unix": "unix",
+    "redis+cluster": "redis",
+    "redis+sentinel": "redis",
+    "valkey": "redis",
+    "valkeys": "rediss",
+}
+"""For each supported scheme, the scheme with which redis-py connects."""
+_NAMELESS = (
+    {"driver_info": None}
+    if "driver_info" in signature(AbstractConnection).parameters
+    else {"lib_name": None, "lib_version": None}
+)
+"""Options that keep redis-py from sending its name and version on each connection."""
+_MAX_CONNECTIONS = 100_000
+"""Size of a pool: so large that the pool never limits a fake's requests (decided here)."""
+
+
+def open_link(url: str) -> Link:
+    """Return the connections to the server at a URL; raise ``ContractError`` if the URL is invalid."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in _REDIS_SCHEMES or not rest:
+        raise ContractError(
+            f"engine={_without_password(url)!r} is not the URL of a server: pass a URL such as "
+            f"'redis://127.0.0.1:6379/0'; supported schemes: {', '.join(_REDIS_SCHEMES)}"
+        )
+    try:
+        return _link(url)
+    except (ValueError, TypeError) as error:
+        shown = _without_password(url)
+        raise ContractError(f"engine={shown!r} is not a valid URL: {error}") from None
+
+
+def _link(url: str) -> Link:
+    scheme, netloc, path, query_string, _ = urlsplit(url)
+    query = dict(parse_qsl(query_string))
+    clustered = query.pop("cluster", "") in ("1", "true", "yes") or scheme == "redis+cluster"
+    user, separator, host_list = netloc.rpartition("@")
+    hosts = host_list.split(",")
+
+    def options(path: str) -> dict[str, Any]:
+        # redis-py parses a single host, so pass the first one.
+        address = f"{_REDIS_SCHEMES[scheme]}://{user}{separator}{hosts[0]}{path}"
+        return _options(f"{address}?{urlencode(query)}")
+
+    if scheme == "redis+sentinel":
+        primary, _, database = path.strip("/").partition("/")
+        if not primary:
+            raise ContractError(
+                f"engine={_without_password(url)!r} does not name the primary: pass a URL such as "
+                "'redis+sentinel://host:26379/mymaster'"
+            )
+        sentinels = [_url_address(host, 26379) for host in hosts]
+        return SentinelLink(primary, sentinels, options(f"/{database}" if database else ""))
+    if clustered:
+        return ClusterLink([_url_address(host, 6379) for host in hosts], options(path))
+    return Link(options(path))
+
+
+def _options(url: str) -> dict[str, Any]:
+    """Return redis-py's options for a connection; raise an error if the URL has invalid ones."""
+    chosen = parse_url(url)
+    options: dict[str, Any] = {
+        "socket_connect_timeout": CONNECT_TIMEOUT,
+        "socket_timeout": REPLY_TIMEOUT,
+        **({} if "lib_name" in chosen else _NAMELESS),
+        **chosen,
+        "parser_class": RawParser,
+        "protocol": 2,
+        "retry": Retry(NoBackoff(), 0),
+        "max_connections": _MAX_CONNECTIONS,
+    }
+    # Creating a connection object does not connect, but raises an error for unknown settings.
+    ConnectionPool(**options).make_connection()
+    return options
+
+
+def _url_address(host: str, port: int) -> Address:
+    parts = urlsplit(f"//{host}")
+    if not parts.hostname:
+        raise ValueError(f"{host!r} is not a host name with an optional port")
+    return parts.hostname, parts.port or port
+
+
+def _without_password(url: str) -> str:
+    shown = re.sub(r"^([\w+]+://)?.*@", r"\1***@", url)
+    return re.sub(r"(password=)[^&]*", r"\1***", shown)
+
 
 PAUSE = 0.01
 """Seconds between two attempts while a slot moves."""
