@@ -321,6 +321,9 @@ def digest(value: String) -> bytes:
     return digits.encode()
 
 
+# -- commands that wait --------------------------------------------------------------------------
+
+
 def parse_timeout(session: Session, text: bytes) -> int:
     """Parse a blocking command's timeout in seconds; return milliseconds, or 0 for no timeout."""
     # Imported here, because it needs decimal and fractions, and most commands have no timeout.
@@ -437,6 +440,9 @@ def _pop_first(
         if value is not None:
             return [key, *take(key, value)]
     return None
+
+
+# -- scans ---------------------------------------------------------------------------------------
 
 
 C = TypeVar("C", HashValue, SetValue, SortedSet)

@@ -201,6 +201,9 @@ def bitop(session: Session, args: Args) -> Reply:
     return length
 
 
+# -- BITFIELD ------------------------------------------------------------------------------------
+
+
 class _Operation(NamedTuple):
     word: bytes
     signed: bool

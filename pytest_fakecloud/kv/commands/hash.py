@@ -189,6 +189,9 @@ def hscan(session: Session, args: Args) -> Reply:
     return scan_collection(session, args, HashValue, show=show)
 
 
+# -- expiry of fields ----------------------------------------------------------------------------
+
+
 def _read_fields(args: Args, at: int, each: int = 1, error: bytes = errors.NUMFIELDS) -> Args:
     """Return the arguments after ``FIELDS count``, which must be ``count`` times ``each``."""
     if args[at].upper() != b"FIELDS":  # only possible in a command without options

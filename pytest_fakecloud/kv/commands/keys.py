@@ -275,7 +275,7 @@ def waitaof(session: Session, args: Args) -> Reply:
     return _wait_for(session, replicas, timeout_ms, [0, 0])
 
 
-# -- OBJECT ----------------------------------------------------------------------------------------
+# -- OBJECT --------------------------------------------------------------------------------------
 
 
 _MAX_EMBSTR_LENGTH = 44
@@ -344,6 +344,9 @@ def object_freq(session: Session, args: Args) -> Reply:
     return session.db.frequencies.of(args[0], session.now_ms)
 
 
+# -- TTLs ----------------------------------------------------------------------------------------
+
+
 @variant("EXPIRE", "Set the TTL of a key in seconds.")
 @variant("PEXPIRE", "Set the TTL of a key in milliseconds.")
 @variant("EXPIREAT", "Set the time at which a key expires, as a Unix time in seconds.")
@@ -394,12 +397,15 @@ def persist(session: Session, args: Args) -> Reply:
     return int(session.db.persist(args[0]))
 
 
+# -- SORT ----------------------------------------------------------------------------------------
+
+
 _STEPS_PER_ELEMENT = 8
-_SIZES = {b"ASC": 0, b"DESC": 0, b"ALPHA": 0, b"LIMIT": 2, b"BY": 1, b"GET": 1, b"STORE": 1}
+_SORT_SIZES = {b"ASC": 0, b"DESC": 0, b"ALPHA": 0, b"LIMIT": 2, b"BY": 1, b"GET": 1, b"STORE": 1}
 
 
 @dataclass(slots=True)
-class _Options:
+class _SortOptions:
     """The options of SORT or SORT_RO. A negative ``count`` means no limit."""
 
     by: bytes | None = None
@@ -412,9 +418,9 @@ class _Options:
     store: bytes | None = None
 
 
-def _parse_options(session: Session, args: Args) -> _Options:
-    given = _Options()
-    for word, values in options(args, 1, _SIZES, of=running(session)):
+def _parse_sort_options(session: Session, args: Args) -> _SortOptions:
+    given = _SortOptions()
+    for word, values in options(args, 1, _SORT_SIZES, of=running(session)):
         if word in (b"ASC", b"DESC"):
             given.descending = word == b"DESC"
         elif word == b"ALPHA":
@@ -443,7 +449,7 @@ def _elements(value: Any) -> Iterable[bytes]:
     raise CommandError(errors.WRONGTYPE)
 
 
-def _unsorted_page(value: Any, given: _Options) -> list[bytes]:
+def _unsorted_page(value: Any, given: _SortOptions) -> list[bytes]:
     """Return the elements within LIMIT in stored order, without copying the others."""
     in_order = _elements(value)
     start, stop = _page(given, 0 if value is None else len(value))
@@ -458,7 +464,7 @@ def _unsorted_page(value: Any, given: _Options) -> list[bytes]:
     return elements[::-1] if given.descending else elements
 
 
-def _page(given: _Options, size: int) -> tuple[int, int]:
+def _page(given: _SortOptions, size: int) -> tuple[int, int]:
     """Return the start and the stop of the elements within LIMIT."""
     start = min(max(given.offset, 0), size)
     return start, size if given.count < 0 else min(start + given.count, size)
@@ -483,7 +489,7 @@ def _number(text: bytes) -> float:
     return parse_float(text, errors.SORT_SCORES) if text else 0.0
 
 
-def _sorted_page(session: Session, value: Any, given: _Options) -> list[bytes]:
+def _sorted_page(session: Session, value: Any, given: _SortOptions) -> list[bytes]:
     """Return the elements within LIMIT, after sorting all elements by their weights."""
     elements = list(_elements(value))
     spend(_STEPS_PER_ELEMENT * len(elements))
@@ -506,7 +512,7 @@ def _sorted_page(session: Session, value: Any, given: _Options) -> list[bytes]:
     return [element for _, element in islice(in_order, *_page(given, len(elements)))]
 
 
-def _check_permission(session: Session, given: _Options) -> None:
+def _check_permission(session: Session, given: _SortOptions) -> None:
     # It is not known in advance which keys the BY and GET patterns will read, so require access to
     # all keys.
     if session.user.reads_all_keys(running(session)):
@@ -520,7 +526,7 @@ def _check_permission(session: Session, given: _Options) -> None:
 @variant("SORT", "Return or store the sorted elements of a list, set, or sorted set.")
 @variant("SORT_RO", "Return the sorted elements of a list, set, or sorted set.")
 def sort(session: Session, args: Args) -> Reply:
-    given = _parse_options(session, args)
+    given = _parse_sort_options(session, args)
     if not session.user.unrestricted:
         _check_permission(session, given)
     value = session.db.lookup(args[0])

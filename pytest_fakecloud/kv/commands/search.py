@@ -208,6 +208,9 @@ def search_listaliases(session: Session, args: Args) -> Reply:
 
 
 _MOST_HITS, _FARTHEST = 1000, 10_000
+# -- searches ------------------------------------------------------------------------------------
+
+
 _LIMIT_ERROR = f"limit should be a positive number less than {_MOST_HITS}"
 """The vendor's error message, which says "less than" although 1000 is accepted."""
 
@@ -386,6 +389,9 @@ def _field_value(words: Words) -> FieldValue:
 
 def _float(words: Words, what: str) -> float:
     return parse_float(encoded(words.take(what)))
+
+
+# -- shared by the commands ----------------------------------------------------------------------
 
 
 @contextmanager

@@ -300,6 +300,9 @@ def setrange(session: Session, args: Args) -> Reply:
     return len(buffer)
 
 
+# -- numbers -------------------------------------------------------------------------------------
+
+
 def incremented(text: bytes, amount: int, error: bytes = errors.NOT_INTEGER) -> int:
     """Return an integer plus ``amount``; raise ``error``, or OVERFLOW beyond 64 bits."""
     present = try_int(text)
@@ -371,6 +374,9 @@ Match = tuple[int, int, int]
 """A run of common bytes: its start in the first string, in the second string, and its length."""
 
 
+# -- LCS -----------------------------------------------------------------------------------------
+
+
 def _rows(first: bytes, second: bytes) -> list[int]:
     """Return the bit vectors of rows 0 to ``len(first)``."""
     everywhere = (1 << len(second)) - 1
@@ -418,7 +424,7 @@ def common_matches(first: bytes, second: bytes) -> list[Match]:
     return found
 
 
-def _parse_options(args: Args) -> dict[bytes, int]:
+def _parse_lcs_options(args: Args) -> dict[bytes, int]:
     """Return the options of LCS with their numbers; 0 for an option without a number."""
     sizes = {b"IDX": 0, b"LEN": 0, b"WITHMATCHLEN": 0, b"MINMATCHLEN": 1}
     found = options(args, 2, sizes)
@@ -444,7 +450,7 @@ def lcs(session: Session, args: Args) -> Reply:
     values = [session.db.lookup(key) for key in args[:2]]
     if any(value is not None and not isinstance(value, bytes | bytearray) for value in values):
         raise CommandError(errors.LCS_NOT_STRINGS)
-    given = _parse_options(args)
+    given = _parse_lcs_options(args)
     # Redis allocates a table of 4 bytes for each pair of positions.
     lengths = [len(value or b"") + 1 for value in values]
     if lengths[0] * lengths[1] * 4 > session.engine.config.number("proto-max-bulk-len"):

@@ -326,6 +326,9 @@ def client_unblock(session: Session, args: Args) -> Reply:
     return 1
 
 
+# -- commands of the own connection other than CLIENT --------------------------------------------
+
+
 @command("PING")
 def ping(session: Session, args: Args) -> Reply:
     """Return PONG, or the given message."""

@@ -314,6 +314,9 @@ def info(session: Session, args: Args) -> Reply:
     return Verbatim("\r\n".join(parts).encode())
 
 
+# -- MEMORY --------------------------------------------------------------------------------------
+
+
 @command("MEMORY USAGE")
 def memory_usage(session: Session, args: Args) -> Reply:
     """Return an estimate of the memory that a key and its value use, in bytes.
@@ -401,6 +404,9 @@ def memory_purge(session: Session, args: Args) -> Reply:
     return OK
 
 
+# -- LATENCY -------------------------------------------------------------------------------------
+
+
 @command("LATENCY LATEST")
 def latency_latest(session: Session, args: Args) -> Reply:
     """Return the latest sample of each latency event."""
@@ -471,6 +477,9 @@ def latency_histogram(session: Session, args: Args) -> Reply:
         figures = Map([b"calls", count.calls, b"histogram_usec", buckets])
         found += [spec.full_name.encode(), figures]
     return found
+
+
+# -- SLOWLOG -------------------------------------------------------------------------------------
 
 
 @command("SLOWLOG GET")

@@ -256,6 +256,9 @@ def command_getkeysandflags(session: Session, args: Args) -> Reply:
     ]
 
 
+# -- HELP ----------------------------------------------------------------------------------------
+
+
 def summary(spec: CommandSpec) -> str:
     """Return a command's summary, which is the first line of its function's docstring."""
     function = function_of(spec)

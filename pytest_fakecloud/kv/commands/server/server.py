@@ -41,6 +41,8 @@ from ...values.digest import EMPTY, joined, key_digest, mixed, value_digest
 from ..arguments import REST, is_first, options
 from ..keys import encoding, reference_count
 
+# -- databases, time and parameters --------------------------------------------------------------
+
 
 def _flush(session: Session, args: Args, databases: Iterable[Keyspace]) -> Reply:
     """Delete all keys of some databases; INFO counts those deleted with ASYNC as lazy."""
@@ -168,6 +170,9 @@ def config_resetstat(session: Session, args: Args) -> Reply:
 def config_rewrite(session: Session, args: Args) -> Reply:
     """Write the configuration file; always returns an error, because there is no such file."""
     raise CommandError(errors.NO_CONFIG_FILE)
+
+
+# -- processes, replication and clusters ---------------------------------------------------------
 
 
 _OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
@@ -323,27 +328,30 @@ def cluster(session: Session, args: Args) -> Reply:
     raise CommandError(errors.CLUSTER_DISABLED)
 
 
-OPTION = "enable-debug-command"
+# -- DEBUG ---------------------------------------------------------------------------------------
+
+
+_DEBUG_OPTION = "enable-debug-command"
 _MOST_ARGUMENTS = 1001
 
 
 @command("DEBUG")
 def debug(session: Session, args: Args) -> Reply:
     """Return an error, sleep, or inspect a key or the whole data set; disabled by default."""
-    if session.engine.config.text(OPTION) != "yes":
-        raise CommandError(disabled_by_option("DEBUG", OPTION))
+    if session.engine.config.text(_DEBUG_OPTION) != "yes":
+        raise CommandError(disabled_by_option("DEBUG", _DEBUG_OPTION))
     word = args[0].upper().decode("latin-1")
-    accepted, run = _SUBCOMMANDS.get(word, (range(0), _error))
+    accepted, run = _SUBCOMMANDS.get(word, (range(0), _debug_error))
     if len(args) - 1 not in accepted:
         raise CommandError(errors.bad_subcommand_arguments(args[0], "DEBUG"))
     return run(session, args[1:])
 
 
-def _error(session: Session, args: Args) -> Reply:
+def _debug_error(session: Session, args: Args) -> Reply:
     raise CommandError(args[0].replace(b"\r", b" ").replace(b"\n", b" "))
 
 
-def _sleep(session: Session, args: Args) -> Reply:
+def _debug_sleep(session: Session, args: Args) -> Reply:
     """Delay all clients in fake time; in a transaction, the delay starts at its end."""
     engine = session.engine
     milliseconds = max(int(parse_float(args[0]) * 1000), 0)
@@ -470,8 +478,8 @@ def _set_reply_buffer(session: Session, args: Args) -> Reply:
 
 
 _SUBCOMMANDS: dict[str, tuple[range, Callable[[Session, Args], Reply]]] = {
-    "ERROR": (range(1, 2), _error),
-    "SLEEP": (range(1, 2), _sleep),
+    "ERROR": (range(1, 2), _debug_error),
+    "SLEEP": (range(1, 2), _debug_sleep),
     "SET-ACTIVE-EXPIRE": (range(1, 2), _set_active_expire),
     "SET-DISABLE-DENY-SCRIPTS": (range(1, 2), _set_disable_deny_scripts),
     "OBJECT": (range(1, 2), _object),

@@ -229,6 +229,9 @@ def _note_removed(session: Session, key: bytes, items: list[Item]) -> int:
     return len(items)
 
 
+# -- union, intersection and difference ----------------------------------------------------------
+
+
 def _sum(left: float, right: float) -> float:
     total = left + right
     return 0.0 if math.isnan(total) else total

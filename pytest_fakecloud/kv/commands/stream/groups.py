@@ -243,6 +243,9 @@ def xack(session: Session, args: Args) -> Reply:
     return acknowledged
 
 
+# -- pending entries -----------------------------------------------------------------------------
+
+
 @command("XPENDING")
 def xpending(session: Session, args: Args) -> Reply:
     """Return a summary of a group's pending entries, or the entries in a range of IDs."""
