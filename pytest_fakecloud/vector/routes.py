@@ -30,7 +30,6 @@ from .embedding import Embedder, required
 from .engine import VectorEngine
 from .fields import KNOWN, Fields, missing
 from .model import VECTORS, Hit, Include, IndexInfo, Kind, QueryMode, VectorQuery, VectorRecord
-from .settings import VectorLimits
 
 METHODS = "GET POST PUT DELETE"
 SUCCESS = "Success"
@@ -144,7 +143,7 @@ class VectorApp(App):
     # -- writing ---------------------------------------------------------------------------------
 
     def upsert(self, request: Request) -> object:
-        records = [item.record() for item in items_of(request, self._limits, "A vector")]
+        records = [item.record() for item in self._items(request, "A vector")]
         texts = (record for record in records if record.data is not None)
         if self.embedder is None and not all(map(_has_vectors, texts)):
             raise errors.no_embedding_model()
@@ -156,7 +155,7 @@ class VectorApp(App):
         embedder = required(self.embedder)
         dimension = self.engine.dimension
         records = []
-        for item in items_of(request, self._limits, "A vector"):
+        for item in self._items(request, "A vector"):
             id, metadata, text = item.id(), item.metadata(), item.required_data()
             records.append(
                 VectorRecord(id, *embedder.embed(text, dimension=dimension), metadata, text)
@@ -166,7 +165,7 @@ class VectorApp(App):
 
     def update(self, request: Request) -> object:
         """Update parts of a record; new text is embedded again if the index has a model."""
-        change, mode = fields_of(request, self._limits).change()
+        change, mode = self._fields(request).change()
         if self.embedder and change.data is not None and not _has_vectors(change):
             vector, sparse = self.embedder.embed(change.data, dimension=self.engine.dimension)
             change = change._replace(vector=vector, sparse=sparse)
@@ -174,7 +173,7 @@ class VectorApp(App):
 
     def delete(self, request: Request) -> object:
         """Delete records by exactly one of ids, prefix and filter; a bare array contains ids."""
-        fields = fields_or_ids(request, self._limits)
+        fields = self._fields_or_ids(request)
         given = [name for name in ("ids", "prefix", "filter") if fields.get(name) is not None]
         namespace = namespace_of(request)
         match given:
@@ -201,7 +200,7 @@ class VectorApp(App):
 
     def fetch(self, request: Request) -> object:
         """Return records by ids (null for missing ones) or by prefix; a bare array contains ids."""
-        fields = fields_or_ids(request, self._limits)
+        fields = self._fields_or_ids(request)
         has_ids, prefix = fields.get("ids") is not None, fields.text("prefix")
         if has_ids == (prefix is not None):
             raise errors.bad_request(errors.FETCH_WHAT)
@@ -218,7 +217,7 @@ class VectorApp(App):
     def range(self, request: Request) -> object:
         """Return a page of the records in insertion order; without a request body, the first page."""
         has_body = bool(request.body.strip())
-        fields = fields_of(request, self._limits) if has_body else Fields({}, self._limits)
+        fields = self._fields(request) if has_body else Fields({}, self._limits)
         include = fields.include()
         page = self.engine.range(
             namespace_of(request),
@@ -249,7 +248,7 @@ class VectorApp(App):
         return SUCCESS
 
     def rename_namespace(self, request: Request) -> object:
-        fields = fields_of(request, self._limits)
+        fields = self._fields(request)
         renamed = self.engine.rename_namespace(
             fields.required_text("namespace"),
             fields.required_text("newNamespace"),
@@ -279,18 +278,18 @@ class VectorApp(App):
 
     def resumable_query_next(self, request: Request) -> object:
         """Return the next hits of a resumable query; the list is empty if there are no more."""
-        fields = fields_of(request, self._limits)
+        fields = self._fields(request)
         uuid = fields.required_text("uuid")
         if fields.get("additionalK") is None:
             raise missing("additionalK", "a whole number")
         return hits_json(*self.engine.next_hits(uuid, fields.top_k("additionalK", 0)))
 
     def resumable_query_end(self, request: Request) -> object:
-        self.engine.end_query(fields_of(request, self._limits).required_text("uuid"))
-        return "Success"
+        self.engine.end_query(self._fields(request).required_text("uuid"))
+        return SUCCESS
 
     def _answer(self, request: Request, read: Callable[[Fields], VectorQuery]) -> object:
-        queries = [read(item) for item in items_of(request, self._limits, _QUERY)]
+        queries = [read(item) for item in self._items(request, _QUERY)]
         answers = self.engine.query(namespace_of(request), queries)
         lists = [
             hits_json(hits, query.include) for hits, query in zip(answers, queries, strict=True)
@@ -298,7 +297,7 @@ class VectorApp(App):
         return lists[0] if len(lists) == 1 else lists
 
     def _start(self, request: Request, read: Callable[[Fields], VectorQuery]) -> object:
-        fields = fields_of(request, self._limits, _QUERY)
+        fields = self._fields(request, _QUERY)
         query = read(fields)
         max_idle_us = fields.max_idle_us()
         uuid, hits = self.engine.start_query(namespace_of(request), query, max_idle_us)
@@ -327,6 +326,24 @@ class VectorApp(App):
                 raise errors.unprocessable(f"queryMode {mode} is for hybrid indexes only")
             vector, sparse = (vector, None) if mode is QueryMode.DENSE else (None, sparse)
         return replace(query, vector=vector, sparse=sparse)
+
+    # -- bodies of requests ----------------------------------------------------------------------
+
+    def _fields(self, request: Request, what: str = "The request body") -> Fields:
+        return Fields(_json(request), self._limits, what)
+
+    def _fields_or_ids(self, request: Request) -> Fields:
+        """Return the fields of a body, which can also be a bare array of ids."""
+        body = _json(request)
+        return Fields({"ids": body} if isinstance(body, list) else body, self._limits)
+
+    def _items(self, request: Request, what: str) -> Iterator[Fields]:
+        """Return the fields of each object of an array, or of a single object."""
+        body = _json(request)
+        if not isinstance(body, list):
+            return iter([Fields(body, self._limits, what)])
+        errors.check_limit("Batch size", len(body), self._limits.vectors_per_call)
+        return (Fields(item, self._limits, what) for item in body)
 
 
 def _is_of_search(request: Request) -> bool:
@@ -357,25 +374,6 @@ def _has_vectors(given: VectorRecord) -> bool:
 
 def namespace_of(request: Request) -> str:
     return decode_segment(request.params.get("namespace", ""))
-
-
-def fields_of(request: Request, limits: VectorLimits, what: str = "The request body") -> Fields:
-    return Fields(_json(request), limits, what)
-
-
-def fields_or_ids(request: Request, limits: VectorLimits) -> Fields:
-    """Return the fields of a body, which can also be a bare array of ids."""
-    body = _json(request)
-    return Fields({"ids": body} if isinstance(body, list) else body, limits)
-
-
-def items_of(request: Request, limits: VectorLimits, what: str) -> Iterator[Fields]:
-    """Return the fields of each object of an array, or of a single object."""
-    body = _json(request)
-    if not isinstance(body, list):
-        return iter([Fields(body, limits, what)])
-    errors.check_limit("Batch size", len(body), limits.vectors_per_call)
-    return (Fields(item, limits, what) for item in body)
 
 
 def _json(request: Request) -> Any:
