@@ -82,7 +82,7 @@ def _seconds(text: str) -> float:
 
 
 def run(given: argparse.Namespace) -> int:
-    from ..reporting.private_files import make_private
+    from ..reporting.masking import make_private
     from .sides import mask_of
 
     try:
@@ -105,8 +105,8 @@ def run(given: argparse.Namespace) -> int:
 
 def _compare(given: argparse.Namespace, targets: list[Target], mask: Mask) -> int:
     # Imported here, so that the other commands do not load these modules.
-    from ..reporting.bodies import CONTROLS, printable
-    from ..reporting.private_files import write_private
+    from ..reporting.calls import CONTROLS, printable
+    from ..reporting.masking import write_private
     from .run import as_html, as_json, as_text, verify
 
     numbers: list[int] = []

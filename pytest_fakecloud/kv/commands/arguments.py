@@ -19,11 +19,9 @@ from ..engine.keyspace import Keyspace, String
 from ..engine.session import Session
 from ..errors import CommandError, Template
 from ..reply import NIL_ARRAY, Blocked, Reply
-from ..table.columns import TTL_OPTIONS, Unit
-from ..table.registry import Args, CommandSpec
+from ..table.registry import TTL_OPTIONS, Args, CommandSpec, Unit
 from ..table.syntax import I64_MAX, I64_MIN, parse_database, parse_int, parse_unsigned
-from ..values.hashes import HashValue
-from ..values.sets import SetValue
+from ..values.collections import HashValue, SetValue
 from ..values.zset import SortedSet
 
 T = TypeVar("T")

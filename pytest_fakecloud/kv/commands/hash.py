@@ -9,11 +9,10 @@ from .. import errors
 from ..engine.session import Session
 from ..errors import CommandError
 from ..reply import OK, Map, Reply
-from ..table.columns import UNITS, Unit
 from ..table.long_double import parse_long_double
-from ..table.registry import Args, command, variant
+from ..table.registry import UNITS, Args, Unit, command, variant
 from ..table.syntax import parse_int
-from ..values.hashes import HashValue
+from ..values.collections import HashValue
 from .arguments import (
     ScanOptions,
     SetOptions,

@@ -14,13 +14,10 @@ from ..engine.keyspace import type_name
 from ..engine.session import Session
 from ..errors import CommandError
 from ..reply import OK, Blocked, Reply, Status
-from ..table.columns import UNITS, Unit
-from ..table.registry import Args, command, variant
+from ..table.registry import UNITS, Args, Unit, command, variant
 from ..table.syntax import I64_MAX, parse_float, parse_int, try_int
 from ..table.versions import rdb_version
-from ..values.hashes import HashValue
-from ..values.lists import QuickList
-from ..values.sets import SetValue
+from ..values.collections import HashValue, QuickList, SetValue
 from ..values.sizes import UnpackedInteger
 from ..values.zset import SortedSet
 from .arguments import (

@@ -12,7 +12,7 @@ from ..errors import CommandError
 from ..reply import Reply, SetReply
 from ..table.registry import Args, command, variant
 from ..table.syntax import I64_MAX, parse_int
-from ..values.sets import SetValue
+from ..values.collections import SetValue
 from .arguments import get_or_empty, options, parse_negatable, random_indexes, scan_collection
 
 _COPY_STEPS = 2

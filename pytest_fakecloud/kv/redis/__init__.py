@@ -29,8 +29,7 @@ from .. import errors
 from ..errors import CommandError
 from ..reply import OK, QUEUED, Reply
 from ..settings import KVConfig
-from ..table.availability import check_family_over_rest, check_over_rest
-from ..table.registry import EVERYTHING, CommandSpec
+from ..table.registry import EVERYTHING, CommandSpec, check_family_over_rest, check_over_rest
 from ..table.rows import DOCUMENTED
 from .acl import RedisUser, RedisUsers, prepare_acl
 from .feeds import MonitorFeed, Subscriptions

@@ -21,9 +21,8 @@ from typing import NamedTuple
 from .. import errors
 from ..errors import CommandError
 from ..reply import OK, Reply
-from ..scripting.shebang import KEY_LOCKING
-from ..table.availability import OPTIONS_OF_READS, options
-from ..table.registry import EVERYTHING, CommandSpec
+from ..scripting.scripts import KEY_LOCKING
+from ..table.registry import EVERYTHING, OPTIONS_OF_READS, CommandSpec, options
 from ..table.syntax import parse_int
 
 

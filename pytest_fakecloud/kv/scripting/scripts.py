@@ -174,13 +174,13 @@ class Libraries:
 
     def dump(self, config: Config, version: str) -> bytes:
         """Return all libraries as a FUNCTION DUMP payload, in the format of a server version."""
-        from ..rdb.dumps import dump_libraries
+        from ..rdb import dump_libraries
 
         return dump_libraries(list(self.sources()), config, rdb_version(version))
 
     def restore(self, payload: bytes, policy: bytes, version: str) -> None:
         """Load the libraries of a payload, or none if one of them is invalid."""
-        from ..rdb.dumps import is_sealed, load_libraries
+        from ..rdb import is_sealed, load_libraries
 
         if not is_sealed(payload, rdb_version(version)):
             raise CommandError(BAD_DUMP)

@@ -8,8 +8,7 @@ from copy import copy as shallow_copy
 from itertools import chain, islice
 from typing import ClassVar
 
-from ..algorithms.deadlines import Deadlines
-from ..algorithms.scanning import ScanOrder
+from ..algorithms.scanning import Deadlines, ScanOrder
 from ..table.config import Config
 from ..table.syntax import try_int
 from .sizes import LISTPACK_OVERHEAD, entry_size

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import ServiceError
-from ...vector.filter.explanation import why_not
+from ...vector.filter import why_not
 from ..calls import QUERIES, UPSERTS, executed, executed_but_lost, items_of, parsed
 from ..model import Finding
 from .common import NONE, ObservedTest, about_namespace

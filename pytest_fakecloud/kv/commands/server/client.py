@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from itertools import combinations, product
 
 from ... import errors
-from ...acl.users import AclUser
+from ...acl import AclUser
 from ...engine.session import Session, TrackingOptions
-from ...engine.statistics import monitor_line
+from ...engine.usage import monitor_line
 from ...errors import CommandError
 from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Status, Verbatim
 from ...table.registry import Args, command

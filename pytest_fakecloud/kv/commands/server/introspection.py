@@ -8,13 +8,21 @@ from functools import cache
 from importlib.machinery import SourceFileLoader
 
 from ... import errors
-from ...acl.users import access_flags
+from ...acl import access_flags
 from ...algorithms.glob import matcher
 from ...engine.session import Session
 from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
-from ...table.columns import KeySpec, sort_destination
-from ...table.registry import COMMANDS, Args, CommandSpec, command, function_of, variant
+from ...table.registry import (
+    COMMANDS,
+    Args,
+    CommandSpec,
+    KeySpec,
+    command,
+    function_of,
+    sort_destination,
+    variant,
+)
 from ...table.tips import DEPRECATED, INTERNAL, NOTES, TIPS
 from ...table.versions import MODULES
 

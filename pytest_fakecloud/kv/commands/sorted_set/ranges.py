@@ -18,7 +18,7 @@ from ...errors import WRONGTYPE, CommandError, input_key_needed
 from ...reply import Reply
 from ...table.registry import Args, command, variant
 from ...table.syntax import DECIMAL, I64_MAX, parse_float, parse_int
-from ...values.sets import SetValue
+from ...values.collections import SetValue
 from ...values.zset import Item, LexRange, ScoreRange, SortedSet
 from ..arguments import get_or_empty, options, parse_bounds, running, slice_bounds
 from .members import members_reply

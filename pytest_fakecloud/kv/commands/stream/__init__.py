@@ -6,8 +6,7 @@ import re
 
 from ... import errors
 from ...errors import CommandError
-from ...values.consumer_group import ID_MAX, SEQUENCE_MAX
-from ...values.stream import format_id, make_id
+from ...values.stream import ID_MAX, SEQUENCE_MAX, format_id, make_id
 
 _UNSIGNED = re.compile(rb"[ \t\n\v\f\r]*\+?[0-9]+\Z")
 

@@ -13,8 +13,16 @@ from ...reply import NIL_ARRAY, OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int, try_int
 from ...table.versions import EARLY_CONSUMERS, ESTIMATED_COUNTERS
-from ...values.consumer_group import ID_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group, Pending, advance
-from ...values.stream import Stream, format_id
+from ...values.stream import (
+    ID_MAX,
+    UNKNOWN_ENTRIES_READ,
+    Consumer,
+    Group,
+    Pending,
+    Stream,
+    advance,
+    format_id,
+)
 from ..arguments import existing, options, subcommand_error
 from . import entry_reply, parse_extreme_id, parse_id, parse_interval, parse_start
 from .read import ReadWords, answer_read, entries_reply, read_words, streams_reply

@@ -14,8 +14,7 @@ from ...reply import NIL_ARRAY, Map, Reply
 from ...table.registry import Args, command, variant
 from ...table.syntax import parse_int
 from ...table.versions import ESTIMATED_COUNTERS
-from ...values.consumer_group import UNKNOWN_ENTRIES_READ, Consumer, Group, lag
-from ...values.stream import Stream, format_id, make_id
+from ...values.stream import UNKNOWN_ENTRIES_READ, Consumer, Group, Stream, format_id, lag, make_id
 from ..arguments import REST, existing, options, parse_milliseconds, subcommand_error, try_or_wait
 from . import entry_reply, parse_id, parse_interval
 
