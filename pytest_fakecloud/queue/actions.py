@@ -70,7 +70,7 @@ class QueueActions:
             settings=settings,
             deduplication_id=deduplication_id,
         )
-        result = self._engine.publisher.publish(
+        result = self._engine.publish(
             text("url", url),
             pairs,
             body_of(body, json),
@@ -128,7 +128,7 @@ class QueueActions:
             flow_control=flow_control,
             settings=settings,
         )
-        result = self._engine.publisher.publish(
+        result = self._engine.publish(
             text("url", url),
             pairs,
             body_of(body, json),

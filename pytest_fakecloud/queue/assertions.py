@@ -60,7 +60,7 @@ class QueueAssertions:
         given = _conditions(where, **{"service_state" if of_service else "state": state})
         asked = Query(given, MESSAGES, "message")
         with self._engine.lock:
-            self._engine.history.sweep()
+            self._engine.sweep()
             ids = list(self._engine.messages)
         found = (PublishedMessage(self._engine, one) for one in ids)
         return found_messages(one for one in found if asked(one))
@@ -102,7 +102,7 @@ class QueueAssertions:
             )
         MESSAGE_ID.check("id", wanted)
         with self._engine.lock:
-            self._engine.history.sweep()
+            self._engine.sweep()
             messages = self._engine.messages
             found = [
                 one
@@ -121,7 +121,7 @@ class QueueAssertions:
         __tracebackhide__ = True
         self._note_inspection()
         asked = Query(_conditions(where, url=url), DEAD_LETTERS, "dead letter")
-        found = (DeadLetterView(self._engine, letter) for letter in self._engine.dead_letters.all())
+        found = (DeadLetterView(self._engine, letter) for letter in self._engine.all_dead_letters())
         return results_of(filter(asked, found), DEAD_LETTERS, "dead letter")
 
     def schedules(self) -> Results[ScheduleView]:

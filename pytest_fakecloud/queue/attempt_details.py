@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..core.errors import report_failure
 from .handler_errors import raised_text
-from .model import HeaderList, Outcome, first
+from .model import HeaderList, Outcome, SigningKeys, first
 from .signature_details import SignatureDetails, signature_details
-from .wire.signing import Signer
 from .wire.text import shortened_body
 
 if TYPE_CHECKING:
@@ -43,9 +43,14 @@ class AttemptDetails(TypedDict, total=False):
     """The target of a 3xx."""
 
 
-def exchange_details(started: StartedDelivery, outcome: Outcome, signer: Signer) -> AttemptDetails:
-    """Return the request of an attempt and, if the attempt did not succeed, its response."""
-    sent = started.delivery
+def exchange_details(
+    started: StartedDelivery, outcome: Outcome, keys: SigningKeys, now: Callable[[], float]
+) -> AttemptDetails:
+    """Return the request of an attempt and, if the attempt did not succeed, its response.
+
+    ``now`` returns the Unix time of signatures.
+    """
+    sent = started.exchange.delivery
     details: AttemptDetails = {}
     problems: list[str] = []
     # Record an error while collecting details, because it must not fail the delivery.
@@ -53,14 +58,16 @@ def exchange_details(started: StartedDelivery, outcome: Outcome, signer: Signer)
         details["sent"] = shortened_body(sent.body)
         details["sent_type"] = first(sent.headers, "Content-Type") or ""
         if not started.succeeded(outcome):
-            details |= _failure_details(started, outcome, signer)
+            details |= _failure_details(started, outcome, keys, now)
     if problems:
         details["logged"] = problems
     return details
 
 
-def _failure_details(started: StartedDelivery, outcome: Outcome, signer: Signer) -> AttemptDetails:
-    sent, status = started.delivery, outcome.status
+def _failure_details(
+    started: StartedDelivery, outcome: Outcome, keys: SigningKeys, now: Callable[[], float]
+) -> AttemptDetails:
+    sent, status = started.exchange.delivery, outcome.status
     details: AttemptDetails = {"sent_headers": _published_headers(sent.headers)}
     if status is not None:
         details["answer"] = shortened_body(outcome.body)
@@ -71,9 +78,7 @@ def _failure_details(started: StartedDelivery, outcome: Outcome, signer: Signer)
         if error is not outcome.exception
     ]
     if status in (401, 403):
-        details["signature"] = signature_details(
-            sent, started.failed_checks, signer.keys, signer.now()
-        )
+        details["signature"] = signature_details(sent, started.failed_checks, keys, now())
     if status is not None and 300 <= status < 400:
         details["location"] = first(outcome.headers, "Location")
     return details

@@ -7,18 +7,17 @@ attempts that did not end in a 2xx. Source: decided here.
 from __future__ import annotations
 
 from collections import deque
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import ContractError, raised_by_test
 from ..core.problems import Problems
 from ..core.recorder import Recorder
-from .engine.hooks import AttemptHooks
+from ..core.timekeeper import Timekeeper
 from .handler_errors import attempt_note, handler_traceback
-from .model import MESSAGE, Attempt, Delivery, Message, Outcome, RejectedStep
+from .model import MESSAGE, Delivery, Exchange, Interceptor, Outcome, Proceed, Sending
 from .wire.text import as_text
-from .workflow.model import SDK_VERSION
 
 if TYPE_CHECKING:
     from .attempt_details import AttemptDetails
@@ -35,7 +34,7 @@ class StartedDelivery(NamedTuple):
     """
 
     number: int
-    delivery: Delivery
+    exchange: Exchange
     logged: list[BaseException]
     failed_checks: list[FailedCheck]
 
@@ -71,28 +70,69 @@ class DeliveryProblems:
         self._problems.report("unstubbed", text, url=url, message_id=message_id, handle=self._name)
 
 
-class AttemptReports(AttemptHooks):
-    """Records the attempts of one queue, and reports errors that no call of the test raises.
+class BackgroundProblems(Interceptor):
+    """Reports exceptions of background deliveries, which no call of the test can raise."""
 
-    ``recorder`` writes the queue's journal. ``finished`` are the most recent deliveries.
+    def __init__(self, clock: Timekeeper, problems: DeliveryProblems) -> None:
+        self._clock = clock
+        self._problems = problems
+
+    def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
+        try:
+            outcome = yield from proceed(exchange)
+        except BaseException as error:
+            self._report(Outcome(exception=error), exchange.delivery.url)
+            raise
+        # Report before the outcome is applied, because a test can observe the new state.
+        self._report(outcome, exchange.delivery.url)
+        return outcome
+
+    def _report(self, outcome: Outcome, url: str) -> None:
+        error = outcome.exception
+        if error is None or (isinstance(error, Exception) and not isinstance(error, ContractError)):
+            return
+        if not isinstance(error, Exception) and self._clock.driving:
+            return  # The call that moves the clock raises it.
+        of_test = raised_by_test(error)
+        if of_test is not None:
+            self._problems.report_raised(of_test, as_text(url))
+        else:
+            text = f"a background delivery to {as_text(url)}: {attempt_note(outcome)}"
+            self._problems.report("unmet", text, exception=error)
+
+
+class AttemptReports(Interceptor):
+    """Records the attempts of one queue in the journal.
+
+    ``now`` returns the Unix time of signatures. ``finished`` are the most recent deliveries.
     """
 
-    def __init__(self, engine: Engine, recorder: Recorder, problems: DeliveryProblems) -> None:
+    encloses_engine = True
+
+    def __init__(self, engine: Engine, recorder: Recorder, now: Callable[[], float]) -> None:
         self._engine = engine
         self._recorder = recorder
-        self._problems = problems
+        self._now = now
         self._is_driven = engine.lane == "driven"
-        self._started: dict[tuple[str, str, int], StartedDelivery] = {}
         self.finished: deque[FinishedDelivery] = deque()
         self._finished_bytes = 0
 
-    def delivering(self, delivery: Delivery) -> AbstractContextManager[None]:
-        """Record a delivery; return a context manager that collects what it causes, if possible."""
-        started = StartedDelivery(self._recorder.reserve(), delivery, [], [])
-        self._started[_key(delivery)] = started
-        # Driven deliveries do not overlap. Only then can an exception that is logged during a
-        # delivery be attributed to this delivery.
-        return self._collector.collecting(started) if self._is_driven else nullcontext()
+    def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
+        """Record an attempt after its outcome has been applied."""
+        started = StartedDelivery(self._recorder.reserve(), exchange, [], [])
+        try:
+            if self._is_driven:
+                # Driven deliveries do not overlap. Only then can an exception that is logged during
+                # a delivery be attributed to this delivery.
+                with self._collector.collecting(started):
+                    outcome = yield from proceed(exchange)
+            else:
+                outcome = yield from proceed(exchange)
+        except BaseException as error:
+            self._record(started, Outcome(exception=error))
+            raise
+        self._record(started, outcome)
+        return outcome
 
     @cached_property
     def _collector(self) -> LogCollector:
@@ -101,16 +141,15 @@ class AttemptReports(AttemptHooks):
 
         return LogCollector()
 
-    def after_attempt(
-        self, message: Message, attempt: Attempt, delivery: Delivery, outcome: Outcome
-    ) -> None:
-        """Record an attempt, and raise the handler's exception if the test asks for that."""
+    def _record(self, started: StartedDelivery, outcome: Outcome) -> None:
+        message, attempt = started.exchange.message, started.exchange.attempt
+        method = started.exchange.delivery.method
         source = self._engine.messages.get(message.source_id or "")
         error = None if outcome.exception is None else type(outcome.exception).__name__
         answer = (error or "no answer") if outcome.status is None else outcome.status
         self._recorder.add_event(
             "attempt",
-            f"attempt {attempt.number} {delivery.method} {attempt.url} -> {answer}",
+            f"attempt {attempt.number} {method} {attempt.url} -> {answer}",
             at_us=attempt.at_us,
             message_id=message.public_id,
             url=attempt.url,
@@ -118,35 +157,33 @@ class AttemptReports(AttemptHooks):
             status=outcome.status,
             message_kind=message.kind,
             about=None if source is None else source.public_id,
-            method=delivery.method,
+            method=method,
             error=error,
             fault=", ".join(attempt.faults) or None,
             faults=attempt.faults or None,
             note=attempt_note(outcome),
             exception=outcome.exception,
             traceback=handler_traceback(outcome),
-            **self._finish(delivery, outcome),
+            **self._finish(started, outcome),
         )
-        if outcome.exception is not None and outcome.raises and self._is_driven:
-            raise outcome.exception
 
-    def _finish(self, delivery: Delivery, outcome: Outcome) -> AttemptDetails:
+    def _finish(self, started: StartedDelivery, outcome: Outcome) -> AttemptDetails:
         """Keep a finished delivery, and return its details for the ``attempt`` event."""
-        started = self._started.pop(_key(delivery), None)
-        if started is None:
-            return {}
-        self._keep(FinishedDelivery(started.number, started.delivery, outcome))
+        message, delivery = started.exchange.message, started.exchange.delivery
+        if self._engine.messages.get(message.id) is not message:
+            return {}  # The queue's messages were replaced during the delivery.
+        self._keep(FinishedDelivery(started.number, delivery, outcome))
         details: AttemptDetails = {
             "began": started.number,
             "alone": self._is_driven,
             "where": outcome.where,
         }
-        if started.succeeded(outcome) and started.delivery.kind == MESSAGE:
+        if started.succeeded(outcome) and delivery.kind == MESSAGE:
             return details
         # Imported here, because most attempts of messages succeed.
         from .attempt_details import exchange_details
 
-        return details | exchange_details(started, outcome, self._engine.runner.signer)
+        return details | exchange_details(started, outcome, self._engine.keys, self._now)
 
     def _keep(self, delivery: FinishedDelivery) -> None:
         self.finished.append(delivery)
@@ -157,58 +194,5 @@ class AttemptReports(AttemptHooks):
 
     def forget(self) -> None:
         """Forget all deliveries, because the queue's messages were replaced."""
-        self._started.clear()
         self.finished.clear()
         self._finished_bytes = 0
-
-    def before_outcome(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Report an exception of a background delivery, which no call of the test can raise."""
-        error = outcome.exception
-        driving = self._engine.clock.driving
-        if self._is_driven or not _must_report(error, driving=driving):
-            return
-        url = as_text(delivery.url)
-        of_test = raised_by_test(error)
-        if of_test is not None:
-            self._problems.report_raised(of_test, url)
-        else:
-            text = f"a background delivery to {url}: {attempt_note(outcome)}"
-            self._problems.report("unmet", text, exception=error)
-
-    def endless_loop(self, text: str) -> None:
-        self._problems.report("unmet", text)
-
-    def rejected_step(self, step: RejectedStep) -> None:
-        what = "the result of a run that it invoked"
-        if step.item is not None:
-            what = f"item {step.item} of a batch"
-        self._problems.report(
-            "rejected_step",
-            f"rejected {what}, a step of workflow run {step.run_id} at {step.url}:"
-            f" {step.status} {step.error}. Workflow clients ignore this error, so the run never"
-            " continues",
-            run_id=step.run_id,
-            url=step.url,
-        )
-
-    def no_workflow(self, run_id: str, url: str, status: int) -> None:
-        self._problems.report(
-            "no_workflow",
-            f"{url} is not a workflow: it answered {status} to the trigger of workflow run {run_id}"
-            f" without the header {SDK_VERSION} of a workflow client, and published no step. The"
-            " run failed. Trigger the URL at which the workflow is served, or answer with that"
-            " header",
-            run_id=run_id,
-            url=url,
-        )
-
-
-def _key(delivery: Delivery) -> tuple[str, str, int]:
-    return delivery.message_id, delivery.url, delivery.attempt
-
-
-def _must_report(error: BaseException | None, *, driving: bool) -> bool:
-    """Return whether an exception must be reported because no call of the test will raise it."""
-    if isinstance(error, Exception):
-        return isinstance(error, ContractError)
-    return error is not None and not driving

@@ -22,13 +22,13 @@ from ..handle import Context, Snapshot, action
 from .actions import QueueActions
 from .arguments import text
 from .assertions import QueueAssertions
-from .attempt_reports import AttemptReports, DeliveryProblems
+from .attempt_reports import AttemptReports, BackgroundProblems, DeliveryProblems
 from .delivery.destinations import Destinations
 from .delivery.drivers import Attempts, Driver, QueueAio
 from .delivery.faults import DeliveryFaults, QueueFaults
 from .delivery.sender import Sender
 from .engine.engine import Engine
-from .model import DAY, MESSAGE, SigningKeys
+from .model import DAY, MESSAGE, Interceptor, SigningKeys
 from .rest.routes import QueueApp
 from .settings import DeliveryMode, QueueConfig, QueueSettings
 from .signature_clock import signature_clock as clock_of_signatures
@@ -89,23 +89,26 @@ class Queue(QueueAssertions, QueueActions, Handle):
             context.ids,
             perform=self._sender.send,
             perform_async=self._sender.asend,
-            signer=signer,
+            keys=signer.keys,
             name=name,
             limits=config.plan,
             settings=config,
             lane=self._delivery,
+            report=problems.report,
         )
         self._engine.owner = self
         self._driver = Driver(self._engine)
         table = DeliveryFaults(context.ids.stream(name, "faults"), context.clock)
-        self._engine.delivery_hooks = table
         self.read_only_token = self._new_token()
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token))
         super().__init__(context, app, config, faults=QueueFaults(table))
         self._exits.callback(self._time.on_drive_end(self._sender.release))
         # Attempts are recorded with the journal's recorder, which the base class has created.
-        self._reports = AttemptReports(self._engine, self._recorder, problems)
-        self._engine.attempt_hooks = self._reports
+        self._reports = AttemptReports(self._engine, self._recorder, signer.now)
+        chain: list[Interceptor] = [self._reports, signer, table]
+        if self._delivery == "background":
+            chain.insert(1, BackgroundProblems(context.clock, problems))
+        self._engine.intercept(*chain)
         # The engine enforces the plan's limits. Reject only bodies that are far too large here.
         limits = self._engine.limits
         self._mount.body_limit = 2 * max(limits.message_size, limits.batch_size)
@@ -127,10 +130,9 @@ class Queue(QueueAssertions, QueueActions, Handle):
     def _new_signer(self, context: Context, config: QueueConfig, name: str) -> Signer:
         keys = DEV_KEYS if config.dev_credentials else (_new_key(), _new_key())
         return Signer(
-            SigningKeys(*keys),
+            SigningKeys(*keys, _new_key),
             clock_of_signatures(config.signature_clock, context.clock.now_us),
             context.ids.stream(name, "token ids"),
-            _new_key,
             header=f"{config.header_prefix}-Signature",
         )
 

@@ -51,7 +51,7 @@ def _add(place: QueueActions, data: Mapping[str, Any]) -> None:
         wanted = [_endpoint(name, one) for one in _typed(name, endpoints, list)]
         engine.url_groups.add_all(group, wanted, engine.clock.now_us())
     for name, settings in _typed("queues", data.get("queues", {}), dict).items():
-        engine.queues.upsert(text("queues name", name), **_queue(name, settings))
+        engine.upsert_queue(text("queues name", name), **_queue(name, settings))
 
 
 def _endpoint(group: str, given: object) -> tuple[str, str | None]:

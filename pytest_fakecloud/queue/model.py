@@ -9,10 +9,10 @@ returns an ``Outcome``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from ..core.calls import Headers
 from ..core.timeparse import to_datetime
@@ -90,23 +90,27 @@ class Outcome(NamedTuple):
 
 
 Perform = Callable[[Delivery], Outcome]
+Report = Callable[..., object]
+"""Receives the kind, the text and the fields of a strict-mode violation."""
 
 
 @dataclass(eq=False, slots=True)
 class SigningKeys:
     """The signing keys of a queue.
 
-    Deliveries are signed with ``current``. ``former`` are the earlier current keys, oldest first.
+    Deliveries are signed with ``current``. ``new_key`` returns a key that no receiver knows.
+    ``former`` are the earlier current keys, oldest first.
     """
 
     current: str
     next: str
+    new_key: Callable[[], str]
     former: list[str] = field(default_factory=list)
 
-    def rotate(self, new: str) -> None:
+    def rotate(self) -> None:
         """Make the next key the current one, and a new key the next one."""
         self.former.append(self.current)
-        self.current, self.next = self.next, new
+        self.current, self.next = self.next, self.new_key()
 
 
 class FlowSettings(NamedTuple):
@@ -265,6 +269,19 @@ class RejectedStep(NamedTuple):
     error: str
     item: int | None = None
 
+    def report_to(self, report: Report) -> None:
+        what = "the result of a run that it invoked"
+        if self.item is not None:
+            what = f"item {self.item} of a batch"
+        report(
+            "rejected_step",
+            f"rejected {what}, a step of workflow run {self.run_id} at {self.url}:"
+            f" {self.status} {self.error}. Workflow clients ignore this error, so the run never"
+            " continues",
+            run_id=self.run_id,
+            url=self.url,
+        )
+
 
 @dataclass(slots=True, eq=False)
 class Message:
@@ -355,6 +372,58 @@ class Message:
             for attempt in self.attempts
         ]
         return replace(self, attempts=attempts, log=list(self.log))
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """An attempt in progress. ``delivery`` is the request, which interceptors may replace.
+
+    ``error`` is raised in place of the request. It is the exception of a fault's predicate.
+    """
+
+    message: Message
+    attempt: Attempt
+    delivery: Delivery
+    error: BaseException | None = None
+
+
+Sending = Generator[Delivery, Outcome, Outcome]
+"""A delivery in progress: yields each request to make, is sent its outcome, and returns the last."""
+Proceed = Callable[[Exchange], Sending]
+
+
+class Interceptor:
+    """A member of the chain around the deliveries of a queue. These defaults change nothing.
+
+    Like a middleware, ``deliver()`` may act before and after the rest of the chain, replace the
+    request or its outcome, or not proceed at all::
+
+        def deliver(self, exchange, proceed):
+            outcome = yield from proceed(exchange)
+            return outcome
+
+    If ``encloses_engine``, the outcome has been applied to the message when ``proceed`` ends. The
+    chain of a queue is: record, the engine, sign, explore. The other methods are the decisions of
+    faults outside of a delivery, and are not called while ``active`` is empty.
+    """
+
+    encloses_engine: ClassVar[bool] = False
+    active: tuple[Any, ...] = ()
+
+    def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
+        return proceed(exchange)
+
+    def overtaken(self, message: Message) -> bool:
+        """Return whether other messages overtake this one, which is due."""
+        return False
+
+    def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
+        """Return the names of the faults of a delivery that starts now, in the order of due times."""
+        return ()
+
+    def callback(self, message: Message, kind: Kind, url: str) -> bool:
+        """Return whether a callback is dropped before it is published."""
+        return False
 
 
 def first(headers: HeaderPairs, name: str) -> str | None:

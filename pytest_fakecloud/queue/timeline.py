@@ -128,7 +128,7 @@ def unfinished_lines(engine: Engine, name: Naming = str, most: int | None = None
 def dead_letter_lines(engine: Engine, name: Naming = str) -> Iterator[str]:
     """Yield lines about the dead letters that have not expired; ``name`` formats an id."""
     letters_by_text: dict[str, list[tuple[str, str]]] = {}
-    for letter in engine.dead_letters.all():
+    for letter in engine.all_dead_letters():
         message = engine.messages.get(letter.message_id)
         if message is None:
             continue
@@ -173,7 +173,7 @@ def unfinished_text(engine: Engine) -> str:
 
 def _why_held(engine: Engine, message: Message, name: Naming, now_us: int) -> str:
     """Return why a message is not due: its ordered queue or its flow-control key; or nothing."""
-    queue = engine.queues.by_name.get(message.queue_name or "")
+    queue = engine.queue_of(message)
     if queue is None or message.id in queue.active:
         return _held_by_flow(engine, message, now_us)
     if queue.paused:

@@ -16,7 +16,7 @@ from ..core.settings import whole
 from ..core.timeparse import to_datetime
 from ..handle import action_as
 from .engine.engine import Engine
-from .engine.history import DeadLetter
+from .engine.messages import DeadLetter
 from .engine.schedules import Schedule
 from .fields import CRON, DESTINATION, DLQ_ID, LABEL, NAME, always, found_attempts, json_of
 from .model import KINDS, Attempt, Kind, Message
@@ -274,7 +274,7 @@ class DeadLetterView:
         engine = self._engine
         with engine.lock:
             self._check_exists()
-            (accepted,) = engine.retry_dead_letters([self._letter])
+            (accepted,) = engine.retry_dead_letters([engine.dead_message(self._letter)])
         return PublishedMessage(engine, accepted.message_id)
 
     @action_as("dead_letter.delete")
@@ -286,11 +286,11 @@ class DeadLetterView:
         __tracebackhide__ = True
         with self._engine.lock:
             self._check_exists()
-            self._engine.dead_letters.delete([self._letter])
+            self._engine.delete_dead_letters([self._letter])
 
     def _check_exists(self) -> None:
         __tracebackhide__ = True
-        if self._engine.dead_letters.find(self.id) != self._letter:
+        if self._engine.find_dead_letter(self.id) != self._letter:
             raise ContractError(
                 f"dead letter {self.id} is gone: it was retried, deleted or expired, or the queue "
                 "was reset or restored"

@@ -24,7 +24,6 @@ from ..core.timeparse import Instant
 from ..handle import Context, Handle, action_method
 from ..http.messages import Request
 from ..kv.errors import CommandError
-from ..queue.engine.hooks import AttemptHooks
 from ..queue.model import Outcome
 from ..queue.wire.text import as_text
 from .calls import executed_at, on_connection
@@ -268,14 +267,14 @@ class _QueueCopy(_Copy):
     def __init__(self, real: Handle, context: Context, time: _Time) -> None:
         super().__init__(real, context, time)
         # Use the recorded outcomes of the deliveries, and send no requests.
-        self.fake._engine.attempt_hooks = AttemptHooks()
+        self.fake._engine.report = lambda kind, text, **fields: None
         self._begun: dict[int, Any] = {}
 
     def begin_attempt(self, event: Event) -> None:
         engine = self.fake._engine
         self.time.expect(event.at_us)
         for message in _messages_of(event, engine):
-            found = engine.runner.begin(message.id) if message.id in engine.pending else None
+            found = engine.begin(message.id) if message.id in engine.pending else None
             if found is not None:
                 self._begun[event.number] = found
                 return
@@ -295,7 +294,7 @@ class _QueueCopy(_Copy):
             attempt.status, list(attempt.headers.pairs), attempt.body, attempt.exception,
             virtual_us=ended - attempt.at_us, where=attempt.where,
         )  # fmt: skip
-        self.fake._engine.runner.finish(begun, outcome)
+        self.fake._engine.finish(begun, outcome)
 
 
 _COPIES = {

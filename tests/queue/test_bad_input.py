@@ -96,8 +96,8 @@ def test_a_listing_is_of_one_instant(scene: Scene, path: str) -> None:
 
     def others() -> None:
         engine.schedules.delete("b")
-        engine.lifecycle.delete_queue("b")
-        engine.dead_letters.by_id.popitem()
+        engine.delete_queue("b")
+        engine.dead_letters.popitem()
 
     engine.lock = Gaps(engine.lock, others)  # type: ignore[assignment]
     listed = scene.get(path)

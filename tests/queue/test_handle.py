@@ -198,7 +198,7 @@ def test_reset_returns_to_the_baseline(queue: Queue) -> None:
     queue.schedule(DEST, "* * * * *")
     queue.reset()
     assert (queue.messages(), queue.schedules()) == ([], [])
-    assert list(queue._engine.queues.by_name) == ["orders"]
+    assert list(queue._engine.queues) == ["orders"]
     assert queue.clock.advance("1h") == []
     with pytest.raises(ContractError, match="is gone: the queue was reset"):
         _ = message.state
@@ -564,7 +564,7 @@ def test_running_until_idle_has_an_end(queue: Queue) -> None:
 def test_another_queue_of_the_cloud_does_not_keep_it_from_ending() -> None:
     with Cloud(now=NOW, delivery="driven") as cloud:
         queue, other = cloud.queue(), cloud.queue()
-        queue._engine.queues.upsert("paused", parallelism=1, paused=True)
+        queue._engine.upsert_queue("paused", parallelism=1, paused=True)
         held = queue.publish(DEST, queue="paused")
         far = other.publish(DEST, delay="60d")
         other.destinations.accept()

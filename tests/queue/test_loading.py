@@ -32,7 +32,7 @@ def contents(queue: Queue) -> object:
         },
         {
             name: (one.parallelism, one.paused, list(one.waiting))
-            for name, one in engine.queues.by_name.items()
+            for name, one in engine.queues.items()
         },
         {one.id: (one.cron, one._record.body) for one in queue.schedules()},
         [(one.id, one.state, one.due) for one in queue.messages()],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ...core.errors import broken_promise, shown
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...queue.delivery.destinations import DestinationRoute
     from ...queue.engine.schedules import Schedule, Schedules
     from ...queue.handle import Queue
-    from ...queue.model import Delivery, Message
+    from ...queue.model import Exchange, Message, Proceed, Sending
 
 _HORIZON_US = 30 * 86_400 * 1_000_000
 """Microseconds after the start until which deliveries are made, as in ``run_until_idle``."""
@@ -135,15 +135,15 @@ class DeliveryStrands(Part):
             self._losses[due.message.public_id] = losses
 
     def perform(
-        self, delivery: Delivery, perform: Callable[..., Outcome], route: DestinationRoute | None
-    ) -> Outcome:
+        self, exchange: Exchange, proceed: Proceed, route: DestinationRoute | None
+    ) -> Sending:
         """Perform a delivery, or lose it if the schedule says so."""
-        losses = self._losses.get(delivery.message_id)
+        losses = self._losses.get(exchange.delivery.message_id)
         loss = losses.pop(0) if losses else None
         if loss == "unreachable":
             error = ConnectionError("the connection was refused")
             return Outcome(exception=error, where="explore")
-        outcome = perform(delivery)
+        outcome = yield from proceed(exchange)
         if route is not None and route._where in ("call", "wsgi", "asgi"):
             # Count only exceptions as failures, because a handler may answer 500 on purpose.
             handled = self._run.handler_outcomes.setdefault((route._where, route.prefix), [])

@@ -21,10 +21,9 @@ from ...core.settings import whole
 from ...faults.fault import Fault, ServiceRule
 from ...faults.table import FaultTable
 from ...http.messages import Answer, Request, Serve
-from ..engine.hooks import DeliveryHooks
 from ..errors import QueueError, burst_limited, daily_limited
 from ..fields import LABEL, NAME
-from ..model import CALLBACK, FAILURE_CALLBACK, KINDS, Delivery, Kind, Message
+from ..model import CALLBACK, FAILURE_CALLBACK, KINDS, Delivery, Interceptor, Kind, Message
 from ..wire.text import as_text
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ DELIVERY_FACTS: Mapping[str, Field] = {
 """Fields of deliveries that faults of deliveries can match."""
 
 
-class DeliveryFaults(FaultTable, DeliveryHooks):
+class DeliveryFaults(FaultTable, Interceptor):
     """The injected faults of a queue, for requests to it and for its deliveries."""
 
     service_fields = DELIVERY_FACTS

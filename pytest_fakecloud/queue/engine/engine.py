@@ -1,48 +1,62 @@
-"""The queue's state machine, without HTTP and threads.
+"""The queue's state machine, without HTTP and threads: attempts, and the engine as a whole.
 
-Timers of the clock trigger all changes, and a function passed to the engine performs the
+Timers of the clock trigger all changes. A chain of interceptors around the engine performs the
 deliveries. It is called without holding the lock, because a handler may call the queue.
 
-A message is ``CREATED``, ``ACTIVE`` during an attempt, then ``DELIVERED`` (2xx only), or ``ERROR``
-followed by ``RETRY`` or by ``FAILED`` with a dead letter. A cancelled message is
-``CANCEL_REQUESTED`` immediately and ``CANCELED`` at the time at which it would have been due.
-
 Decided here: an attempt starts when its timer fires. A response that takes virtual time is applied
-when that time has passed. A cancelled message leaves its queue or wait list immediately, and is
-``CANCELED`` immediately if it has no due time. An attempt in flight still delivers its message if
-the message is cancelled.
+when that time has passed. An overtaken message becomes due again after the next delivery or after
+one second. In an ordered queue, it instead changes places with the next one.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from ...core.calls import Headers
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane
-from ..errors import not_found
-from ..model import Attempt, Delivery, HeaderPairs, Message, Outcome, Perform, SigningKeys
+from ..errors import LoopError
+from ..model import (
+    CALLBACK,
+    FAILURE_CALLBACK,
+    NON_RETRYABLE,
+    SECOND,
+    Attempt,
+    Delivery,
+    Exchange,
+    Interceptor,
+    Kind,
+    Message,
+    Outcome,
+    Perform,
+    Proceed,
+    Report,
+    Sending,
+    SigningKeys,
+    first,
+)
 from ..settings import PlanLimits, QueueConfig
-from ..wire.signing import Signer
-from ..workflow.runs import WorkflowRuns
-from .admission import Admission
-from .attempts import AttemptRunner
-from .history import DeadLetter, DeadLetters, History
-from .lifecycle import Lifecycle
-from .ordered_queues import OrderedQueues
-from .publishing import Accepted, Publisher
-from .quota import Quota
-from .state import State, copies
+from ..wire.delivery import callback_body, delivery_of, failure_text
+from ..wire.retry import next_wait
+from ..wire.text import as_text
+from .messages import causing
+from .publishing import Publisher
+from .state import copies
 
 
-class Engine(State):
+class Engine(Publisher):
     """The data and rules of one queue. Its methods may be called without holding the lock.
 
-    ``publisher`` accepts messages, ``runner`` makes the attempts, ``lifecycle`` creates and
-    finishes messages, and ``admission`` determines which attempts may start.
+    Each layer of an engine knows only those below it: the data and its timers (``state``), admission
+    (``flow``), the life of messages (``messages``), and publishing. This one makes the attempts, in
+    any thread or in the running event loop. ``perform`` and ``perform_async`` make the request of a
+    delivery. ``interceptors`` are around it, outermost first. ``overtaken`` are the ids of messages
+    that a fault lets other messages overtake.
     """
 
     def __init__(
@@ -51,12 +65,13 @@ class Engine(State):
         ids: Ids,
         *,
         perform: Perform,
-        signer: Signer,
+        keys: SigningKeys,
         perform_async: Callable[[Delivery], Awaitable[Outcome]] | None = None,
         name: str = "queue",
         limits: PlanLimits | None = None,
         settings: QueueConfig | None = None,
         lane: Lane = "driven",
+        report: Report = lambda kind, text, **fields: None,
     ) -> None:
         super().__init__(
             clock,
@@ -65,123 +80,423 @@ class Engine(State):
             limits=limits or PlanLimits(),
             settings=settings or QueueConfig(),
             lane=lane,
+            report=report,
         )
-        self.keys = signer.keys
-        self.dead_letters = DeadLetters(self)
-        self.history = History(self, self.dead_letters)
-        self.queues = OrderedQueues(self)
-        self.admission = Admission(self)
-        self.lifecycle = Lifecycle(self, self.admission, self.history)
-        self.quota = Quota(self)
-        self.publisher = Publisher(self, self.lifecycle, self.quota)
-        self.schedules = self.publisher.schedules
-        self.workflow = WorkflowRuns(self)
-        self.runner = AttemptRunner(
-            self,
-            self.lifecycle,
-            self.admission,
-            self.dead_letters,
-            self.publisher,
-            perform=perform,
-            perform_async=perform_async,
-            signer=signer,
-        )
+        self.keys = keys
+        self.perform = perform
+        self.perform_async = perform_async
+        self.overtaken: list[str] = []
+        self.intercept()
 
     def twin(self, clock: Timekeeper, ids: Ids) -> Engine:
         """Return an engine with the same rules, signing keys and destinations, and no data.
 
-        The name is the default one. Deliveries are driven and synchronous.
+        The name is the default one. Deliveries are driven, synchronous and not intercepted.
         """
-        runner = self.runner
         return Engine(
             clock,
             ids,
-            perform=runner.perform,
-            signer=runner.signer,
+            perform=self.perform,
+            keys=self.keys,
             limits=self.limits,
             settings=self.settings,
         )
 
-    @property
-    def attempts(self) -> list[Attempt]:
-        """All attempts of the messages that still exist, oldest first."""
+    def intercept(self, *interceptors: Interceptor) -> None:
+        """Replace the chain around deliveries. The first interceptor is the outermost."""
+        self.interceptors = interceptors
+        chain: Proceed = _send
+        for one in reversed([one for one in interceptors if not one.encloses_engine]):
+            chain = partial(one.deliver, proceed=chain)
+        chain = partial(self._deliver, proceed=chain)
+        for one in reversed([one for one in interceptors if one.encloses_engine]):
+            chain = partial(one.deliver, proceed=chain)
+        self._chain = chain
+
+    # -- attempts; timers call the first three with the due time, which is not needed -------------
+
+    def run(self, message_id: str, due_us: int) -> Attempt | None:
+        """Make the due attempt in this thread; return None if it may not start now."""
+        make = self.start(message_id, due_us)
+        return None if make is None else make()
+
+    async def run_async(self, message_id: str, due_us: int) -> Attempt | None:
+        """Make the due attempt in the running event loop; return None if it may not start now.
+
+        Exceptions are always raised, because only a call of the test awaits this method.
+        """
+        if self.perform_async is None:
+            return self.run(message_id, due_us)
+        exchange = self._begin_with_faults(message_id)
+        if exchange is None:
+            return None
+        sending = self._chain(exchange)
+        try:
+            delivery = next(sending)
+            while True:
+                try:
+                    if exchange.error is not None:
+                        raise exchange.error
+                    outcome = await self.perform_async(delivery)
+                except BaseException as error:
+                    delivery = sending.throw(error)
+                else:
+                    delivery = sending.send(outcome)
+        except StopIteration as end:
+            outcome = end.value
+        return self._result(exchange, outcome)
+
+    def start(self, message_id: str, due_us: int) -> Callable[[], Attempt] | None:
+        """Start the due attempt if it may start; return a function that makes it in any thread."""
+        exchange = self._begin_with_faults(message_id)
+        if exchange is None:
+            return None
+        if exchange.error is not None:
+            self._make(exchange)
+            return None
+        return partial(self._make, exchange)
+
+    def _make(self, exchange: Exchange) -> Attempt:
+        """Send a started attempt through the chain, in this thread."""
+        sending = self._chain(exchange)
+        try:
+            delivery = next(sending)
+            while True:
+                try:
+                    if exchange.error is not None:
+                        raise exchange.error
+                    outcome = self.perform(delivery)
+                except BaseException as error:
+                    delivery = sending.throw(error)
+                else:
+                    delivery = sending.send(outcome)
+        except StopIteration as end:
+            outcome = end.value
+        except BaseException as error:
+            if self._must_raise(error):
+                raise
+            return exchange.attempt
+        return self._result(exchange, outcome)
+
+    def _result(self, exchange: Exchange, outcome: Outcome) -> Attempt:
+        """Return a finished attempt, or raise the handler's exception if the test asks for that."""
+        if outcome.raises and outcome.exception is not None and self.lane == "driven":
+            raise outcome.exception
+        return exchange.attempt
+
+    def _must_raise(self, error: BaseException) -> bool:
+        """Return whether a call of the test must raise this error.
+
+        A background delivery ends an advance of the clock only with an error like ``pytest.fail()``.
+        """
+        is_fatal = self.clock.driving and not isinstance(error, Exception)
+        return self.lane != "background" or is_fatal
+
+    def _deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
+        """Perform a delivery as the cause of messages published during it, and apply the outcome."""
+        token = causing.set(exchange.message)
+        try:
+            outcome = yield from proceed(exchange)
+        except BaseException as error:
+            self.finish(exchange, Outcome(exception=error))
+            raise
+        finally:
+            causing.reset(token)
+        return self.finish(exchange, outcome)
+
+    def _begin_with_faults(self, message_id: str) -> Exchange | None:
+        faults = [one for one in self.interceptors if one.active]
+        for one in faults:
+            if self._delay_if_overtaken(one, message_id):
+                return None
+        exchange = self.begin(message_id)
+        if exchange is not None and faults:
+            token = causing.set(exchange.message)
+            try:
+                # Claim faults now, in the order of due times. Attempts may end in any order.
+                for one in faults:
+                    exchange.attempt.faults += one.before(exchange.message, exchange.delivery)
+            except BaseException as error:
+                exchange.error = error
+            finally:
+                causing.reset(token)
+        return exchange
+
+    def begin(self, message_id: str) -> Exchange | None:
+        """Start the due attempt; return None if it may not start now.
+
+        An attempt may not start while its queue or flow-control key is paused or full. It is
+        scheduled again when there is room. Raises ``LoopError`` if messages publish each other
+        endlessly; the message then stays pending.
+        """
         with self.lock:
-            return sorted(
-                (attempt for message in self.messages.values() for attempt in message.attempts),
-                key=lambda attempt: attempt.sequence,
+            message = self.pending.get(message_id)
+            if message is None or message.state == "ACTIVE" or self.closed:
+                return None
+            self.timers.pop(message_id, None)
+            now = self.clock.now_us()
+            settings = message.settings
+            is_limited = (
+                message.queue_name is not None
+                or settings.flow is not None
+                or self.limits.parallelism is not None
             )
+            if is_limited and not self.admit_or_wait(message, now):
+                return None
+            loop = self.endless_loop(message, now)
+            if loop is not None:
+                self._cut_loop(message, now, loop)
+                return None
+            attempt = Attempt(
+                message_id=message.id,
+                url=as_text(message.url),
+                kind=message.kind,
+                number=len(message.attempts) + 1,
+                sequence=self.next_sequence(),
+                at_us=now,
+                waited_us=now - message.waiting_since_us,
+                wait_reason=message.wait_reason,
+            )
+            message.state = "ACTIVE"
+            message.due_us = None
+            self.active.add(message.id)
+            if message.queue_name is not None:
+                self.note_started(message)
+            message.attempts.append(attempt)
+            self.log(message, "ACTIVE", now)
+            self.under_way[message.id] = message
+            body = message.body
+            if message.workflow is not None:
+                body = self.workflow.delivery_body(message, now)
+            prefix, region = self.settings.header_prefix, self.settings.region
+            delivery = delivery_of(message, body, now, prefix=prefix, region=region)
+            return Exchange(message, attempt, delivery)
+
+    def _cut_loop(self, message: Message, now: int, loop: str) -> None:
+        self.release_flow_slot(message)
+        self.release_global_slot(message)
+        message.depth = message.chain = 0
+        if self.lane == "background":
+            # Report instead of raising in the background, where no caller could catch it.
+            message.due_us = None
+            message.wait_reason = "stopped in an endless loop; cancel it or publish it again"
+            self.report("unmet", loop)
+            return
+        self.plan(message, now, message.wait_reason)
+        raise LoopError(loop)
+
+    def finish(self, exchange: Exchange, outcome: Outcome) -> Outcome:
+        """Apply an outcome after its virtual time, unless the queue has been reset or restored.
+
+        Returns the outcome, which is an error if the destination took longer than the timeout.
+        """
+        message, attempt = exchange.message, exchange.attempt
+        timeout_us = exchange.delivery.timeout_us
+        if outcome.virtual_us > timeout_us:
+            text = f"no answer within the timeout of {timeout_us / SECOND:g} s"
+            outcome = Outcome(
+                exception=TimeoutError(text), virtual_us=timeout_us, where=outcome.where
+            )
+        with self.lock:
+            if self.under_way.get(message.id) is message:
+                del self.under_way[message.id]
+            if self.messages.get(message.id) is not message:
+                return outcome
+            attempt.where = outcome.where
+            if outcome.virtual_us > 0:
+                end = attempt.at_us + outcome.virtual_us
+                self.in_flight[message.id] = (end, outcome)
+                self.await_end(message.id, end)
+            else:
+                self._apply_outcome(message, outcome, max(attempt.at_us, self.clock.now_us()))
+        if self.overtaken:
+            self._end_overtaking()
+        return outcome
+
+    def await_end(self, message_id: str, end_us: int) -> None:
+        """Schedule the end of an attempt whose destination takes virtual time."""
+        self.plan_own(message_id, end_us, partial(self._virtual_time_passed, message_id), "answer")
+
+    def _virtual_time_passed(self, message_id: str, at_us: int) -> None:
+        with self.lock:
+            found = self.in_flight.pop(message_id, None)
+            if found is None:
+                return
+            self.timers.pop(message_id, None)
+            _, outcome = found
+            self._apply_outcome(self.messages[message_id], outcome, at_us)
+
+    def _apply_outcome(self, message: Message, outcome: Outcome, at_us: int) -> None:
+        attempt = message.attempts[-1]
+        is_lost = "crash_after_response" in attempt.faults
+        if message.workflow is not None and not is_lost:
+            outcome = self.workflow.checked(message, outcome)
+        attempt.status = outcome.status
+        attempt.headers = Headers(tuple(outcome.headers))
+        attempt.body = outcome.body
+        attempt.exception = outcome.exception
+        attempt.ended_us = at_us
+        self.active.discard(message.id)
+        key = None if message.settings.flow is None else self.flow_key(message)
+        if key is not None:
+            key.end(message.id)
+        if is_lost:
+            attempt.state = "lost"
+            self._redeliver_at_once(message, at_us, "the queue crashed before it stored the answer")
+        elif outcome.delivered:
+            attempt.state = "delivered"
+            attempt.is_final = True
+            message.last_outcome = outcome
+            self._publish_callback(message, CALLBACK, outcome, message.retried, at_us)
+            self.end_message(message, "DELIVERED", at_us, outcome=outcome)
+        else:
+            self._apply_failure(message, attempt, outcome, at_us)
+        if key is not None:
+            self.start_waiting_for_flow(key)
+        if self.limits.parallelism is not None:
+            self.start_waiting()
+
+    def _redeliver_at_once(self, message: Message, at_us: int, reason: str) -> None:
+        if message.state == "CANCEL_REQUESTED":
+            self.end_message(message, "CANCELED", at_us)
+            return
+        message.state = "RETRY"
+        message.waiting_since_us = at_us
+        self.plan(message, at_us, reason)
+
+    def _apply_failure(
+        self, message: Message, attempt: Attempt, outcome: Outcome, at_us: int
+    ) -> None:
+        retried = message.retried
+        attempt.state = "failed"
+        message.last_outcome = outcome
+        message.last_error_us = at_us
+        error = failure_text(outcome)
+        cancelled = message.state == "CANCEL_REQUESTED"
+        self.log(message, "ERROR", at_us, error=error, outcome=outcome)
+        attempt.is_final = retried >= message.max_retries or _non_retryable(outcome)
+        self._publish_callback(message, CALLBACK, outcome, retried, at_us)
+        if cancelled:
+            attempt.is_final = True
+            self.end_message(message, "CANCELED", at_us)
+        elif attempt.is_final:
+            message.dlq_id = self.add_dead_letter(message, at_us)
+            if message.api != "v1":
+                self._publish_callback(message, FAILURE_CALLBACK, outcome, retried, at_us)
+            self.end_message(message, "FAILED", at_us, error=error, outcome=outcome)
+        else:
+            wait, reason = next_wait(message.retry_delay, retried, outcome.headers, at_us)
+            message.retried += 1
+            message.state = "RETRY"
+            message.waiting_since_us = at_us
+            self.log(message, "RETRY", at_us, error=error, next_us=at_us + wait)
+            self.plan(message, at_us + wait, reason)
+
+    def _publish_callback(
+        self, message: Message, kind: Kind, outcome: Outcome, retried: int, at_us: int
+    ) -> None:
+        settings = message.settings
+        if kind == CALLBACK:
+            url, nested = settings.callback, settings.callback_headers
+        else:
+            url, nested = settings.failure_callback, settings.failure_callback_headers
+        if url is None:
+            return
+        for one in self.interceptors:
+            if one.active and one.callback(message, kind, url):
+                return
+        body = callback_body(
+            message,
+            outcome,
+            retried=retried,
+            dlq_id=message.dlq_id,
+            no_answer_status=self.settings.no_answer_status,
+            size=self.limits.message_size,
+            spelling=self.settings.source_id,
+            more={} if message.workflow is None else self.workflow.callback_fields(message),
+        )
+        self.publish_callback(message, kind, url, nested, body, at_us)
+
+    # -- overtaking; the first three methods acquire the lock --------------------------------------
+
+    def _delay_if_overtaken(self, fault: Interceptor, message_id: str) -> bool:
+        """Return whether a fault lets other messages overtake a due message; if so, delay it."""
+        with self.lock:
+            message = self.pending.get(message_id)
+            if message is None or message.overtaken_at == message.retried:
+                return False
+            # Remove the timer, which has fired. The message may return to its queue without a time.
+            self.timers.pop(message_id, None)
+        try:
+            # Ask without the lock, because a fault may call a function of the test.
+            is_overtaken = fault.overtaken(message)
+        except BaseException:
+            with self.lock:
+                # Keep the message due, but do not ask again, because the error could be repeated.
+                message.overtaken_at = message.retried
+                self._make_due(message_id, self.clock.now_us())
+            raise
+        if is_overtaken:
+            with self.lock:
+                message.overtaken_at = message.retried
+                self._delay(message)
+        return is_overtaken
+
+    def _delay(self, message: Message) -> None:
+        message.due_us = None
+        self.release_flow_slot(message)
+        self.release_global_slot(message)
+        if self.let_next_overtake(message):
+            return
+        self.overtaken.append(message.id)
+        message.due_us = self.clock.now_us() + SECOND
+        end_delay = partial(self._end_delay, message.id)
+        self.plan_own(message.id, message.due_us, end_delay, "overtaken")
+
+    def _end_overtaking(self) -> None:
+        """Make all delayed messages due again."""
+        for message_id in list(self.overtaken):
+            self._end_delay(message_id, self.clock.now_us())
+
+    def _end_delay(self, message_id: str, now: int) -> None:
+        with self.lock:
+            if message_id in self.overtaken:
+                self.overtaken.remove(message_id)
+                self._make_due(message_id, now)
+
+    def _make_due(self, message_id: str, now: int) -> None:
+        message = self.pending.get(message_id)
+        if message is not None:
+            self.plan(message, now, message.wait_reason)
+
+    # -- the whole ---------------------------------------------------------------------------------
 
     def rotate_keys(self) -> SigningKeys:
         with self.lock:
-            self.keys.rotate(self.runner.signer.new_key())
+            self.keys.rotate()
             return self.keys
-
-    def message(self, message_id: str) -> Message:
-        """Return a message that clients may still read; raise a 404 error otherwise."""
-        with self.lock:
-            found = self.messages.get(self.task_ids(message_id)[0])
-            if found is None or found.state == "CANCELED":
-                raise not_found("message", message_id)
-            end = found.finished_us
-            if end is not None and self.clock.now_us() > end + self.settings.message_grace_us:
-                raise not_found("message", message_id)
-            return found
-
-    def tasks(self, message_id: str) -> list[Message]:
-        """Return a message's deliveries (v1 topics have several); raise a 404 error if unknown."""
-        with self.lock:
-            ids = self.groups_of_tasks.get(message_id)
-            if ids is None:
-                return [self.message(message_id)]
-            return [self.messages[one] for one in ids]
-
-    def cancel(self, message_id: str) -> int:
-        """Cancel a message's deliveries and return their number; raise a 404 error at zero."""
-        count = self.cancel_pending(message_id)
-        if not count:
-            raise not_found("message", message_id)
-        return count
-
-    def cancel_pending(self, message_id: str) -> int:
-        with self.lock:
-            ids = self.task_ids(message_id)
-            return self.lifecycle.cancel_all(
-                [self.pending[one] for one in ids if one in self.pending]
-            )
-
-    def retry_dead_letters(
-        self, letters: Collection[DeadLetter], headers: HeaderPairs = ()
-    ) -> list[Accepted]:
-        """Publish the messages of dead letters again, as the publisher does, and delete the letters."""
-        with self.lock:
-            messages = map(self.dead_letters.message, letters)
-            accepted = self.publisher.retry_dead_letters(messages, headers)
-            self.dead_letters.delete(letters)
-            return accepted
 
     def next_due_us(self) -> int | None:
         """Return the time of the next change of a message, or None. Runs of schedules do not count."""
         with self.lock:
             due = [self.next_planned_us()]
             due += [end for end, _ in self.in_flight.values()]
-            due += [timer.due_us for timer in self.admission.flow_timers.values()]
-            delayed = self.runner.overtaking.delayed
-            due += [self.pending[one].due_us for one in delayed if one in self.pending]
+            due += [timer.due_us for timer in self.flow_timers.values()]
+            due += [self.pending[one].due_us for one in self.overtaken if one in self.pending]
         return min((one for one in due if one is not None), default=None)
 
     def close(self) -> None:
         """Stop all attempts and schedules. The data can still be read."""
         with self.lock:
-            self.closed = True
+            self.closed = self.schedules.closed = True
             self._cancel_timers()
 
     def _cancel_timers(self) -> None:
-        for timer in [*self.timers.values(), *self.admission.flow_timers.values()]:
+        for timer in [*self.timers.values(), *self.flow_timers.values()]:
             timer.cancel()
         self.timers.clear()
-        self.admission.flow_timers.clear()
-        for schedule in self.schedules.by_id.values():
-            self.schedules.unplan(schedule)
+        self.flow_timers.clear()
+        self.schedules.stop()
 
     def _data(self) -> list[tuple[object, str, Callable[[Any], Any]]]:
         """Return the attributes that contain data: the object, the name, and the copying function.
@@ -196,14 +511,14 @@ class Engine(State):
             (self, "waiting_for_slot", deque),
             (self.flow, "keys", copies),
             (self.url_groups, "by_name", copies),
-            (self.queues, "by_name", copies),
+            (self, "queues", copies),
             (self.schedules, "by_id", copies),
-            (self.dead_letters, "by_id", dict),
-            (self.publisher.deduplication, "seen", dict),
+            (self, "dead_letters", dict),
+            (self.deduplication, "seen", dict),
             (self.quota, "usage", replace),
             (self.workflow, "runs", copies),
-            (self.workflow.events, "waiters", list),
-            (self.workflow.events, "notified", dict),
+            (self.workflow, "waiters", list),
+            (self.workflow, "notified", dict),
         ]
 
     def snapshot(self) -> list[Any]:
@@ -221,7 +536,7 @@ class Engine(State):
             for (owner, name, copy), value in zip(self._data(), saved, strict=True):
                 setattr(owner, name, copy(value))
             self.active = set(self.in_flight)
-            self.runner.overtaking.delayed.clear()
+            self.overtaken.clear()
             self.pending = {
                 message.id: message for message in self.messages.values() if message.pending
             }
@@ -229,19 +544,31 @@ class Engine(State):
                 if message.state == "ACTIVE" and message.id not in self.in_flight:
                     message.state = "RETRY"
                     message.due_us = self.clock.now_us()
-            self.history.restored()
-            self.lifecycle.causes.under_way.clear()
+            self._index_history()
+            self.under_way.clear()
             for schedule in self.schedules.by_id.values():
                 self.schedules.replan(schedule)
             for message_id, (end_us, _) in self.in_flight.items():
-                self.runner.await_end(message_id, end_us)
+                self.await_end(message_id, end_us)
             for message in self.messages.values():
                 if message.due_us is None:
                     continue
                 if message.pending:
-                    self.plan_attempt(message, message.due_us)
+                    self.plan(message, message.due_us, message.wait_reason)
                 elif message.state == "CANCEL_REQUESTED":
-                    self.lifecycle.plan_end_of_cancelled(message, message.due_us)
+                    self.plan_end_of_cancelled(message, message.due_us)
             for key in self.flow.keys.values():
-                self.admission.start_waiting_for_flow(key)
-            self.admission.start_waiting()
+                self.start_waiting_for_flow(key)
+            self.start_waiting()
+
+
+def _send(exchange: Exchange) -> Sending:
+    return (yield exchange.delivery)
+
+
+def _non_retryable(outcome: Outcome) -> bool:
+    if outcome.no_workflow:
+        return True
+    names = ("Upstash-NonRetryable-Error", "Service-NonRetryable-Error")
+    flags = [(first(outcome.headers, name) or "").strip().lower() for name in names]
+    return outcome.status == NON_RETRYABLE and "true" in flags

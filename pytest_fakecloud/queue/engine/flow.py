@@ -1,20 +1,39 @@
-"""Flow control, which limits parallel deliveries and deliveries per period for each key.
+"""Admission of attempts, which depends on ordered queues, flow control and global parallelism.
 
-Vendor's documentation: parallelism limits requests in flight, rate limits requests started in a
-fixed period, and further messages wait in order. The settings of the last published message apply,
-unless the key is pinned. Pinning and ``resetRate`` start a new period; a pause does not.
+A message that may not start loses its due time and waits in exactly one list. When there is room,
+it is scheduled again. Flow control and global parallelism are granted together. Otherwise, two
+messages that each held one of them would pass them back and forth endlessly.
 
-Decided here: periods follow each other without gaps, beginning when the key is first used. Every
-attempt counts, including retries. A key is kept as long as a message that used it.
+**Flow control** limits parallel deliveries and deliveries per period for each key. Vendor's
+documentation: parallelism limits requests in flight, rate limits requests started in a fixed period,
+and further messages wait in order. The settings of the last published message apply, unless the key
+is pinned. Pinning and ``resetRate`` start a new period; a pause does not. Decided here: periods
+follow each other without gaps, beginning when the key is first used. Every attempt counts, including
+retries. A key is kept as long as a message that used it.
+
+**Ordered queues** deliver a message only after the messages before it have finished. Vendor's
+documentation: parallelism is 1 by default. A failing message blocks its queue through all its
+retries and until its callbacks have finished. A paused queue accepts messages and delivers none.
+Decided here: a delayed message keeps its position, so its queue waits for it. A message does not
+wait for a callback that is in an ordered queue itself, because two queues could then wait for each
+other forever. In a queue with a parallelism above 1, a message that waits for flow control holds
+back later messages with the same key, but not others. Deleting a queue cancels its waiting
+messages, while those in flight finish.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
-from ..errors import bad_request, existing
-from ..model import SECOND, FlowSettings
+from ...core.timers import Timer
+from ..errors import bad_request, existing, quota
+from ..model import SECOND, FlowSettings, Message
+from ..wire.values import check_name
+from .state import State
 
 
 @dataclass(eq=False, slots=True)
@@ -165,3 +184,338 @@ class FlowControl:
         if rate:
             found.pinned_rate = False
         return found
+
+
+@dataclass(eq=False, slots=True)
+class OrderedQueue:
+    """An ordered queue.
+
+    ``active`` messages have a slot. Those that have not started come first, in the order in which
+    they got it. ``parked`` messages are due, but the queue is paused.
+    """
+
+    name: str
+    created_us: int
+    updated_us: int
+    parallelism: int = 1
+    paused: bool = False
+    active: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    parked: list[str] = field(default_factory=list)
+    waiting: deque[str] = field(default_factory=deque)
+
+    def copy(self) -> OrderedQueue:
+        return replace(
+            self,
+            active=OrderedDict(self.active),
+            parked=list(self.parked),
+            waiting=deque(self.waiting),
+        )
+
+
+class Admission(State):
+    """The second layer of an engine: which due messages may start.
+
+    The methods require the lock unless stated otherwise. Messages of ordered ``queues`` have been
+    admitted by their queue before they are due. ``flow_timers`` are the timers for the next periods
+    of flow-control keys. Each method that releases a slot starts the messages that wait for it.
+    """
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.flow = FlowControl()
+        self.flow_timers: dict[str, Timer] = {}
+        self.queues: dict[str, OrderedQueue] = {}
+
+    def admit_or_wait(self, message: Message, now: int) -> bool:
+        """Return whether an attempt may start now; if not, add the message to a wait list."""
+        if self._park_if_paused(message) or self._give_way(message, now):
+            return False
+        key = self.flow_key(message)
+        has_room = message.id in self.active or self._has_room()
+        if key is None:
+            if not has_room:
+                self._wait(message, self.waiting_for_slot, self._global_limit())
+            return has_room
+        if message.id in key.active:
+            # The message was admitted earlier and has counted globally since then.
+            return True
+        if has_room and not key.waiting and key.open(now):
+            key.start(message.id)
+            return True
+        only_global = key.open(now) and not has_room
+        reason = self._global_limit() if only_global else f"flow control {key.key}"
+        self._wait(message, key.waiting, reason)
+        self.release_global_slot(message)
+        self.start_waiting_for_flow(key)
+        return False
+
+    def _park_if_paused(self, message: Message) -> bool:
+        """Hold a message in its queue if the queue is paused; return whether it is."""
+        queue = self.queue_of(message)
+        if queue is None or not queue.paused:
+            return False
+        message.due_us = None
+        self.release_flow_slot(message)
+        self.release_global_slot(message)
+        if message.id not in queue.parked:
+            queue.parked.append(message.id)
+        return True
+
+    def _give_way(self, message: Message, now: int) -> bool:
+        """Let an earlier message of the same queue and flow-control key start first, if one can.
+
+        Pauses and limits may make messages due in another order than the order of their queue. Return
+        whether there is an earlier message, after which this one will start.
+        """
+        if message.queue_name is None or message.attempts:
+            return False
+        key = self.flow_key(message)
+        has_slot = message.id in (self.active if key is None else key.active)
+        wait_list = self.waiting_for_slot if key is None else key.waiting
+        for earlier in self.not_started_before(message):
+            if self.flow_key(earlier) is not key:
+                continue
+            if earlier.due_us is not None:
+                if earlier.due_us <= now and earlier.id in self.timers:
+                    self.plan(message, now, message.wait_reason)
+                    return True
+            elif has_slot and earlier.id in wait_list:
+                self._exchange_slot(message, earlier, wait_list, now)
+                return True
+        return False
+
+    def _exchange_slot(
+        self, message: Message, earlier: Message, wait_list: deque[str], now: int
+    ) -> None:
+        """Give the slots of a message to an earlier one, and its place in the wait list in return."""
+        key = self.flow_key(message)
+        wait_list[wait_list.index(earlier.id)] = message.id
+        message.due_us = None
+        message.wait_reason = earlier.wait_reason
+        if key is not None:
+            key.active[earlier.id] = key.active.pop(message.id)
+        if message.id in self.active:
+            self.active.remove(message.id)
+            self.active.add(earlier.id)
+        self.plan(earlier, now, earlier.wait_reason)
+
+    def _wait(self, message: Message, wait_list: deque[str], reason: str) -> None:
+        message.due_us = None
+        message.wait_reason = reason
+        wait_list.append(message.id)
+
+    def _global_limit(self) -> str:
+        return f"global parallelism {self.limits.parallelism}"
+
+    def release_slots(self, message: Message) -> None:
+        """Release all slots of a message that has not started or has finished."""
+        self.release_global_slot(message)
+        self.release_queue_slot(message)
+        self.release_flow_slot(message)
+
+    def release_flow_slot(self, message: Message) -> None:
+        key = self.flow_key(message)
+        if key is not None and message.id in key.active:
+            key.give_back(message.id)
+            self.start_waiting_for_flow(key)
+
+    def release_global_slot(self, message: Message) -> None:
+        if message.id in self.active:
+            self.active.discard(message.id)
+            self.start_waiting()
+
+    def recall_admitted(self, key: FlowKey) -> None:
+        """Return the messages of a key that have not started to its wait list."""
+        recalled = [
+            self.pending[one]
+            for one in key.active
+            if one in self.pending and self.pending[one].state != "ACTIVE"
+        ]
+        for message in sorted(recalled, key=lambda one: one.number, reverse=True):
+            key.give_back(message.id)
+            self.active.discard(message.id)
+            message.due_us = None
+            self.unplan(message.id)
+            key.waiting.appendleft(message.id)
+        self.start_waiting()
+
+    def start_waiting(self) -> None:
+        """Start the messages that wait for global parallelism while there is room."""
+        if self.limits.parallelism is None:
+            return
+        now = self.clock.now_us()
+        while self._has_room() and (message := self._take_oldest_waiting(now)) is not None:
+            self._schedule_admitted(message, self.flow_key(message), now)
+
+    def _take_oldest_waiting(self, now: int) -> Message | None:
+        """Remove the oldest message that could start from its wait list and return it, or None."""
+        wait_lists = [self.waiting_for_slot]
+        wait_lists += [
+            key.waiting for key in self.flow.keys.values() if key.waiting and key.open(now)
+        ]
+        for wait_list in wait_lists:
+            # Skip cancelled messages, which are not removed from their wait lists.
+            while wait_list and wait_list[0] not in self.pending:
+                wait_list.popleft()
+        heads = [(self.messages[one[0]], one) for one in wait_lists if one]
+        if not heads:
+            return None
+        message, wait_list = min(heads, key=lambda head: head[0].number)
+        wait_list.popleft()
+        return message
+
+    def _has_room(self) -> bool:
+        most = self.limits.parallelism
+        return most is None or len(self.active) < most
+
+    def _schedule_admitted(self, message: Message, key: FlowKey | None, now: int) -> None:
+        if key is not None:
+            key.start(message.id)
+        if self.limits.parallelism is not None:
+            # Count the message now, so that no other message takes the slot before this one starts.
+            self.active.add(message.id)
+        self.plan(message, now, message.wait_reason)
+
+    def flow_record(self, key: FlowKey) -> dict[str, object]:
+        """Return the key's record, which counts only the waiting messages that are not cancelled."""
+        waiting = sum(one in self.pending for one in key.waiting)
+        return key.record(self.clock.now_us()) | {"waitListSize": waiting}
+
+    def flow_key(self, message: Message) -> FlowKey | None:
+        flow = message.settings.flow
+        return None if flow is None else self.flow.keys.get(flow.key)
+
+    def start_waiting_for_flow(self, key: FlowKey) -> None:
+        """Start the waiting messages of a flow-control key while there is room."""
+        now = self.clock.now_us()
+        while key.waiting and key.open(now) and self._has_room():
+            message = self.pending.get(key.waiting.popleft())
+            if message is not None:
+                self._schedule_admitted(message, key, now)
+        self._plan_opening(key, key.reopens_us(now))
+
+    def _plan_opening(self, key: FlowKey, opens_us: int | None) -> None:
+        timer = self.flow_timers.get(key.key)
+        if timer is not None and timer.due_us != opens_us:
+            timer.cancel()
+            del self.flow_timers[key.key]
+            timer = None
+        if opens_us is not None and timer is None and not self.closed:
+            self.flow_timers[key.key] = self.clock.call_at(
+                opens_us,
+                partial(self._flow_opens, key.key),
+                lane=self.own_lane,
+                label=f"flow control {key.key}",
+            )
+
+    def _flow_opens(self, name: str, at_us: int) -> None:
+        with self.lock:
+            self.flow_timers.pop(name, None)
+            key = self.flow.keys.get(name)
+            if key is not None:
+                self.start_waiting_for_flow(key)
+
+    # -- ordered queues --------------------------------------------------------------------------
+
+    def queue(self, name: str) -> OrderedQueue:
+        return existing(self.queues.get(name), "queue", name)
+
+    def check_queues(self, names: Iterable[str]) -> None:
+        """Check that queues with these names may be created.
+
+        Raises ``QueueError``: 400 for an invalid name, 412 if the plan's queue limit would be
+        exceeded.
+        """
+        wanted = set(names)
+        for name in wanted:
+            check_name(name, "queue name")
+        new = wanted - self.queues.keys()
+        most = self.limits.queues
+        if most is not None and new and len(self.queues) + len(new) > most:
+            raise quota("maxQueues", most)
+
+    def queue_of(self, message: Message) -> OrderedQueue | None:
+        return self.queues.get(message.queue_name or "")
+
+    def start_waiting_in(self, queue: OrderedQueue) -> None:
+        """Make the next messages of a queue due while it has free slots."""
+        now = self.clock.now_us()
+        while not queue.paused and queue.waiting and len(queue.active) < queue.parallelism:
+            message = self.pending.get(queue.waiting.popleft())
+            if message is None:
+                continue
+            queue.active[message.id] = None
+            due = max(now, message.not_before_us)
+            self.plan(message, due, "delay" if due > now else f"turn in queue {queue.name}")
+
+    def release_queue_slot(self, message: Message) -> None:
+        """Release the slot of a message that was cancelled or has finished."""
+        queue = self.queue_of(message)
+        if queue is None:
+            return
+        if message.id in queue.parked:
+            queue.parked.remove(message.id)
+        queue.active.pop(message.id, None)
+        self.start_waiting_in(queue)
+
+    def not_started_before(self, message: Message) -> Iterator[Message]:
+        """Yield the messages that got a slot before this one and have not been attempted yet."""
+        queue = self.queue_of(message)
+        for message_id in () if queue is None else queue.active:
+            if message_id == message.id:
+                return
+            earlier = self.pending.get(message_id)
+            if earlier is not None and not earlier.attempts:
+                yield earlier
+
+    def note_started(self, message: Message) -> None:
+        queue = self.queue_of(message)
+        if queue is not None and message.id in queue.active:
+            queue.active.move_to_end(message.id)
+
+    def let_next_overtake(self, message: Message) -> bool:
+        """Exchange a message in a slot with the next of its queue; return whether there is one."""
+        queue = self.queue_of(message)
+        if queue is None or not queue.waiting or message.id not in queue.active:
+            return False
+        del queue.active[message.id]
+        # Insert it behind the next message, which gets the slot now.
+        queue.waiting.insert(1, message.id)
+        self.start_waiting_in(queue)
+        return True
+
+    def upsert_queue(
+        self, name: str, *, parallelism: int | None = None, paused: bool | None = None
+    ) -> None:
+        """Create or change a queue. None leaves a setting unchanged.
+
+        Raises ``QueueError``: 400 for an invalid name, 412 if a plan limit is exceeded.
+        """
+        with self.lock:
+            self.check_queues([name])
+            most = self.limits.queue_parallelism
+            if most is not None and (parallelism or 0) > most:
+                raise quota("maxParallelism", most)
+            now = self.clock.now_us()
+            queue = self.queues.setdefault(name, OrderedQueue(name, now, now))
+            queue.updated_us = now
+            if parallelism is not None:
+                queue.parallelism = parallelism
+            if paused is not None:
+                queue.paused = paused
+            if not queue.paused:
+                parked, queue.parked = queue.parked, []
+                for message_id in parked:
+                    if message_id in self.pending:
+                        self.plan(self.messages[message_id], now, f"queue {name} resumed")
+                self.start_waiting_in(queue)
+
+    def set_queue_paused(self, name: str, paused: bool) -> None:
+        """Pause or resume a queue; raise a 404 error if it does not exist."""
+        with self.lock:
+            self.queue(name)
+            self.upsert_queue(name, paused=paused)
+
+    def queue_lag(self, queue: OrderedQueue) -> int:
+        """Return the number of unfinished messages in a queue. Parked messages are also active."""
+        return sum(one in self.pending for one in [*queue.active, *queue.waiting])

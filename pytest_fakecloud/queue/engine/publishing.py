@@ -1,43 +1,56 @@
 """Publishing, which converts a request to stored messages unless they repeat earlier ones.
 
 Decided here: default headers of a URL group are treated as if they had been sent, and headers of
-the request override them.
+the request override them. A duplicate has the same deduplication id or, with content-based
+deduplication, the same destination, body, content type and forwarded headers. Endpoints of a URL
+group are compared separately. A callback counts towards the daily messages and is never rejected.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
-from ..errors import QueueError
-from ..model import MESSAGE, Api, HeaderList, HeaderPairs, Kind, Message, PublishSettings
+from ...core.timekeeper import Timekeeper
+from .. import errors
+from ..errors import QueueError, bad_request, quota
+from ..model import (
+    DAY,
+    FAILURE_CALLBACK,
+    SECOND,
+    Api,
+    HeaderList,
+    HeaderPairs,
+    Kind,
+    Message,
+    PublishSettings,
+)
+from ..settings import PlanLimits, QueueConfig
 from ..wire.headers import read_given, read_settings, settings_to_republish
+from ..wire.retry import RetryDelay
 from ..wire.targets import Target, target_of, targets_of
-from .deduplication import Deduplication, deduplication_key
-from .lifecycle import Lifecycle
-from .ordered_queues import OrderedQueue
-from .quota import Quota
+from ..workflow.runs import WorkflowRuns
+from .flow import OrderedQueue
+from .messages import Messages
 from .schedules import Schedule, Schedules, as_scheduled
-from .state import State, copies
-from .url_groups import UrlGroup
+from .state import copies
+from .url_groups import UrlGroups
+
+_MAX_NESTING = 5
+"""Maximum depth of callbacks of callbacks, which are nested in the headers of a message."""
+_SWEEP = 64
+"""Maximum number of deduplication keys that are examined for expiry at a time."""
+_RUN_STATES = {"DELIVERED": "SUCCESS", "FAILED": "FAIL", "CANCELED": "FAIL"}
+"""The API's name for the state of a message that a schedule has created."""
 
 
 class Accepted(NamedTuple):
     message_id: str
     url: str
     deduplicated: bool = False
-
-
-class _Origin(NamedTuple):
-    """The fields of a new message that depend on the request, schedule or message behind it."""
-
-    caller_ip: str
-    api: Api = "v2"
-    kind: Kind = MESSAGE
-    source_id: str | None = None
-    schedule_id: str | None = None
-    retry_of: str | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -57,15 +70,201 @@ class Published:
         )
 
 
-class Publisher:
-    """Accepts messages for an engine. ``schedules`` are the schedules that publish messages."""
+@dataclass(eq=False, slots=True)
+class QuotaUsage:
+    day: int = 0
+    messages: int = 0
+    second: int = 0
+    requests: int = 0
 
-    def __init__(self, state: State, lifecycle: Lifecycle, quota: Quota) -> None:
-        self._state = state
-        self._lifecycle = lifecycle
-        self._quota = quota
-        self.deduplication = Deduplication(state.settings.dedup_window_us)
-        self.schedules = Schedules(state, self._publish_run)
+
+class Quota:
+    """The limits of a plan on the content of publish requests and on the number of messages.
+
+    The engine's lock must be held.
+    """
+
+    def __init__(self, limits: PlanLimits, settings: QueueConfig, clock: Timekeeper) -> None:
+        self._limits = limits
+        self._settings = settings
+        self._clock = clock
+        self.usage = QuotaUsage()
+
+    def count_request(self, now: int) -> None:
+        """Count a publish request; raise a 429 error if the burst limit is exceeded."""
+        limit = self._limits.burst
+        if limit is None:
+            return
+        second = now // SECOND
+        if self.usage.second != second:
+            self.usage.second, self.usage.requests = second, 0
+        if self.usage.requests >= limit:
+            raise errors.burst_limited(limit, now)
+        self.usage.requests += 1
+
+    def daily_headers(self) -> HeaderPairs:
+        """Return the headers that report the daily limit; empty if there is no limit."""
+        limit = self._limits.daily_messages
+        if limit is None:
+            return []
+        now = self._clock.now_us()
+        self._begin_day(now)
+        return errors.daily_headers(limit, max(0, limit - self.usage.messages), now)
+
+    def _begin_day(self, now: int) -> None:
+        if self.usage.day != now // DAY:
+            self.usage.day, self.usage.messages = now // DAY, 0
+
+    def count_message(self, now: int) -> None:
+        usage, day = self.usage, now // DAY
+        usage.messages = usage.messages + 1 if usage.day == day else 1
+        usage.day = day
+
+    def check_room(self, count: int) -> None:
+        """Raise a 429 error unless ``count`` more messages fit into the daily limit."""
+        limit = self._limits.daily_messages
+        if limit is not None:
+            now = self._clock.now_us()
+            self._begin_day(now)
+            if self.usage.messages + count > limit:
+                raise errors.daily_limited(limit, now, max(0, limit - self.usage.messages))
+
+    def check(self, settings: PublishSettings, body: bytes, now: int) -> int:
+        """Check a message's body and settings, including those of its callbacks, against the plan.
+
+        Returns the number of retries of the message. Raises ``QueueError`` (400, 412 or 413).
+        """
+        limits = self._limits
+        if len(body) > limits.message_size:
+            raise quota("maxMessageSize", limits.message_size, status=413)
+        retries = self.retries(settings)
+        self._check_settings(settings, retries, now)
+        if settings.callback_headers or settings.failure_callback_headers:
+            self._check_nested(settings.callback_headers, retries, 1, now)
+            self._check_nested(settings.failure_callback_headers, retries, 1, now)
+        return retries
+
+    def _check_settings(self, settings: PublishSettings, retries: int, now: int) -> None:
+        limits = self._limits
+        if settings.retries is not None and settings.retries > limits.retries:
+            raise quota("maxRetries")
+        delay = settings.delay_us
+        if settings.not_before_us is not None:
+            delay = settings.not_before_us - now
+        if limits.delay_us is not None and delay > limits.delay_us:
+            raise quota("maxDelay", limits.delay_us // SECOND)
+        if settings.timeout_us == 0:
+            raise bad_request("invalid timeout: it must be longer than 0s")
+        if settings.retry_delay is not None:
+            # Reject an expression that has no value for one of the retries.
+            expression = RetryDelay(settings.retry_delay)
+            for retried in range(retries):
+                expression.milliseconds(retried)
+
+    def _check_nested(self, nested: HeaderPairs, source_retries: int, depth: int, now: int) -> None:
+        if not nested:
+            return
+        if depth > _MAX_NESTING:
+            raise bad_request(f"invalid callback headers: nested deeper than {_MAX_NESTING} levels")
+        settings = read_settings(nested)
+        retries = self.callback_retries(settings, source_retries)
+        self._check_settings(settings, retries, now)
+        delayed = settings.delay_us or settings.not_before_us is not None
+        if delayed and not self._settings.delayed_callbacks:
+            raise bad_request("invalid callback headers: a callback cannot be delayed")
+        if settings.cron is not None:
+            raise bad_request("invalid callback headers: a callback cannot be scheduled")
+        self._check_nested(settings.callback_headers, retries, depth + 1, now)
+        self._check_nested(settings.failure_callback_headers, retries, depth + 1, now)
+
+    def callback_retries(self, settings: PublishSettings, source_retries: int) -> int:
+        """Return the number of retries of a callback about a message with ``source_retries``."""
+        default = self._settings.callback_retries
+        return self.retries(settings, source_retries if default == "inherit" else default)
+
+    def retries(self, settings: PublishSettings, default: int | None = None) -> int:
+        """Return the given number of retries, or the default within the plan's limit."""
+        if settings.retries is not None:
+            return settings.retries
+        default = self._settings.retries if default is None else default
+        return min(default, self._limits.retries)
+
+
+class Deduplication:
+    """The deduplication keys of a queue, each with its expiry and the id of the first message or
+    schedule that had it.
+
+    ``window_us`` is the time for which a key is kept, in microseconds.
+    """
+
+    def __init__(self, window_us: int) -> None:
+        self.window_us = window_us
+        self.seen: dict[str, tuple[int, str]] = {}
+
+    def earlier_id(self, key: str | None, now: int) -> str | None:
+        if key is None or key not in self.seen:
+            return None
+        expires, found = self.seen[key]
+        return found if expires > now else None
+
+    def remember(self, key: str | None, given_id: str, now: int) -> None:
+        if key is not None:
+            self.seen.pop(key, None)
+            self.seen[key] = (now + self.window_us, given_id)
+
+    def forget_expired(self, now: int) -> None:
+        # Examine the oldest entries only, because all are kept for the same time.
+        expired = [key for key, seen in islice(self.seen.items(), _SWEEP) if seen[0] <= now]
+        for key in expired:
+            del self.seen[key]
+
+
+def deduplication_key(
+    settings: PublishSettings,
+    body: bytes,
+    url: str,
+    topic_name: str | None = None,
+    *,
+    by_endpoint: bool = False,
+) -> str | None:
+    """Return the key that a duplicate has in common with the first message, or None.
+
+    With ``by_endpoint``, a deduplication id applies to each endpoint of a URL group separately.
+    """
+    if settings.deduplication_id is not None:
+        return f"id:{settings.deduplication_id}" + (f":{url}" if by_endpoint else "")
+    if not settings.content_based_deduplication:
+        return None
+    digest = hashlib.sha256()
+    for part in (
+        topic_name or "",
+        url,
+        settings.content_type or "",
+        *sorted(f"{name.lower()}:{value}" for name, value in settings.forward),
+    ):
+        digest.update(part.encode("utf-8", "surrogatepass") + b"\x00")
+    digest.update(body)
+    return f"content:{digest.hexdigest()}"
+
+
+class Publisher(Messages):
+    """The fourth layer of an engine: accepts publish requests, callbacks and runs of schedules."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        limits = self.limits
+        self.quota = Quota(limits, self.settings, self.clock)
+        self.deduplication = Deduplication(self.settings.dedup_window_us)
+        self.url_groups = UrlGroups(self.new_id, limits.groups, limits.endpoints_per_group)
+        self.schedules = Schedules(
+            self.clock,
+            self.lock,
+            lane=self.own_lane,
+            limit=limits.schedules,
+            new_id=self.new_id,
+            publish_run=self._publish_run,
+        )
+        self.workflow = WorkflowRuns(self, self._publish_step, self.publish_again, self.cancel_all)
 
     def publish(
         self,
@@ -85,25 +284,26 @@ class Publisher:
         Raises ``QueueError``: 400 for a malformed request, 412 if a plan limit is exceeded, 413 for
         a body that is too large, 429 if a rate limit is exceeded.
         """
-        state = self._state
-        with state.lock:
-            now = state.clock.now_us()
-            group = state.url_groups.find(destination)
+        with self.lock:
+            now = self.clock.now_us()
+            group = self.url_groups.find(destination) if self.url_groups.by_name else None
             defaults = None if group is None else group.headers
             settings = PublishSettings(**read_given(headers, query, defaults))
             if counted:
-                self._quota.count_request(now)
+                self.quota.count_request(now)
             if queue_name is not None:
                 settings = settings._replace(queue_name=queue_name)
-            retries = self._quota.check(settings, body, now)
-            targets = self._targets(destination, settings, group)
+            retries = self.quota.check(settings, body, now)
+            public_only = self.settings.production_checks
+            targets = targets_of(destination, settings, group, public_only=public_only)
             if settings.cron is not None or schedule_only:
                 sent = [*headers, *query]
                 return self._schedule(destination, settings, body, caller_ip, sent, api)
-            origin = _Origin(caller_ip, api)
-            drafts = [
-                self._draft(target, settings, body, now, retries, origin) for target in targets
-            ]
+            drafts = []
+            for target in targets:
+                draft = self._draft(target, settings, body, now, retries, caller_ip)
+                draft.api = api
+                drafts.append(draft)
             return self._store(drafts, now, group=group is not None)
 
     def _schedule(
@@ -115,7 +315,7 @@ class Publisher:
         sent: HeaderList,
         api: Api,
     ) -> Published:
-        now = self._state.clock.now_us()
+        now = self.clock.now_us()
         self.deduplication.forget_expired(now)
         key = deduplication_key(settings, body, destination)
         key = None if key is None else f"schedule:{key}"
@@ -127,41 +327,47 @@ class Publisher:
         return Published(schedule_id=schedule.id)
 
     def _publish_run(self, schedule: Schedule, at_us: int) -> list[str]:
+        """Create the messages of a schedule's run and return their ids."""
         settings = schedule.settings
-        group = self._state.url_groups.find(schedule.destination)
+        group = self.url_groups.find(schedule.destination)
         if group is not None:
             # Use the group's current default headers, as for any publish request to the group.
             given = read_given(schedule.sent, defaults=group.headers)
             settings = as_scheduled(PublishSettings(**given))
             settings = settings._replace(queue_name=schedule.settings.queue_name)
-            self._quota.check(settings, schedule.body, self._state.clock.now_us())
-        retries = self._quota.retries(settings)
-        origin = _Origin(schedule.caller_ip, schedule.api, schedule_id=schedule.id)
-        drafts = [
-            self._draft(target, settings, schedule.body, at_us, retries, origin)
-            for target in self._targets(schedule.destination, settings, group)
-        ]
-        accepted = self._store(drafts, self._state.clock.now_us()).accepted
-        return [one.message_id for one in accepted]
+            self.quota.check(settings, schedule.body, self.clock.now_us())
+        retries = self.quota.retries(settings)
+        public_only = self.settings.production_checks
+        drafts = []
+        for target in targets_of(schedule.destination, settings, group, public_only=public_only):
+            draft = self._draft(target, settings, schedule.body, at_us, retries, schedule.caller_ip)
+            draft.api, draft.schedule_id = schedule.api, schedule.id
+            drafts.append(draft)
+        return [one.message_id for one in self._store(drafts, self.clock.now_us()).accepted]
+
+    def states_of_run(self, schedule: Schedule) -> dict[str, str]:
+        """Return the states of the last run's messages that still exist, by public id."""
+        found = (self.messages[one] for one in schedule.last_ids if one in self.messages)
+        return {one.public_id: _RUN_STATES.get(one.state, "IN_PROGRESS") for one in found}
 
     def publish_callback(
         self, source: Message, kind: Kind, url: str, nested: HeaderPairs, body: bytes, at_us: int
     ) -> None:
         """Publish a callback about a message, with the settings nested in the message's headers."""
-        state = self._state
-        settings = read_settings(nested)
-        retries = self._quota.callback_retries(settings, source.max_retries)
+        settings = read_settings(nested) if nested else PublishSettings()
+        retries = self.quota.callback_retries(settings, source.max_retries)
+        redaction = source.settings.redaction
+        if settings.redaction != redaction:
+            redaction = settings.redaction.with_other(redaction)
         settings = settings._replace(
-            content_type="application/json",
-            retries=retries,
-            redaction=settings.redaction.with_other(source.settings.redaction),
+            content_type="application/json", retries=retries, redaction=redaction
         )
-        self._quota.count_message(at_us)
-        origin = _Origin(source.caller_ip, kind=kind, source_id=source.id)
-        draft = self._draft(Target(url), settings, body, at_us, retries, origin)
+        self.quota.count_message(at_us)
+        draft = self._draft(Target(url), settings, body, at_us, retries, source.caller_ip)
+        draft.kind, draft.source_id = kind, source.id
         try:
             self._check_queues([draft])
-            repeats = state.workflow.accept(draft, at_us)
+            repeats = self._join_run(draft, at_us)
         except QueueError as error:
             # Record the error in the message's timeline, because no client waits for a response.
             source.lost_callbacks += (error.message,)
@@ -169,54 +375,55 @@ class Publisher:
         if repeats is None:
             if draft.queue_name is None:
                 source.open_children += 1
-            self._create_queue_if_missing(draft, at_us)
-            self._lifecycle.accept(draft, at_us, source=source)
+            else:
+                self._create_queue_if_missing(draft.queue_name, at_us)
+            self.accept(draft, at_us, source=source)
 
     def retry_dead_letters(
         self, messages: Iterable[Message], headers: HeaderPairs = ()
     ) -> list[Accepted]:
-        """Publish the messages of dead letters again; ``headers`` override their settings.
+        """Publish the messages of dead letters again, and delete the letters.
 
-        If one is rejected (``QueueError`` as in ``publish()``), none is published.
+        ``headers`` override the settings of the messages. If one is rejected (``QueueError`` as in
+        ``publish()``), none is published and no letter is deleted.
         """
         given = read_given(headers)
         given.pop("content_type", None)
         drafts = []
-        with self._state.lock:
-            now = self._state.clock.now_us()
+        with self.lock:
+            now = self.clock.now_us()
             for message in messages:
                 settings = settings_to_republish(message.settings, given, message.max_retries)
-                origin = _Origin(
-                    message.caller_ip,
-                    message.api,
-                    kind=message.kind,
-                    schedule_id=message.schedule_id,
-                    retry_of=message.id,
-                )
-                drafts.append(self._draft_copy(message, settings, message.body, now, origin))
-            return self._store(drafts, now).accepted
+                draft = self._draft_again(message, settings, message.body, now)
+                draft.kind, draft.schedule_id = message.kind, message.schedule_id
+                draft.retry_of = message.id
+                drafts.append(draft)
+            accepted = self._store(drafts, now).accepted
+            for draft in drafts:
+                retried = self.messages[draft.retry_of or ""]
+                self.dead_letters.pop(retried.dlq_id or "", None)
+            return accepted
+
+    def _publish_step(self, url: str, headers: HeaderPairs, body: bytes) -> str:
+        """Publish a step of a workflow run for the queue itself; return the message's id."""
+        return self.publish(url, headers, body, counted=False).accepted[0].message_id
 
     def publish_again(self, message: Message, settings: PublishSettings, body: bytes) -> None:
-        with self._state.lock:
-            now = self._state.clock.now_us()
-            origin = _Origin(message.caller_ip, message.api)
-            self._store([self._draft_copy(message, settings, body, now, origin)], now)
+        with self.lock:
+            now = self.clock.now_us()
+            self._store([self._draft_again(message, settings, body, now)], now)
 
-    def _draft_copy(
-        self, message: Message, settings: PublishSettings, body: bytes, now: int, origin: _Origin
+    def _draft_again(
+        self, message: Message, settings: PublishSettings, body: bytes, now: int
     ) -> Message:
-        retries = self._quota.check(settings, body, now)
-        draft = self._draft(target_of(message), settings, body, now, retries, origin)
+        retries = self.quota.check(settings, body, now)
+        target = target_of(message)
+        draft = self._draft(target, settings, body, now, retries, message.caller_ip)
+        draft.api = message.api
         draft.wait_timeout_us = message.wait_timeout_us
         draft.wait_deadline_us = message.wait_deadline_us
         draft.invoked_run_id = message.invoked_run_id
         return draft
-
-    def _targets(
-        self, destination: str, settings: PublishSettings, group: UrlGroup | None
-    ) -> list[Target]:
-        public_only = self._state.settings.production_checks
-        return targets_of(destination, settings, group, public_only=public_only)
 
     def _draft(
         self,
@@ -225,15 +432,16 @@ class Publisher:
         body: bytes,
         now_us: int,
         retries: int,
-        origin: _Origin,
+        caller_ip: str,
     ) -> Message:
-        state = self._state
         not_before = now_us + settings.delay_us
         if settings.not_before_us is not None:
             not_before = max(now_us, settings.not_before_us)
-        ceiling = state.limits.timeout_us
+        ceiling = self.limits.timeout_us
+        url, topic_name, endpoint_name, endpoint_id = target
         return Message(
-            id=state.new_message_id(),
+            id=self.new_message_id(),
+            url=url,
             body=body,
             settings=settings,
             created_us=now_us,
@@ -241,50 +449,57 @@ class Publisher:
             max_retries=retries,
             retry_delay=settings.retry_delay,
             timeout_us=min(settings.timeout_us or ceiling, ceiling),
+            caller_ip=caller_ip,
+            topic_name=topic_name,
+            endpoint_name=endpoint_name,
+            endpoint_id=endpoint_id,
             queue_name=settings.queue_name,
-            **target._asdict(),
-            **origin._asdict(),
         )
 
     def _store(self, drafts: list[Message], now: int, *, group: bool = False) -> Published:
         """Store the drafts that repeat no earlier message. If one is rejected, none is stored."""
-        self.deduplication.forget_expired(now)
-        keys = [
-            deduplication_key(
-                draft.settings, draft.body, draft.url, draft.topic_name, by_endpoint=group
-            )
-            for draft in drafts
-        ]
-        self._check_room(drafts, keys, now)
+        if self.deduplication.seen:
+            self.deduplication.forget_expired(now)
+        keys: list[str | None] = []
+        for draft in drafts:
+            settings, key = draft.settings, None
+            if settings.deduplication_id is not None or settings.content_based_deduplication:
+                key = deduplication_key(
+                    settings, draft.body, draft.url, draft.topic_name, by_endpoint=group
+                )
+            keys.append(key)
+        if self.limits.daily_messages is not None:
+            self._check_room(drafts, keys, now)
         self._check_queues(drafts)
-        workflow, runs = self._state.workflow, None
+        runs = None
         if len(drafts) > 1 and any(draft.settings.workflow for draft in drafts):
             # Save the runs, because a later step may be rejected after an earlier one.
-            runs = copies(workflow.runs)
+            runs = copies(self.workflow.runs)
         try:
             accepted, new_ids = self._accept_all(drafts, keys, now)
         except QueueError:
             if runs is not None:
-                workflow.runs = runs
+                self.workflow.runs = runs
             raise
         for key, message_id in new_ids.items():
             self.deduplication.remember(key, message_id, now)
-        stored = [
-            draft for draft, one in zip(drafts, accepted, strict=True) if not one.deduplicated
-        ]
+        stored = []
+        for draft, one in zip(drafts, accepted, strict=True):
+            if not one.deduplicated:
+                stored.append(draft)
         if group and stored and stored[0].api == "v1":
             self._share_public_id(stored)
         for draft in stored:
-            self._create_queue_if_missing(draft, now)
-            self._quota.count_message(now)
-            self._lifecycle.accept(draft, now)
+            if draft.queue_name is not None:
+                self._create_queue_if_missing(draft.queue_name, now)
+            self.quota.count_message(now)
+            self.accept(draft, now)
         return Published(accepted, group=group)
 
     def _check_room(self, drafts: list[Message], keys: list[str | None], now: int) -> None:
-        if self._state.limits.daily_messages is not None:
-            new = {key or draft.id for key, draft in zip(keys, drafts, strict=True)}
-            earlier_id = self.deduplication.earlier_id
-            self._quota.check_room(sum(earlier_id(key, now) is None for key in new))
+        new = {key or draft.id for key, draft in zip(keys, drafts, strict=True)}
+        earlier_id = self.deduplication.earlier_id
+        self.quota.check_room(sum(earlier_id(key, now) is None for key in new))
 
     def _accept_all(
         self, drafts: list[Message], keys: list[str | None], now: int
@@ -293,11 +508,11 @@ class Publisher:
         accepted: list[Accepted] = []
         new_ids: dict[str, str] = {}
         for draft, key in zip(drafts, keys, strict=True):
-            earlier = self.deduplication.earlier_id(key, now)
-            if earlier is None and key is not None:
-                earlier = new_ids.get(key)
+            earlier = None
+            if key is not None:
+                earlier = self.deduplication.earlier_id(key, now) or new_ids.get(key)
             if earlier is None:
-                earlier = self._state.workflow.accept(draft, now)
+                earlier = self._join_run(draft, now)
             if earlier is not None:
                 accepted.append(Accepted(earlier, draft.url, deduplicated=True))
                 continue
@@ -306,20 +521,28 @@ class Publisher:
                 new_ids[key] = draft.id
         return accepted, new_ids
 
+    def _join_run(self, draft: Message, now: int) -> str | None:
+        """Make a message part of its workflow run; return the id of the message that it repeats."""
+        if not draft.settings.workflow and draft.kind != FAILURE_CALLBACK:
+            return None
+        return self.workflow.accept(draft, now)
+
     def _share_public_id(self, stored: list[Message]) -> None:
         # Use one public id for the deliveries of a v1 message to all endpoints of a topic.
-        shared = self._state.new_message_id()
-        self._state.groups_of_tasks[shared] = [draft.id for draft in stored]
+        shared = self.new_message_id()
+        self.groups_of_tasks[shared] = [draft.id for draft in stored]
         for draft in stored:
             draft.public_id = shared
 
     def _check_queues(self, drafts: Iterable[Message]) -> None:
-        names = {one.queue_name for one in drafts if one.queue_name is not None}
+        names = set()
+        for draft in drafts:
+            if draft.queue_name is not None:
+                names.add(draft.queue_name)
         if names:
-            self._state.queues.check(names)
+            self.check_queues(names)
 
-    def _create_queue_if_missing(self, draft: Message, now: int) -> None:
+    def _create_queue_if_missing(self, name: str, now: int) -> None:
         # Create the queue only now, so that a rejected message does not leave an empty queue.
-        queues, name = self._state.queues, draft.queue_name
-        if name is not None and name not in queues.by_name:
-            queues.by_name[name] = OrderedQueue(name, now, now)
+        if name not in self.queues:
+            self.queues[name] = OrderedQueue(name, now, now)

@@ -1,4 +1,4 @@
-"""The data, the clock and the lock of one queue, shared by all parts of the engine."""
+"""The data of one queue with its clock and its lock, and the timers for what happens next."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import heapq
 import threading
 from collections import deque
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...core.ids import Ids
@@ -14,14 +14,9 @@ from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane, Timer
 from ..model import LogEntry, Message, Outcome
 from ..settings import PlanLimits, QueueConfig
-from .flow import FlowControl
-from .hooks import AttemptHooks, DeliveryHooks
-from .url_groups import UrlGroups
 
 if TYPE_CHECKING:
-    from ..workflow.runs import WorkflowRuns
-    from .attempts import AttemptRunner
-    from .ordered_queues import OrderedQueues
+    from collections.abc import Awaitable
 
 _COMPACT = 64
 """Outdated entries are not removed while there are fewer planned attempts than this."""
@@ -32,19 +27,16 @@ def copies(items: dict[str, Any]) -> dict[str, Any]:
 
 
 class State:
-    """Data shared by the parts of an engine. Changes require the ``lock``.
+    """The first layer of an engine: its data, the log, and planned attempts. Changes require the
+    ``lock``.
 
     ``pending`` are the unfinished messages. ``groups_of_tasks`` maps the public id of a v1 message
     to the ids of its deliveries. ``active`` are the ids of messages that count towards the global
     parallelism limit, and ``waiting_for_slot`` the ids of messages that wait for it. ``in_flight``
-    maps an id to the outcome of the attempt and the time at which it will be applied. ``drive``
-    counts the calls that deliver. ``inspected`` is set when a test inspects messages. The engine
-    sets ``runner``, ``workflow`` and ``queues`` before the first message is published.
+    maps an id to the outcome of the attempt and the time at which it will be applied. ``inspected``
+    is set when a test inspects messages. ``report`` receives the kind, the text and the fields of a
+    strict-mode violation.
     """
-
-    runner: AttemptRunner
-    workflow: WorkflowRuns
-    queues: OrderedQueues
 
     def __init__(
         self,
@@ -55,21 +47,19 @@ class State:
         limits: PlanLimits,
         settings: QueueConfig,
         lane: Lane,
+        report: Callable[..., object],
     ) -> None:
         self.clock = clock
         self.limits = limits
         self.settings = settings
         self.lane: Lane = lane
-        self.delivery_hooks = DeliveryHooks()
-        self.attempt_hooks = AttemptHooks()
+        self.report = report
         self.lock = threading.RLock()
         self._message_ids = ids.stream(name, "message ids")
         self._other_ids = ids.stream(name, "other ids")
         self.messages: dict[str, Message] = {}
         self.pending: dict[str, Message] = {}
         self.groups_of_tasks: dict[str, list[str]] = {}
-        self.flow = FlowControl()
-        self.url_groups = UrlGroups(self.new_id, limits.groups, limits.endpoints_per_group)
         self.logs: list[LogEntry] = []
         self.in_flight: dict[str, tuple[int, Outcome]] = {}
         self.active: set[str] = set()
@@ -81,6 +71,20 @@ class State:
         self.owner: Any = None
         """The fake whose data this is, for the actions of views; None for an engine alone."""
         self.closed = False
+        # Bind the methods once. Bound methods for each message would slow down garbage collection.
+        self._run, self._run_async, self._start = self.run, self.run_async, self.start
+
+    def run(self, message_id: str, due_us: int) -> object:
+        """Make the due attempt of a message in this thread."""
+        raise NotImplementedError
+
+    def run_async(self, message_id: str, due_us: int) -> Awaitable[object]:
+        """Make the due attempt of a message in the running event loop."""
+        raise NotImplementedError
+
+    def start(self, message_id: str, due_us: int) -> Callable[[], object] | None:
+        """Start the due attempt of a message; return a function that makes it in any thread."""
+        raise NotImplementedError
 
     @property
     def own_lane(self) -> Lane:
@@ -90,10 +94,6 @@ class State:
         test does.
         """
         return "background" if self.lane == "background" else "state"
-
-    def task_ids(self, message_id: str) -> list[str]:
-        """Return the ids of a message's deliveries; a v1 message to a topic has one per endpoint."""
-        return self.groups_of_tasks.get(message_id, [message_id])
 
     def new_id(self, prefix: str) -> str:
         return prefix + self._other_ids.base58(28)
@@ -115,32 +115,33 @@ class State:
         next_us: int | None = None,
         outcome: Outcome | None = None,
     ) -> None:
-        entry = LogEntry(self.next_sequence(), at_us, message.id, state, error, next_us, outcome)
+        self._sequence = number = self._sequence + 1
+        entry = LogEntry(number, at_us, message.id, state, error, next_us, outcome)
         message.log.append(entry)
         self.logs.append(entry)
 
     def plan(self, message: Message, due_us: int, reason: str) -> None:
-        """Set the time of a message's next attempt, and the reason for waiting until then."""
+        """Set the time of a message's next attempt and the reason for waiting until then.
+
+        Starts the timer for the attempt, in place of the message's current timer.
+        """
         message.due_us = due_us
         message.wait_reason = reason
-        self.plan_attempt(message, due_us)
-
-    def plan_attempt(self, message: Message, due_us: int) -> None:
-        """Start the timer for a message's next attempt, replacing its current timer."""
-        self.unplan(message.id)
+        message_id = message.id
+        if message_id in self.timers:
+            self.unplan(message_id)
         if self.closed:
             return
-        run, run_async, start = self._runner_methods
-        timer = self.timers[message.id] = self.clock.call_at(
+        timer = self.timers[message_id] = self.clock.call_at(
             due_us,
-            partial(run, message.id),
+            partial(self._run, message_id),
             lane=self.lane,
             label=message.url,
-            async_callback=partial(run_async, message.id),
-            begin=partial(start, message.id),
+            async_callback=partial(self._run_async, message_id),
+            begin=partial(self._start, message_id),
         )
         # The number precedes the timer, so that timers are never compared.
-        heapq.heappush(self._planned, (due_us, timer.sequence, message.id, timer))
+        heapq.heappush(self._planned, (due_us, timer.sequence, message_id, timer))
         if len(self._planned) > 2 * len(self.timers) + _COMPACT:
             self._planned = list(filter(self._is_current, self._planned))
             heapq.heapify(self._planned)
@@ -149,11 +150,6 @@ class State:
         """Return whether a planned attempt has neither started nor been planned again."""
         _, _, message_id, timer = planned
         return self.timers.get(message_id) is timer
-
-    @cached_property
-    def _runner_methods(self) -> tuple[Callable[[str, int], Any], ...]:
-        # Bind the methods once. Bound methods for each message would slow down garbage collection.
-        return self.runner.run, self.runner.run_async, self.runner.start
 
     def plan_own(
         self, message_id: str, due_us: int, callback: Callable[[int], object], label: str

@@ -58,7 +58,7 @@ class AdministrationRoutes(RouteFamily):
         return records.schedule_record(
             schedule,
             due_us=engine.schedules.next_run_us(schedule),
-            states=engine.schedules.states(schedule),
+            states=engine.states_of_run(schedule),
             retries=engine.quota.retries(schedule.settings),
             max_timeout_us=engine.limits.timeout_us,
         )
@@ -81,11 +81,11 @@ class AdministrationRoutes(RouteFamily):
     # -- queues ----------------------------------------------------------------------------------
 
     def _queue(self, name: str) -> records.Record:
-        queue = self.engine.queues.get(name)
-        return records.queue_record(queue, self.engine.queues.lag(queue))
+        queue = self.engine.queue(name)
+        return records.queue_record(queue, self.engine.queue_lag(queue))
 
     def list_queues(self, request: Request) -> object:
-        return [self._queue(name) for name in self.engine.queues.by_name]
+        return [self._queue(name) for name in self.engine.queues]
 
     def upsert_queue(self, request: Request) -> None:
         body = json_object(request)
@@ -96,19 +96,19 @@ class AdministrationRoutes(RouteFamily):
         ):
             raise bad_request("invalid queue: parallelism must be a number of at least 1")
         paused = field_of(body, "queue", "paused", bool)
-        self.engine.queues.upsert(name, parallelism=parallelism, paused=paused)
+        self.engine.upsert_queue(name, parallelism=parallelism, paused=paused)
 
     def get_queue(self, request: Request) -> object:
         return self._queue(_queue_name(request))
 
     def delete_queue(self, request: Request) -> None:
-        self.engine.lifecycle.delete_queue(request.segment("name"))
+        self.engine.delete_queue(request.segment("name"))
 
     def pause_queue(self, request: Request) -> None:
-        self.engine.queues.set_paused(_queue_name(request), True)
+        self.engine.set_queue_paused(_queue_name(request), True)
 
     def resume_queue(self, request: Request) -> None:
-        self.engine.queues.set_paused(_queue_name(request), False)
+        self.engine.set_queue_paused(_queue_name(request), False)
 
     # -- URL groups ------------------------------------------------------------------------------
 
@@ -171,10 +171,10 @@ class FlowRoutes(RouteFamily):
 
     def list_flow_controls(self, request: Request) -> object:
         found = self.engine.flow.search(request.query("search"))
-        return [self.engine.admission.flow_record(key) for key in found]
+        return [self.engine.flow_record(key) for key in found]
 
     def get_flow_control(self, request: Request) -> object:
-        return self.engine.admission.flow_record(self.engine.flow.get(request.segment("key")))
+        return self.engine.flow_record(self.engine.flow.get(request.segment("key")))
 
     def pause_flow(self, request: Request) -> None:
         self._set_flow_paused(request, True)
@@ -187,9 +187,9 @@ class FlowRoutes(RouteFamily):
         key = engine.flow.get_or_create(request.segment("key"), engine.clock.now_us())
         key.paused = paused
         if paused:
-            engine.admission.recall_admitted(key)
+            engine.recall_admitted(key)
         # This also plans or cancels the timer that opens the key.
-        engine.admission.start_waiting_for_flow(key)
+        engine.start_waiting_for_flow(key)
 
     def pin_flow(self, request: Request) -> None:
         numbers: dict[str, int | None] = {"parallelism": None, "rate": None, "period": None}
@@ -211,8 +211,8 @@ class FlowRoutes(RouteFamily):
 
     def _begin_period(self, key: FlowKey) -> None:
         # Recall messages that have not started, because they count in the new period.
-        self.engine.admission.recall_admitted(key)
-        self.engine.admission.start_waiting_for_flow(key)
+        self.engine.recall_admitted(key)
+        self.engine.start_waiting_for_flow(key)
 
     def unpin_flow(self, request: Request) -> None:
         flags = {"parallelism": False, "rate": False}

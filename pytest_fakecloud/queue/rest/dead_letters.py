@@ -16,13 +16,13 @@ from typing import Any
 from ...http.messages import Answer, Request
 from ...http.routing import Route
 from ..engine.engine import Engine
-from ..engine.history import DeadLetter
+from ..engine.messages import DeadLetter
+from ..engine.publishing import Accepted
 from ..errors import bad_request, not_found
 from ..model import Message
 from ..wire import filters, records
 from ..wire.headers import read_given
 from ..wire.text import as_text, unprefixed
-from ..workflow import restarts
 from ..workflow.model import WorkflowRun
 from .payloads import RouteFamily, accepted_record, bulk_pairs, cursor_field, has_id_field, query_of
 
@@ -35,7 +35,7 @@ _OVERRIDES = ("retries", "retry-delay", "flow-control-", "label", "delay", "fail
 
 
 def letter_record(engine: Engine, letter: DeadLetter) -> records.Record:
-    message = engine.dead_letters.message(letter)
+    message = engine.dead_message(letter)
     shown = records.dead_letter_record(message, letter.id, engine.settings.no_answer_status)
     return shown | engine.workflow.dead_letter_fields(message)
 
@@ -57,29 +57,32 @@ class HistoryRoutes(RouteFamily):
 
     def list_dead_letters(self, request: Request) -> object:
         chosen = filters.read_filters(query_of(request), filters.FOR_DEAD_LETTERS)
-        letters, cursor = self.engine.dead_letters.select(chosen)
+        letters, cursor = self.engine.select_dead_letters(chosen)
         shown = [letter_record(self.engine, letter) for letter in letters]
         return {"messages": shown} | cursor_field(cursor)
 
     def get_dead_letter(self, request: Request) -> object:
-        return letter_record(self.engine, self.engine.dead_letters.get(request.segment("id")))
+        return letter_record(self.engine, self.engine.dead_letter(request.segment("id")))
 
     def delete_dead_letter(self, request: Request) -> None:
-        store = self.engine.dead_letters
-        store.delete([store.get(request.segment("id"))])
+        self.engine.delete_dead_letters([self.engine.dead_letter(request.segment("id"))])
 
     def delete_dead_letters(self, request: Request) -> object:
         letters, cursor = self._chosen_letters(request)
-        return {"deleted": self.engine.dead_letters.delete(letters)} | cursor_field(cursor)
+        return {"deleted": self.engine.delete_dead_letters(letters)} | cursor_field(cursor)
 
     def retry_dead_letter(self, request: Request) -> Answer:
-        letter = self.engine.dead_letters.get(request.segment("id"))
-        (accepted,) = self.engine.retry_dead_letters([letter], request.headers.pairs)
+        letter = self.engine.dead_letter(request.segment("id"))
+        (accepted,) = self._retry([letter], request)
         return Answer(accepted_record(accepted), 201)
+
+    def _retry(self, letters: list[DeadLetter], request: Request) -> list[Accepted]:
+        messages = map(self.engine.dead_message, letters)
+        return self.engine.retry_dead_letters(messages, request.headers.pairs)
 
     def retry_dead_letters(self, request: Request) -> Answer:
         letters, cursor = self._chosen_letters(request, known=True)
-        accepted = self.engine.retry_dead_letters(letters, request.headers.pairs)
+        accepted = self._retry(letters, request)
         responses = [accepted_record(one) for one in accepted]
         return Answer({"cursor": cursor or "", "responses": responses}, 201)
 
@@ -95,7 +98,7 @@ class HistoryRoutes(RouteFamily):
         )
         if chosen.empty and has_id_field(request, "dlqIds"):
             return [], None
-        letters, cursor = self.engine.dead_letters.select(chosen)
+        letters, cursor = self.engine.select_dead_letters(chosen)
         ids = chosen.fields.get("dlqIds") or chosen.fields.get("dlqId")
         if known and ids and not letters:
             raise not_found("dlq message", ", ".join(ids))
@@ -103,7 +106,7 @@ class HistoryRoutes(RouteFamily):
 
     def _log_page(self, request: Request) -> tuple[list[records.Record], dict[str, str]]:
         chosen = filters.read_filters(query_of(request), filters.FOR_LOGS, most=_MAX_LOGS)
-        entries, cursor = self.engine.history.log_page(chosen)
+        entries, cursor = self.engine.log_page(chosen)
         messages, no_answer = self.engine.messages, self.engine.settings.no_answer_status
         found = [records.log_record(one, messages[one.message_id], no_answer) for one in entries]
         return found, cursor_field(cursor)
@@ -144,24 +147,23 @@ class WorkflowHistoryRoutes(RouteFamily):
         return letter_record(self.engine, self._letter(request.segment("id")))
 
     def delete_one(self, request: Request) -> object:
-        return {"deleted": self.engine.dead_letters.delete([self._letter(request.segment("id"))])}
+        return {"deleted": self.engine.delete_dead_letters([self._letter(request.segment("id"))])}
 
     def delete_dead_letters(self, request: Request) -> object:
         letters, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
-        return {"deleted": self.engine.dead_letters.delete(letters)} | cursor_field(cursor)
+        return {"deleted": self.engine.delete_dead_letters(letters)} | cursor_field(cursor)
 
     def resume(self, request: Request) -> object:
-        return self._start_again(request, restarts.resume)
+        return self._start_again(request, self.runs.resume)
 
     def restart(self, request: Request) -> object:
-        return self._start_again(request, restarts.restart)
+        return self._start_again(request, self.runs.restart)
 
     def retry_failure(self, request: Request) -> object:
         run, failure = self._failure_of(request)
         if failure is None or failure.state != "FAILED":
             raise bad_request(f"workflow run {as_text(run.id)} has no failed failure callback")
-        self.engine.publisher.retry_dead_letters([failure])
-        self.engine.dead_letters.discard(failure.dlq_id)
+        self.engine.retry_dead_letters([failure])
         return _created(run)
 
     def give_up_failure(self, request: Request) -> object:
@@ -169,19 +171,19 @@ class WorkflowHistoryRoutes(RouteFamily):
         if failure is None or not (failure.pending or failure.state == "FAILED"):
             raise bad_request(f"workflow run {as_text(run.id)} has no failure callback to cancel")
         if failure.state == "FAILED":
-            self.engine.dead_letters.discard(failure.dlq_id)
+            self.engine.dead_letters.pop(failure.dlq_id or "", None)
             run.failure_message_id = None
         else:
-            self.engine.lifecycle.cancel_all([failure])
+            self.engine.cancel_all([failure])
         return {"deleted": 1}
 
     def _failure_of(self, request: Request) -> tuple[WorkflowRun, Message | None]:
         letter = self._letter(request.segment("id"))
-        run = self.runs.require_run_of(self.engine.dead_letters.message(letter))
+        run = self.runs.require_run_of(self.engine.dead_message(letter))
         return run, self.runs.failure_callback(run)
 
     def _start_again(
-        self, request: Request, start: Callable[[Engine, Message, dict[str, Any]], WorkflowRun]
+        self, request: Request, start: Callable[[Message, dict[str, Any]], WorkflowRun]
     ) -> object:
         """Start a run for each selected dead letter, and delete the dead letter."""
         given = read_given(
@@ -198,21 +200,21 @@ class WorkflowHistoryRoutes(RouteFamily):
         # has been forgotten, start none of them.
         engine = self.engine
         engine.quota.check_room(len(letters))
-        messages = [engine.dead_letters.message(letter) for letter in letters]
+        messages = [engine.dead_message(letter) for letter in letters]
         for message in messages:
-            if start is restarts.restart or not restarts.steps_to_keep(engine, message):
-                restarts.first_message(engine, message)
+            if start == self.runs.restart or not self.runs.steps_to_keep(message):
+                self.runs.first_message(message)
         runs = []
         for letter, message in zip(letters, messages, strict=True):
-            runs.append(start(engine, message, given))
-            engine.dead_letters.delete([letter])
+            runs.append(start(message, given))
+            engine.delete_dead_letters([letter])
         if single:
             return _created(runs[0])
         return {"workflowRuns": [_created(run) for run in runs]} | cursor_field(cursor)
 
     def _letter(self, dlq_id: str) -> DeadLetter:
-        letter = self.engine.dead_letters.get(dlq_id)
-        if self.engine.dead_letters.message(letter).workflow is None:
+        letter = self.engine.dead_letter(dlq_id)
+        if self.engine.dead_message(letter).workflow is None:
             raise not_found("dlq message", dlq_id)
         return letter
 
@@ -224,7 +226,7 @@ class WorkflowHistoryRoutes(RouteFamily):
         if chosen.empty and has_id_field(request, "dlqIds"):
             return [], None
         chosen.fields["source"] = ["workflow"]
-        return self.engine.dead_letters.select(chosen)
+        return self.engine.select_dead_letters(chosen)
 
 
 def _created(run: WorkflowRun) -> dict[str, object]:

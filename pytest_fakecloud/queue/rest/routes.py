@@ -181,7 +181,7 @@ class QueueApp(App):
 
     def publish(self, request: Request, **options: Any) -> Answer:
         destination, settings = destination_of(request)
-        result = self.engine.publisher.publish(
+        result = self.engine.publish(
             destination,
             request.headers.pairs,
             request.body,
@@ -208,7 +208,7 @@ class QueueApp(App):
     def _batch_item(self, item: Any, number: int, request: Request) -> object:
         try:
             destination, headers, body, queue = read_batch_item(item)
-            result = self.engine.publisher.publish(
+            result = self.engine.publish(
                 destination,
                 headers,
                 body,
@@ -220,9 +220,8 @@ class QueueApp(App):
             run_id = _run_id_of(item)
             if run_id is not None:
                 url = _shown(item.get("destination"))
-                self.engine.attempt_hooks.rejected_step(
-                    RejectedStep(run_id, url, error.status, error.message, number)
-                )
+                step = RejectedStep(run_id, url, error.status, error.message, number)
+                step.report_to(self.engine.report)
             return error_item(error)
         return self.answer_published(result).body
 
@@ -246,7 +245,7 @@ class QueueApp(App):
                 for message in self._candidates(chosen)
                 if chosen.matches(message, message.created_us)
             ]
-            return {"cancelled": self.engine.lifecycle.cancel_all(found[: chosen.count])}
+            return {"cancelled": self.engine.cancel_all(found[: chosen.count])}
 
     def _candidates(self, chosen: filters.Filters) -> list[Message]:
         ids = chosen.fields.get("messageIds") or chosen.fields.get("messageId")
@@ -270,7 +269,7 @@ class QueueApp(App):
             at_us=self.engine.clock.now_us(),
             timeout_us=self.engine.limits.timeout_us,
         )
-        outcome = self.engine.runner.perform(delivery)
+        outcome = self.engine.perform(delivery)
         if outcome.status is None:
             raise QueueError(502, f"no language model answers: {failure_text(outcome)}")
         framing = {"content-type", *HOP_BY_HOP}

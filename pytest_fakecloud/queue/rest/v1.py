@@ -54,7 +54,7 @@ class V1Routes(RouteFamily):
 
     def publish(self, request: Request) -> Answer:
         destination, settings = destination_of(request)
-        result = self.engine.publisher.publish(
+        result = self.engine.publish(
             destination,
             request.headers.pairs,
             request.body,

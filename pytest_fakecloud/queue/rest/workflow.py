@@ -28,7 +28,7 @@ from ..wire.text import as_text, as_wire, first_setting, header_map, unprefixed
 from ..wire.values import check_url, read_flag
 from ..workflow.log import run_record
 from ..workflow.model import SDK_VERSION, RunState, WorkflowRun
-from ..workflow.steps import wire_pairs
+from ..workflow.runs import wire_pairs
 from .payloads import (
     RouteFamily,
     bulk_pairs,
@@ -142,7 +142,7 @@ class WorkflowRoutes(RouteFamily):
         chosen = filters.read_filters(pairs, _FILTERS, states=_read_states)
         # Compare the beginnings of URLs here, because filters compare whole values.
         prefixes = chosen.fields.pop("workflowUrl", None) if url_prefix else None
-        self.engine.history.sweep()
+        self.engine.sweep()
         found = [
             run
             for run in self.runs.runs.values()
@@ -190,7 +190,7 @@ class WorkflowRoutes(RouteFamily):
             raise bad_request("invalid trigger: publish a schedule to the workflow instead")
         run_id = first_setting(headers, "workflow-runid") or self.engine.new_id("wfr_")
         sent = _trigger_headers(headers, run_id, target)
-        published = self.engine.publisher.publish(target, sent, body, caller_ip=caller_of(request))
+        published = self.engine.publish(target, sent, body, caller_ip=caller_of(request))
         (accepted,) = published.accepted
         if accepted.deduplicated:
             # For a duplicate by deduplication id, return the run that the first message started.
@@ -207,17 +207,19 @@ class WorkflowRoutes(RouteFamily):
 
     def wait(self, request: Request) -> object:
         asked = json_object(request, required=True)
-        waiter = self.runs.events.wait(request.segment("event"), asked, list(request.headers.pairs))
+        waiter = self.runs.wait_for_event(
+            request.segment("event"), asked, list(request.headers.pairs)
+        )
         return {"messageId": waiter.message_id}
 
     def notify(self, request: Request) -> Answer:
         run_id = request.segment("run") if "run" in request.params else None
-        woken = self.runs.events.notify(request.segment("event"), request.body, run_id)
+        woken = self.runs.notify(request.segment("event"), request.body, run_id)
         return Answer(woken, 201)
 
     def waiters(self, request: Request) -> object:
-        events = self.runs.events
-        return [events.record(one) for one in events.of(request.segment("event"))]
+        found = self.runs.waiters_for(request.segment("event"))
+        return [self.runs.waiter_record(one) for one in found]
 
     def webhook(self, request: Request) -> object:
         event = {
@@ -229,7 +231,7 @@ class WorkflowRoutes(RouteFamily):
             "url": request.target,
         }
         run_id = request.segment("run")
-        self.runs.events.notify(request.segment("event"), json.dumps(event).encode(), run_id)
+        self.runs.notify(request.segment("event"), json.dumps(event).encode(), run_id)
         return {}
 
 

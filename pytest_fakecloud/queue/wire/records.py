@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..engine.ordered_queues import OrderedQueue
+from ..engine.flow import OrderedQueue
 from ..engine.schedules import Schedule
 from ..engine.url_groups import Endpoint, UrlGroup
 from ..model import (

@@ -23,7 +23,7 @@ from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
 from ...core.ids import RandomStream
-from ..model import Delivery, HeaderList, SigningKeys
+from ..model import Delivery, Exchange, HeaderList, Interceptor, Proceed, Sending, SigningKeys
 from .text import as_text
 
 LIFETIME = 300
@@ -43,11 +43,11 @@ def body_hash(body: bytes) -> str:
 
 
 @dataclass(eq=False, slots=True)
-class Signer:
+class Signer(Interceptor):
     """Signs deliveries with the current key of ``keys``, or as faults demand.
 
     ``now`` returns the Unix time in seconds and is called for each signature. ``ids`` supplies the
-    token ids, and ``new_key`` returns a key that no receiver knows. The claims are ``iss``, ``sub``
+    token ids. The claims are ``iss``, ``sub``
     (the full destination URL), ``iat``, ``exp`` (``iat`` + 300), ``nbf`` 0, ``jti`` (a string,
     because PyJWT rejects other types) and ``body``.
     """
@@ -55,8 +55,13 @@ class Signer:
     keys: SigningKeys
     now: Callable[[], float]
     ids: RandomStream
-    new_key: Callable[[], str]
     header: str = "Upstash-Signature"
+
+    def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
+        """Sign a delivery, and send it twice if a fault demands that."""
+        faults = exchange.attempt.faults
+        exchange.delivery = self.signed(exchange.delivery, faults)
+        return _twice(exchange, proceed) if "duplicate" in faults else proceed(exchange)
 
     def signed(self, delivery: Delivery, faults: Collection[str] = ()) -> Delivery:
         """Return a delivery with its signature, after applying the faults about signatures."""
@@ -64,7 +69,7 @@ class Signer:
         if "unsigned" not in faults:
             key: str | None = None
             if "wrong_key" in faults:
-                key = self.new_key()
+                key = self.keys.new_key()
             elif "next_key" in faults:
                 key = self.keys.next
             age = _EXPIRED_AGE if "expired" in faults else 0
@@ -91,6 +96,11 @@ class Signer:
             "body": body_hash(body),
         }
         return jwt.encode(claims, self.keys.current if key is None else key, algorithm="HS256")
+
+
+def _twice(exchange: Exchange, proceed: Proceed) -> Sending:
+    yield from proceed(exchange)
+    return (yield from proceed(exchange))
 
 
 def explain(

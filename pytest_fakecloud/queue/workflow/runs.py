@@ -6,6 +6,11 @@ message's own body, its deliveries contain the list up to this step, as ``[{mess
 (base64), callType}]``. Messages with a call type ``toCallback``, ``fromCallback`` or
 ``failureCall`` are sent unchanged.
 
+The queue publishes some steps itself: the end of a wait for an event, and the result of an invoked
+run. A run that is started with ``Upstash-Workflow-Invoke: true`` has an invoker, another run that
+waits for its result. When the run ends, the result is published as a step of the invoker. A new run
+may continue or repeat a failed one.
+
 Source: the official clients' code (Python 2.0, JavaScript 1.3) and the vendor's documentation.
 Decided here: a list larger than the plan's message size is left out if the client can fetch it
 (``LazyFetch``). A step of an unknown run is rejected with 400, and a step of a finished run
@@ -20,27 +25,36 @@ ended nor published, waited for or invoked anything. Later steps are not checked
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
+from ..engine.state import State
 from ..errors import QueueError, bad_request, existing, not_found
 from ..model import (
     CALLBACK,
+    DAY,
     FAILURE_CALLBACK,
     MESSAGE,
+    SECOND,
     HeaderList,
+    HeaderPairs,
     Message,
     Outcome,
     PublishSettings,
+    RejectedStep,
     WorkflowPart,
     first,
 )
 from ..wire.delivery import encoded
-from ..wire.text import as_text, first_setting
+from ..wire.headers import read_given, settings_to_republish
+from ..wire.text import as_text, as_wire, first_setting, header_map, json_headers, unprefixed
+from ..wire.values import check_url, read_duration, read_integer, read_json
 from .model import (
     SDK_VERSION,
+    Invoker,
     RunState,
     RunStep,
+    Waiter,
     WorkflowRun,
     call_type_of,
     callback_state,
@@ -48,22 +62,34 @@ from .model import (
     is_step,
     response_fields,
 )
-from .steps import RunEvents, publish_result, read_invocation
 
-if TYPE_CHECKING:
-    from ..engine.engine import Engine
-
+_DEFAULT_TIMEOUT_US = 7 * DAY
+_DELAYS = ("delay", "not-before", "notbefore")
 _INHERITED = ("retry_delay", "failure_callback", "flow")
 """Settings that a message takes from its run's trigger unless it has its own."""
 
 
 class WorkflowRuns:
-    """The workflow runs of an engine. The engine's lock must be held for every method."""
+    """The workflow runs of a queue, and the waits of runs for events.
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    ``notified`` are the notifications for which no run has waited yet. The engine's lock must be held
+    for every method.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        publish_step: Callable[[str, HeaderList, bytes], str],
+        publish_again: Callable[[Message, PublishSettings, bytes], None],
+        cancel_all: Callable[[list[Message]], int],
+    ) -> None:
+        self._state = state
+        self._publish_step = publish_step
+        self._publish_again = publish_again
+        self._cancel_all = cancel_all
         self.runs: dict[str, WorkflowRun] = {}
-        self.events = RunEvents(self)
+        self.waiters: list[Waiter] = []
+        self.notified: dict[tuple[str, str], bytes] = {}
 
     # -- called by the engine --------------------------------------------------------------------
 
@@ -104,11 +130,12 @@ class WorkflowRuns:
         redaction = message.settings.redaction.with_other(run.settings.redaction)
         message.settings = own = message.settings._replace(redaction=redaction)
         if "wf_triggeronconfig" in features_of(own):
-            takes_retries = own.retries is None or _has_default_retries(self.engine, message)
+            source = self._state.messages.get(message.source_id or "")
+            takes_retries = own.retries is None or _has_default_retries(message, source)
             message.settings = inherited_settings(message, run.settings, retries=takes_retries)
             if takes_retries:
                 given = run.settings.retries
-                message.max_retries = self.engine.settings.retries if given is None else given
+                message.max_retries = self._state.settings.retries if given is None else given
             message.retry_delay = message.settings.retry_delay
 
     def check_steps(self, requests: Iterable[HeaderList]) -> None:
@@ -135,12 +162,12 @@ class WorkflowRuns:
         position = run.position(message.id)
         if position is None:
             # The first delivery of a timeout message makes the timeout the result.
-            self.events.drop(message.id)
+            self._drop_wait(message.id)
             run.steps.append(RunStep(message.id, message.body, at_us))
             position = len(run.steps) - 1
         listed = json.dumps([step.raw() for step in run.steps[: position + 1]]).encode()
         lazy = "lazyfetch" in features_of(message.settings)
-        return b"" if lazy and len(listed) > self.engine.limits.message_size else listed
+        return b"" if lazy and len(listed) > self._state.limits.message_size else listed
 
     def callback_fields(self, message: Message) -> dict[str, object]:
         run = self._find_run_of(message)
@@ -161,15 +188,13 @@ class WorkflowRuns:
 
     def failure_callback(self, run: WorkflowRun | None) -> Message | None:
         found = None if run is None else run.failure_message_id
-        return None if found is None else self.engine.messages.get(found)
+        return None if found is None else self._state.messages.get(found)
 
     def finished(self, message: Message, at_us: int) -> None:
         """Fail the run if this message is one of its steps and has been dead-lettered."""
-        if message.workflow is None and message.failure_of is None:
-            return
         run = self._find_run_of(message)
         call_type = call_type_of(message)
-        self.events.drop(message.id)
+        self._drop_wait(message.id)
         self._update_source(message)
         # Do not fail the run: the callback of a failed call reports it to the workflow.
         if run is None or not run.live or call_type in ("tocallback", "failurecall"):
@@ -194,21 +219,29 @@ class WorkflowRuns:
             or any(one.invoker and one.invoker.run_id == run.id for one in self.runs.values())
         ):
             return outcome
-        url = as_text(message.url)
-        self.engine.attempt_hooks.no_workflow(as_text(run.id), url, outcome.status or 0)
+        url, run_id, status = as_text(message.url), as_text(run.id), outcome.status
+        self._state.report(
+            "no_workflow",
+            f"{url} is not a workflow: it answered {status} to the trigger of workflow run {run_id}"
+            f" without the header {SDK_VERSION} of a workflow client, and published no step. The"
+            " run failed. Trigger the URL at which the workflow is served, or answer with that"
+            " header",
+            run_id=run_id,
+            url=url,
+        )
         return outcome._replace(no_workflow=True)
 
     def companions(self, message: Message) -> Iterable[Message]:
         """Return all messages of a message's run, because they are only forgotten together."""
         run = self._find_run_of(message)
-        messages = self.engine.messages
+        messages = self._state.messages
         return [] if run is None else [messages[one] for one in run.message_ids if one in messages]
 
     def forget(self, message: Message) -> None:
         run = self._find_run_of(message)
         if run is not None and message.id in run.message_ids:
             del self.runs[run.id]
-            self.events.release(run.id)
+            self._release_waits(run.id)
 
     # -- runs ------------------------------------------------------------------------------------
 
@@ -235,21 +268,19 @@ class WorkflowRuns:
         run = self.get(run_id)
         # Clients send this request in each of their deliveries, also after the end of the run.
         if run.live:
-            self._finish_run(run, "RUN_SUCCESS", self.engine.clock.now_us(), response)
+            self._finish_run(run, "RUN_SUCCESS", self._state.clock.now_us(), response)
 
     def cancel(self, run: WorkflowRun) -> None:
-        now = self.engine.clock.now_us()
-        pending = self.engine.pending
-        self.engine.lifecycle.cancel_all(
-            [pending[one] for one in run.message_ids if one in pending]
-        )
+        now = self._state.clock.now_us()
+        pending = self._state.pending
+        self._cancel_all([pending[one] for one in run.message_ids if one in pending])
         self._finish_run(run, "RUN_CANCELED", now, b"")
 
     def _start(self, part: WorkflowPart, message: Message, at_us: int) -> None:
         run = WorkflowRun(
             part.run_id, part.url, at_us, message.id, message.settings, message.caller_ip
         )
-        run.number = self.engine.next_sequence()
+        run.number = self._state.next_sequence()
         message.workflow = part._replace(created_ms=run.created_ms)
         run.message_ids.append(message.id)
         if _is_true(message, "Upstash-Workflow-Invoke"):
@@ -259,7 +290,7 @@ class WorkflowRuns:
     def _note_failure_callback(self, message: Message) -> None:
         # Find the run through the source: clients add the run's id to their own failure callbacks,
         # but a plain failure URL has no headers.
-        messages = self.engine.messages
+        messages = self._state.messages
         earlier = messages.get(message.retry_of or "")
         about = message.source_id if earlier is None else earlier.failure_of
         source = messages.get(str(about))
@@ -272,16 +303,193 @@ class WorkflowRuns:
             self._update_source(message)
 
     def _update_source(self, failure: Message) -> None:
-        source = self.engine.messages.get(failure.failure_of or "")
+        source = self._state.messages.get(failure.failure_of or "")
         if source is not None:
             source.failure_function_state = callback_state(failure)
 
     def _finish_run(self, run: WorkflowRun, state: RunState, at_us: int, response: bytes) -> None:
         run.state, run.completed_us, run.response = state, at_us, response
-        self.events.release(run.id)
+        self._release_waits(run.id)
         invoker = run.invoker
         if invoker is not None and invoker.run_id in self.runs and self.runs[invoker.run_id].live:
-            publish_result(self.engine, run, invoker)
+            self._publish_result(run, invoker)
+
+    def _publish_result(self, run: WorkflowRun, invoker: Invoker) -> None:
+        """Publish the result of a finished run as a step of its invoker."""
+        result = {
+            "body": (run.response or b"").decode("utf-8", "replace"),
+            "isFailed": run.state == "RUN_FAILED",
+            "isCanceled": run.state == "RUN_CANCELED",
+        }
+        step = {**invoker.step, "out": json.dumps(result)}
+        try:
+            pairs = with_run_id(wire_pairs(invoker.headers), invoker.run_id)
+            message_id = self._publish_step(invoker.url, pairs, json.dumps(step).encode())
+            # A duplicate by deduplication id may repeat a message that has finished.
+            message = self._state.pending.get(message_id)
+            if message is not None:
+                message.invoked_run_id = run.id
+        except QueueError as error:
+            # Record the error in the timeline of this run, which finishes regardless.
+            started = self._state.messages.get(run.first_message_id)
+            if started is not None:
+                started.lost_callbacks += (error.message,)
+            rejected = RejectedStep(
+                as_text(invoker.run_id), as_text(invoker.url), error.status, error.message
+            )
+            rejected.report_to(self._state.report)
+
+    # -- waiting for events ------------------------------------------------------------------------
+
+    def waiters_for(self, event_id: str) -> list[Waiter]:
+        return [waiter for waiter in self.waiters if waiter.event_id == event_id]
+
+    def waiter_record(self, waiter: Waiter) -> dict[str, Any]:
+        """Return a waiter as the API represents it."""
+        return waiter.record(self.get(waiter.run_id).settings.redaction)
+
+    def wait_for_event(self, event_id: str, request: dict[str, Any], headers: HeaderList) -> Waiter:
+        """Make a run wait for an event; raise a 404 error for an unknown run."""
+        run_id = first_setting(headers, "workflow-runid") or ""
+        self.get_live(run_id)
+        step = request.get("step")
+        url = request.get("timeoutUrl") or request.get("url")
+        if not isinstance(step, dict) or not isinstance(url, str):
+            raise bad_request("invalid body: a wait needs a url and a step")
+        timeout_us = _timeout_us(request.get("timeout"))
+        pairs = with_run_id(_timeout_headers(request.get("timeoutHeaders"), timeout_us), run_id)
+        check_step(as_wire(url), pairs)
+        timed_out = {**step, "waitEventId": event_id, "waitTimeout": True}
+        now = self._state.clock.now_us()
+        message_id = self._publish_step(as_wire(url), pairs, json.dumps(timed_out).encode())
+        deadline = now + timeout_us
+        # A duplicate by deduplication id may repeat a message that has finished.
+        message = self._state.pending.get(message_id)
+        if message is not None:
+            message.wait_timeout_us, message.wait_deadline_us = timeout_us, deadline
+        waiter = Waiter(event_id, run_id, message_id, deadline, request, header_map(headers))
+        self.waiters.append(waiter)
+        early = self.notified.pop((run_id, event_id), None)
+        if early is not None:
+            self._wake(waiter, early)
+        return waiter
+
+    def notify(self, event_id: str, data: bytes, run_id: str | None = None) -> list[dict[str, Any]]:
+        """Notify the runs that wait for an event.
+
+        With a run id, only that run is notified. If it does not wait yet, its next wait for the
+        event ends immediately.
+        """
+        woken = [
+            waiter
+            for waiter in self.waiters_for(event_id)
+            if run_id is None or waiter.run_id == run_id
+        ]
+        for waiter in woken:
+            self._wake(waiter, data)
+        if run_id is not None and not woken:
+            self.get_live(run_id)
+            self.notified[run_id, event_id] = data
+        return [
+            {"waiter": self.waiter_record(waiter), "messageId": waiter.message_id, "error": ""}
+            for waiter in woken
+        ]
+
+    def _wake(self, waiter: Waiter, data: bytes) -> None:
+        """Deliver the wait's message now, unless it has been cancelled."""
+        self._drop_wait(waiter.message_id)
+        message = self._state.pending.get(waiter.message_id)
+        if message is None:
+            return
+        now = self._state.clock.now_us()
+        step = {
+            **waiter.request["step"],
+            "waitEventId": waiter.event_id,
+            "waitTimeout": False,
+            "out": encoded(data),
+        }
+        message.body = json.dumps(step).encode()
+        message.not_before_us = now
+        if message.due_us is not None:
+            self._state.plan(message, now, f"notified of {waiter.event_id}")
+
+    def _drop_wait(self, message_id: str) -> None:
+        self.waiters = [waiter for waiter in self.waiters if waiter.message_id != message_id]
+
+    def _release_waits(self, run_id: str) -> None:
+        """Forget the waits of a run, and the notifications that it has not waited for yet."""
+        self.waiters = [waiter for waiter in self.waiters if waiter.run_id != run_id]
+        self.notified = {key: data for key, data in self.notified.items() if key[0] != run_id}
+
+    # -- continuing or repeating a failed run ------------------------------------------------------
+
+    def steps_to_keep(self, message: Message) -> list[RunStep]:
+        """Return the steps before a failed message, with which a resumed run begins."""
+        run = self.require_run_of(message)
+        # The position is None, and all steps are kept, if the failed message is not in the list.
+        return run.steps[: run.position(message.id)]
+
+    def first_message(self, message: Message) -> Message:
+        """Return the first message of a message's run; raise a 404 error if it has been forgotten."""
+        run = self.require_run_of(message)
+        found = self._state.messages.get(run.first_message_id)
+        return existing(found, "first message of workflow run", run.id)
+
+    def resume(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
+        """Start a run that continues at a failed message. ``given`` replaces the run's settings."""
+        steps = self.steps_to_keep(message)
+        if not steps:
+            return self.restart(message, given)
+        old = self.require_run_of(message)
+        new = WorkflowRun(
+            self._state.new_id("wfr_"),
+            old.url,
+            self._state.clock.now_us(),
+            old.first_message_id,
+            settings_to_republish(old.settings, given),
+            old.caller_ip,
+            steps=steps,
+            invoker=old.invoker,
+            number=self._state.next_sequence(),
+        )
+        settings = settings_to_republish(message.settings, given, message.max_retries)
+        # Publishing a step requires that its run exists.
+        self.runs[new.id] = new
+        try:
+            self._publish_in_run(message, new.id, settings, message.body, init=False)
+        except QueueError:
+            del self.runs[new.id]
+            raise
+        return new
+
+    def restart(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
+        """Start a run with the first message of a failed message's run, as for ``resume()``."""
+        old = self.require_run_of(message)
+        started = self.first_message(message)
+        new_id = self._state.new_id("wfr_")
+        settings = settings_to_republish(old.settings, given, started.max_retries)
+        body = old.steps[0].body if old.steps else started.body
+        self._publish_in_run(started, new_id, settings, body, init=True)
+        new = self.get(new_id)
+        new.invoker = old.invoker
+        return new
+
+    def _publish_in_run(
+        self, message: Message, run_id: str, settings: PublishSettings, body: bytes, *, init: bool
+    ) -> None:
+        """Publish a message of another run in this run, as its first message if ``init``."""
+        own = {"workflow-runid", "workflow-init", "workflow-invoke"}
+        workflow = [pair for pair in settings.workflow if unprefixed(pair[0]) not in own]
+        workflow += [
+            ("Upstash-Workflow-RunId", run_id),
+            ("Upstash-Workflow-Init", "true" if init else "false"),
+        ]
+        settings = settings._replace(
+            workflow=workflow,
+            callback_headers=_of_run(settings.callback_headers, run_id),
+            failure_callback_headers=_of_run(settings.failure_callback_headers, run_id),
+        )
+        self._publish_again(message, settings, body)
 
 
 def _read_part(message: Message) -> WorkflowPart | None:
@@ -334,11 +542,79 @@ def inherited_settings(
     return own._replace(**changes)
 
 
-def _has_default_retries(engine: Engine, message: Message) -> bool:
-    """Return whether a callback's number of retries is only the default."""
-    source = engine.messages.get(message.source_id or "")
+def _has_default_retries(message: Message, source: Message | None) -> bool:
+    """Return whether the number of retries of a callback about ``source`` is only the default."""
     if message.kind == MESSAGE or source is None:
         return False
     given = source.settings
     own = given.callback_headers if message.kind == CALLBACK else given.failure_callback_headers
     return first(own, "Upstash-Retries") is None
+
+
+def with_run_id(pairs: HeaderList, run_id: str) -> HeaderList:
+    """Return headers with the id of a run, unless they have one already."""
+    if first_setting(pairs, "workflow-runid") is not None:
+        return pairs
+    return [*pairs, ("Upstash-Workflow-RunId", run_id)]
+
+
+def wire_pairs(headers: dict[str, Any]) -> HeaderList:
+    """Return the headers in a JSON body. Of names that differ in case, the first counts."""
+    spellings: dict[str, Any] = {}
+    for name in headers:
+        spellings.setdefault(str(name).lower(), name)
+    return json_headers({name: headers[name] for name in spellings.values()})
+
+
+def check_step(url: str, pairs: HeaderList) -> None:
+    """Raise a 400 error for a URL group and for a schedule, which cannot be a step of a run."""
+    check_url(url, "workflow")
+    if "cron" in read_given(pairs):
+        raise bad_request("invalid headers: a step of a workflow run cannot be scheduled")
+
+
+def _timeout_headers(given: object, timeout_us: int) -> HeaderList:
+    """Return the headers of a wait's message, which the timeout delays instead of their own delay."""
+    pairs = wire_pairs(given) if isinstance(given, dict) else []
+    kept = [pair for pair in pairs if unprefixed(pair[0]) not in _DELAYS]
+    return [*kept, ("Upstash-Delay", f"{timeout_us // SECOND}s")]
+
+
+def _timeout_us(value: object) -> int:
+    if value is None or value == "":
+        return _DEFAULT_TIMEOUT_US
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise bad_request(f"invalid timeout: {value!r}, expected seconds or a duration such as 1h")
+    if isinstance(value, str) and not value.isdecimal():
+        return read_duration(value, "timeout")
+    # Round to seconds, the unit of the delay header.
+    seconds = value if isinstance(value, str) else f"{value:.0f}"
+    return read_integer(seconds, "timeout") * SECOND
+
+
+def read_invocation(body: bytes) -> tuple[Invoker, bytes]:
+    """Return the invoker and the first body of a run; raise a 400 error if the body has none."""
+    try:
+        invocation = read_json(body)
+        inner = invocation.get("body")
+        invoker = Invoker(
+            str(invocation["workflowRunId"]),
+            as_wire(str(invocation["workflowUrl"])),
+            int(invocation.get("workflowRunCreatedAt") or 0),
+            dict(invocation.get("headers") or {}),
+            dict(invocation["step"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        raise bad_request("invalid body: expected the invocation of a workflow") from None
+    # Check the headers now, because no request can be rejected when the run ends.
+    check_step(invoker.url, wire_pairs(invoker.headers))
+    text = inner if isinstance(inner, str) else ""
+    return invoker, text.encode("utf-8", "surrogatepass")
+
+
+def _of_run(nested: HeaderPairs, run_id: str) -> HeaderList:
+    """Return the headers of a callback, with this run in place of the one that they name."""
+    return [
+        (name, run_id if name.lower().endswith("workflow-runid") else value)
+        for name, value in nested
+    ]

@@ -218,7 +218,7 @@ def deliver_now(handle: Queue, id: str) -> View:
 
 def _dead_letters(handle: Queue) -> list[DeadLetterView]:
     engine = handle._engine
-    return [DeadLetterView(engine, letter) for letter in engine.dead_letters.all()]
+    return [DeadLetterView(engine, letter) for letter in engine.all_dead_letters()]
 
 
 @_locked
@@ -301,16 +301,16 @@ def queues(handle: Queue, wanted: Wanted) -> View:
     engine = handle._engine
 
     def show(name: str) -> View:
-        queue = engine.queues.by_name[name]
+        queue = engine.queues[name]
         return {
             "name": name,
             "parallelism": queue.parallelism,
             "paused": queue.paused,
-            "lag": engine.queues.lag(queue),
+            "lag": engine.queue_lag(queue),
             "waiting": [*queue.parked, *queue.waiting][:100],
         }
 
-    return page_of_names(engine.queues.by_name, wanted, show)
+    return page_of_names(engine.queues, wanted, show)
 
 
 @_locked
@@ -440,7 +440,7 @@ def _failure(attempt: Any, redaction: Redaction) -> View:
 def content(handle: Queue) -> View:
     """Return the messages, dead letters, schedules and workflow runs of a queue."""
     engine = handle._engine
-    engine.history.sweep()
+    engine.sweep()
     messages = [PublishedMessage(engine, id) for id in engine.messages]
     runs = list(engine.workflow.runs.values())[-_RUNS_IN_VIEW:]
     return {
@@ -500,11 +500,11 @@ def counts(handle: Queue) -> dict[str, Any]:
     kinds = Counter(one.kind for one in engine.messages.values())
     return {
         "messages": kinds["message"],
-        "dead-letters": len(engine.dead_letters.all()),
+        "dead-letters": len(engine.all_dead_letters()),
         "schedules": len(engine.schedules.by_id),
         "runs": len(engine.workflow.runs),
         "callbacks": kinds["callback"] + kinds["failure_callback"],
-        "queues": len(engine.queues.by_name),
+        "queues": len(engine.queues),
         "url-groups": len(engine.url_groups.by_name),
         "flow-control": len(engine.flow.keys),
         "pending": len(engine.pending),

@@ -28,7 +28,7 @@ from pytest_fakecloud.queue.model import SigningKeys
 from pytest_fakecloud.queue.signature_clock import real_time
 from pytest_fakecloud.queue.wire.signing import Signer
 
-KEYS = SigningKeys(*DEV_KEYS)
+KEYS = SigningKeys(*DEV_KEYS, lambda: "new")
 NOW = "2026-01-01T00:00:00Z"
 APP = "https://app.example.com/job"
 
@@ -85,7 +85,7 @@ def callback_body(**changes: object) -> dict[str, object]:
 
 
 def signer(now: Callable[[], float] = time.time) -> Signer:
-    return Signer(KEYS, now, Ids(1).stream("x"), lambda: "new")
+    return Signer(KEYS, now, Ids(1).stream("x"))
 
 
 def send(url: str, body: dict[str, object] | bytes | None = None, **sign: Any) -> requests.Response:

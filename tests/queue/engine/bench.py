@@ -8,8 +8,7 @@ from typing import Any
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.engine.hooks import AttemptHooks
-from pytest_fakecloud.queue.model import SECOND, Delivery, Outcome, SigningKeys
+from pytest_fakecloud.queue.model import SECOND, Delivery, Interceptor, Outcome, SigningKeys
 from pytest_fakecloud.queue.settings import QueueConfig, plan
 from pytest_fakecloud.queue.wire.signing import Signer
 
@@ -17,22 +16,12 @@ URL = "https://app.example.com/hook"
 CALLBACK = "https://app.example.com/callback"
 
 
-class Loops(AttemptHooks):
-    """Collects the descriptions of endless loops."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def endless_loop(self, text: str) -> None:
-        self.told.append(text)
-
-
 class FakeSigner(Signer):
     """Signs without PyJWT, and lists the URL, the body, the key and the age of each signature."""
 
     def __init__(self) -> None:
-        keys = SigningKeys("current", "next")
-        super().__init__(keys, lambda: 0.0, Ids(1).stream("x"), lambda: "new")
+        keys = SigningKeys("current", "next", lambda: "new")
+        super().__init__(keys, lambda: 0.0, Ids(1).stream("x"))
         self.signatures: list[tuple[str, bytes, str | None, float]] = []
 
     def sign(self, url: str, body: bytes, *, key: str | None = None, age: float = 0.0) -> str:
@@ -41,7 +30,9 @@ class FakeSigner(Signer):
 
 
 class Bench:
-    """An engine whose deliveries ``answer`` responds to. ``sent`` lists the deliveries."""
+    """An engine whose deliveries ``answer`` responds to. ``sent`` lists the deliveries, ``reports`` the
+    descriptions of endless loops.
+    """
 
     def __init__(self, **options: Any) -> None:
         self.clock = Timekeeper(now="2026-01-01T00:00:00Z")
@@ -49,14 +40,26 @@ class Bench:
         self.sent: list[Delivery] = []
         self.answer: Callable[[Delivery], Outcome] = lambda delivery: Outcome(200)
         self.signer = FakeSigner()
+        self.reports: list[str] = []
         self.engine = Engine(
             self.clock,
             Ids(1),
             perform=self.perform,
-            signer=self.signer,
+            keys=self.signer.keys,
             limits=plan(None, options.pop("limits", None)),
+            lane=options.pop("lane", "driven"),
             settings=QueueConfig(**options),
+            report=lambda kind, text, **fields: self.reports.append(text),
         )
+        self.engine.intercept(self.signer)
+
+    def workflow_parts(self) -> tuple[Any, ...]:
+        """Return the arguments for a ``WorkflowRuns`` that publishes nothing itself."""
+        return self.engine, None, None, self.engine.cancel_all
+
+    def inject(self, faults: Interceptor) -> None:
+        """Let an interceptor decide about faults."""
+        self.engine.intercept(self.signer, faults)
 
     def perform(self, delivery: Delivery) -> Outcome:
         self.sent.append(delivery)
@@ -64,7 +67,7 @@ class Bench:
 
     def publish(self, url: str = URL, body: bytes = b"x", **headers: str) -> str:
         pairs = [(f"Upstash-{name.replace('_', '-')}", value) for name, value in headers.items()]
-        return self.engine.publisher.publish(url, pairs, body).accepted[0].message_id
+        return self.engine.publish(url, pairs, body).accepted[0].message_id
 
     def publish_on_delivery(self, **headers: str) -> None:
         """Publish another message on every delivery, as a handler in this process does."""

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.core.concurrency.aio import AioClock
-from pytest_fakecloud.queue.engine.hooks import DeliveryHooks
-from pytest_fakecloud.queue.engine.lifecycle import causing
+from pytest_fakecloud.queue.engine.messages import causing
 from pytest_fakecloud.queue.errors import LoopError
 from pytest_fakecloud.queue.model import (
     SECOND,
     Delivery,
+    Interceptor,
     Kind,
     Message,
     Outcome,
@@ -28,7 +28,7 @@ from .bench import CALLBACK, URL, Bench
 FAILURE = "https://app.example.com/failure"
 
 
-class Faults(DeliveryHooks):
+class Faults(Interceptor):
     """Inject the same faults into the first attempt of every message."""
 
     active = ("faults",)
@@ -44,7 +44,7 @@ class Faults(DeliveryHooks):
 
 def faulty(bench: Bench, *names: str) -> Faults:
     faults = Faults(*names)
-    bench.engine.delivery_hooks = faults
+    bench.inject(faults)
     return faults
 
 
@@ -60,7 +60,7 @@ def drive(bench: Bench, how: str) -> None:
     async def whole() -> None:
         await AioClock(bench.clock).advance("0s")
 
-    bench.engine.runner.perform_async = perform
+    bench.engine.perform_async = perform
     asyncio.run(whole())
 
 
@@ -126,7 +126,7 @@ def test_every_header_of_a_delivery() -> None:
         ("Upstash-Cron", "@hourly"),
         ("Upstash-Schedule-Id", "s"),
     ]
-    bench.engine.publisher.publish("g", headers, b"x", caller_ip="192.0.2.7")
+    bench.engine.publish("g", headers, b"x", caller_ip="192.0.2.7")
     (message_id,) = bench.engine.schedules.run_now("s")
     bench.clock.run_due()
     (delivery,) = bench.sent
@@ -152,7 +152,7 @@ def test_a_message_of_a_run_is_sent_as_its_workflow_says(bench: Bench) -> None:
         def delivery_body(self, message: Message, at_us: int) -> bytes:
             return f"{message.id} at {at_us - bench.start_us}".encode()
 
-    bench.engine.workflow = Steps(bench.engine)
+    bench.engine.workflow = Steps(*bench.workflow_parts())
     step = bench.publish(Delay="1s", Workflow_RunId="r")
     bench.engine.messages[step].workflow = WorkflowPart("r", URL, "step")
     bench.clock.advance("1s")
@@ -243,14 +243,14 @@ def test_a_message_with_a_lost_answer_waits_for_its_turn(bench: Bench) -> None:
     message_id = bench.publish(Queue_Name="q")
 
     def answer(delivery: Delivery) -> Outcome:
-        bench.engine.queues.set_paused("q", True)
+        bench.engine.set_queue_paused("q", True)
         return Outcome(200)
 
     bench.answer = answer
     bench.clock.run_due()
     assert bench.state(message_id) == "RETRY"
-    assert bench.engine.runner.run(message_id, bench.start_us) is None
-    bench.engine.queues.set_paused("q", False)
+    assert bench.engine.run(message_id, bench.start_us) is None
+    bench.engine.set_queue_paused("q", False)
     bench.clock.run_due()
     assert bench.state(message_id) == "DELIVERED"
 
@@ -260,7 +260,7 @@ def test_messages_that_cannot_start(bench: Bench) -> None:
     delivered, cancelled = bench.publish(), bench.publish()
     bench.engine.cancel(cancelled)
     bench.clock.run_due()
-    run = bench.engine.runner.run
+    run = bench.engine.run
     for message_id in ("nobody", cancelled, delivered):
         # ``delivered`` is in flight.
         assert run(message_id, bench.start_us) is None
@@ -328,7 +328,7 @@ def test_fatal_exceptions_in_the_background_reach_the_driving_call(
         if driving:
             bench.clock.run_due()
         else:
-            attempt = bench.engine.runner.run(message_id, bench.start_us)
+            attempt = bench.engine.run(message_id, bench.start_us)
             assert attempt is bench.engine.attempts[0]
 
     if leaves:
@@ -391,14 +391,14 @@ def test_callbacks_about_a_step_tell_of_its_run(bench: Bench) -> None:
 def test_a_fault_loses_one_kind_of_callback(bench: Bench, kind: str, lost: str, comes: str) -> None:
     asked: list[tuple[Message, str, str]] = []
 
-    class Losing(DeliveryHooks):
+    class Losing(Interceptor):
         active = ("losing",)
 
         def callback(self, message: Message, kind: Kind, url: str) -> bool:
             asked.append((message, kind, url))
             return kind == lost
 
-    bench.engine.delivery_hooks = Losing()
+    bench.inject(Losing())
     bench.answer = lambda delivery: Outcome(500 if delivery.url == URL else 200)
     message_id = bench.publish(Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE)
     bench.clock.run_due()
@@ -469,11 +469,11 @@ def test_an_end_lets_the_next_of_a_key_and_of_the_crowd_go(open_up: bool) -> Non
 def test_attempts_begun_elsewhere_are_made_once(bench: Bench) -> None:
     faults = faulty(bench, "tamper")
     message_id = bench.publish()
-    make = bench.engine.runner.start(message_id, bench.start_us)
+    make = bench.engine.start(message_id, bench.start_us)
     assert make is not None
     # Faults are chosen when an attempt starts, so that their order is deterministic.
     assert len(faults.seen) == 1
-    assert bench.engine.runner.start(message_id, bench.start_us) is None
+    assert bench.engine.start(message_id, bench.start_us) is None
     make()
     assert len(faults.seen) == 1
     assert [one.body for one in bench.sent] == [b"xtampered"]
@@ -482,20 +482,20 @@ def test_attempts_begun_elsewhere_are_made_once(bench: Bench) -> None:
 
 @pytest.mark.parametrize("driven", [True, False])
 def test_a_fault_that_breaks_ends_an_attempt_before_it_is_made(bench: Bench, driven: bool) -> None:
-    class Broken(DeliveryHooks):
+    class Broken(Interceptor):
         active = ("broken",)
 
         def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
             raise LookupError("broken")
 
-    bench.engine.delivery_hooks = Broken()
+    bench.inject(Broken())
     message_id = bench.publish()
     if driven:
         with pytest.raises(LookupError):
             bench.clock.run_due()
     else:
         bench.engine.lane = "background"
-        assert bench.engine.runner.start(message_id, bench.start_us) is None
+        assert bench.engine.start(message_id, bench.start_us) is None
     assert isinstance(bench.engine.attempts[0].exception, LookupError)
     assert (bench.state(message_id), bench.sent) == ("RETRY", [])
 

@@ -14,13 +14,12 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.engine.hooks import DeliveryHooks
 from pytest_fakecloud.queue.errors import QueueError
-from pytest_fakecloud.queue.model import SECOND, Delivery, Message, Outcome
+from pytest_fakecloud.queue.model import SECOND, Delivery, Interceptor, Message, Outcome
 from pytest_fakecloud.queue.settings import plan
 from pytest_fakecloud.queue.timeline import timeline, waiting_text
 
-from .bench import CALLBACK, URL, Bench, Loops
+from .bench import CALLBACK, URL, Bench
 
 
 @pytest.mark.parametrize("status", [100, 199, 200, 204, 299, 300, 302, 404, 489, 500, 599])
@@ -115,13 +114,12 @@ def test_the_next_waits_for_the_callbacks_too(bench: Bench) -> None:
 
 def test_a_queue_deleted_twice_loses_nothing_that_was_in_flight(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500, virtual_us=10 * SECOND)
-    gates = bench.engine.queues
     message_id = bench.publish(Queue_Name="q", Retry_Delay="1000")
     bench.clock.run_due()
-    bench.engine.lifecycle.delete_queue("q")
-    gates.upsert("q", parallelism=None, paused=True)
+    bench.engine.delete_queue("q")
+    bench.engine.upsert_queue("q", paused=True)
     bench.clock.advance("1m")
-    bench.engine.lifecycle.delete_queue("q")
+    bench.engine.delete_queue("q")
     bench.clock.advance("1h")
     assert bench.times() == [0]
     assert bench.engine.messages[message_id].state == "CANCELED"
@@ -155,10 +153,10 @@ def test_a_place_in_global_parallelism_is_given_up_at_the_next_gate() -> None:
     limited = flowing(bench, "rate=1,period=1h", 2)
     last = bench.publish()
     bench.clock.run_due()
-    bench.engine.queues.set_paused("q", True)
+    bench.engine.set_queue_paused("q", True)
     bench.clock.advance("2m")
     assert [one.message_id for one in bench.sent[1:]] == [limited[0], last]
-    bench.engine.queues.set_paused("q", False)
+    bench.engine.set_queue_paused("q", False)
     bench.clock.advance("2h")
     assert [one.message_id for one in bench.sent[3:]] == [held, limited[1]]
     assert bench.engine.active == set()
@@ -202,8 +200,7 @@ def test_a_callback_that_a_quota_forbids_is_in_the_timeline() -> None:
 def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:
     bench = Bench(loop_limit=20)
     bench.engine.lane = "background"
-    bench.engine.attempt_hooks = loops = Loops()
-    told = loops.told
+    told = bench.reports
     bench.publish_on_delivery()
     bench.publish()
     bench.clock.run_due()
@@ -227,7 +224,7 @@ def test_the_awaitable_form(bench: Bench, fails: bool) -> None:
     async def whole() -> None:
         await AioClock(bench.clock).advance("1s")
 
-    bench.engine.runner.perform_async = perform
+    bench.engine.perform_async = perform
     message_id = bench.publish()
     if fails:
         with pytest.raises(LookupError):
@@ -236,20 +233,20 @@ def test_the_awaitable_form(bench: Bench, fails: bool) -> None:
     else:
         asyncio.run(whole())
         assert bench.state(message_id) == "DELIVERED"
-    bench.engine.runner.perform_async = None
+    bench.engine.perform_async = None
     bench.publish()
     asyncio.run(whole())
     assert bench.engine.attempts[-1].state == "delivered"
 
 
 def test_cancelling_one_whose_answer_is_lost(bench: Bench) -> None:
-    class Crashing(DeliveryHooks):
+    class Crashing(Interceptor):
         active = ("crashing",)
 
         def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
             return ("crash_after_response",)
 
-    bench.engine.delivery_hooks = Crashing()
+    bench.inject(Crashing())
     bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
     message_id = bench.publish()
     bench.clock.run_due()
@@ -282,7 +279,7 @@ def test_a_copy_can_be_restored_any_number_of_times(bench: Bench) -> None:
     enqueue(bench, "q")
     enqueue(bench, "q")
     flowing(bench, "parallelism=1", 2)
-    bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"s")
+    bench.engine.publish(URL, [("Upstash-Cron", "* * * * *")], b"s")
     bench.clock.advance("1s")
     saved = bench.engine.snapshot()
     for _ in range(2):
@@ -302,7 +299,7 @@ def test_a_copy_of_nothing_empties_the_queue(bench: Bench) -> None:
     empty = bench.engine.snapshot()
     bench.publish()
     enqueue(bench, "q")
-    bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"s")
+    bench.engine.publish(URL, [("Upstash-Cron", "* * * * *")], b"s")
     bench.engine.restore(empty)
     assert bench.clock.next_due_us() is None
     assert (bench.engine.messages, bench.engine.pending) == ({}, {})
@@ -344,9 +341,9 @@ def test_a_message_that_was_being_sent_is_pending_in_the_copy(bench: Bench) -> N
 
 
 def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
-    bench.engine.queues.upsert("q", parallelism=2, paused=None)
+    bench.engine.upsert_queue("q", parallelism=2, paused=None)
     delayed, next_one = (
-        bench.engine.publisher.publish(URL, headers, b"", queue_name="q").accepted[0].message_id
+        bench.engine.publish(URL, headers, b"", queue_name="q").accepted[0].message_id
         for headers in ([("Upstash-Delay", "10s")], [])
     )
     waits = {one.id: one.wait_reason for one in bench.engine.messages.values()}
@@ -359,9 +356,9 @@ def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
         (lambda engine: engine.message("x"), "message x"),
         (lambda engine: engine.tasks("x"), "message x"),
         (lambda engine: engine.cancel("x"), "message x"),
-        (lambda engine: engine.dead_letters.get("x"), "dlq message x"),
-        (lambda engine: engine.queues.get("x"), "queue x"),
-        (lambda engine: engine.queues.set_paused("x", True), "queue x"),
+        (lambda engine: engine.dead_letter("x"), "dlq message x"),
+        (lambda engine: engine.queue("x"), "queue x"),
+        (lambda engine: engine.set_queue_paused("x", True), "queue x"),
         (lambda engine: engine.flow.get("x"), "flow control key x"),
         (lambda engine: engine.schedules.get("x"), "schedule x"),
         (lambda engine: engine.schedules.delete("x"), "schedule x"),
@@ -397,7 +394,7 @@ def test_a_message_that_has_ended_can_be_read_for_half_a_minute(
 
 def test_a_message_to_a_topic_of_v1_is_read_and_cancelled_by_its_one_id(bench: Bench) -> None:
     bench.engine.url_groups.add_all("g", [(URL, None), (CALLBACK, None)], 0)
-    publish = bench.engine.publisher.publish
+    publish = bench.engine.publish
     accepted = publish("g", [("Upstash-Delay", "1h")], b"x", api="v1").accepted
     ids = [one.message_id for one in accepted]
     (shared,) = {bench.engine.messages[one].public_id for one in ids}
@@ -414,7 +411,7 @@ def test_a_message_to_a_topic_of_v1_is_read_and_cancelled_by_its_one_id(bench: B
 
 def test_a_message_to_a_topic_of_v1_is_whole_in_a_copy(bench: Bench) -> None:
     bench.engine.url_groups.add_all("g", [(URL, None), (CALLBACK, None)], 0)
-    publish = bench.engine.publisher.publish
+    publish = bench.engine.publish
     accepted = publish("g", [("Upstash-Delay", "1h")], b"x", api="v1").accepted
     ids = [one.message_id for one in accepted]
     shared = bench.engine.messages[ids[0]].public_id
@@ -432,11 +429,10 @@ def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
     twin = engine.twin(clock, Ids(2))
     assert twin.messages == {}
     with pytest.raises(QueueError, match="maxMessageSize"):
-        twin.publisher.publish(URL, [], b"four")
-    twin.publisher.publish(URL, [], b"x")
+        twin.publish(URL, [], b"four")
+    twin.publish(URL, [], b"x")
     clock.run_due()
     assert ("Upstash-Region", "EU-CENTRAL-1") in bench.sent[0].headers
-    assert ("Upstash-Signature", "token") in bench.sent[0].headers
     # A twin shares the signing keys with its engine.
     twin.rotate_keys()
     assert (engine.keys.current, engine.keys.next) == ("next", "new")
@@ -444,14 +440,14 @@ def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
 
 def test_a_closed_engine_begins_nothing_any_more(bench: Bench) -> None:
     before = bench.publish()
-    bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
+    bench.engine.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
     bench.engine.close()
     assert bench.clock.next_due_us() is None
     bench.publish()
-    bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
+    bench.engine.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
     assert bench.clock.next_due_us() is None
     # A message whose timer had already fired does not start either.
-    assert bench.engine.runner.run(before, bench.start_us) is None
+    assert bench.engine.run(before, bench.start_us) is None
     assert (bench.sent, bench.state(before)) == ([], "CREATED")
 
 
@@ -468,7 +464,7 @@ def test_a_cancelled_message_of_a_copy_ends_when_it_would_have_been_due(bench: B
 
 def test_the_next_due_time_ignores_schedules(bench: Bench) -> None:
     assert bench.engine.next_due_us() is None
-    bench.engine.publisher.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
+    bench.engine.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
     assert bench.engine.next_due_us() is None
     bench.answer = lambda delivery: Outcome(200, virtual_us=7 * SECOND)
     bench.publish(Delay="9s")
@@ -483,24 +479,24 @@ def test_the_next_due_time_ignores_schedules(bench: Bench) -> None:
 
 
 def test_an_overtaken_message_is_due_a_second_later(bench: Bench) -> None:
-    class Overtaking(DeliveryHooks):
+    class Overtaking(Interceptor):
         active = ("overtaking",)
 
         def overtaken(self, message: Message) -> bool:
             return True
 
-    bench.engine.delivery_hooks = Overtaking()
+    bench.inject(Overtaking())
     bench.publish()
     bench.clock.run_due()
     assert bench.engine.next_due_us() == bench.start_us + SECOND
     bench.clock.advance("1s")
     assert bench.times() == [1]
-    overtaking = bench.engine.runner.overtaking
-    assert overtaking.delayed == []
+    overtaking = bench.engine.overtaken
+    assert overtaking == []
     bench.publish()
     bench.clock.run_due()
     bench.engine.restore(bench.engine.snapshot())
-    assert overtaking.delayed == []
+    assert overtaking == []
     bench.engine.cancel(next(iter(bench.engine.pending)))
     assert bench.engine.next_due_us() is None
     # A message that is overtaken in its queue waits there, without a due time.

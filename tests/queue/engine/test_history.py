@@ -249,7 +249,7 @@ def remembering(seconds: int, **options: Any) -> Bench:
 
 def sweep(bench: Bench) -> None:
     """Forget what has expired, as every publish does."""
-    bench.engine.history.sweep()
+    bench.engine.sweep()
 
 
 def test_a_message_is_forgotten_exactly_when_its_span_is_over() -> None:
@@ -272,10 +272,10 @@ def test_a_dead_letter_goes_with_its_message_whether_anybody_looks_or_not() -> N
     bench.clock.run_due()
     bench.clock.advance("59s")
     sweep(bench)
-    assert len(bench.engine.messages) == len(bench.engine.dead_letters.by_id) == 1
+    assert len(bench.engine.messages) == len(bench.engine.dead_letters) == 1
     bench.clock.advance("20s")
     sweep(bench)
-    assert (bench.engine.messages, bench.engine.dead_letters.by_id) == ({}, {})
+    assert (bench.engine.messages, bench.engine.dead_letters) == ({}, {})
 
 
 @pytest.mark.parametrize("kept", ["paused", "pinned_parallelism", "pinned_rate", None])
@@ -316,7 +316,7 @@ def test_rows_without_an_answer_are_found_by_the_status_that_stands_for_it() -> 
     bench.clock.run_due()
 
     def found(status: int) -> list[str]:
-        rows, cursor = bench.engine.history.log_page(Filters({"responseStatus": [str(status)]}))
+        rows, cursor = bench.engine.log_page(Filters({"responseStatus": [str(status)]}))
         assert cursor is None
         return [row.state for row in rows]
 
@@ -332,10 +332,10 @@ def test_dead_letters_without_an_answer_are_found_by_their_status(bench: Bench) 
     bench.answer = lambda delivery: Outcome(503)
     bench.publish(Retries="0")
     bench.clock.run_due()
-    letters = bench.engine.dead_letters
-    none, unavailable = letters.all()
-    assert letters.select(Filters({"responseStatus": ["0"]})) == ([none], None)
-    assert letters.select(Filters({"responseStatus": ["503"]})) == ([unavailable], None)
+    select = bench.engine.select_dead_letters
+    none, unavailable = bench.engine.all_dead_letters()
+    assert select(Filters({"responseStatus": ["0"]})) == ([none], None)
+    assert select(Filters({"responseStatus": ["503"]})) == ([unavailable], None)
 
 
 def test_a_failure_callback_hides_no_run_that_comes_after_it(bench: Bench) -> None:
@@ -343,20 +343,20 @@ def test_a_failure_callback_hides_no_run_that_comes_after_it(bench: Bench) -> No
     for _ in range(3):
         bench.publish(Retries="0")
     bench.clock.run_due()
-    letters = bench.engine.dead_letters
-    first, report, last = letters.all()
+    select = bench.engine.select_dead_letters
+    first, report, last = bench.engine.all_dead_letters()
     for row in (first, report, last):
-        letters.message(row).workflow = WorkflowPart("r", URL, "step")
-    letters.message(report).failure_of = first.message_id
-    assert letters.select(Filters({"source": ["workflow"]})) == ([first, last], None)
+        bench.engine.dead_message(row).workflow = WorkflowPart("r", URL, "step")
+    bench.engine.dead_message(report).failure_of = first.message_id
+    assert select(Filters({"source": ["workflow"]})) == ([first, last], None)
     # For other filters, the callback is an ordinary dead letter.
-    assert letters.select(Filters({"url": [URL]})) == ([first, report, last], None)
+    assert select(Filters({"url": [URL]})) == ([first, report, last], None)
 
 
 def test_a_row_is_deleted_once(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500)
     bench.publish(Retries="0")
     bench.clock.run_due()
-    (row,) = bench.engine.dead_letters.all()
-    assert bench.engine.dead_letters.delete([row, row]) == 1
-    assert bench.engine.dead_letters.delete([row]) == 0
+    (row,) = bench.engine.all_dead_letters()
+    assert bench.engine.delete_dead_letters([row, row]) == 1
+    assert bench.engine.delete_dead_letters([row]) == 0

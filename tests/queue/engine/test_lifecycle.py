@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.queue.engine.lifecycle import causing
+from pytest_fakecloud.queue.engine.messages import causing
 from pytest_fakecloud.queue.errors import LoopError
 from pytest_fakecloud.queue.model import SECOND, Delivery, Outcome
 
-from .bench import CALLBACK, URL, Bench, Loops
+from .bench import CALLBACK, URL, Bench
 
 OTHER = "https://other.example.com/"
 
@@ -119,8 +119,7 @@ def test_a_chain_of_several_driving_calls_is_no_loop() -> None:
 def test_a_client_that_publishes_for_hours_in_the_background_makes_no_chain() -> None:
     bench = Bench(loop_limit=5)
     bench.engine.lane = "background"
-    bench.engine.attempt_hooks = loops = Loops()
-    told = loops.told
+    told = bench.reports
     # A client in another process: the queue cannot know which delivery it reacts to.
     publish = bench.publish
 
@@ -149,7 +148,7 @@ def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) ->
     messages = [bench.engine.messages[one] for one in ids]
     for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
         message.chain, message.depth = chain, depth
-    begun = [bench.engine.runner.begin(one) for one in ids]
+    begun = [bench.engine.begin(one) for one in ids]
     for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
         message.chain, message.depth = chain, depth
 
@@ -168,17 +167,17 @@ def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) ->
     # A finished delivery is no cause, even if its handler still runs.
     for one in begun:
         assert one is not None
-        bench.engine.runner.finish(one, Outcome(200))
+        bench.engine.finish(one, Outcome(200))
     assert caused(messages[0]) == (0, 0)
 
 
 def test_a_callback_is_caused_only_by_the_message_it_reports_on(bench: Bench) -> None:
     ids = [bench.publish(Callback=CALLBACK), bench.publish()]
-    begun = [bench.engine.runner.begin(one) for one in ids]
+    begun = [bench.engine.begin(one) for one in ids]
     assert begun[0] is not None
     assert begun[1] is not None
     begun[1].message.depth = begun[1].message.chain = 7
-    bench.engine.runner.finish(begun[0], Outcome(200))
+    bench.engine.finish(begun[0], Outcome(200))
     callback = list(bench.engine.messages.values())[-1]
     assert callback.source_id == ids[0]
     assert (callback.depth, callback.chain) == (1, 1)
@@ -191,7 +190,7 @@ def test_cancelling_counts_those_that_it_ends(bench: Bench) -> None:
     delivered, first, second = (bench.publish(Delay="1h") for _ in range(3))
     messages = [bench.engine.messages[one] for one in (delivered, under_way, first, first, second)]
     bench.engine.cancel(delivered)
-    assert bench.engine.lifecycle.cancel_all(messages) == 3
+    assert bench.engine.cancel_all(messages) == 3
     assert bench.engine.pending == {}
     bench.clock.advance("2h")
     assert {bench.state(one.id) for one in messages} == {"CANCELED"}
@@ -240,7 +239,7 @@ def test_finished_messages_have_no_timer(bench: Bench) -> None:
 def test_no_message_starts_in_a_deleted_queue(bench: Bench) -> None:
     head = bench.publish(Queue_Name="q", Delay="1m")
     waiting = bench.publish(Queue_Name="q", Delay="1h")
-    bench.engine.lifecycle.delete_queue("q")
+    bench.engine.delete_queue("q")
     # The head has a planned attempt; the other message was waiting for its turn.
     assert (bench.state(head), bench.state(waiting)) == ("CANCEL_REQUESTED", "CANCELED")
 
@@ -250,7 +249,7 @@ def test_a_delivery_in_flight_outlives_its_queue(bench: Bench) -> None:
     message_id = bench.publish(Queue_Name="q", Retry_Delay="1000")
     bench.clock.run_due()
     assert bench.state(message_id) == "ACTIVE"
-    bench.engine.lifecycle.delete_queue("q")
+    bench.engine.delete_queue("q")
     assert bench.state(message_id) == "ACTIVE"
     bench.clock.advance("1m")
     assert bench.state(message_id) == "DELIVERED"
@@ -260,8 +259,8 @@ def test_a_delivery_in_flight_outlives_its_queue(bench: Bench) -> None:
 def test_deleting_a_queue_twice_is_nothing(bench: Bench) -> None:
     bench.publish(Queue_Name="q")
     for _ in range(2):
-        bench.engine.lifecycle.delete_queue("q")
-    assert bench.engine.queues.by_name == {}
+        bench.engine.delete_queue("q")
+    assert bench.engine.queues == {}
 
 
 def failing(*urls: str) -> Callable[[Delivery], Outcome]:

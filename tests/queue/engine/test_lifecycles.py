@@ -20,8 +20,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.engine.hooks import DeliveryHooks
-from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Message, Outcome
+from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Interceptor, Message, Outcome
 from pytest_fakecloud.queue.settings import PlanLimits
 from pytest_fakecloud.queue.wire.retry import next_wait
 
@@ -33,7 +32,7 @@ FLOW_VALUES = {"narrow": "parallelism=1", "slow": "rate=2,period=1m"}
 ENDS = {"DELIVERED", "FAILED", "CANCELED"}
 
 
-class CrashNow(DeliveryHooks):
+class CrashNow(Interceptor):
     """Crash after the next response, once."""
 
     def __init__(self) -> None:
@@ -76,15 +75,17 @@ class Lives(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = Timekeeper(now="2026-03-01T00:00:00Z")
+        signer = FakeSigner()
         self.engine = Engine(
             self.clock,
             Ids(7),
             perform=self._perform,
-            signer=FakeSigner(),
+            keys=signer.keys,
             limits=PlanLimits(retention_us=36_500 * DAY),
         )
         self.crash = CrashNow()
-        self.engine.delivery_hooks = self.crash
+        self.crash.active = ("crash",)
+        self.engine.intercept(signer, self.crash)
         self.sent: list[tuple[str, int, int]] = []
         self.accepted: set[str] = set()
         self.saved: tuple[list[Any], set[str], int, int] | None = None
@@ -96,16 +97,14 @@ class Lives(RuleBasedStateMachine):
         return outcome_of(delivery)
 
     def _publish(self, destination: str, headers: dict[str, str], **options: Any) -> None:
-        result = self.engine.publisher.publish(
-            destination, list(headers.items()), b"body", **options
-        )
+        result = self.engine.publish(destination, list(headers.items()), b"body", **options)
         self.accepted |= {one.message_id for one in result.accepted}
 
     @initialize(most=st.sampled_from([None, None, 2]))
     def queues(self, most: int | None) -> None:
         self.engine.limits = replace(self.engine.limits, parallelism=most)
-        self.engine.queues.upsert("single", parallelism=1, paused=False)
-        self.engine.queues.upsert("wide", parallelism=2, paused=False)
+        self.engine.upsert_queue("single", parallelism=1, paused=False)
+        self.engine.upsert_queue("wide", parallelism=2, paused=False)
         with self.engine.lock:
             group = self.engine.url_groups.create("group", self.clock.now_us())
             for number in (1, 2):
@@ -165,7 +164,7 @@ class Lives(RuleBasedStateMachine):
     @rule(name=st.sampled_from(QUEUES), pause=st.booleans())
     def pause_queue(self, name: str, pause: bool) -> None:
         self.paused_at_some_time = True
-        self.engine.queues.set_paused(name, pause)
+        self.engine.set_queue_paused(name, pause)
 
     @rule(name=st.sampled_from(FLOWS), pause=st.booleans())
     def pause_flow(self, name: str, pause: bool) -> None:
@@ -174,22 +173,22 @@ class Lives(RuleBasedStateMachine):
             key = self.engine.flow.keys.get(name)
             if key is not None:
                 key.paused = pause
-                self.engine.admission.start_waiting_for_flow(key)
+                self.engine.start_waiting_for_flow(key)
 
     @rule(pick=st.integers(0, 1000))
     def cancel(self, pick: int) -> None:
         pending = list(self.engine.pending.values())
         if pending:
-            self.engine.lifecycle.cancel_all([pending[pick % len(pending)]])
+            self.engine.cancel_all([pending[pick % len(pending)]])
 
     @rule(pick=st.integers(0, 1000))
     def retry_dead_letter(self, pick: int) -> None:
-        rows = self.engine.dead_letters.all()
+        rows = self.engine.all_dead_letters()
         if rows:
             row = rows[pick % len(rows)]
-            message = self.engine.dead_letters.message(row)
-            (again,) = self.engine.publisher.retry_dead_letters([message])
-            self.engine.dead_letters.delete([row])
+            message = self.engine.dead_message(row)
+            (again,) = self.engine.retry_dead_letters([message])
+            self.engine.delete_dead_letters([row])
             self.accepted.add(again.message_id)
 
     @rule()
@@ -238,13 +237,13 @@ class Lives(RuleBasedStateMachine):
                 or message.id in engine.in_flight
                 or any(
                     message.id in queue.waiting or message.id in queue.parked
-                    for queue in engine.queues.by_name.values()
+                    for queue in engine.queues.values()
                 )
                 or message.id in engine.waiting_for_slot
                 or any(message.id in key.waiting for key in engine.flow.keys.values())
             )
             assert waits, message
-        for queue in engine.queues.by_name.values():
+        for queue in engine.queues.values():
             assert len(queue.active) <= queue.parallelism
         narrow = engine.flow.keys.get("narrow")
         assert narrow is None or len(narrow.active) <= 1
@@ -261,10 +260,10 @@ class Lives(RuleBasedStateMachine):
         self.crash.armed = False
         self.unschedule()
         for name in QUEUES:
-            engine.queues.set_paused(name, False)
+            engine.set_queue_paused(name, False)
         for key in engine.flow.keys.values():
             key.paused = False
-            engine.admission.start_waiting_for_flow(key)
+            engine.start_waiting_for_flow(key)
         steps = 0
         while self.clock.next_due_us() is not None:
             self.clock.move_to(to_datetime(max(self.clock.next_due_us() or 0, self.clock.now_us())))

@@ -13,10 +13,12 @@ from pytest_fakecloud.queue.model import SECOND, Delivery, Message, Outcome, fir
 from pytest_fakecloud.queue.workflow.model import WorkflowRun
 from pytest_fakecloud.queue.workflow.runs import WorkflowRuns
 
-from .bench import CALLBACK, URL, Bench, Loops
+from .bench import CALLBACK, URL, Bench
 
 FAILURE = "https://app.example.com/failure"
 OTHER = "https://other.example.com/"
+OF_RUN = {"Workflow_RunId": "r", "Callback_Workflow_RunId": "r"}
+"""Headers that make a message and its callback part of a workflow run."""
 
 
 def sent(headers: dict[str, str]) -> list[tuple[str, str]]:
@@ -26,7 +28,7 @@ def sent(headers: dict[str, str]) -> list[tuple[str, str]]:
 def publish(
     bench: Bench, url: str = URL, body: bytes = b"x", api: Any = "v2", **headers: str
 ) -> Published:
-    return bench.engine.publisher.publish(url, sent(headers), body, api=api)
+    return bench.engine.publish(url, sent(headers), body, api=api)
 
 
 def group(bench: Bench, name: str, *urls: str) -> None:
@@ -65,7 +67,7 @@ def test_many_deduplication_ids_expire_after_ten_minutes(bench: Bench) -> None:
     # Each publish forgets some of the expired ids.
     for _ in range(3):
         publish(bench)
-    assert bench.engine.publisher.deduplication.seen == {}
+    assert bench.engine.deduplication.seen == {}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_contents_are_alike_when_all_parts_are(bench: Bench, other: dict[str, An
     def duplicate(url: str = URL, body: bytes = b"x", **headers: str) -> bool:
         pairs = sent({"Content_Based_Deduplication": "true"} | headers)
         pairs = [(name.replace("Upstash-Content-Type", "Content-Type"), v) for name, v in pairs]
-        return bench.engine.publisher.publish(url, pairs, body).duplicate
+        return bench.engine.publish(url, pairs, body).duplicate
 
     plain = {"Forward_X_A": "1", "Forward_X_B": "2"}
     assert duplicate(**plain) is False
@@ -94,7 +96,7 @@ def test_contents_are_alike_when_all_parts_are(bench: Bench, other: dict[str, An
 
 def test_parts_of_contents_do_not_run_into_each_other(bench: Bench) -> None:
     found = [
-        bench.engine.publisher.publish(
+        bench.engine.publish(
             url, [("Upstash-Content-Based-Deduplication", "true"), ("Content-Type", kind)], b"x"
         ).duplicate
         for url, kind in ((f"{URL}/a", "b"), (f"{URL}/", "ab"), (f"{URL}/a", "b"))
@@ -191,7 +193,7 @@ class Steps(WorkflowRuns):
     """Workflow runs that accept ``most`` steps, and begin a run with each of them."""
 
     def __init__(self, bench: Bench, most: int = 1) -> None:
-        super().__init__(bench.engine)
+        super().__init__(*bench.workflow_parts())
         self.bench, self.most = bench, most
 
     @property
@@ -220,12 +222,12 @@ def test_one_refused_step_refuses_all_steps_of_a_request(bench: Bench) -> None:
 def test_a_callback_that_a_workflow_refuses_is_told_in_its_source(bench: Bench) -> None:
     steps = Steps(bench)
     bench.engine.workflow = steps
-    message_id = bench.publish(Callback=CALLBACK)
+    message_id = bench.publish(**OF_RUN, Callback=CALLBACK)
     bench.clock.advance("1s")
     source = bench.engine.messages[message_id]
     assert (list(source.lost_callbacks), source.open_children) == (["the run has ended"], 0)
     steps.most = 3
-    bench.publish(Callback=CALLBACK)
+    bench.publish(**OF_RUN, Callback=CALLBACK)
     bench.clock.advance("1s")
     assert [at for _, at in steps.accepted] == [0, SECOND, SECOND]
 
@@ -235,8 +237,8 @@ def test_a_callback_that_repeats_a_message_is_not_published(bench: Bench) -> Non
         def accept(self, message: Message, at_us: int) -> str | None:
             return "earlier" if message.kind == "callback" else None
 
-    bench.engine.workflow = Repeating(bench.engine)
-    message_id = bench.publish(Callback=CALLBACK)
+    bench.engine.workflow = Repeating(*bench.workflow_parts())
+    message_id = bench.publish(**OF_RUN, Callback=CALLBACK)
     bench.clock.run_due()
     assert [one.url for one in bench.sent] == [URL]
     assert bench.engine.messages[message_id].open_children == 0
@@ -244,7 +246,7 @@ def test_a_callback_that_repeats_a_message_is_not_published(bench: Bench) -> Non
 
 def test_settings_of_a_schedule(bench: Bench) -> None:
     headers = [("Upstash-Cron", "@hourly"), ("X-Plain", "p")]
-    made = bench.engine.publisher.publish(
+    made = bench.engine.publish(
         URL, headers, b"body", query=[("upstash-retries", "1")], caller_ip="192.0.2.7", api="v1"
     )
     schedule = bench.engine.schedules.get(str(made.schedule_id))
@@ -267,7 +269,7 @@ def test_a_run_is_checked_against_the_defaults_of_its_group_at_its_instant() -> 
     bench = Bench(limits={"delay_us": 60 * SECOND})
     group(bench, "g", URL)
     bench.engine.url_groups.get("g").headers = [("Upstash-Delay", "10s")]
-    made = bench.engine.publisher.publish("g", sent({"Cron": "@hourly"}), b"x", queue_name="line")
+    made = bench.engine.publish("g", sent({"Cron": "@hourly"}), b"x", queue_name="line")
     schedule = bench.engine.schedules.get(str(made.schedule_id))
     (message_id,) = bench.engine.schedules.run_now(schedule.id)
     message = bench.engine.messages[message_id]
@@ -285,7 +287,7 @@ def test_a_run_is_checked_against_the_defaults_of_its_group_at_its_instant() -> 
 
 def test_a_callback_is_a_message_of_the_same_caller(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(200 if delivery.url == CALLBACK else 500)
-    bench.engine.publisher.publish(
+    bench.engine.publish(
         URL,
         sent({"Callback": CALLBACK, "Callback_Forward_X_A": "1", "Retries": "0",
               "Failure_Callback": FAILURE, "Failure_Callback_Retries": "7"}),
@@ -325,9 +327,9 @@ def test_both_callbacks_about_a_message_are_waited_for(bench: Bench) -> None:
 def test_the_queue_of_a_callback_begins_with_it(bench: Bench) -> None:
     publish(bench, Callback=CALLBACK, Callback_Queue_Name="q", Delay="9s")
     bench.clock.advance("9s")
-    assert bench.engine.queues.get("q").created_us == bench.start_us + 9 * SECOND
+    assert bench.engine.queue("q").created_us == bench.start_us + 9 * SECOND
     publish(bench, Queue_Name="r")
-    assert bench.engine.queues.get("r").created_us == bench.start_us + 9 * SECOND
+    assert bench.engine.queue("r").created_us == bench.start_us + 9 * SECOND
 
 
 def looping(bench: Bench, took_us: int) -> None:
@@ -353,8 +355,7 @@ def test_callbacks_at_one_instant_are_a_loop() -> None:
 def test_the_cause_of_a_callback_is_certain() -> None:
     bench = Bench(loop_limit=5)
     bench.engine.lane = "background"
-    bench.engine.attempt_hooks = loops = Loops()
-    told = loops.told
+    told = bench.reports
     looping(bench, SECOND)
     bench.clock.advance("10m")
     assert ["50 deliveries caused each other in one call" in one for one in told] == [True]
@@ -363,13 +364,13 @@ def test_the_cause_of_a_callback_is_certain() -> None:
 def given_up(bench: Bench, url: str = URL, api: Any = "v2", **headers: str) -> Message:
     bench.answer = lambda delivery: Outcome(500)
     pairs = sent({"Retries": "0"} | headers)
-    made = bench.engine.publisher.publish(url, pairs, b"x", api=api, caller_ip="192.0.2.7")
+    made = bench.engine.publish(url, pairs, b"x", api=api, caller_ip="192.0.2.7")
     bench.clock.run_due()
     return bench.engine.messages[made.accepted[0].message_id]
 
 
 def retried(bench: Bench, messages: Iterable[Message], *pairs: tuple[str, str]) -> list[Message]:
-    accepted = bench.engine.publisher.retry_dead_letters(messages, pairs)
+    accepted = bench.engine.retry_dead_letters(messages, pairs)
     return [bench.engine.messages[one.message_id] for one in accepted]
 
 
@@ -468,6 +469,6 @@ def test_a_message_of_v1_stays_one(bench: Bench) -> None:
 def test_every_callback_that_was_not_published_is_told(bench: Bench) -> None:
     bench.engine.workflow = Steps(bench)
     bench.answer = lambda delivery: Outcome(500)
-    message_id = bench.publish(Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE)
+    message_id = bench.publish(**OF_RUN, Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE)
     bench.clock.run_due()
     assert list(bench.engine.messages[message_id].lost_callbacks) == ["the run has ended"] * 2

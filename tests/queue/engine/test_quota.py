@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
-from pytest_fakecloud.queue.engine.quota import Quota
-from pytest_fakecloud.queue.engine.state import State
+from pytest_fakecloud.queue.engine.publishing import Quota
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import DAY, SECOND, PublishSettings
 from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
@@ -23,29 +21,21 @@ class Present(Quota):
     """A ``Quota`` that uses the current time of its clock."""
 
     def count_request(self) -> None:  # type: ignore[override]
-        super().count_request(self._state.clock.now_us())
+        super().count_request(self._clock.now_us())
 
     def count_message(self) -> None:  # type: ignore[override]
-        super().count_message(self._state.clock.now_us())
+        super().count_message(self._clock.now_us())
 
     def check(self, settings: PublishSettings, body: bytes) -> int:  # type: ignore[override]
-        return super().check(settings, body, self._state.clock.now_us())
+        return super().check(settings, body, self._clock.now_us())
 
 
 def quota(limits: dict[str, Any] | None = None, **settings: Any) -> Quota:
-    state = State(
-        Timekeeper(now=NOW),
-        Ids(1),
-        name="queue",
-        limits=PlanLimits(**(limits or {})),
-        settings=QueueConfig(**settings),
-        lane="driven",
-    )
-    return Present(state)
+    return Present(PlanLimits(**(limits or {})), QueueConfig(**settings), Timekeeper(now=NOW))
 
 
 def move(counted: Quota, span: str) -> None:
-    counted._state.clock.advance(span)
+    counted._clock.advance(span)
 
 
 def refusal(call: Any) -> QueueError:
@@ -61,7 +51,7 @@ def test_a_burst_is_counted_by_the_second() -> None:
             counted.count_request()
         refused = refusal(counted.count_request)
         assert (refused.status, refused.message) == (429, "Exceeded burst rate limit")
-        now_s = counted._state.clock.now_us() // SECOND
+        now_s = counted._clock.now_us() // SECOND
         assert list(refused.headers) == [
             ("Burst-RateLimit-Limit", "2"),
             ("Burst-RateLimit-Remaining", "0"),
@@ -102,7 +92,7 @@ def test_a_day_is_counted_until_midnight() -> None:
             assert dict(counted.daily_headers())["RateLimit-Remaining"] == str(left)
         counted.check_room(1)
         refused = refusal(lambda: counted.check_room(2))
-        day = counted._state.clock.now_us() // DAY
+        day = counted._clock.now_us() // DAY
         assert (refused.status, refused.message) == (429, "Exceeded daily rate limit")
         assert list(refused.headers) == [
             ("RateLimit-Limit", "3"),

@@ -80,7 +80,7 @@ def test_every_so_often_counts_from_the_creation(scene: Scene) -> None:
 def scheduled(bench: Bench, cron: str = "* * * * *", url: str = URL, **headers: str) -> Schedule:
     pairs = [("Upstash-Cron", cron)]
     pairs += [(f"Upstash-{name.replace('_', '-')}", value) for name, value in headers.items()]
-    made = bench.engine.publisher.publish(url, pairs, b"x", caller_ip="192.0.2.7")
+    made = bench.engine.publish(url, pairs, b"x", caller_ip="192.0.2.7")
     return bench.engine.schedules.get(str(made.schedule_id))
 
 
@@ -114,7 +114,7 @@ def test_its_messages_are_plain_ones_of_the_caller_that_made_it(bench: Bench) ->
 )
 def test_invalid_schedules(bench: Bench, headers: list[tuple[str, str]], text: str) -> None:
     with pytest.raises(QueueError) as caught:
-        bench.engine.publisher.publish(URL, headers, b"", schedule_only=True)
+        bench.engine.publish(URL, headers, b"", schedule_only=True)
     assert (caught.value.status, caught.value.message) == (400, text)
     assert bench.engine.schedules.by_id == {}
 
@@ -129,11 +129,11 @@ def test_how_the_messages_of_the_last_run_ended(
     bench.answer = lambda delivery: Outcome(status)
     schedule = scheduled(bench, Retries="0")
     (message_id,) = bench.engine.schedules.run_now(schedule.id)
-    assert bench.engine.schedules.states(schedule) == {message_id: "IN_PROGRESS"}
+    assert bench.engine.states_of_run(schedule) == {message_id: "IN_PROGRESS"}
     if cancel:
         bench.engine.cancel(message_id)
     bench.clock.run_due()
-    assert bench.engine.schedules.states(schedule) == {message_id: word}
+    assert bench.engine.states_of_run(schedule) == {message_id: word}
     bench.engine.restore(bench.engine.snapshot())
     assert bench.engine.schedules.get(schedule.id).last_ids == [message_id]
 

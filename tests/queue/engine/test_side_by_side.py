@@ -12,12 +12,8 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.concurrency.dispatch import Dispatcher
 from pytest_fakecloud.queue.delivery.sender import Sender
-from pytest_fakecloud.queue.engine.admission import Admission
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.engine.flow import FlowKey
-from pytest_fakecloud.queue.engine.lifecycle import Lifecycle
-from pytest_fakecloud.queue.engine.ordered_queues import OrderedQueue, OrderedQueues
-from pytest_fakecloud.queue.engine.publishing import Publisher
+from pytest_fakecloud.queue.engine.flow import FlowKey, OrderedQueue
 from pytest_fakecloud.queue.model import Delivery, Message, Outcome
 
 from ..edge import RawServer, silent
@@ -102,33 +98,33 @@ def lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def told_twice(patch: pytest.MonkeyPatch) -> None:
-    tell = Publisher.publish_callback
+    tell = Engine.publish_callback
 
-    def twice(self: Publisher, *args: Any) -> None:
+    def twice(self: Engine, *args: Any) -> None:
         tell(self, *args)
         tell(self, *args)
 
-    patch.setattr(Publisher, "publish_callback", twice)
+    patch.setattr(Engine, "publish_callback", twice)
 
 
 def newest_first(patch: pytest.MonkeyPatch) -> None:
-    pump = OrderedQueues.start_waiting
+    pump = Engine.start_waiting_in
 
-    def backwards(self: OrderedQueues, queue: OrderedQueue) -> None:
+    def backwards(self: Engine, queue: OrderedQueue) -> None:
         queue.waiting.rotate(1)
         pump(self, queue)
 
-    patch.setattr(OrderedQueues, "start_waiting", backwards)
+    patch.setattr(Engine, "start_waiting_in", backwards)
 
 
 def wider_queues(patch: pytest.MonkeyPatch) -> None:
-    pump = OrderedQueues.start_waiting
+    pump = Engine.start_waiting_in
 
-    def wider(self: OrderedQueues, queue: OrderedQueue) -> None:
+    def wider(self: Engine, queue: OrderedQueue) -> None:
         queue.parallelism = 6
         pump(self, queue)
 
-    patch.setattr(OrderedQueues, "start_waiting", wider)
+    patch.setattr(Engine, "start_waiting_in", wider)
 
 
 def unlimited_keys(patch: pytest.MonkeyPatch) -> None:
@@ -136,15 +132,15 @@ def unlimited_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def everybody_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Admission, "_has_room", lambda self: True)
+    patch.setattr(Engine, "_has_room", lambda self: True)
 
 
 def deaf_to_pauses(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(OrderedQueues, "set_paused", lambda self, name, paused: None)
+    patch.setattr(Engine, "set_queue_paused", lambda self, name, paused: None)
 
 
 def deaf_to_cancelling(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Lifecycle, "cancel_all", lambda self, messages: len(messages))
+    patch.setattr(Engine, "cancel_all", lambda self, messages: len(messages))
 
 
 def hasty(patch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,8 @@ import pytest
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import Lane
-from pytest_fakecloud.queue.engine.hooks import DeliveryHooks
 from pytest_fakecloud.queue.engine.state import State
-from pytest_fakecloud.queue.model import SECOND, Message
+from pytest_fakecloud.queue.model import SECOND, Interceptor, Message
 from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
 
 from .bench import CALLBACK, URL, Bench
@@ -26,6 +25,7 @@ def state(seed: int = 1, name: str = "queue", lane: Lane = "driven") -> State:
         limits=PlanLimits(),
         settings=QueueConfig(),
         lane=lane,
+        report=print,
     )
 
 
@@ -54,13 +54,11 @@ def test_groups_and_schedules_leave_the_ids_of_messages_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("lane", "own"), [("driven", "state"), ("background", "background"), ("state", "state")]
 )
-def test_lanes_of_attempts_and_internal_timers(bench: Bench, lane: Lane, own: Lane) -> None:
-    bench.engine.lane = lane
+def test_lanes_of_attempts_and_internal_timers(lane: Lane, own: Lane) -> None:
+    bench = Bench(lane=lane)
     bench.publish(Delay="1s")
     bench.engine.cancel(bench.publish(Delay="2s"))
-    bench.engine.publisher.publish(
-        URL, [("Upstash-Cron", "@hourly"), ("Upstash-Schedule-Id", "s")], b""
-    )
+    bench.engine.publish(URL, [("Upstash-Cron", "@hourly"), ("Upstash-Schedule-Id", "s")], b"")
     count, timers = bench.clock._timers.planned(5)
     assert count == 3
     assert [(one.label, one.lane) for one in timers] == [
@@ -70,20 +68,20 @@ def test_lanes_of_attempts_and_internal_timers(bench: Bench, lane: Lane, own: La
     ]
     for number in range(3):
         message_id = bench.publish(Flow_Control_Key="k", Flow_Control_Value="rate=1,period=2h")
-        begun = bench.engine.runner.begin(message_id)
+        begun = bench.engine.begin(message_id)
         assert (begun is None) == (number > 0)
     flow = [one.lane for one in bench.clock._timers.planned(9)[1] if one.label == "flow control k"]
     assert flow == [own]
 
 
 def test_an_overtaken_message_has_one_timer_when_another_lets_it_go(bench: Bench) -> None:
-    class Overtaking(DeliveryHooks):
+    class Overtaking(Interceptor):
         active = ("overtaking",)
 
         def overtaken(self, message: Message) -> bool:
             return message.url == URL
 
-    bench.engine.delivery_hooks = Overtaking()
+    bench.inject(Overtaking())
     bench.publish()
     bench.publish(CALLBACK)
     (first, second) = (timer.callback for timer in bench.clock._timers.planned(5)[1])

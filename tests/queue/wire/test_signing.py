@@ -19,12 +19,12 @@ from pytest_fakecloud.queue.wire.signing import LIFETIME, Signer, body_hash, exp
 from pytest_fakecloud.queue.wire.text import as_text
 
 URL = "https://app.example.com/hook?x=1"
-KEYS = SigningKeys("sig_" + "c" * 28, "sig_" + "n" * 28)
+KEYS = SigningKeys("sig_" + "c" * 28, "sig_" + "n" * 28, lambda: "new")
 NOW = 1_700_000_000
 
 
 def signer(now: float = NOW) -> Signer:
-    return Signer(KEYS, lambda: now, Ids(1).stream("queue", "token ids"), lambda: "new")
+    return Signer(KEYS, lambda: now, Ids(1).stream("queue", "token ids"))
 
 
 def signed(body: bytes = b'{"a":1}', url: str = URL, now: float = NOW, **options: Any) -> str:

@@ -18,7 +18,7 @@ from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Response
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.rest import workflow
 from pytest_fakecloud.queue.workflow.model import RunStep
-from pytest_fakecloud.queue.workflow.steps import wire_pairs
+from pytest_fakecloud.queue.workflow.runs import wire_pairs
 
 from ..scene import Scene
 

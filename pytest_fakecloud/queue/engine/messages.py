@@ -1,0 +1,448 @@
+"""Messages and their life: a message is accepted, may be cancelled, finishes, and is forgotten.
+
+A message is ``CREATED``, ``ACTIVE`` during an attempt, then ``DELIVERED`` (2xx only), or ``ERROR``
+followed by ``RETRY`` or by ``FAILED`` with a dead letter. A cancelled message is
+``CANCEL_REQUESTED`` immediately and ``CANCELED`` at the time at which it would have been due.
+Decided here: a cancelled message leaves its queue or wait list immediately, and is ``CANCELED``
+immediately if it has no due time. An attempt in flight still delivers its message if the message is
+cancelled.
+
+A message that a handler publishes is caused by the message that the handler received. Causes are
+recorded to detect messages that publish each other endlessly. ``Message.depth`` is the number of
+causes of a message at the same time, ``Message.chain`` the number of its causes within one call that
+delivers. For example, if the handler of message A publishes B, and the handler of B publishes C with
+a delay, then C has a chain of 2 and a depth of 0.
+
+A dead letter is kept for the plan's retention period on the queue's clock, a finished message for the
+time set by ``history_us``. The message is forgotten together with its log, its attempts and its part
+of a workflow run. A flow-control key is forgotten with the last message that used it, unless it is
+pinned or paused. A message is kept until its dead letter has expired and the callbacks about it have
+finished. The messages of a workflow run are kept until all of them can be forgotten.
+
+Decided here: nothing is forgotten while the clock is moving, so that the attempts returned by the
+call are complete. Listings of dead letters start with the oldest. A listing of workflow runs only
+(``source=workflow``) omits their failure callbacks, because a run contains the state of its failure
+callback. A retried message keeps its body, headers and settings, but not its delay, deduplication
+id and attempts.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..errors import existing, not_found
+from ..model import FINISHED, SECOND, Attempt, LogEntry, Message, MessageState, Outcome
+from ..wire.filters import Filters, page
+from ..workflow.runs import WorkflowRuns
+from .flow import Admission
+
+CHAIN_FACTOR = 10
+"""The loop limit within one call, as a multiple of the limit at a single point in time."""
+_COMPACT = 256
+"""The log is not rebuilt before this many of its entries belong to forgotten messages."""
+causing: ContextVar[Message | None] = ContextVar("causing", default=None)
+"""The message whose delivery runs in this context, including its threads and tasks."""
+
+
+class DeadLetter(NamedTuple):
+    """A dead letter with its id ``<unix-ms>-<n>``, its message, and the time at which it was added."""
+
+    id: str
+    number: int
+    message_id: str
+    at_us: int
+
+
+class Messages(Admission):
+    """The third layer of an engine: creates, finishes and forgets messages, and keeps dead letters.
+
+    The methods require the lock unless stated otherwise. ``under_way`` are the messages whose
+    deliveries are being performed. ``dead_letters`` are in the order in which they were added, and
+    expired ones are removed on access. A message is forgotten ``history_us`` after its end (None:
+    never).
+    """
+
+    workflow: WorkflowRuns
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.under_way: dict[str, Message] = {}
+        self.dead_letters: dict[str, DeadLetter] = {}
+        self._dead_letter_count = 0
+        self._ends = self.settings.history_us is not None
+        self._span_us = self.settings.history_us or 0
+        self._to_forget: list[tuple[int, str]] = []
+        self._forgotten_entries = 0
+        self._messages_by_key: Counter[str] = Counter()
+
+    def accept(self, message: Message, now: int, *, source: Message | None = None) -> None:
+        """Add a message to the pending ones. ``source`` is the message that a callback reports on."""
+        self._trace(message, source, now)
+        if self._to_forget:
+            self.sweep()
+        self._sequence = message.number = self._sequence + 1
+        message.public_id = message.public_id or message.id
+        message.waiting_since_us = message.created_us
+        self.messages[message.id] = message
+        self.pending[message.id] = message
+        self.log(message, "CREATED", message.created_us, next_us=message.not_before_us)
+        if message.settings.flow is not None:
+            self._note_accepted(message)
+            key = self.flow.observe(message.settings.flow, now)
+            if key.waiting:
+                # The settings of the new message may admit waiting messages, too.
+                self.start_waiting_for_flow(key)
+        if message.queue_name is not None:
+            queue = self.queues[message.queue_name]
+            queue.waiting.append(message.id)
+            self.start_waiting_in(queue)
+        else:
+            reason = "delay" if message.not_before_us > message.created_us else "at once"
+            self.plan(message, max(now, message.not_before_us), reason)
+
+    def cancel_all(self, messages: list[Message]) -> int:
+        """Cancel pending messages and return their number. Acquires the lock."""
+        with self.lock:
+            now = self.clock.now_us()
+            count = 0
+            for message in messages:
+                if self.pending.pop(message.id, None) is None:
+                    continue
+                count += 1
+                in_flight = message.state == "ACTIVE"
+                message.state = "CANCEL_REQUESTED"
+                self.log(message, "CANCEL_REQUESTED", now)
+                if in_flight:
+                    continue
+                self.release_slots(message)
+                due = message.due_us
+                self.unplan(message.id)
+                if due is None or due <= now:
+                    self._finish_cancelled(message.id, now)
+                else:
+                    self.plan_end_of_cancelled(message, due)
+                    self.release_waiting(message)
+            return count
+
+    def plan_end_of_cancelled(self, message: Message, due_us: int) -> None:
+        """Schedule the end of a cancelled message for the time at which it would have been due."""
+        self.plan_own(message.id, due_us, partial(self._finish_cancelled, message.id), "cancel")
+
+    def _finish_cancelled(self, message_id: str, at_us: int) -> None:
+        with self.lock:
+            message = self.messages[message_id]
+            if message.state == "CANCEL_REQUESTED":
+                self.timers.pop(message_id, None)
+                self.end_message(message, "CANCELED", at_us)
+
+    def delete_queue(self, name: str) -> None:
+        """Delete an ordered queue, if any, and cancel its waiting messages. Acquires the lock."""
+        with self.lock:
+            queue = self.queues.get(name)
+            if queue is None:
+                return
+            # Pause the queue, so that cancelling a message does not start the next one.
+            queue.paused = True
+            self.cancel_all(
+                [
+                    self.messages[one]
+                    # Include parked messages: a message that was in flight when an older queue of
+                    # this name was deleted is in no other list.
+                    for one in [*queue.active, *queue.waiting, *queue.parked]
+                    if one in self.pending and self.messages[one].state != "ACTIVE"
+                ]
+            )
+            del self.queues[name]
+
+    def end_message(
+        self,
+        message: Message,
+        end: MessageState,
+        at_us: int,
+        *,
+        error: str | None = None,
+        outcome: Outcome | None = None,
+    ) -> None:
+        """End a message in the state ``end``: DELIVERED, FAILED or CANCELED."""
+        message.state = end
+        message.finished_us = at_us
+        message.due_us = None
+        self.pending.pop(message.id, None)
+        self.log(message, end, at_us, error=error, outcome=outcome)
+        if message.workflow is not None or message.failure_of is not None:
+            self.workflow.finished(message, at_us)
+        self.release_waiting(message)
+        self._note_finished(message)
+
+    def release_waiting(self, message: Message) -> None:
+        """Release the messages that wait for this one, after it and its callbacks have finished."""
+        has_ended = message.state in FINISHED or message.state == "CANCEL_REQUESTED"
+        if not has_ended or message.open_children or message.released:
+            return
+        message.released = True
+        if message.queue_name is not None:
+            self.release_queue_slot(message)
+        if message.source_id is not None and message.queue_name is None:
+            source = self.messages.get(message.source_id)
+            if source is not None:
+                source.open_children -= 1
+                self.release_waiting(source)
+
+    # -- causes ------------------------------------------------------------------------------------
+
+    def _trace(self, message: Message, source: Message | None, now: int) -> None:
+        """Record that ``source`` caused a new message. None means the delivery that publishes now."""
+        message.drive = self.clock._drives
+        source, certain = (source, True) if source else self._publishing_delivery()
+        if source is None or not source.attempts:
+            return
+        if source.attempts[-1].at_us == now:
+            message.depth = max(message.depth, source.depth + 1)
+        # Count only certain causes with background delivery. Otherwise, a client that publishes for
+        # hours would look like an endless loop.
+        if source.drive == self.clock._drives and (certain or self.lane != "background"):
+            message.chain = max(message.chain, source.chain + 1)
+
+    def _publishing_delivery(self) -> tuple[Message | None, bool]:
+        """Return the message whose delivery is publishing now, and whether that is certain.
+
+        It is certain if the handler runs in this process. A request over HTTP may be sent by the
+        handler of any delivery in progress, or by none of them. In that case, the message that is
+        least likely to be part of a loop is returned.
+        """
+        message = causing.get()
+        if message is not None and self.under_way.get(message.id) is message:
+            return message, True
+        found = self.under_way.values()
+        return min(found, key=lambda one: (one.chain, one.depth), default=None), False
+
+    def endless_loop(self, message: Message, now: int) -> str | None:
+        """Return a description of the endless loop that a due message is part of, or None.
+
+        An attempt that follows another at the same time counts as a cause.
+        """
+        if message.attempts and message.attempts[-1].at_us == now:
+            message.depth += 1
+        elif message.created_us < now:
+            message.depth = 0
+        limit = self.settings.loop_limit
+        if message.depth > limit:
+            count, span = limit, "at the same time"
+        elif message.drive == self.clock._drives and message.chain > limit * CHAIN_FACTOR:
+            count, span = limit * CHAIN_FACTOR, "in one call"
+        else:
+            return None
+        return (
+            f"endless loop: {count} deliveries caused each other {span}, the next one would be"
+            f" {message.public_id} to {message.url}. Let the handlers stop publishing at some point,"
+            " or publish with a delay and advance the clock step by step. The message stays pending"
+        )
+
+    # -- looking up and cancelling by id; acquire the lock -----------------------------------------
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """All attempts of the messages that still exist, oldest first."""
+        with self.lock:
+            return sorted(
+                (attempt for message in self.messages.values() for attempt in message.attempts),
+                key=lambda attempt: attempt.sequence,
+            )
+
+    def task_ids(self, message_id: str) -> list[str]:
+        """Return the ids of a message's deliveries; a v1 message to a topic has one per endpoint."""
+        return self.groups_of_tasks.get(message_id, [message_id])
+
+    def message(self, message_id: str) -> Message:
+        """Return a message that clients may still read; raise a 404 error otherwise."""
+        with self.lock:
+            found = self.messages.get(self.task_ids(message_id)[0])
+            if found is None or found.state == "CANCELED":
+                raise not_found("message", message_id)
+            end = found.finished_us
+            if end is not None and self.clock.now_us() > end + self.settings.message_grace_us:
+                raise not_found("message", message_id)
+            return found
+
+    def tasks(self, message_id: str) -> list[Message]:
+        """Return a message's deliveries (v1 topics have several); raise a 404 error if unknown."""
+        with self.lock:
+            ids = self.groups_of_tasks.get(message_id)
+            if ids is None:
+                return [self.message(message_id)]
+            return [self.messages[one] for one in ids]
+
+    def cancel(self, message_id: str) -> int:
+        """Cancel a message's deliveries and return their number; raise a 404 error at zero."""
+        count = self.cancel_pending(message_id)
+        if not count:
+            raise not_found("message", message_id)
+        return count
+
+    def cancel_pending(self, message_id: str) -> int:
+        with self.lock:
+            ids = self.task_ids(message_id)
+            return self.cancel_all([self.pending[one] for one in ids if one in self.pending])
+
+    # -- dead letters; acquire the lock ------------------------------------------------------------
+
+    def add_dead_letter(self, message: Message, at_us: int) -> str:
+        letter = DeadLetter(
+            f"{at_us // 1000}-{self._dead_letter_count}", self._dead_letter_count, message.id, at_us
+        )
+        self._dead_letter_count += 1
+        self.dead_letters[letter.id] = letter
+        return letter.id
+
+    def all_dead_letters(self) -> list[DeadLetter]:
+        """Return the dead letters that have not expired, oldest first."""
+        with self.lock:
+            self._drop_expired_letters()
+            return list(self.dead_letters.values())
+
+    def dead_letter(self, dlq_id: str) -> DeadLetter:
+        """Return a dead letter; raise a 404 error if it does not exist or has expired."""
+        return existing(self.find_dead_letter(dlq_id), "dlq message", dlq_id)
+
+    def find_dead_letter(self, dlq_id: str) -> DeadLetter | None:
+        """Return a dead letter, or None if it does not exist or has expired."""
+        with self.lock:
+            self._drop_expired_letters()
+            return self.dead_letters.get(dlq_id)
+
+    def _drop_expired_letters(self) -> None:
+        oldest = self.clock.now_us() - self.limits.retention_us
+        for letter in list(self.dead_letters.values()):
+            if letter.at_us > oldest:
+                break
+            del self.dead_letters[letter.id]
+
+    def dead_message(self, letter: DeadLetter) -> Message:
+        return self.messages[letter.message_id]
+
+    def select_dead_letters(self, filters: Filters) -> tuple[list[DeadLetter], str | None]:
+        """Return a page of the matching dead letters, and the cursor of the next page."""
+        with self.lock:
+            no_answer = self.settings.no_answer_status
+            letters = []
+            for letter in self.all_dead_letters():
+                message = self.dead_message(letter)
+                if filters.fields.get("source") == ["workflow"] and message.failure_of is not None:
+                    continue
+                status = (message.last_outcome or Outcome()).status_or(no_answer)
+                if filters.matches(message, letter.at_us, status=status, dlq_id=letter.id):
+                    letters.append(letter)
+            return page(letters, lambda letter: letter.number, filters, latest_first=False)
+
+    def delete_dead_letters(self, letters: Iterable[DeadLetter]) -> int:
+        """Delete dead letters and return the number of those that still existed."""
+        with self.lock:
+            return sum(self.dead_letters.pop(letter.id, None) is not None for letter in letters)
+
+    # -- forgetting --------------------------------------------------------------------------------
+
+    def _note_accepted(self, message: Message) -> None:
+        if self._ends and message.settings.flow is not None:
+            self._messages_by_key[message.settings.flow.key] += 1
+
+    def _note_finished(self, message: Message) -> None:
+        if self._ends and message.finished_us is not None:
+            heapq.heappush(self._to_forget, (message.finished_us + self._span_us, message.id))
+
+    def _index_history(self) -> None:
+        """Register all messages again after the engine's messages were replaced."""
+        self._to_forget, self._forgotten_entries = [], 0
+        self._messages_by_key.clear()
+        for message in self.messages.values():
+            self._note_accepted(message)
+            self._note_finished(message)
+
+    def sweep(self) -> None:
+        """Forget the messages that are no longer needed, unless the clock is moving."""
+        if not self._to_forget or self.clock.driving:
+            return
+        now = self.clock.now_us()
+        while self._to_forget and self._to_forget[0][0] <= now:
+            message = self.messages[heapq.heappop(self._to_forget)[1]]
+            recheck_us = self._recheck_us(message, now)
+            if recheck_us is None:
+                self._forget(message)
+            else:
+                heapq.heappush(self._to_forget, (recheck_us, message.id))
+        self._compact()
+
+    def log_page(self, filters: Filters) -> tuple[list[LogEntry], str | None]:
+        """Return a page of matching log entries, newest first, and the next page's cursor."""
+        self.sweep()
+        messages = self.messages
+        rows = [
+            entry
+            for entry in self.logs
+            if entry.message_id in messages
+            and (
+                filters.empty
+                or filters.matches(
+                    messages[entry.message_id],
+                    entry.time_us,
+                    state=entry.state,
+                    status=self._status(entry),
+                )
+            )
+        ]
+        return page(rows, lambda entry: entry.number, filters, latest_first=True)
+
+    def _status(self, entry: LogEntry) -> int | None:
+        no_answer = self.settings.no_answer_status
+        return None if entry.outcome is None else entry.outcome.status_or(no_answer)
+
+    def _recheck_us(self, message: Message, now: int) -> int | None:
+        """Return when to check again whether a message is needed; None if it is not needed now."""
+        # Check again after this time at the latest: a dead letter, for example, may be deleted.
+        latest = now + max(self._span_us, SECOND)
+        together = (message, *self.workflow.companions(message))
+        ends = [self._needed_until_us(one) for one in together]
+        needed_until = max(latest if end is None else end for end in ends)
+        return min(needed_until, latest) if needed_until > now else None
+
+    def _needed_until_us(self, message: Message) -> int | None:
+        """Return the time until which a message is needed; None if it is not known yet."""
+        if message.finished_us is None or message.open_children:
+            return None
+        expires = message.finished_us + self._span_us
+        letter = self.dead_letters.get(message.dlq_id or "")
+        if letter is None:
+            return expires
+        return max(expires, letter.at_us + self.limits.retention_us)
+
+    def _forget(self, message: Message) -> None:
+        del self.messages[message.id]
+        self.dead_letters.pop(message.dlq_id or "", None)
+        tasks = self.groups_of_tasks.get(message.public_id)
+        if tasks is not None:
+            tasks.remove(message.id)
+            if not tasks:
+                del self.groups_of_tasks[message.public_id]
+        self.workflow.forget(message)
+        if message.settings.flow is not None:
+            self._leave(message.settings.flow.key)
+        self._forgotten_entries += len(message.log)
+
+    def _leave(self, name: str) -> None:
+        """Forget a flow-control key if no message uses it any more."""
+        self._messages_by_key[name] -= 1
+        if self._messages_by_key[name]:
+            return
+        del self._messages_by_key[name]
+        key = self.flow.keys.get(name)
+        if key is not None and not (key.paused or key.pinned_parallelism or key.pinned_rate):
+            del self.flow.keys[name]
+
+    def _compact(self) -> None:
+        if self._forgotten_entries > _COMPACT and 2 * self._forgotten_entries > len(self.logs):
+            self.logs = [one for one in self.logs if one.message_id in self.messages]
+            self._forgotten_entries = 0
