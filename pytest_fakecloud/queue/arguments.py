@@ -14,7 +14,7 @@ from ..core.timeparse import Duration, duration_us
 from ..core.wording import unknown_name
 from ..faults.answers import bytes_of, json_bytes
 from .model import HeaderList
-from .wire.text import as_wire, unprefixed
+from .wire.values import as_wire, unprefixed
 
 
 class FlowControl(TypedDict, total=False):

@@ -9,7 +9,7 @@ from ..core.errors import report_failure
 from .handler_errors import raised_text
 from .model import HeaderList, Outcome, SigningKeys, first
 from .signature_details import SignatureDetails, signature_details
-from .wire.text import shortened_body
+from .wire.values import shortened_body
 
 if TYPE_CHECKING:
     from .attempt_reports import StartedDelivery

@@ -17,7 +17,7 @@ from ..core.recorder import Recorder
 from ..core.timekeeper import Timekeeper
 from .handler_errors import attempt_note, handler_traceback
 from .model import MESSAGE, Delivery, Exchange, Interceptor, Outcome, Proceed, Sending
-from .wire.text import as_text
+from .wire.values import as_text
 
 if TYPE_CHECKING:
     from .attempt_details import AttemptDetails

@@ -15,7 +15,7 @@ from ..core.results import Results, results_of
 from ..core.wording import brief
 from .errors import QueueError
 from .model import KINDS, Attempt
-from .wire.targets import NAMED
+from .wire.headers import NAMED
 
 
 def json_of(read: Callable[[Any], Any], body: Callable[[Any], bytes]) -> Callable[[Any], Any]:

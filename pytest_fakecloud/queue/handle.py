@@ -33,7 +33,7 @@ from .rest.routes import QueueApp
 from .settings import DeliveryMode, QueueConfig, QueueSettings
 from .signature_clock import signature_clock as clock_of_signatures
 from .wire.signing import Signer, explain
-from .wire.text import as_text
+from .wire.values import as_text
 
 if TYPE_CHECKING:
     from qstash import AsyncQStash, QStash

@@ -12,7 +12,7 @@ from .delivery.applications import Address
 from .model import Delivery, SigningKeys, first
 from .signature_checks import FailedCheck
 from .wire.signing import body_hash, explain
-from .wire.text import as_text, shortened_body
+from .wire.values import as_text, shortened_body
 
 _NO_CHECK = FailedCheck(None, None, ())
 

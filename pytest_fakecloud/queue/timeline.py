@@ -10,7 +10,7 @@ from ..core.wording import counted, listed, plural
 from .engine.engine import Engine
 from .handler_errors import raised_text
 from .model import MESSAGE, Attempt, LogEntry, Message
-from .wire.text import as_text
+from .wire.values import as_text
 
 _MAX_LINES = 5
 """Maximum number of lines in a text."""

@@ -21,7 +21,7 @@ from .engine.schedules import Schedule
 from .fields import CRON, DESTINATION, DLQ_ID, LABEL, NAME, always, found_attempts, json_of
 from .model import KINDS, Attempt, Kind, Message
 from .wire.delivery import source_headers
-from .wire.text import as_text, canonical
+from .wire.values import as_text, canonical
 
 STATE_NAMES = {
     "CREATED": "pending",

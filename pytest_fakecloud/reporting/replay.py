@@ -25,7 +25,7 @@ from ..handle import Context, Handle, action_method
 from ..http.messages import Request
 from ..kv.errors import CommandError
 from ..queue.model import Outcome
-from ..queue.wire.text import as_text
+from ..queue.wire.values import as_text
 from .calls import executed_at, on_connection
 from .model import Report
 from .rows import began

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.errors import QueueError
-from pytest_fakecloud.queue.wire.text import as_wire
+from pytest_fakecloud.queue.wire.values import as_wire
 
 from .scene import DEST, Scene
 

@@ -24,7 +24,7 @@ from ...http.messages import Answer, Request, Serve
 from ..errors import QueueError, burst_limited, daily_limited
 from ..fields import LABEL, NAME
 from ..model import CALLBACK, FAILURE_CALLBACK, KINDS, Delivery, Interceptor, Kind, Message
-from ..wire.text import as_text
+from ..wire.values import as_text
 
 if TYPE_CHECKING:
     from ..typed import QueueFaultPlan as FaultPlan

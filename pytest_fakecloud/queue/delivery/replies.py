@@ -15,7 +15,7 @@ from ...core.matching import HEADERS, Field, fields_of
 from ...faults.answers import Response
 from ..fields import json_of
 from ..model import Delivery, Outcome
-from ..wire.text import as_text
+from ..wire.values import as_text
 
 
 class DestinationTimeoutError(FakecloudError, TimeoutError):

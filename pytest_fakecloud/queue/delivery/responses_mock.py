@@ -16,7 +16,7 @@ from requests.utils import requote_uri
 
 from ..model import Delivery, HeaderList, Outcome
 from ..settings import DEFAULT_CAP
-from ..wire.text import as_text
+from ..wire.values import as_text
 from .applications import failed
 from .loopback import headers_to_send
 

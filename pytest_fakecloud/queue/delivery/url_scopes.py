@@ -17,8 +17,8 @@ from ...core.conditions import is_pattern
 from ...core.errors import ContractError, shown
 from ...core.field_types import TEXT
 from ...core.matching import Question
-from ..wire.targets import named_url
-from ..wire.text import as_text
+from ..wire.headers import named_url
+from ..wire.values import as_text
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 from ..errors import existing, not_found
 from ..model import FINISHED, SECOND, Attempt, LogEntry, Message, MessageState, Outcome
-from ..wire.filters import Filters, page
+from ..wire.records import Filters, page
 from ..workflow.runs import WorkflowRuns
 from .flow import Admission
 

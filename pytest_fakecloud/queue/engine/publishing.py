@@ -29,9 +29,15 @@ from ..model import (
     PublishSettings,
 )
 from ..settings import PlanLimits, QueueConfig
-from ..wire.headers import read_given, read_settings, settings_to_republish
-from ..wire.retry import RetryDelay
-from ..wire.targets import Target, target_of, targets_of
+from ..wire.delivery import RetryDelay
+from ..wire.headers import (
+    Target,
+    read_given,
+    read_settings,
+    settings_to_republish,
+    target_of,
+    targets_of,
+)
 from ..workflow.runs import WorkflowRuns
 from .flow import OrderedQueue
 from .messages import Messages

@@ -9,8 +9,14 @@ from ..errors import bad_request
 from ..model import SECOND, HeaderList
 from ..wire import records
 from ..wire.headers import read_given
-from ..wire.text import as_wire, json_headers
-from ..wire.values import LONGEST_PERIOD_US, check_name, read_flag, read_integer
+from ..wire.values import (
+    LONGEST_PERIOD_US,
+    as_wire,
+    check_name,
+    json_headers,
+    read_flag,
+    read_integer,
+)
 from .payloads import RouteFamily, endpoints_of, field_of, json_object, query_of
 
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")

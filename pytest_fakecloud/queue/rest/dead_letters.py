@@ -20,9 +20,9 @@ from ..engine.messages import DeadLetter
 from ..engine.publishing import Accepted
 from ..errors import bad_request, not_found
 from ..model import Message
-from ..wire import filters, records
+from ..wire import records
 from ..wire.headers import read_given
-from ..wire.text import as_text, unprefixed
+from ..wire.values import as_text, unprefixed
 from ..workflow.model import WorkflowRun
 from .payloads import RouteFamily, accepted_record, bulk_pairs, cursor_field, has_id_field, query_of
 
@@ -56,7 +56,7 @@ class HistoryRoutes(RouteFamily):
         ]
 
     def list_dead_letters(self, request: Request) -> object:
-        chosen = filters.read_filters(query_of(request), filters.FOR_DEAD_LETTERS)
+        chosen = records.read_filters(query_of(request), records.FOR_DEAD_LETTERS)
         letters, cursor = self.engine.select_dead_letters(chosen)
         shown = [letter_record(self.engine, letter) for letter in letters]
         return {"messages": shown} | cursor_field(cursor)
@@ -93,8 +93,8 @@ class HistoryRoutes(RouteFamily):
 
         With ``known``, raise a 404 error if ids are given and none of them exists.
         """
-        chosen = filters.read_filters(
-            bulk_pairs(request, "dlqIds", keep_empty=True), filters.FOR_DEAD_LETTERS
+        chosen = records.read_filters(
+            bulk_pairs(request, "dlqIds", keep_empty=True), records.FOR_DEAD_LETTERS
         )
         if chosen.empty and has_id_field(request, "dlqIds"):
             return [], None
@@ -105,7 +105,7 @@ class HistoryRoutes(RouteFamily):
         return letters, cursor
 
     def _log_page(self, request: Request) -> tuple[list[records.Record], dict[str, str]]:
-        chosen = filters.read_filters(query_of(request), filters.FOR_LOGS, most=_MAX_LOGS)
+        chosen = records.read_filters(query_of(request), records.FOR_LOGS, most=_MAX_LOGS)
         entries, cursor = self.engine.log_page(chosen)
         messages, no_answer = self.engine.messages, self.engine.settings.no_answer_status
         found = [records.log_record(one, messages[one.message_id], no_answer) for one in entries]
@@ -222,7 +222,7 @@ class WorkflowHistoryRoutes(RouteFamily):
         self, pairs: list[tuple[str, str]], request: Request
     ) -> tuple[list[DeadLetter], str | None]:
         kept = [pair for pair in pairs if pair[1] and pair[0] != "source"]
-        chosen = filters.read_filters(kept, filters.FOR_DEAD_LETTERS)
+        chosen = records.read_filters(kept, records.FOR_DEAD_LETTERS)
         if chosen.empty and has_id_field(request, "dlqIds"):
             return [], None
         chosen.fields["source"] = ["workflow"]

@@ -13,9 +13,8 @@ from ..engine.engine import Engine
 from ..engine.publishing import Accepted
 from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList
-from ..wire import filters
-from ..wire.text import as_text, as_wire, json_headers
-from ..wire.values import check_name, check_nesting
+from ..wire import records
+from ..wire.values import as_text, as_wire, check_name, check_nesting, json_headers
 
 _ID = r"(?a)(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z"
 """Matches ids of messages, of workflow runs and of dead letters."""
@@ -140,7 +139,7 @@ def bulk_pairs(request: Request, ids: str, *, keep_empty: bool = False) -> list[
     if request.path.endswith("/"):
         raise not_found(_IDENTIFIED[ids], "with an empty id")
     given = [pair for pair in query_of(request) if keep_empty or pair[1]]
-    return given + filters.pairs_of(bulk_object(request, ids))
+    return given + records.pairs_of(bulk_object(request, ids))
 
 
 def has_id_field(request: Request, ids: str) -> bool:

@@ -26,11 +26,10 @@ from ..engine.publishing import Published
 from ..errors import QueueError
 from ..fields import DESTINATION, LABEL, NAME
 from ..model import Delivery, HeaderList, Message, RejectedStep, first
-from ..wire import filters, records
+from ..wire import records
 from ..wire.delivery import failure_text
-from ..wire.targets import LLM_URL
-from ..wire.text import HOP_BY_HOP, as_text, as_wire, first_setting
-from ..wire.values import check_name, read_labels
+from ..wire.headers import LLM_URL
+from ..wire.values import HOP_BY_HOP, as_text, as_wire, check_name, first_setting, read_labels
 from .admin import SCHEDULES, AdministrationRoutes, FlowRoutes
 from .dead_letters import HistoryRoutes, WorkflowHistoryRoutes
 from .payloads import (
@@ -234,8 +233,8 @@ class QueueApp(App):
         return {"cancelled": self.engine.cancel(request.segment("id"))}
 
     def cancel_messages(self, request: Request) -> object:
-        chosen = filters.read_filters(
-            bulk_pairs(request, "messageIds", keep_empty=True), filters.FOR_MESSAGES, most=2**62
+        chosen = records.read_filters(
+            bulk_pairs(request, "messageIds", keep_empty=True), records.FOR_MESSAGES, most=2**62
         )
         if chosen.empty and has_id_field(request, "messageIds"):
             return {"cancelled": 0}
@@ -247,7 +246,7 @@ class QueueApp(App):
             ]
             return {"cancelled": self.engine.cancel_all(found[: chosen.count])}
 
-    def _candidates(self, chosen: filters.Filters) -> list[Message]:
+    def _candidates(self, chosen: records.Filters) -> list[Message]:
         ids = chosen.fields.get("messageIds") or chosen.fields.get("messageId")
         pending = self.engine.pending
         if ids is None:

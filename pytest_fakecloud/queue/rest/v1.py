@@ -15,8 +15,7 @@ from ..errors import bad_request, not_found
 from ..model import SECOND
 from ..wire import records
 from ..wire.delivery import without_none
-from ..wire.text import as_text, as_wire
-from ..wire.values import check_name, check_url
+from ..wire.values import as_text, as_wire, check_name, check_url
 from .payloads import RouteFamily, caller_of, destination_of, json_object
 
 OK = {"status": "ok"}

@@ -21,11 +21,18 @@ from ...http.messages import Answer, Request
 from ...http.routing import Route
 from ..errors import QueueError, bad_request
 from ..model import HeaderList
-from ..wire import filters
+from ..wire import records
 from ..wire.delivery import encoded
 from ..wire.headers import read_given
-from ..wire.text import as_text, as_wire, first_setting, header_map, unprefixed
-from ..wire.values import check_url, read_flag
+from ..wire.values import (
+    as_text,
+    as_wire,
+    check_url,
+    first_setting,
+    header_map,
+    read_flag,
+    unprefixed,
+)
 from ..workflow.log import run_record
 from ..workflow.model import SDK_VERSION, RunState, WorkflowRun
 from ..workflow.runs import wire_pairs
@@ -139,7 +146,7 @@ class WorkflowRoutes(RouteFamily):
 
         ``default`` is its size without a ``count``. ``url_prefix``: match ``workflowUrl`` as prefix.
         """
-        chosen = filters.read_filters(pairs, _FILTERS, states=_read_states)
+        chosen = records.read_filters(pairs, _FILTERS, states=_read_states)
         # Compare the beginnings of URLs here, because filters compare whole values.
         prefixes = chosen.fields.pop("workflowUrl", None) if url_prefix else None
         self.engine.sweep()
@@ -153,7 +160,7 @@ class WorkflowRoutes(RouteFamily):
         ]
         # A run that was restarted under its old id is newer than its position in the dict.
         found.sort(key=lambda run: run.number)
-        return filters.page(
+        return records.page(
             found, lambda run: run.number, chosen, latest_first=latest_first, default=default
         )
 

@@ -27,7 +27,7 @@ from cronsim import CronSim, CronSimError
 from ...core.timeparse import to_datetime
 from ..errors import bad_request
 from ..model import MINUTE, SECOND
-from .retry import go_duration_us
+from .delivery import go_duration_us
 from .values import LATEST_US
 
 _ALIASES = {

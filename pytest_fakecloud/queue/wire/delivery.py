@@ -1,4 +1,4 @@
-"""The HTTP requests that the queue makes: deliveries, and the bodies of callbacks.
+"""The HTTP requests that the queue makes: deliveries, the bodies of callbacks, and waits for retries.
 
 A callback is published after every attempt, a failure callback after the last one (not for v1
 messages). Both are messages themselves. ``notBefore`` and ``createdAt`` are Unix milliseconds as
@@ -7,17 +7,44 @@ strings. The message's id is in ``sourceMessageId`` (the service's name) and in 
 
 Decided here: ``status`` is 0 if there was no HTTP response. The destination's body is truncated to
 the plan's message size. Redacted parts are sent in clear, as in any delivery.
+
+**Waits between attempts** follow the backoff, ``Retry-After`` or a retry-delay expression.
+Specification and vendor's documentation: before retry n, the queue waits min(86400, e^(2.5 n))
+seconds. A destination's ``Retry-After``, ``X-RateLimit-Reset``, ``X-RateLimit-Reset-Requests`` or
+``X-RateLimit-Reset-Tokens`` sets the next wait instead, unless it is longer than a day.
+
+Decided here: the first of these headers in this order counts, and takes precedence over an
+expression. A date in the past and a negative duration mean no wait. An expression is evaluated in
+floating point for every allowed retry when the message is published, and rejected if a division by
+zero or an overflow occurs. If it has no value for a later retry, the backoff is used. Its value is
+limited to between 0 and one day. ``round`` rounds halves away from zero.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC
+from operator import add, mul, sub, truediv
 from typing import Any
 
-from ..model import Delivery, HeaderList, Message, Outcome, PublishSettings, first
-from .text import as_text, header_map
+from ...core.wording import counted
+from ..errors import QueueError, bad_request
+from ..model import (
+    DAY,
+    SECOND,
+    Delivery,
+    HeaderList,
+    HeaderPairs,
+    Message,
+    Outcome,
+    PublishSettings,
+    first,
+)
+from .values import as_text, header_map
 
 SOURCE_SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "both": ("sourceMessageId", "sourceMessasgeId"),
@@ -157,3 +184,240 @@ def failure_text(outcome: Outcome) -> str:
     if error is None:
         return "destination did not answer"
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+RETRY_HEADERS = (
+    "Retry-After",
+    "X-RateLimit-Reset",
+    "X-RateLimit-Reset-Requests",
+    "X-RateLimit-Reset-Tokens",
+)
+_TOKEN = r"(?a)\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|([A-Za-z_]+)|(.))"
+_GO_DURATION = r"(?a)[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+\Z"
+_GO_GROUP = r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
+_GO_UNIT = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6, "m": 6e7, "h": 3.6e9}
+_DEEPEST = 50
+"""Maximum nesting of an expression, so that parsing never exceeds Python's recursion limit."""
+_LONGEST = 500
+"""Maximum number of characters of an expression."""
+
+
+def backoff_us(retry: int) -> int:
+    """Return the default wait before retry number ``retry`` (counted from 1), in microseconds."""
+    if 2.5 * retry >= math.log(86_400):
+        return DAY
+    return round(math.exp(2.5 * retry) * SECOND)
+
+
+def _round(value: float) -> float:
+    return math.copysign(math.floor(abs(value) + 0.5), value)
+
+
+_FUNCTIONS: dict[str, tuple[int | None, Callable[..., float]]] = {
+    "pow": (2, math.pow),
+    "exp": (1, math.exp),
+    "sqrt": (1, math.sqrt),
+    "abs": (1, abs),
+    "floor": (1, lambda value: float(math.floor(value))),
+    "ceil": (1, lambda value: float(math.ceil(value))),
+    "round": (1, _round),
+    "min": (None, min),
+    "max": (None, max),
+}
+_Node = Callable[[float], float]
+
+
+class RetryDelay:
+    """A parsed retry-delay expression, which computes milliseconds from ``retried`` (0, 1, ...).
+
+    It may contain numbers, ``retried``, ``+ - * / %``, unary minus, parentheses and the functions
+    ``pow exp sqrt abs floor ceil round min max``. Raises ``QueueError`` (400) for anything else.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        if len(text) > _LONGEST:
+            raise self._bad(f"it is longer than {_LONGEST} characters")
+        self._tokens: list[str] = [
+            number or name or sign
+            for number, name, sign in re.findall(_TOKEN, text)
+            if (number or name or sign).strip()
+        ]
+        self._at = 0
+        self._depth = 0
+        self._node = self._sum()
+        if self._at != len(self._tokens):
+            raise self._bad(f"unexpected {self._tokens[self._at]!r}")
+
+    def milliseconds(self, retried: int) -> float:
+        """Return the wait in milliseconds; raise a 400 error if it is not a finite number."""
+        try:
+            value = self._node(float(retried))
+        except ZeroDivisionError:
+            raise self._bad(f"it divides by zero when retried is {retried}") from None
+        except OverflowError:
+            raise self._bad(f"it overflows when retried is {retried}") from None
+        except ValueError:
+            raise self._bad(f"it has no value when retried is {retried}") from None
+        if not math.isfinite(value):
+            raise self._bad(f"it overflows when retried is {retried}")
+        return value
+
+    def wait_us(self, retried: int) -> int:
+        return max(0, round(min(self.milliseconds(retried) * 1_000, DAY)))
+
+    def _bad(self, why: str) -> Exception:
+        return bad_request(f"invalid retry delay expression {self.text!r}: {why}")
+
+    def _peek(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        token = self._peek()
+        self._at += 1
+        return token
+
+    def _expect(self, sign: str) -> None:
+        if self._take() != sign:
+            raise self._bad(f"expected {sign!r}")
+
+    def _sum(self) -> _Node:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise self._bad(f"it is nested deeper than {_DEEPEST} levels")
+        node = self._product()
+        while self._peek() in ("+", "-"):
+            node = _combined(self._take(), node, self._product())
+        self._depth -= 1
+        return node
+
+    def _product(self) -> _Node:
+        node = self._unary()
+        while self._peek() in ("*", "/", "%"):
+            node = _combined(self._take(), node, self._unary())
+        return node
+
+    def _unary(self) -> _Node:
+        negative = False
+        while self._peek() in ("-", "+"):
+            negative ^= self._take() == "-"
+        node = self._atom()
+        return (lambda retried: -node(retried)) if negative else node
+
+    def _atom(self) -> _Node:
+        token = self._take()
+        if not token:
+            raise self._bad("it ends too early")
+        if token[0] in "0123456789" or (token[0] == "." and len(token) > 1):
+            number = float(token)
+            return lambda retried: number
+        if token == "(":
+            node = self._sum()
+            self._expect(")")
+            return node
+        if token == "retried":
+            return lambda retried: retried
+        if token in _FUNCTIONS:
+            return self._call(token)
+        raise self._bad(f"unexpected {token!r}")
+
+    def _call(self, name: str) -> _Node:
+        wanted, function = _FUNCTIONS[name]
+        self._expect("(")
+        arguments = [self._sum()]
+        while self._peek() == ",":
+            self._take()
+            arguments.append(self._sum())
+        self._expect(")")
+        if wanted is not None and len(arguments) != wanted:
+            raise self._bad(f"{name} takes {counted(wanted, 'argument')}, got {len(arguments)}")
+        if wanted is None and len(arguments) == 1:
+            return arguments[0]
+        return lambda retried: function(*(argument(retried) for argument in arguments))
+
+
+def _remainder(left: float, right: float) -> float:
+    # fmod() raises ValueError for a divisor of zero, which would have another error message.
+    if right == 0:
+        raise ZeroDivisionError
+    return math.fmod(left, right)
+
+
+_OPERATORS: dict[str, Callable[[float, float], float]] = {
+    "+": add, "-": sub, "*": mul, "/": truediv, "%": _remainder,
+}  # fmt: skip
+
+
+def _combined(sign: str, left: _Node, right: _Node) -> _Node:
+    operator = _OPERATORS[sign]
+    return lambda retried: operator(left(retried), right(retried))
+
+
+def check_expression(text: str) -> str:
+    RetryDelay(text)
+    return text
+
+
+def asked_wait(headers: HeaderPairs, now_us: int) -> tuple[int, str] | None:
+    """Return the wait that a destination requested and the header that requested it, or None.
+
+    Dates are compared with the queue's clock. A wait longer than a day and a malformed value are
+    ignored.
+    """
+    for name in RETRY_HEADERS:
+        value = first(headers, name)
+        if value is None:
+            continue
+        wait = _read_wait(value.strip(), now_us)
+        if wait is not None and wait <= DAY:
+            return wait, f"{name}: {value.strip()}"
+    return None
+
+
+def go_duration_us(text: str) -> int | None:
+    """Parse a duration of Go (``1h30m``, ``1.5s``) into microseconds; None if it is malformed."""
+    if not re.match(_GO_DURATION, text) or len(text) >= 100:
+        return None
+    total = sum(float(number) * _GO_UNIT[unit] for number, unit in re.findall(_GO_GROUP, text))
+    return round(min(total, 1e18)) * (-1 if text.startswith("-") else 1)
+
+
+def _read_wait(value: str, now_us: int) -> int | None:
+    if re.fullmatch(r"-?[0-9]{1,18}", value):
+        return max(0, int(value) * SECOND)
+    duration = go_duration_us(value)
+    if duration is not None:
+        return max(0, duration)
+    # Imported here, because the import takes 4 ms and dates are rare.
+    from email.utils import parsedate_to_datetime
+
+    try:
+        moment = parsedate_to_datetime(value)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    try:
+        return max(0, round(moment.timestamp() * SECOND) - now_us)
+    except (OverflowError, ValueError):
+        return None
+
+
+def next_wait(
+    expression: str | None, retried: int, headers: HeaderPairs, now_us: int
+) -> tuple[int, str]:
+    """Return the wait before the next retry in microseconds, and the reason for it.
+
+    ``retried`` is the number of retries made so far (0 after the first attempt).
+    """
+    asked = asked_wait(headers, now_us)
+    if asked is not None:
+        return asked
+    if expression is not None:
+        try:
+            return RetryDelay(expression).wait_us(retried), f"retry delay {expression}"
+        except QueueError:
+            # Use the backoff, because the request was accepted earlier and cannot be rejected now.
+            pass
+    wait = backoff_us(retried + 1)
+    return wait, "backoff, at most one day" if wait == DAY else f"backoff e^{2.5 * (retried + 1):g}"

@@ -1,4 +1,4 @@
-"""Parse the headers of publish requests into ``PublishSettings``.
+"""Parse the headers and the destination of publish requests.
 
 Names are case-insensitive and start with either ``Upstash-`` or ``Service-``. Lower-case query keys
 (``?upstash-retries=3``) count as headers if the header is missing. Nested settings
@@ -8,21 +8,35 @@ Decided here: an unknown ``Upstash-*`` header is ignored. The first value of a r
 counts. A flow-control key may have no value, because it may be pinned. ``Upstash-Header-Forward``
 never forwards the queue's own ``Authorization``. If two settings exclude each other (delay and
 not-before, the two kinds of deduplication), a setting that was sent drops the default of the other.
+
+The service knows some **destinations** by name. Source of their URLs: the official JavaScript client,
+which publishes to ``api/llm``. In a test, they need a handler like any other destination, added by
+name or by URL: ``queue.destinations.respond("api/llm", ...)``.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-from ..errors import bad_request
-from ..model import HeaderList, PublishSettings
+from ..engine.url_groups import UrlGroup
+from ..errors import INVALID_SCHEME, bad_request
+from ..model import HeaderList, HeaderPairs, Message, PublishSettings
 from . import values
-from .redaction import read_redaction
-from .retry import check_expression
-from .text import CONTROL, HOP_BY_HOP, as_text, check_header, overridden, unprefixed
+from .delivery import check_expression
+from .values import (
+    CONTROL,
+    HOP_BY_HOP,
+    as_text,
+    check_header,
+    check_url,
+    overridden,
+    read_redaction,
+)
 
 
 def _stripped(check: Callable[[str, str], str], what: str) -> Callable[[str], str]:
@@ -84,31 +98,28 @@ class _Collected:
     nested: dict[str, HeaderList] = field(default_factory=dict)
     others: HeaderList = field(default_factory=list)
 
-    def add(self, name: str, value: str) -> None:
-        own = unprefixed(name)
-        if own is None:
-            if name.lower() == "content-type":
-                self.settings.setdefault("content_type", value)
-            else:
-                self.others.append((name, value))
-        elif own in _SETTINGS:
-            setting, read = _SETTINGS[own]
-            if setting not in self.settings:
-                self.settings[setting] = read(value)
-        else:
+    def add_all(self, pairs: Iterable[tuple[str, str]]) -> None:
+        settings = self.settings
+        for name, value in pairs:
+            lower = name.lower()
+            if not lower.startswith(("upstash-", "service-")):
+                if lower == "content-type":
+                    settings.setdefault("content_type", value)
+                else:
+                    self.others.append((name, value))
+                continue
+            own = lower.partition("-")[2]
+            if own in _SETTINGS:
+                setting, read = _SETTINGS[own]
+                if setting not in settings:
+                    settings[setting] = read(value)
+                continue
             for prefix, (setting, new_prefix) in _NESTED.items():
                 if own.startswith(prefix):
                     # Keep upper case in the rest of the name, which ``own`` has lost.
                     rest = name.partition("-")[2][len(prefix) :]
                     self.nested.setdefault(setting, []).append((new_prefix + rest, value))
-                    return
-
-
-def _collect(pairs: Iterable[tuple[str, str]]) -> _Collected:
-    collected = _Collected()
-    for name, value in pairs:
-        collected.add(name, value)
-    return collected
+                    break
 
 
 def _checked(forward: HeaderList) -> HeaderList:
@@ -121,22 +132,23 @@ def _checked(forward: HeaderList) -> HeaderList:
 
 
 def read_given(
-    headers: Iterable[tuple[str, str]],
-    query: Iterable[tuple[str, str]] = (),
-    defaults: HeaderList | None = None,
+    headers: Iterable[tuple[str, str]], query: HeaderPairs = (), defaults: HeaderList | None = None
 ) -> dict[str, Any]:
     """Return the settings in the headers and in ``upstash-*`` query keys.
 
     ``defaults`` are the headers of a URL group, which apply unless the request sets them. Raises
     ``QueueError`` (400) for the first malformed header.
     """
-    sent, default = _collect(headers), _collect(defaults or ())
-    for name, value in query:
-        if name.lower().startswith("upstash-"):
-            sent.add(name, value)
-    excluded = {_EXCLUDED.get(name) for name in sent.settings}
-    settings = {name: value for name, value in default.settings.items() if name not in excluded}
-    settings |= sent.settings
+    sent, default = _Collected(), _Collected()
+    sent.add_all(headers)
+    if query:
+        sent.add_all(pair for pair in query if pair[0].lower().startswith("upstash-"))
+    settings = sent.settings
+    if defaults:
+        default.add_all(defaults)
+        excluded = {_EXCLUDED.get(name) for name in settings}
+        kept = {name: value for name, value in default.settings.items() if name not in excluded}
+        settings = kept | settings
     if settings.pop("forward_all", False):
         # Forward the request's headers before the nested ones, so that they replace the defaults.
         forward = sent.nested.setdefault("forward", [])
@@ -148,12 +160,14 @@ def read_given(
     elif flow_value is not None:
         raise bad_request("invalid flow control: a value was given without a key")
     for name in {**default.nested, **sent.nested}:
-        nested = overridden(default.nested.get(name, []), sent.nested.get(name, []))
+        nested = sent.nested.get(name, [])
+        if name in default.nested:
+            nested = overridden(default.nested[name], nested)
         if name == "forward":
             nested = _checked(nested)
         if nested:
             settings[name] = nested
-    if CONTROL.search(settings.get("content_type", "")):
+    if "content_type" in settings and CONTROL.search(settings["content_type"]):
         raise bad_request("invalid header value for Content-Type: control character")
     return settings
 
@@ -183,3 +197,84 @@ def settings_to_republish(
         if base and given.get(name):
             merged[name] = overridden(base, given[name])
     return PublishSettings(**merged)
+
+
+LLM_URL = "https://qstash.upstash.io/llm/v1/chat/completions"
+"""The destination of ``api/llm``, and of the queue's own endpoint ``/llm/v1/chat/completions``."""
+NAMED = {"api/llm": LLM_URL, "api/email": "https://api.resend.com/emails"}
+_NEVER_PUBLIC = (".test", ".invalid", ".local", ".internal")
+
+
+def named_url(destination: str) -> str | None:
+    """Return the URL of a destination of the service itself, with or without a final slash."""
+    return NAMED.get(destination.rstrip("/"))
+
+
+class Target(NamedTuple):
+    """A URL to deliver to, with the URL group and the endpoint that it belongs to.
+
+    A message has these fields, too.
+    """
+
+    url: str
+    topic_name: str | None = None
+    endpoint_name: str | None = None
+    endpoint_id: str | None = None
+
+
+def target_of(message: Message) -> Target:
+    return Target(message.url, message.topic_name, message.endpoint_name, message.endpoint_id)
+
+
+def targets_of(
+    destination: str, settings: PublishSettings, group: UrlGroup | None, *, public_only: bool
+) -> list[Target]:
+    """Return the targets of a destination: a URL, a URL group or a name such as ``api/llm``.
+
+    ``public_only`` applies ``check_public()`` to a URL that is not in a group. Raises a 400 error
+    for an invalid destination.
+    """
+    if group is not None:
+        return [Target(one.url, group.name, one.name, one.id) for one in group.endpoints]
+    named = named_url(destination)
+    if named == LLM_URL and settings.callback is None:
+        raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
+    if named is not None:
+        return [Target(named)]
+    if destination.startswith("api/"):
+        raise bad_request(
+            f"invalid destination url: {INVALID_SCHEME}; of the service's own destinations there"
+            f" are {' and '.join(NAMED)}"
+        )
+    check_url(destination, "destination")
+    if public_only:
+        check_public(destination)
+    return [Target(destination)]
+
+
+def check_public(url: str) -> None:
+    """Raise a 400 error for a loopback address, and for a host name that cannot be public.
+
+    Decided here: private addresses such as 10.0.0.1 are accepted.
+    """
+    loopback = loopback_address(url)
+    if loopback is not None:
+        raise bad_request(
+            f"invalid destination url: endpoint resolves to a loopback address: {loopback}"
+        )
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    # Do not resolve names, but reject those that are known not to be public. (IPv6 addresses, with
+    # their colons, may have no dot.)
+    if ":" not in host and ("." not in host or host.endswith(_NEVER_PUBLIC)):
+        raise bad_request(f"invalid destination url: unable to resolve host: {host}")
+
+
+def loopback_address(url: str) -> str | None:
+    """Return the loopback address in a URL (127.0.0.1 for localhost), or None for any other host."""
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".")
+        if host == "localhost" or host.endswith(".localhost"):
+            return "127.0.0.1"
+        return host if ipaddress.ip_address(host).is_loopback else None
+    except ValueError:
+        return None

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from ...core.ids import RandomStream
 from ..model import Delivery, Exchange, HeaderList, Interceptor, Proceed, Sending, SigningKeys
-from .text import as_text
+from .values import as_text
 
 LIFETIME = 300
 """Seconds between a token's ``iat`` and its ``exp``."""

@@ -1,19 +1,121 @@
-"""Parse the values of settings: durations, integers, URLs, names and flow-control limits.
+"""Strings, headers and values as they are sent over HTTP, and their redaction.
 
-Each function raises a 400 error if the value is malformed, unless stated otherwise.
+A string has one Latin-1 character per byte. Headers are pairs, or JSON objects that map names to lists
+of values. Each function that checks or reads a value raises a 400 error if the value is malformed,
+unless stated otherwise.
+
+**Redaction** replaces parts of messages by ``REDACTED:<sha256>`` in everything the API shows.
+Deliveries are not redacted. Source: the vendor's page on redacted fields. The redaction of a workflow
+run applies to all its messages, also to later steps and the failure function, and to the responses to
+them. Decided here: an invoked run has its own redaction, as it has its own retries. A callback has the
+redaction of the message on which it reports. Headers that a body repeats, such as those in the body
+of a callback, are hidden only with the body.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from .. import errors
 from ..errors import bad_request
-from ..model import DAY, SECOND, FlowSettings
-from .text import as_text, quoted
+from ..model import DAY, SECOND, FlowSettings, HeaderList, Redaction
+
+HOP_BY_HOP = frozenset({
+    "host", "content-length", "connection", "transfer-encoding", "accept-encoding", "keep-alive",
+    "te", "upgrade", "trailer", "proxy-connection", "proxy-authorization", "proxy-authenticate",
+    "expect",
+})  # fmt: skip
+"""Headers about a message's framing or about a single connection, which are not forwarded."""
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+"""Characters that a header value must not contain."""
+_MAX_BODY = 2_000
+"""Maximum number of characters of a shortened body."""
+
+
+def as_text(wire: str) -> str:
+    """Decode Latin-1 wire characters as UTF-8. Return them unchanged if they are not UTF-8."""
+    if wire.isascii():
+        return wire
+    try:
+        return wire.encode("latin-1").decode("utf-8")
+    except (UnicodeEncodeError, UnicodeDecodeError):
+        return wire
+
+
+def as_wire(text: str) -> str:
+    """Encode a string as UTF-8 and return it with one Latin-1 character per byte."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "surrogatepass").decode("latin-1")
+
+
+def shortened_body(body: bytes) -> str:
+    return body[: _MAX_BODY * 4].decode("utf-8", "replace")[:_MAX_BODY]
+
+
+def quoted(wire: str) -> str:
+    return repr(as_text(wire))
+
+
+def canonical(name: str) -> str:
+    """Return a header name in canonical case (``X-My-Id`` for ``x-my-id``)."""
+    return "-".join(part[:1].upper() + part[1:].lower() for part in name.split("-"))
+
+
+def unprefixed(name: str) -> str | None:
+    """Return a header name after ``Upstash-`` or ``Service-`` in lower case, or None."""
+    lower = name.lower()
+    return lower.partition("-")[2] if lower.startswith(("upstash-", "service-")) else None
+
+
+def first_setting(headers: Iterable[tuple[str, str]], name: str) -> str | None:
+    """Return the first value of a header, whose name is given in lower case without its prefix."""
+    return next((value for key, value in headers if unprefixed(key) == name), None)
+
+
+def overridden(base: HeaderList, by: HeaderList) -> HeaderList:
+    """Return headers combined with those in ``by``, which replace headers of the same name."""
+    replaced = {name.lower() for name, _ in by}
+    return [pair for pair in base if pair[0].lower() not in replaced] + by
+
+
+def check_header(name: str, value: str) -> None:
+    """Raise a 400 error if a header's name or value is malformed."""
+    if not _TOKEN.match(name):
+        raise bad_request(f"invalid header name: {quoted(name)}")
+    if CONTROL.search(value):
+        raise bad_request(f"invalid header value for {name}: it contains a control character")
+
+
+def json_headers(headers: Mapping[str, Any]) -> HeaderList:
+    """Return headers as pairs, from a JSON object that maps names to values or lists of values.
+
+    Raises a 400 error for values that are not strings, numbers or booleans.
+    """
+    pairs: HeaderList = []
+    for name, values in headers.items():
+        for value in values if isinstance(values, list) else [values]:
+            if isinstance(value, dict | list) or value is None:
+                raise bad_request(f"invalid header {name}: expected a string")
+            # JSON writes true and 1.5 as the service does.
+            text = value if isinstance(value, str) else json.dumps(value)
+            pairs.append((as_wire(str(name)), as_wire(text)))
+    return pairs
+
+
+def header_map(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return headers as the API represents them, with lists of values by canonical name."""
+    found: dict[str, list[str]] = {}
+    for name, value in headers:
+        found.setdefault(canonical(name), []).append(as_text(value))
+    return found
+
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 LONGEST_US = 36_525 * DAY
@@ -171,3 +273,80 @@ def read_deduplication_id(text: str) -> str:
     if not text or re.search(r"\s", text):
         raise bad_request("DeduplicationId cannot be empty or contain white space")
     return text
+
+
+_ONE_HEADER = r"(?i)headers?\[([^\[\]]+)\]\Z"
+_FORWARDED = r"(?:(?:failure-)?callback-)*forward-(.+)"
+"""Matches settings that forward a header, also nested ones of callbacks."""
+
+
+def read_redaction(text: str) -> Redaction:
+    """Parse a comma-separated list of ``body``, ``header`` and ``header[Name]``."""
+    body = False
+    every = False
+    names: set[str] = set()
+    for part in (piece.strip() for piece in text.split(",")):
+        if part.lower() == "body":
+            body = True
+        elif part.lower() in ("header", "headers"):
+            every = True
+        elif found := re.match(_ONE_HEADER, part):
+            names.add(found.group(1).strip().lower())
+        elif part:
+            raise bad_request(
+                f"invalid redact field: {quoted(part)}, expected body, header or header[<name>]"
+            )
+    return Redaction(body=body, all_headers=every, headers=frozenset(names))
+
+
+def hidden(value: object) -> str:
+    """Return the replacement of bytes, of a string, or of another JSON value."""
+    if not isinstance(value, bytes):
+        text = value if isinstance(value, str) else json.dumps(value)
+        value = text.encode("utf-8", "surrogatepass")
+    return f"REDACTED:{hashlib.sha256(value).hexdigest()}"
+
+
+def shown_text(body: bytes, redaction: Redaction) -> str:
+    """Return a body as text. An empty body is never replaced."""
+    return hidden(body) if body and redaction.body else body.decode("utf-8", "replace")
+
+
+def shown_json(value: object, redaction: Redaction) -> object:
+    """Return a JSON value that is a body or a part of one. A missing value is never replaced."""
+    return value if value is None or not redaction.body else hidden(value)
+
+
+def shown_headers(headers: Iterable[tuple[str, str]], redaction: Redaction) -> dict[str, list[str]]:
+    """Return headers of a delivery or of its response as the API represents them."""
+    return {
+        name: [hidden(one) for one in values] if redaction.hides_header(name) else values
+        for name, values in header_map(headers).items()
+    }
+
+
+def shown_json_headers(headers: object, redaction: Redaction) -> object:
+    """Return headers that a client sent as JSON, which can be any value."""
+    if not isinstance(headers, dict):
+        return hidden(headers) if redaction.all_headers and headers is not None else headers
+    shown: dict[str, object] = {}
+    for name, values in headers.items():
+        if not redaction.hides_header(name):
+            shown[name] = values
+        else:
+            shown[name] = (
+                [hidden(one) for one in values] if isinstance(values, list) else hidden(values)
+            )
+    return shown
+
+
+def shown_settings(headers: Iterable[tuple[str, str]], redaction: Redaction) -> HeaderList:
+    """Return headers of a request to the queue, of which only forwarded headers are redacted."""
+    shown: HeaderList = []
+    for name, value in headers:
+        own = unprefixed(name)
+        setting = None if own is None else re.fullmatch(_FORWARDED, own)
+        forwarded = name if own is None else setting and setting[1]
+        is_hidden = forwarded and redaction.hides_header(forwarded)
+        shown.append((name, hidden(value) if is_hidden else value))
+    return shown

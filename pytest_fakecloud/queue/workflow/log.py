@@ -13,9 +13,14 @@ from ..engine.engine import Engine
 from ..model import SECOND, Message, Outcome, Redaction, first
 from ..wire.delivery import destination_headers, without_none
 from ..wire.records import labels_record, ms
-from ..wire.redaction import shown_headers, shown_json, shown_json_headers, shown_text
-from ..wire.text import as_text
-from ..wire.values import read_json
+from ..wire.values import (
+    as_text,
+    read_json,
+    shown_headers,
+    shown_json,
+    shown_json_headers,
+    shown_text,
+)
 from .model import RunStep, WorkflowRun, call_type_of, callback_state, read_step, response_fields
 
 Record = dict[str, Any]

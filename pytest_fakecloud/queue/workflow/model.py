@@ -7,9 +7,15 @@ from typing import Any, Literal, NamedTuple
 
 from ..model import NOTHING_REDACTED, Message, PublishSettings, Redaction, first
 from ..wire.delivery import encoded
-from ..wire.redaction import shown_headers, shown_json, shown_settings, shown_text
-from ..wire.text import header_map, json_headers
-from ..wire.values import read_json
+from ..wire.values import (
+    header_map,
+    json_headers,
+    read_json,
+    shown_headers,
+    shown_json,
+    shown_settings,
+    shown_text,
+)
 
 _RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
 """Call types of messages that are delivered as published, without the list of steps."""

@@ -47,8 +47,18 @@ from ..model import (
 )
 from ..wire.delivery import encoded
 from ..wire.headers import read_given, settings_to_republish
-from ..wire.text import as_text, as_wire, first_setting, header_map, json_headers, unprefixed
-from ..wire.values import check_url, read_duration, read_integer, read_json
+from ..wire.values import (
+    as_text,
+    as_wire,
+    check_url,
+    first_setting,
+    header_map,
+    json_headers,
+    read_duration,
+    read_integer,
+    read_json,
+    unprefixed,
+)
 from .model import (
     SDK_VERSION,
     Invoker,

@@ -15,8 +15,7 @@ from ...core.errors import ContractError
 from ...core.timeparse import to_datetime
 from ...queue.model import Message, Redaction
 from ...queue.views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
-from ...queue.wire.redaction import shown_headers, shown_text
-from ...queue.wire.text import as_text
+from ...queue.wire.values import as_text, shown_headers, shown_text
 from ...queue.workflow.log import run_record
 from ..control.shapes import Attempt, DeadLetter
 from ..control.shapes import Message as MessageView

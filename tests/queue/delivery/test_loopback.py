@@ -20,7 +20,7 @@ from pytest_fakecloud.queue.delivery import loopback
 from pytest_fakecloud.queue.delivery.replies import DestinationTimeoutError
 from pytest_fakecloud.queue.delivery.sender import Sender
 from pytest_fakecloud.queue.model import Outcome
-from pytest_fakecloud.queue.wire.targets import loopback_address
+from pytest_fakecloud.queue.wire.headers import loopback_address
 
 from ..edge import OK, RawServer, Script, delivery, dribble, endless, frozen, silent
 

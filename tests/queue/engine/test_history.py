@@ -9,7 +9,7 @@ import pytest
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.model import SECOND, Outcome, WorkflowPart
-from pytest_fakecloud.queue.wire.filters import Filters
+from pytest_fakecloud.queue.wire.records import Filters
 
 from ..scene import CALLBACK, DEST, Scene, attempts_among
 from .bench import URL, Bench

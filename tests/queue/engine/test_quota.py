@@ -11,7 +11,7 @@ from pytest_fakecloud.queue.engine.publishing import Quota
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import DAY, SECOND, PublishSettings
 from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
-from pytest_fakecloud.queue.wire.targets import check_public
+from pytest_fakecloud.queue.wire.headers import check_public
 
 NOW = "2026-01-01T23:59:58Z"
 NOW_S = 1_767_311_998

@@ -20,7 +20,7 @@ from pytest_fakecloud.queue.rest.admin import AdministrationRoutes, FlowRoutes
 from pytest_fakecloud.queue.rest.dead_letters import HistoryRoutes
 from pytest_fakecloud.queue.rest.routes import QueueApp
 from pytest_fakecloud.queue.rest.v1 import V1Routes
-from pytest_fakecloud.queue.wire import filters, headers
+from pytest_fakecloud.queue.wire import headers, records
 
 from ..scenarios import expanded, parts, play, scenarios
 from ..scene import CALLBACK, DEST, NOW_MS, Scene
@@ -475,7 +475,7 @@ def value_of(scene: Scene, ids: Mapping[str, str], template: str) -> str:
     return quote(template.format(**named), safe="")
 
 
-@pytest.mark.parametrize(("name", "which", "template"), cases(filters.FOR_DEAD_LETTERS))
+@pytest.mark.parametrize(("name", "which", "template"), cases(records.FOR_DEAD_LETTERS))
 def test_a_filter_of_dead_letters(scene: Scene, name: str, which: str, template: str) -> None:
     ids = fill(scene)
     found = scene.get(f"/v2/dlq?{name}={value_of(scene, ids, template)}")["messages"]
@@ -485,14 +485,14 @@ def test_a_filter_of_dead_letters(scene: Scene, name: str, which: str, template:
     assert scene.queue.dead_letters().only().message.id != ids[which]
 
 
-@pytest.mark.parametrize(("name", "which", "template"), cases(filters.FOR_LOGS))
+@pytest.mark.parametrize(("name", "which", "template"), cases(records.FOR_LOGS))
 def test_a_filter_of_logs(scene: Scene, name: str, which: str, template: str) -> None:
     ids = fill(scene)
     found = scene.get(f"/v2/events?{name}={value_of(scene, ids, template)}")["events"]
     assert {one["messageId"] for one in found} == {ids[which]}
 
 
-@pytest.mark.parametrize(("name", "which", "template"), cases(filters.FOR_MESSAGES))
+@pytest.mark.parametrize(("name", "which", "template"), cases(records.FOR_MESSAGES))
 def test_a_filter_of_cancelling(scene: Scene, name: str, which: str, template: str) -> None:
     ids = fill(scene, delay="1h")
     path = f"/v2/messages?{name}={value_of(scene, ids, template)}"
@@ -501,7 +501,7 @@ def test_a_filter_of_cancelling(scene: Scene, name: str, which: str, template: s
 
 
 def test_every_filter_has_a_row() -> None:
-    known = filters.FOR_DEAD_LETTERS | filters.FOR_LOGS | filters.FOR_MESSAGES
+    known = records.FOR_DEAD_LETTERS | records.FOR_LOGS | records.FOR_MESSAGES
     assert set(FILTERS) == known
 
 
