@@ -24,7 +24,7 @@ from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.http.routing import Route
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.wire.signing import explain
+from pytest_fakecloud.queue.signatures import explain
 
 from .timing import compare, limit, line
 

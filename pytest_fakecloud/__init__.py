@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     from .kv.search.views import SearchIndexView as SearchIndexView
     from .kv.settings import KVSettings as KVSettings
     from .session.warning import FakecloudWarning as FakecloudWarning
-    from .queue.arguments import FlowControl as FlowControl
+    from .queue.actions import FlowControl as FlowControl
     from .queue.capture.callbacks import Callback as Callback
     from .queue.capture.handle import CallbackCapture as CallbackCapture
     from .queue.settings import (

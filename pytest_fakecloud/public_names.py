@@ -41,7 +41,7 @@ kv.handle KVServer
 kv.search.index Search
 kv.search.views SearchIndexView
 kv.settings KVSettings
-queue.arguments FlowControl
+queue.actions FlowControl
 queue.capture.callbacks Callback
 queue.capture.handle CallbackCapture
 queue.delivery.destination_server Destination

@@ -64,7 +64,7 @@ _KEPT = (
     "pytest_fakecloud.queue.delivery.destination_server",
     "pytest_fakecloud.queue.delivery.event_loops",
     "pytest_fakecloud.queue.handle",
-    "pytest_fakecloud.queue.signature_checks",
+    "pytest_fakecloud.queue.signatures",
     "pytest_fakecloud.reporting.page",
     "pytest_fakecloud.transport.patches",
     "pytest_fakecloud.transport.inprocess",

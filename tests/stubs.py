@@ -46,9 +46,9 @@ from pytest_fakecloud.queue.capture.callbacks import FIELDS as CALLBACKS
 from pytest_fakecloud.queue.capture.callbacks import Callback
 from pytest_fakecloud.queue.delivery.destinations import ROUTES, DestinationRoute
 from pytest_fakecloud.queue.delivery.replies import DELIVERIES, DeliveredRequest
-from pytest_fakecloud.queue.fields import ATTEMPTS
 from pytest_fakecloud.queue.model import Attempt
 from pytest_fakecloud.queue.views import (
+    ATTEMPTS,
     DEAD_LETTERS,
     MESSAGES,
     SCHEDULES,

@@ -1,18 +1,168 @@
-"""Methods of the ``queue`` fake that publish and schedule messages without HTTP."""
+"""Actions of the ``queue`` fake: publishing, scheduling and loading data.
+
+Arguments are validated and converted to headers. Every function raises ``ContractError`` for an
+invalid argument, so that a mistake in a test cannot be confused with an error of the service or a
+bug of the fake. Data is loaded into a copy of the queue first, so that invalid data changes nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Required, TypedDict
 
 from ..core.errors import ContractError
-from ..core.settings import choice
-from ..core.timeparse import Duration
+from ..core.ids import Ids
+from ..core.settings import SWITCH, choice, whole
+from ..core.timekeeper import Timekeeper
+from ..core.timeparse import Duration, duration_us
+from ..core.wording import unknown_name
+from ..faults.answers import bytes_of, json_bytes
 from ..handle import action
-from .arguments import ABSENT, FlowControl, body_of, publish_pairs, text
 from .engine.engine import Engine
-from .model import Api
+from .model import Api, HeaderList
 from .views import PublishedMessage, ScheduleView
+from .wire.values import as_wire, unprefixed
+
+
+class FlowControl(TypedDict, total=False):
+    """Flow control of a message to publish.
+
+    Messages with the same ``key`` share its limits: at most ``parallelism`` deliveries at a time,
+    and at most ``rate`` deliveries started within each ``period`` (one second by default).
+    """
+
+    key: Required[str]
+    parallelism: int
+    rate: int
+    period: Duration
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "<anything>"
+
+
+ABSENT: Any = _Absent()
+"""Default of arguments for which None is a valid value."""
+
+
+def text(name: str, value: object) -> str:
+    """Return a string as UTF-8, with one character per byte."""
+    if not isinstance(value, str):
+        raise ContractError(f"{name}={value!r} is not a string; pass a str")
+    return as_wire(value)
+
+
+def in_seconds(name: str, value: Duration) -> str:
+    """Return a duration as the service writes it (``"90s"``)."""
+    microseconds = duration_us(value)
+    if microseconds % 1_000_000:
+        raise ContractError(f"{name}={value!r} is invalid; pass a whole number of seconds")
+    return f"{microseconds // 1_000_000}s"
+
+
+def body_of(body: object, json: object) -> bytes:
+    if json is not ABSENT:
+        if body != b"":
+            raise ContractError("pass json= or body=, not both")
+        return json_bytes("json", json)
+    if isinstance(body, str | bytes | bytearray | memoryview):
+        return bytes_of(body)
+    raise ContractError(
+        f"body={body!r} is invalid; pass bytes or a string, or json= for any other value"
+    )
+
+
+def setting_pairs(settings: object) -> HeaderList:
+    pairs = _pairs("settings", settings)
+    for name, _ in pairs:
+        if unprefixed(name) is None and name.lower() != "content-type":
+            raise ContractError(
+                f"settings={{{name!r}: ...}} is not a header of the service; pass"
+                f" 'Upstash-{name}', or use headers= for the destination's headers"
+            )
+    return pairs
+
+
+def forwarded_pairs(headers: object) -> HeaderList:
+    return [(f"Upstash-Forward-{name}", value) for name, value in _pairs("headers", headers)]
+
+
+def publish_pairs(
+    *,
+    json: object,
+    headers: object,
+    delay: Duration | None,
+    retries: object,
+    callback: object,
+    failure_callback: object,
+    method: object,
+    label: object,
+    timeout: Duration | None,
+    flow_control: object,
+    settings: object,
+    deduplication_id: object = None,
+) -> HeaderList:
+    """Return the headers of a request to publish a message or to create a schedule."""
+    pairs = setting_pairs(settings) + forwarded_pairs(headers)
+    headers_of: tuple[tuple[str, Any, Callable[[str, Any], str]], ...] = (
+        ("Method", method, text),
+        ("Callback", callback, text),
+        ("Failure-Callback", failure_callback, text),
+        ("Deduplication-Id", deduplication_id, text),
+        ("Retries", retries, lambda _, value: str(value)),
+        ("Label", label, labels_of),
+        ("Delay", delay, in_seconds),
+        ("Timeout", timeout, in_seconds),
+    )
+    for header, value, formatted in headers_of:
+        if value is not None:
+            name = header.lower().replace("-", "_")
+            pairs.append((f"Upstash-{header}", formatted(name, value)))
+    if flow_control is not None:
+        pairs += flow_control_pairs(flow_control)
+    if json is not ABSENT:
+        pairs.append(("Content-Type", "application/json"))
+    return pairs
+
+
+def labels_of(name: str, label: object) -> str:
+    labels = [label] if isinstance(label, str) or not isinstance(label, Iterable) else [*label]
+    return ",".join(text(name, one) for one in labels)
+
+
+def flow_control_pairs(flow_control: object) -> HeaderList:
+    known = FlowControl.__annotations__
+    if not isinstance(flow_control, Mapping) or "key" not in flow_control:
+        raise ContractError(
+            f"flow_control={flow_control!r} is invalid; pass a dict of {', '.join(known)}, of which"
+            " key is required"
+        )
+    limits = []
+    for name, value in flow_control.items():
+        if name not in known:
+            raise ContractError(unknown_name("key of flow_control", name, known))
+        if name == "period":
+            limits.append(f"period={in_seconds('period', value)}")
+        elif name != "key":
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ContractError(
+                    f"flow_control[{name!r}]={value!r} is invalid; pass a whole number"
+                )
+            limits.append(f"{name}={value}")
+    pairs = [("Upstash-Flow-Control-Key", text("flow_control['key']", flow_control["key"]))]
+    if limits:
+        pairs.append(("Upstash-Flow-Control-Value", ",".join(limits)))
+    return pairs
+
+
+def _pairs(what: str, given: object) -> HeaderList:
+    if given is None:
+        return []
+    if not isinstance(given, Mapping):
+        raise ContractError(f"{what}={given!r} is invalid; pass a dict of strings")
+    return [(text(f"{what} name", name), text(f"{what}[{name!r}]", given[name])) for name in given]
 
 
 class QueueActions:
@@ -137,3 +287,98 @@ class QueueActions:
             counted=False,
         )
         return ScheduleView(self._engine, str(result.schedule_id))
+
+
+class _Trial(QueueActions):
+    """A copy of a queue with the same rules, on its own frozen clock."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine.twin(Timekeeper(now=engine.clock.now()), Ids(0))
+        self._engine.restore(engine.snapshot())
+
+    def _check_open(self) -> None:
+        """Do nothing, because this copy is never closed."""
+
+
+def load(queue: QueueActions, given: Mapping[str, Any]) -> None:
+    data = _known("the data", given, ("url_groups", "queues", "schedules", "messages"))
+    messages = _published("a message", "messages", data, QueueActions.publish)
+    schedules = _published("a schedule", "schedules", data, QueueActions.schedule)
+    with queue._engine.lock:
+        for place in (_Trial(queue._engine), queue):
+            _add(place, data)
+            for schedule in schedules:
+                place.schedule(**schedule)
+            for message in messages:
+                place.publish(**message)
+
+
+def _add(place: QueueActions, data: Mapping[str, Any]) -> None:
+    """Add the URL groups and queues; raise an error for the first invalid part."""
+    engine = place._engine
+    for name, endpoints in _typed("url_groups", data.get("url_groups", {}), dict).items():
+        group = text("url_groups name", name)
+        wanted = [_endpoint(name, one) for one in _typed(name, endpoints, list)]
+        engine.url_groups.add_all(group, wanted, engine.clock.now_us())
+    for name, settings in _typed("queues", data.get("queues", {}), dict).items():
+        engine.upsert_queue(text("queues name", name), **_queue(name, settings))
+
+
+def _endpoint(group: str, given: object) -> tuple[str, str | None]:
+    one: dict[str, Any] = {"url": given}
+    if isinstance(given, Mapping):
+        one = _known(f"an endpoint of {group}", given, ("url", "name"))
+    name = one.get("name")
+    if name is not None:
+        text("name", name)
+    return text("url", one.get("url")), name
+
+
+def _queue(name: str, given: object) -> dict[str, Any]:
+    settings = {} if given is None else _known(f"queue {name}", given, ("parallelism", "paused"))
+    whole(1).read("parallelism", settings.setdefault("parallelism", 1))
+    SWITCH.read("paused", settings.setdefault("paused", False))
+    return settings | {"paused": bool(settings["paused"])}
+
+
+def _published(
+    where: str, part: str, data: Mapping[str, Any], method: Callable[..., Any]
+) -> list[dict[str, Any]]:
+    found = [_keywords(where, one, method) for one in _typed(part, data.get(part, []), list)]
+    for arguments in found:
+        if isinstance(arguments.get("label"), Iterator):
+            # Copy an iterator, because it is used twice, for the copy and for the queue.
+            arguments["label"] = [*arguments["label"]]
+    return found
+
+
+def _typed(name: str, value: object, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise ContractError(f"load(): {name} must be a {kind.__name__}, got {value!r}")
+    return value
+
+
+def _known(where: str, given: object, known: Iterable[str]) -> dict[str, Any]:
+    """Return a mapping as a dict; raise ``ContractError`` for unknown keys."""
+    if not isinstance(given, Mapping):
+        raise ContractError(f"load(): {where} must be a dict, got {given!r}")
+    names = list(known)
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise ContractError(f"load(): {unknown_name(f'key of {where}', unknown[0], names)}")
+    return dict(given)
+
+
+def _keywords(where: str, given: object, method: Callable[..., Any]) -> dict[str, Any]:
+    """Return keyword arguments for a method; raise ``ContractError`` if any is unknown or missing."""
+    parameters = dict(inspect.signature(method).parameters)
+    del parameters["self"]
+    found = _known(where, given, parameters)
+    missing = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is parameter.empty and name not in found
+    ]
+    if missing:
+        raise ContractError(f"load(): {where} needs {', '.join(missing)}, got {given!r}")
+    return found

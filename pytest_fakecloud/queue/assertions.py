@@ -13,9 +13,9 @@ from ..core.results import Results, expect, results_of
 from ..core.timekeeper import Timekeeper
 from ..core.wording import brief, did_you_mean, listed
 from .engine.engine import Engine
-from .fields import ATTEMPTS
 from .model import MESSAGE, Attempt
 from .views import (
+    ATTEMPTS,
     DEAD_LETTERS,
     MESSAGES,
     SCHEDULES,
@@ -209,7 +209,7 @@ class QueueAssertions:
         self._note_inspection()
         if self._engine.pending:
             # Imported here, because a first fake needs no texts about messages.
-            from .timeline import unfinished_text
+            from .attempt_reports import unfinished_text
 
             raise AssertionError(f"the queue is not idle: {unfinished_text(self._engine)}")
 

@@ -1,29 +1,48 @@
-"""Reports of delivery attempts: events of the journal, and strict-mode violations.
+"""Reports of delivery attempts: events of the journal, strict-mode violations, and text about messages.
 
 Details, such as the request, the response and logged exceptions, are kept for callbacks and for
-attempts that did not end in a 2xx. Source: decided here.
+attempts that did not end in a 2xx. Timelines and lines about what is unfinished are for reports and
+assertions. Source: decided here.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import os
+import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, TypedDict
 
-from ..core.errors import ContractError, raised_by_test
+from ..core.errors import ContractError, formatted, raised_by_test, report_failure
 from ..core.problems import Problems
-from ..core.recorder import Recorder
+from ..core.recorder import Recorder, is_library
 from ..core.timekeeper import Timekeeper
-from .handler_errors import attempt_note, handler_traceback
-from .model import MESSAGE, Delivery, Exchange, Interceptor, Outcome, Proceed, Sending
-from .wire.values import as_text
-
-if TYPE_CHECKING:
-    from .attempt_details import AttemptDetails
-    from .engine.engine import Engine
-    from .log_collector import LogCollector
-    from .signature_checks import FailedCheck
+from ..core.timeparse import clock_time, to_datetime
+from ..core.wording import counted, listed, plural
+from .engine.engine import Engine
+from .model import (
+    MESSAGE,
+    Attempt,
+    Delivery,
+    Exchange,
+    HeaderList,
+    Interceptor,
+    LogEntry,
+    Message,
+    Outcome,
+    Proceed,
+    Sending,
+    SigningKeys,
+    first,
+)
+from .signatures import WATCHER, FailedCheck, SignatureDetails, signature_details
+from .wire.delivery import failure_text
+from .wire.values import as_text, shortened_body
 
 _MAX_FINISHED = 1_000
 
@@ -46,10 +65,6 @@ class FinishedDelivery(NamedTuple):
     number: int
     delivery: Delivery
     outcome: Outcome
-
-    @property
-    def size(self) -> int:
-        return len(self.delivery.body) + len(self.outcome.body)
 
 
 class DeliveryProblems:
@@ -120,25 +135,24 @@ class AttemptReports(Interceptor):
     def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
         """Record an attempt after its outcome has been applied."""
         started = StartedDelivery(self._recorder.reserve(), exchange, [], [])
+        # Driven deliveries do not overlap. Only then can an exception that is logged during a
+        # delivery be attributed to this delivery.
+        if self._is_driven:
+            self._collector.begin(started)
         try:
-            if self._is_driven:
-                # Driven deliveries do not overlap. Only then can an exception that is logged during
-                # a delivery be attributed to this delivery.
-                with self._collector.collecting(started):
-                    outcome = yield from proceed(exchange)
-            else:
-                outcome = yield from proceed(exchange)
+            outcome = yield from proceed(exchange)
         except BaseException as error:
+            if self._is_driven:
+                self._collector.end(started)
             self._record(started, Outcome(exception=error))
             raise
+        if self._is_driven:
+            self._collector.end(started)
         self._record(started, outcome)
         return outcome
 
     @cached_property
     def _collector(self) -> LogCollector:
-        # Imported here, because a run's first fake is quicker without modules of deliveries.
-        from .log_collector import LogCollector
-
         return LogCollector()
 
     def _record(self, started: StartedDelivery, outcome: Outcome) -> None:
@@ -161,9 +175,9 @@ class AttemptReports(Interceptor):
             error=error,
             fault=", ".join(attempt.faults) or None,
             faults=attempt.faults or None,
-            note=attempt_note(outcome),
+            note=None if outcome.exception is None else attempt_note(outcome),
             exception=outcome.exception,
-            traceback=handler_traceback(outcome),
+            traceback=None if outcome.exception is None else handler_traceback(outcome),
             **self._finish(started, outcome),
         )
 
@@ -172,7 +186,12 @@ class AttemptReports(Interceptor):
         message, delivery = started.exchange.message, started.exchange.delivery
         if self._engine.messages.get(message.id) is not message:
             return {}  # The queue's messages were replaced during the delivery.
-        self._keep(FinishedDelivery(started.number, delivery, outcome))
+        self.finished.append(FinishedDelivery(started.number, delivery, outcome))
+        self._finished_bytes += len(delivery.body) + len(outcome.body)
+        limit = self._recorder.shared.large.limit
+        while len(self.finished) > _MAX_FINISHED or self._finished_bytes > limit:
+            oldest = self.finished.popleft()
+            self._finished_bytes -= len(oldest.delivery.body) + len(oldest.outcome.body)
         details: AttemptDetails = {
             "began": started.number,
             "alone": self._is_driven,
@@ -180,19 +199,378 @@ class AttemptReports(Interceptor):
         }
         if started.succeeded(outcome) and delivery.kind == MESSAGE:
             return details
-        # Imported here, because most attempts of messages succeed.
-        from .attempt_details import exchange_details
-
         return details | exchange_details(started, outcome, self._engine.keys, self._now)
-
-    def _keep(self, delivery: FinishedDelivery) -> None:
-        self.finished.append(delivery)
-        self._finished_bytes += delivery.size
-        limit = self._recorder.shared.large.limit
-        while len(self.finished) > _MAX_FINISHED or self._finished_bytes > limit:
-            self._finished_bytes -= self.finished.popleft().size
 
     def forget(self) -> None:
         """Forget all deliveries, because the queue's messages were replaced."""
         self.finished.clear()
         self._finished_bytes = 0
+
+
+_QUEUES_OWN = ("upstash-", "user-agent", "content-type", "host", "content-length")
+"""Beginnings of the names of headers that the queue sets itself."""
+
+
+class AttemptDetails(TypedDict, total=False):
+    """Fields of the ``attempt`` event that describe a finished attempt.
+
+    Callbacks also have ``sent`` and ``sent_type``, because their body reports the result. Attempts
+    that failed or logged an exception have these and the fields below them.
+    """
+
+    began: int
+    """The journal number at which the attempt started."""
+    alone: bool
+    """Whether the attempt caused everything recorded since."""
+    where: str
+    sent: Any
+    sent_type: str
+    sent_headers: list[list[str]]
+    answer: Any
+    answer_type: str
+    logged: list[str]
+    """The exceptions as text."""
+    signature: SignatureDetails
+    """The signature that a 401 or 403 rejected."""
+    location: str | None
+    """The target of a 3xx."""
+
+
+def exchange_details(
+    started: StartedDelivery, outcome: Outcome, keys: SigningKeys, now: Callable[[], float]
+) -> AttemptDetails:
+    """Return the request of an attempt and, if the attempt did not succeed, its response.
+
+    ``now`` returns the Unix time of signatures.
+    """
+    sent = started.exchange.delivery
+    details: AttemptDetails = {}
+    problems: list[str] = []
+    # Record an error while collecting details, because it must not fail the delivery.
+    with report_failure("the request and the response cannot be described", problems.append):
+        details["sent"] = shortened_body(sent.body)
+        details["sent_type"] = first(sent.headers, "Content-Type") or ""
+        if not started.succeeded(outcome):
+            details |= _failure_details(started, outcome, keys, now)
+    if problems:
+        details["logged"] = problems
+    return details
+
+
+def _failure_details(
+    started: StartedDelivery, outcome: Outcome, keys: SigningKeys, now: Callable[[], float]
+) -> AttemptDetails:
+    sent, status = started.exchange.delivery, outcome.status
+    details: AttemptDetails = {"sent_headers": _published_headers(sent.headers)}
+    if status is not None:
+        details["answer"] = shortened_body(outcome.body)
+        details["answer_type"] = first(outcome.headers, "Content-Type") or ""
+    details["logged"] = [
+        raised_text(error, "the handler logged")
+        for error in started.logged
+        if error is not outcome.exception
+    ]
+    if status in (401, 403):
+        details["signature"] = signature_details(sent, started.failed_checks, keys, now())
+    if status is not None and 300 <= status < 400:
+        details["location"] = first(outcome.headers, "Location")
+    return details
+
+
+def _published_headers(headers: HeaderList) -> list[list[str]]:
+    return [
+        [name, value]
+        for name, value in headers
+        if not (lower := name.lower()).startswith(_QUEUES_OWN) and not lower.endswith("-signature")
+    ]
+
+
+class LogCollector(logging.Handler):
+    """Collects the exceptions that are logged during deliveries.
+
+    A queue uses one collector for all its deliveries, because creating a logging handler takes
+    longer than a delivery.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._root = logging.getLogger()
+        self._open: dict[int, list[BaseException]] = {}
+
+    def begin(self, started: StartedDelivery) -> None:
+        """Collect what happens during one delivery until ``end()``. Deliveries may overlap."""
+        WATCHER.begin(started.failed_checks)
+        self._open[id(started)] = started.logged
+        self._root.addHandler(self)
+
+    def end(self, started: StartedDelivery) -> None:
+        del self._open[id(started)]
+        if not self._open:
+            self._root.removeHandler(self)
+        WATCHER.end(started.failed_checks)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            for logged in tuple(self._open.values()):
+                if error not in logged and len(logged) < 3:
+                    logged.append(error)
+
+
+_MAX_LINE_LENGTH = 80
+"""Maximum length of a source line that is shown."""
+_MAX_VALUE_LENGTH = 60
+"""Maximum length of a value shown next to a source line."""
+
+
+def raised_text(exception: BaseException, did: str = "the handler raised") -> str:
+    """Describe a handler's exception, with the last source line in the test or the application.
+
+    The text begins with ``did``. The source line is left out if it is long or repeats the
+    exception.
+    """
+    # Imported here, because most handlers raise no exception.
+    import traceback
+
+    text = f"{did} {type(exception).__name__}"
+    if str(exception):
+        text += f": {exception}"
+    trace = exception.__traceback__
+    calls = list(zip(traceback.extract_tb(trace), traceback.walk_tb(trace), strict=True))
+    if not calls:
+        return text
+    own = [call for call in calls if not is_library(call[0].filename)]
+    last, (frame, _) = (own or calls)[-1]
+    line, source = last.line or "", ""
+    if own and 0 < len(line) <= _MAX_LINE_LENGTH and not line.startswith("raise "):
+        source = f": {line}"
+        # The exception names only the key or index, so show what was indexed.
+        if isinstance(exception, LookupError):
+            source += _indexed_values(frame.f_locals, line)
+    return f"{text} ({os.path.basename(last.filename)}:{last.lineno} in {last.name}{source})"
+
+
+def _indexed_values(names: Mapping[str, object], line: str) -> str:
+    """Return the short dicts and lists that are indexed in a line, which may lack a key or item."""
+    shown = []
+    for name in dict.fromkeys(re.findall(r"\b([A-Za-z_]\w*)\[", line)):
+        value = names.get(name)
+        if type(value) not in (dict, list):
+            continue
+        with suppress(TypeError, ValueError, RecursionError):
+            text = json.dumps(value, ensure_ascii=False)
+            if len(text) <= _MAX_VALUE_LENGTH:
+                shown.append(f"; {name} is {text}")
+    return "".join(shown)
+
+
+def attempt_note(outcome: Outcome) -> str | None:
+    """Return why an attempt failed, or None if its status shows it."""
+    if outcome.exception is None or outcome.unstubbed is not None:
+        return None
+    if outcome.status is None:
+        return failure_text(outcome)
+    if outcome.delivered:
+        # The exception came after the response. Otherwise, the status would be 500.
+        return raised_text(outcome.exception, "after the response, a background task raised")
+    return raised_text(outcome.exception)
+
+
+def handler_traceback(outcome: Outcome) -> str | None:
+    """Return the traceback of a handler whose exception became an error response, or None."""
+    if outcome.exception is None or outcome.status is None:
+        return None
+    return formatted(outcome.exception)
+
+
+_MAX_LINES = 5
+"""Maximum number of lines in a text."""
+_MAX_IDS_PER_LINE = 3
+"""Maximum number of messages listed in one line."""
+_MAX_EXAMINED = 50
+"""Maximum number of messages to examine, because the text is built whenever the clock moves."""
+Naming = Callable[[str], str]
+
+
+def span(us: int) -> str:
+    """Return a duration as text, such as ``12.182 s`` or ``6 h 7 m 6.466 s``."""
+    # Round first, so that 59.9996 s does not become 60 s without a carry to the minutes.
+    seconds, ms = divmod(round(us / 1000), 1000)
+    days, seconds = divmod(seconds, 86_400)
+    hours, seconds = divmod(seconds, 3600)
+    minutes, seconds = divmod(seconds, 60)
+    parts = [f"{n} {unit}" for n, unit in ((days, "d"), (hours, "h"), (minutes, "m")) if n]
+    tail = f"{seconds}.{ms:03}".rstrip("0").rstrip(".")
+    if tail != "0" or not parts:
+        parts.append(f"{tail} s")
+    return " ".join(parts)
+
+
+def timeline(engine: Engine, message: Message) -> str:
+    """Return the timeline of a message. The last line says what an unfinished message waits for."""
+    head = f"{message.public_id} {message.settings.method} {as_text(message.url)}"
+    if message.kind != MESSAGE:
+        head += f" ({message.kind.replace('_', ' ')} about {message.source_id})"
+    lines = [head]
+    attempts = iter(message.attempts)
+    for entry in message.log:
+        text = _step(message, entry, next(attempts) if entry.state == "ACTIVE" else None)
+        if text:
+            moment = to_datetime(entry.time_us).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+            after = span(entry.time_us - message.created_us)
+            lines.append(f"  {moment}  +{after:<20}  {text}")
+    lines += [f"  a callback was not published: {text}" for text in message.lost_callbacks]
+    if not message.finished and message.state != "CANCEL_REQUESTED":
+        lines.append(f"  {waiting_text(engine, message, engine.clock.now_us())}")
+    return "\n".join(lines)
+
+
+def _step(message: Message, entry: LogEntry, attempt: Attempt | None) -> str:
+    """Describe a log entry; ``attempt`` is the attempt that it began, if any."""
+    if entry.state == "CREATED":
+        delay = message.not_before_us - message.created_us
+        queue = f" in queue {message.queue_name}" if message.queue_name else ""
+        return f"CREATED{queue}" + (f", delayed for {span(delay)}" if delay else "")
+    if attempt is not None:
+        return _attempt_text(attempt)
+    if entry.state == "RETRY" and entry.next_us is not None:
+        return f"RETRY   in {span(entry.next_us - entry.time_us)} ({_retry_reason(message, entry)})"
+    if entry.state == "ERROR":
+        return ""
+    if entry.state == "FAILED":
+        return f"FAILED  {entry.error or ''} (dead letter {message.dlq_id})"
+    return entry.state
+
+
+def _attempt_text(attempt: Attempt) -> str:
+    waited = f"after {span(attempt.waited_us)} ({attempt.wait_reason})"
+    answer = attempt.state if attempt.status is None else f"status {attempt.status}"
+    if attempt.exception is not None and attempt.status is None:
+        answer = f"{attempt.state}: {type(attempt.exception).__name__}: {attempt.exception}"
+    where = f" from {attempt.where}" if attempt.where else ""
+    if attempt.exception is not None and attempt.status is not None:
+        where += f", {raised_text(attempt.exception)}"
+    faults = f" [fault: {', '.join(attempt.faults)}]" if attempt.faults else ""
+    return f"ACTIVE  attempt {attempt.number} {waited} -> {answer}{where}{faults}"
+
+
+def _retry_reason(message: Message, entry: LogEntry) -> str:
+    for attempt in message.attempts:
+        if attempt.at_us >= (entry.next_us or 0) and attempt.sequence > entry.number:
+            return attempt.wait_reason
+    return message.wait_reason
+
+
+def waiting_text(engine: Engine, message: Message, now_us: int) -> str:
+    """Return what an unfinished message waits for."""
+    if message.state == "ACTIVE":
+        return "in flight: the destination has not answered yet on the queue's clock"
+    if message.due_us is not None:
+        if message.due_us > now_us:
+            return f"due {due_text(message.due_us, now_us)} ({message.wait_reason})"
+        if engine.lane == "driven":
+            return "due now, but not delivered yet; call queue.run_until_idle()"
+        return "due now, but not delivered yet in the background"
+    if message.queue_name is not None and not message.attempts:
+        return f"waits in queue {message.queue_name} (behind others, or the queue is paused)"
+    return f"waits: {message.wait_reason}"
+
+
+def due_text(due_us: int, now_us: int) -> str:
+    """Return a due time and the time left until then, as text. The date is included on another day."""
+    # Round before subtracting, because the times are shown in milliseconds.
+    left = span((due_us // 1000 - now_us // 1000) * 1000)
+    return f"{clock_time(due_us, now_us)} in {left}"
+
+
+def unfinished_lines(engine: Engine, name: Naming = str, most: int | None = None) -> Iterator[str]:
+    """Yield lines about at most ``most`` unfinished messages; ``name`` formats an id."""
+    # Describe all messages at the same time, so that those that are due together share a line.
+    now_us = engine.clock.now_us()
+    ids_by_text: dict[str, list[str]] = {}
+    for one in list(islice(engine.pending.values(), most)):
+        why = _why_held(engine, one, name, now_us) or waiting_text(engine, one, now_us)
+        text = f"{one.settings.method} {as_text(one.url)}{_attempts_text(one)}: {why}"
+        ids_by_text.setdefault(text, []).append(name(one.public_id))
+    for text, ids in ids_by_text.items():
+        yield f"{listed(ids, _MAX_IDS_PER_LINE)} {text}"
+
+
+def dead_letter_lines(engine: Engine, name: Naming = str) -> Iterator[str]:
+    """Yield lines about the dead letters that have not expired; ``name`` formats an id."""
+    letters_by_text: dict[str, list[tuple[str, str]]] = {}
+    for letter in engine.all_dead_letters():
+        message = engine.messages.get(letter.message_id)
+        if message is None:
+            continue
+        made, outcome = len(message.attempts), message.last_outcome
+        status = None if outcome is None else outcome.status
+        last = "no answer" if status is None else f"status {status}"
+        text = f"failed after {counted(made, 'attempt')}, last {last}"
+        letters_by_text.setdefault(text, []).append((name(message.public_id), letter.id))
+    for text, several in letters_by_text.items():
+        ids, letters = zip(*several, strict=True)
+        dead = f"{plural('dead letter', len(ids))} {listed(letters, _MAX_IDS_PER_LINE)}"
+        yield f"{listed(ids, _MAX_IDS_PER_LINE)} {text}; {dead}"
+
+
+def schedule_lines(engine: Engine, name: Naming = str) -> Iterator[str]:
+    """Yield a line for each schedule that will run again; ``name`` formats its id."""
+    now_us = engine.clock.now_us()
+    for schedule in list(engine.schedules.by_id.values()):
+        at_us = None if schedule.paused else schedule.first_run_after(now_us)
+        if at_us is not None:
+            destination = as_text(schedule.destination)
+            due = due_text(at_us, now_us)
+            yield f"schedule {name(schedule.id)} of {destination}: next {due} ({schedule.cron})"
+
+
+def unfinished_text(engine: Engine) -> str:
+    lines = list(unfinished_lines(engine, most=_MAX_EXAMINED))
+    if not lines:
+        return "nothing"
+    parts = [
+        f"{counted(len(engine.pending), 'undelivered message')}:",
+        *(f"  {line}" for line in lines[:_MAX_LINES]),
+    ]
+    if len(lines) > _MAX_LINES:
+        parts.append(f"  and {len(lines) - _MAX_LINES} more")
+    if len(engine.pending) > _MAX_EXAMINED:
+        parts.append(
+            f"  of the first {_MAX_EXAMINED}; {len(engine.pending) - _MAX_EXAMINED} are behind them"
+        )
+    return "\n".join(parts)
+
+
+def _why_held(engine: Engine, message: Message, name: Naming, now_us: int) -> str:
+    """Return why a message is not due: its ordered queue or its flow-control key; or nothing."""
+    queue = engine.queue_of(message)
+    if queue is None or message.id in queue.active:
+        return _held_by_flow(engine, message, now_us)
+    if queue.paused:
+        return f"waits: queue {queue.name} is paused"
+    ahead = sorted((engine.messages[one] for one in queue.active), key=lambda one: one.number)
+    ids = [name(one.public_id) for one in ahead]
+    return f"waits in queue {queue.name} behind {listed(ids, _MAX_IDS_PER_LINE)}" if ids else ""
+
+
+def _held_by_flow(engine: Engine, message: Message, now_us: int) -> str:
+    """Return when flow control admits the next message; empty unless the message waits for it."""
+    flow = message.settings.flow
+    key = None if flow is None else engine.flow.keys.get(flow.key)
+    if key is None or message.id not in key.waiting:
+        return ""
+    # Use a copy, because reopens_us() may start the next period.
+    opens = key.copy().reopens_us(now_us)
+    due = "" if opens is None else f": the key opens {due_text(opens, now_us)}"
+    return f"waits: {message.wait_reason}{due}"
+
+
+def _attempts_text(message: Message) -> str:
+    made = len(message.attempts)
+    if not made:
+        return ""
+    callback = (
+        "; its failure callback follows the last" if message.settings.failure_callback else ""
+    )
+    return f" (tried {made} of {message.max_retries + 1}{callback})"

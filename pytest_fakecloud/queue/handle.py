@@ -19,8 +19,7 @@ from ..core.timeparse import Duration
 from ..core.wording import counted, listed
 from ..faults.answers import bytes_of
 from ..handle import Context, Snapshot, action
-from .actions import QueueActions
-from .arguments import text
+from .actions import QueueActions, load, text
 from .assertions import QueueAssertions
 from .attempt_reports import AttemptReports, BackgroundProblems, DeliveryProblems
 from .delivery.destinations import Destinations
@@ -31,8 +30,8 @@ from .engine.engine import Engine
 from .model import DAY, MESSAGE, Interceptor, SigningKeys
 from .rest.routes import QueueApp
 from .settings import DeliveryMode, QueueConfig, QueueSettings
-from .signature_clock import signature_clock as clock_of_signatures
-from .wire.signing import Signer, explain
+from .signatures import Signer, explain
+from .signatures import signature_clock as clock_of_signatures
 from .wire.values import as_text
 
 if TYPE_CHECKING:
@@ -286,9 +285,6 @@ class Queue(QueueAssertions, QueueActions, Handle):
         """
         __tracebackhide__ = True
         self._check_open()
-        # Imported here, because few tests load data.
-        from .loading import load
-
         load(self, data)
 
     # -- delivering ------------------------------------------------------------------------------

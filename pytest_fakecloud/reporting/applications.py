@@ -285,7 +285,7 @@ def _harmless(receiver: _Receiver) -> _Receiver:
 def _in_words(error: BaseException) -> str:
     try:
         # Imported here because few tests need it.
-        from ..queue.handler_errors import raised_text
+        from ..queue.attempt_reports import raised_text
 
         return raised_text(error)
     except Exception:  # its __str__ may raise, which must not disturb the application

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.calls import Call
 from ..core.errors import report_failure
 from ..handle import Handle
-from ..queue.timeline import dead_letter_lines, schedule_lines, unfinished_lines
+from ..queue.attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 from .applications import ServedRequest
 from .findings import ObservedTest, find
 from .masking import Mask

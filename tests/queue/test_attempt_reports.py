@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.queue.attempt_reports import StartedDelivery
+from pytest_fakecloud.queue.attempt_reports import LogCollector, StartedDelivery
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Response
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.log_collector import LogCollector
 
 from .edge import delivery
 
@@ -119,14 +118,13 @@ def test_deliveries_of_one_queue_may_overlap(first_out: int) -> None:
     before = list(logging.getLogger().handlers)
     collector = LogCollector()
     logs = [StartedDelivery(number, delivery(), [], []) for number in range(2)]
-    blocks = [collector.collecting(log) for log in logs]
-    blocks[0].__enter__()
+    collector.begin(logs[0])
     log_error("a")
-    blocks[1].__enter__()
+    collector.begin(logs[1])
     log_error("b")
-    blocks[first_out].__exit__(None, None, None)
+    collector.end(logs[first_out])
     log_error("c")
-    blocks[1 - first_out].__exit__(None, None, None)
+    collector.end(logs[1 - first_out])
     log_error("d")
     said = [[str(error).strip("'") for error in each.logged] for each in logs]
     assert said == ([["a", "b"], ["b", "c"]] if first_out == 0 else [["a", "b", "c"], ["b"]])

@@ -15,7 +15,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.queue.arguments import FlowControl
+from pytest_fakecloud.queue.actions import FlowControl
 from pytest_fakecloud.queue.delivery.drivers import NotIdleError
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Response
 from pytest_fakecloud.queue.errors import QueueError

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from pytest_fakecloud.queue.signature_checks import WATCHER, FailedCheck
+from pytest_fakecloud.queue.signatures import WATCHER, FailedCheck
 
 receiver = pytest.importorskip("qstash.receiver")
 
@@ -18,23 +18,23 @@ def fail() -> None:
 
 def test_a_failed_check_is_recorded() -> None:
     found: list[FailedCheck] = []
-    with WATCHER.collecting(found):
-        fail()
+    WATCHER.begin(found)
+    fail()
+    WATCHER.end(found)
     fail()
     assert found == [FailedCheck("http://here.test", "b", ("one", "two"))]
 
 
-def test_overlapping_blocks_give_back_what_was_there() -> None:
+def test_overlapping_deliveries_give_back_what_was_there() -> None:
     before = vars(receiver.Receiver)["verify"]
     first: list[FailedCheck] = []
     second: list[FailedCheck] = []
-    one, other = WATCHER.collecting(first), WATCHER.collecting(second)
-    one.__enter__()
-    other.__enter__()
+    WATCHER.begin(first)
+    WATCHER.begin(second)
     fail()
-    one.__exit__(None, None, None)
+    WATCHER.end(first)
     fail()
-    other.__exit__(None, None, None)
+    WATCHER.end(second)
     assert vars(receiver.Receiver)["verify"] is before
     assert (len(first), len(second)) == (0, 1)
 
@@ -45,6 +45,7 @@ def test_a_replacement_by_the_application_stays(monkeypatch: pytest.MonkeyPatch)
 
     def own(self: object) -> None: ...
 
-    with WATCHER.collecting(found):
-        receiver.Receiver.verify = own
+    WATCHER.begin(found)
+    receiver.Receiver.verify = own
+    WATCHER.end(found)
     assert receiver.Receiver.verify is own

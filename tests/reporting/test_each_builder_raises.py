@@ -19,30 +19,28 @@ import redis
 from qstash import Receiver
 from qstash.errors import SignatureError
 
-import pytest_fakecloud.queue.attempt_details
 import pytest_fakecloud.queue.attempt_reports
-import pytest_fakecloud.queue.signature_checks
-import pytest_fakecloud.queue.signature_details
+import pytest_fakecloud.queue.signatures
 import pytest_fakecloud.reporting
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.session.reports import report_on
 
 PACKAGE = pytest_fakecloud.reporting
-BESIDE = (
-    pytest_fakecloud.queue.attempt_details,
-    pytest_fakecloud.queue.attempt_reports,
-    pytest_fakecloud.queue.signature_checks,
-    pytest_fakecloud.queue.signature_details,
-)
-"""Modules outside the package that only reports use. They run during a delivery."""
+BESIDE = {
+    pytest_fakecloud.queue.attempt_reports: ("exchange", "_failure", "_published"),
+    pytest_fakecloud.queue.signatures: (
+        "_watched", "_failed", "signature_details", "_compared", "_environment", "_as_served",
+        "_reserialized",
+    ),
+}  # fmt: skip
+"""Functions outside the package that only reports use, by the beginnings of their names. They run
+during a delivery.
+"""
 LEFT_OUT = {"tracebacks", "applications", "replay", "views"}
 """Modules that run before a report is made, and the replay, whose errors become a note on the page."""
 OF_THE_PAGE = {"page", "as_json", "private_files"}
-PART_OF_DELIVERY = {
-    "delivering", "collecting", "forget", "emit", "_finish",
-    "write_index",
-}  # fmt: skip
-"""Functions that a delivery needs, or that protect it from exceptions of the others."""
+PROTECTING = {"write_index"}
+"""Functions that protect a run from exceptions of the others."""
 BROKE = "it broke"
 BROKEN: list[str] = []
 
@@ -62,10 +60,11 @@ def builders() -> dict[str, FunctionType]:
         for owner in owners:
             for name, value in vars(owner).items():
                 own = getattr(value, "__module__", "") == module.__name__
-                if own and isinstance(value, FunctionType) and name not in PART_OF_DELIVERY:
+                if own and isinstance(value, FunctionType) and name not in PROTECTING:
                     inner = getattr(value, "__wrapped__", value)
                     # The code of a closure can only be replaced by the code of another closure.
-                    if not name.startswith("__") and not inner.__code__.co_freevars:
+                    wanted = name.startswith(BESIDE.get(module, ""))
+                    if wanted and not name.startswith("__") and not inner.__code__.co_freevars:
                         found[f"{module.__name__}:{value.__qualname__}"] = inner
     return found
 

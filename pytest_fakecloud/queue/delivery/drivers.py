@@ -14,10 +14,10 @@ from ...core.timeparse import Duration, duration_us, to_datetime
 from ...core.timers import Fired
 from ...core.wording import counted
 from ...handle import Aio, Handle
+from ..attempt_reports import timeline, unfinished_text
 from ..engine.engine import Engine
-from ..fields import ATTEMPTS
 from ..model import Attempt
-from ..timeline import timeline, unfinished_text
+from ..views import ATTEMPTS
 
 if TYPE_CHECKING:
     from qstash import AsyncQStash

@@ -22,8 +22,8 @@ from ...faults.fault import Fault, ServiceRule
 from ...faults.table import FaultTable
 from ...http.messages import Answer, Request, Serve
 from ..errors import QueueError, burst_limited, daily_limited
-from ..fields import LABEL, NAME
 from ..model import CALLBACK, FAILURE_CALLBACK, KINDS, Delivery, Interceptor, Kind, Message
+from ..views import LABEL, NAME
 from ..wire.values import as_text
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from ...core.errors import ContractError, FakecloudError
 from ...core.field_types import JSON, MESSAGE_ID, METHOD, URL, Shaped
 from ...core.matching import HEADERS, Field, fields_of
 from ...faults.answers import Response
-from ..fields import json_of
 from ..model import Delivery, Outcome
+from ..views import json_of
 from ..wire.values import as_text
 
 

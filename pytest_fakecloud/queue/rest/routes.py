@@ -24,8 +24,8 @@ from .. import errors
 from ..engine.engine import Engine
 from ..engine.publishing import Published
 from ..errors import QueueError
-from ..fields import DESTINATION, LABEL, NAME
 from ..model import Delivery, HeaderList, Message, RejectedStep, first
+from ..views import DESTINATION, LABEL, NAME
 from ..wire import records
 from ..wire.delivery import failure_text
 from ..wire.headers import LLM_URL

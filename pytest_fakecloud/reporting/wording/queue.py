@@ -14,7 +14,7 @@ from ..model import Lookups, Row
 from .common import EXCERPT, Sentences, Summary, Values
 
 if TYPE_CHECKING:
-    from ...queue.signature_details import SignatureDetails
+    from ...queue.signatures import SignatureDetails
 
 _SETTINGS = {
     "delay": "delay", "not-before": "not before", "retries": "retries",

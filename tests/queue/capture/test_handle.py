@@ -25,8 +25,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.capture.handle import CallbackCapture
 from pytest_fakecloud.queue.handle import DEV_KEYS, Queue
 from pytest_fakecloud.queue.model import SigningKeys
-from pytest_fakecloud.queue.signature_clock import real_time
-from pytest_fakecloud.queue.wire.signing import Signer
+from pytest_fakecloud.queue.signatures import Signer, real_time
 
 KEYS = SigningKeys(*DEV_KEYS, lambda: "new")
 NOW = "2026-01-01T00:00:00Z"

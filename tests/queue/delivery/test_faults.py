@@ -11,7 +11,7 @@ import pytest
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
-from pytest_fakecloud.queue.wire.signing import explain
+from pytest_fakecloud.queue.signatures import explain
 
 from ..scene import CALLBACK, DEST, FAILURE, Scene
 

@@ -8,7 +8,7 @@ from pytest_fakecloud.queue.delivery.destinations import Destinations
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.delivery.sender import Sender, UnstubbedDestinationError
 from pytest_fakecloud.queue.model import Delivery
-from pytest_fakecloud.queue.signature_clock import real_time, signature_clock
+from pytest_fakecloud.queue.signatures import real_time, signature_clock
 
 from ..edge import delivery, frozen
 

@@ -10,7 +10,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.model import SECOND, Delivery, Interceptor, Outcome, SigningKeys
 from pytest_fakecloud.queue.settings import QueueConfig, plan
-from pytest_fakecloud.queue.wire.signing import Signer
+from pytest_fakecloud.queue.signatures import Signer
 
 URL = "https://app.example.com/hook"
 CALLBACK = "https://app.example.com/callback"

@@ -13,11 +13,11 @@ from pytest_fakecloud.core.concurrency.aio import AioClock
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import to_datetime
+from pytest_fakecloud.queue.attempt_reports import timeline, waiting_text
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import SECOND, Delivery, Interceptor, Message, Outcome
 from pytest_fakecloud.queue.settings import plan
-from pytest_fakecloud.queue.timeline import timeline, waiting_text
 
 from .bench import CALLBACK, URL, Bench
 

@@ -15,7 +15,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.model import SigningKeys
-from pytest_fakecloud.queue.wire.signing import LIFETIME, Signer, body_hash, explain
+from pytest_fakecloud.queue.signatures import LIFETIME, Signer, body_hash, explain
 from pytest_fakecloud.queue.wire.values import as_text
 
 URL = "https://app.example.com/hook?x=1"

@@ -1,0 +1,558 @@
+"""Signatures of deliveries (HS256 JSON web tokens), and explanations of rejected signatures.
+
+Source of the claims: the vendor's documentation and both official receivers. A receiver tries the
+current key, then the next one, and reports only the error of the second. From that error, a test
+cannot tell whether the token was expired, or made for another URL or another body. ``explain()``
+reports all reasons. The caller chooses the clock of a token (``signature_clock()``), because a
+receiver compares the token with *its own* clock.
+
+During a delivery, ``Receiver.verify()`` of the official client and PyJWT's ``decode()`` are wrapped
+to record the checks that fail, and restored afterwards. Checks that use neither function are not
+recorded. Source: decided here.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import product
+from types import FunctionType
+from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeGuard
+from urllib.parse import urlsplit
+
+from ..core.ids import RandomStream
+from .delivery.applications import Address
+from .model import Delivery, Exchange, HeaderList, Interceptor, Proceed, Sending, SigningKeys, first
+from .settings import SignatureClock
+from .wire.values import as_text, shortened_body
+
+LIFETIME = 300
+"""Seconds between a token's ``iat`` and its ``exp``."""
+_EXPIRED_AGE = 3600
+"""Age in seconds of the token that the fault ``expired`` sends."""
+
+ISSUER = "Upstash"
+_MAX_TIME = 2**53
+"""Maximum number of seconds in a time claim. NaN, infinity and huge integers are not times."""
+_REQUIRED = ("iss", "sub", "exp", "nbf", "body")
+
+
+def body_hash(body: bytes) -> str:
+    """Return the ``body`` claim: padded base64url of the SHA-256 of the raw body, even if empty."""
+    return base64.urlsafe_b64encode(hashlib.sha256(body).digest()).decode("ascii")
+
+
+@dataclass(eq=False, slots=True)
+class Signer(Interceptor):
+    """Signs deliveries with the current key of ``keys``, or as faults demand.
+
+    ``now`` returns the Unix time in seconds and is called for each signature. ``ids`` supplies the
+    token ids. The claims are ``iss``, ``sub``
+    (the full destination URL), ``iat``, ``exp`` (``iat`` + 300), ``nbf`` 0, ``jti`` (a string,
+    because PyJWT rejects other types) and ``body``.
+    """
+
+    keys: SigningKeys
+    now: Callable[[], float]
+    ids: RandomStream
+    header: str = "Upstash-Signature"
+
+    def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
+        """Sign a delivery, and send it twice if a fault demands that."""
+        faults = exchange.attempt.faults
+        exchange.delivery = self.signed(exchange.delivery, faults)
+        return _twice(exchange, proceed) if "duplicate" in faults else proceed(exchange)
+
+    def signed(self, delivery: Delivery, faults: Collection[str] = ()) -> Delivery:
+        """Return a delivery with its signature, after applying the faults about signatures."""
+        signature: HeaderList = []
+        if "unsigned" not in faults:
+            key: str | None = None
+            if "wrong_key" in faults:
+                key = self.keys.new_key()
+            elif "next_key" in faults:
+                key = self.keys.next
+            age = _EXPIRED_AGE if "expired" in faults else 0
+            token = self.sign(delivery.url, delivery.body, key=key, age=age)
+            signature = [(self.header, token)]
+        return delivery._replace(
+            headers=delivery.headers + signature,
+            body=delivery.body + b"tampered" if "tamper" in faults else delivery.body,
+        )
+
+    def sign(self, url: str, body: bytes, *, key: str | None = None, age: float = 0.0) -> str:
+        """Return a token for a request to ``url`` with the given body, issued ``age`` seconds ago."""
+        issued = int(self.now() - age)
+        import jwt  # Imported here, because the import loads all of cryptography.
+
+        claims = {
+            "iss": ISSUER,
+            "sub": as_text(url),
+            "exp": issued + LIFETIME,
+            # The claim must be present. The service has sent 0 since September 2024.
+            "nbf": 0,
+            "iat": issued,
+            "jti": "jwt_" + self.ids.base58(27),
+            "body": body_hash(body),
+        }
+        return jwt.encode(claims, self.keys.current if key is None else key, algorithm="HS256")
+
+
+def _twice(exchange: Exchange, proceed: Proceed) -> Sending:
+    yield from proceed(exchange)
+    return (yield from proceed(exchange))
+
+
+def explain(
+    signature: str | None,
+    *,
+    body: bytes,
+    keys: SigningKeys | Mapping[str, str],
+    at: float,
+    url: str | None = None,
+    tolerance: float = 0.0,
+) -> str | None:
+    """Return all reasons why a signature does not verify, or None if it does.
+
+    ``keys`` are the receiver's keys by name, ``at`` is the receiver's Unix time in seconds, ``url``
+    is the address at which the receiver was called (None: not compared, as in both receivers).
+    ``tolerance`` is in seconds and applies to the times in the token.
+    """
+    if not signature:
+        return "the request has no Upstash-Signature header"
+    named = {"current": keys.current, "next": keys.next} if isinstance(keys, SigningKeys) else keys
+    claims = _signed_claims(signature, named)
+    if isinstance(claims, str):
+        return claims
+    reasons = list(_wrong_claims(claims, at, tolerance))
+    if url is not None and isinstance(claims.get("sub"), str) and claims["sub"] != url:
+        reasons.append(_url_differs(str(claims["sub"]), url))
+    if isinstance(claims.get("body"), str):
+        reasons.extend(_body_differs(str(claims["body"]), body))
+    return "; ".join(reasons) or None
+
+
+def _signed_claims(signature: str, keys: Mapping[str, str]) -> dict[str, Any] | str:
+    """Return the claims of a token, or why it is malformed or not signed with one of the keys."""
+    import jwt
+
+    claims = verified_claims(signature, keys.values())
+    if claims is not None:
+        return claims
+    try:
+        header = jwt.get_unverified_header(signature)
+        unverified = _decode(signature, None)
+    except (jwt.InvalidTokenError, UnicodeEncodeError) as error:
+        return f"the signature is not a JSON web token: {error}"
+    if header.get("alg") != "HS256":
+        return f"the token is signed with {header.get('alg')!r}, expected 'HS256'"
+    tried = " nor ".join(f"the {name} key" for name in keys)
+    failed = "was signed with neither" if len(keys) > 1 else "was not signed with"
+    claimed = f" (it claims to be for {unverified['sub']})" if "sub" in unverified else ""
+    return f"the token {failed} {tried}{claimed}"
+
+
+def verified_claims(signature: str, keys: Iterable[str]) -> dict[str, Any] | None:
+    """Return the claims of a token that is signed with one of these keys, otherwise None."""
+    import jwt
+
+    for key in keys:
+        with suppress(jwt.InvalidTokenError, UnicodeEncodeError):
+            return _decode(signature, key)
+    return None
+
+
+def _decode(signature: str, key: str | None) -> dict[str, Any]:
+    import jwt
+
+    # Check only the signature. PyJWT would stop at the first invalid claim.
+    checks: dict[str, Any] = {
+        f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
+    }
+    checks["verify_signature"] = key is not None
+    claims: dict[str, Any] = jwt.decode(
+        signature,
+        key or "",
+        algorithms=["HS256"],
+        options=checks,  # type: ignore[arg-type, unused-ignore]
+    )
+    return claims
+
+
+def _wrong_claims(claims: Mapping[str, Any], at: float, tolerance: float) -> Iterator[str]:
+    missing = [name for name in _REQUIRED if name not in claims]
+    if missing:
+        yield f"the token has no {', '.join(missing)} claim"
+    if claims.get("iss", ISSUER) != ISSUER:
+        yield f"the token was issued by {claims['iss']!r}, expected {ISSUER!r}"
+    if "jti" in claims and not isinstance(claims["jti"], str):
+        yield f"the jti claim is {claims['jti']!r}, expected text"
+    for name in ("exp", "nbf", "iat"):
+        value = claims.get(name)
+        if value is None:
+            continue
+        if not _is_unix_time(value):
+            yield f"the {name} claim is {value!r}, expected a number of seconds"
+        elif name == "exp" and value <= at - tolerance:
+            yield (
+                f"the token has expired {_span(at - value)} ago on the receiver's clock"
+                f" (exp {value}, now {int(at)})"
+            )
+        elif name != "exp" and value > at + tolerance:
+            yield (
+                f"the token is from the future: {name} is {_span(value - at)} ahead of the"
+                f" receiver's clock ({name} {value}, now {int(at)}); set signature_clock= to the"
+                " clock that the receiver uses"
+            )
+
+
+def _is_unix_time(value: object) -> TypeGuard[float]:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MAX_TIME
+    )
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _url_differs(signed: str, url: str) -> str:
+    text = f"the token is for {signed}, the receiver compared {url}"
+    try:
+        left, right = urlsplit(signed), urlsplit(url)
+    except ValueError as error:
+        return f"{text}, and one of them is not a URL: {error}"
+    parts = [
+        name
+        for name in ("scheme", "netloc", "path", "query", "fragment")
+        if getattr(left, name) != getattr(right, name)
+    ]
+    # Parts may be equal if only one URL has an empty part, as in https://a.test/?.
+    names = ["host" if part == "netloc" else part for part in parts] or ["empty parts"]
+    text += f": they differ in the {' and '.join(names)}"
+    if parts and {*parts} <= {"scheme", "netloc"}:
+        text += " (behind a proxy, compare with the published URL)"
+    return text
+
+
+def _body_differs(claim: str, body: bytes) -> Iterator[str]:
+    if claim.rstrip("=") == body_hash(body).rstrip("="):
+        return
+    text = f"the token was issued for another body than these {len(body)} bytes (body hash {claim})"
+    for name, variant in _rewritten(body):
+        if body_hash(variant).rstrip("=") == claim.rstrip("="):
+            text += f": the signed bytes are {name}, so verify the raw body before parsing it"
+            break
+    yield text
+
+
+def _rewritten(body: bytes) -> Iterator[tuple[str, bytes]]:
+    yield "the same without surrounding white space", body.strip()
+    yield "the same with a line end", body + b"\n"
+    # Stop at JSON that is nested too deeply, or that has a lone surrogate, which UTF-8 cannot encode.
+    with suppress(ValueError, RecursionError):
+        value = json.loads(body)
+        layouts = product((True, False), ((",", ":"), (", ", ": ")), (None, 2))
+        for ascii_only, separators, indent in layouts:
+            text = json.dumps(value, ensure_ascii=ascii_only, separators=separators, indent=indent)
+            yield "the same JSON in another layout", text.encode()
+
+
+_CLOCK_REALTIME_COARSE = 5
+"""Linux's number of a clock (resolution 4 ms) that no time-freezing tool replaces."""
+
+
+def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable[[], float]:
+    """Return a function that returns the Unix time for signatures, in seconds.
+
+    ``"receiver"`` is this process's ``time.time()``, frozen or not, which a receiver in this
+    process uses. ``"real"`` is the wall-clock time even if freezegun or time-machine changes the
+    process's time, for receivers in other processes. ``"virtual"`` is the queue's clock
+    (``now_us``, microseconds).
+    """
+    if kind == "receiver":
+        # Look up time.time at each call, because time-freezing tools replace it.
+        return lambda: time.time()
+    if kind == "real":
+        return real_time
+    return lambda: now_us() / 1_000_000
+
+
+def real_time(_read: Callable[[], float] = time.time) -> float:
+    """Return the real Unix time in seconds, even if freezegun or time-machine is active."""
+    if sys.platform.startswith("linux"):
+        return time.clock_gettime(_CLOCK_REALTIME_COARSE)
+    machine = sys.modules.get("time_machine")
+    if machine is not None:
+        return float(machine.escape_hatch.time.time())
+    # freezegun replaces module attributes, but not default arguments.
+    return _read()
+
+
+_Method: TypeAlias = Callable[..., Any]
+
+
+class FailedCheck(NamedTuple):
+    """The arguments of a signature check that raised an exception.
+
+    ``url`` and ``body`` are None if the check did not use them. ``claim`` is the rejected claim of
+    the token, ``key`` if the signature itself was wrong, and empty for a check by the receiver.
+    """
+
+    url: str | None
+    body: str | bytes | None
+    keys: tuple[str, ...]
+    claim: str = ""
+
+
+class SignatureWatcher:
+    """Wraps the methods that check signatures while a delivery is in progress."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[int, list[FailedCheck]] = {}
+        self._wrapped: list[tuple[type, str, FunctionType, _Method]] = []
+
+    def begin(self, found: list[FailedCheck]) -> None:
+        """Add the signature checks that fail until ``end()`` to ``found``.
+
+        Deliveries may overlap in several threads. A failed check then cannot be attributed and is
+        dropped.
+        """
+        with self._lock:
+            if not self._open:
+                for library in _LIBRARIES:
+                    self._wrap(*library)
+            self._open[id(found)] = found
+
+    def end(self, found: list[FailedCheck]) -> None:
+        with self._lock:
+            del self._open[id(found)]
+            while self._wrapped and not self._open:
+                owner, name, original, wrapper = self._wrapped.pop()
+                # Keep a replacement that the application itself has made since.
+                if vars(owner).get(name) is wrapper:
+                    setattr(owner, name, original)
+
+    def found(self) -> list[FailedCheck]:
+        """Return the list for the delivery in progress, or a new list if several are in progress."""
+        with self._lock:
+            return next(iter(self._open.values())) if len(self._open) == 1 else []
+
+    def _wrap(
+        self, module: str, class_name: str, name: str, watched: Callable[[_Method], _Method]
+    ) -> None:
+        """Wrap a method if its module has been imported."""
+        owner: Any = getattr(sys.modules.get(module), class_name, None)
+        original = getattr(owner, "__dict__", {}).get(name)
+        if isinstance(original, FunctionType):
+            wrapper = watched(original)
+            setattr(owner, name, wrapper)
+            self._wrapped.append((owner, name, original, wrapper))
+
+
+WATCHER = SignatureWatcher()
+
+
+# -- the official client -----------------------------------------------------------------------
+
+
+def _watched_verify(original: _Method) -> _Method:
+    """Return ``Receiver.verify()`` of the official client, wrapped so that it records a failure."""
+
+    def verify(self: Any, *given: Any, **named: Any) -> Any:
+        found = WATCHER.found()
+        before = len(found)
+        failed_checks: list[FailedCheck] = []
+        try:
+            return original(self, *given, **named)
+        except Exception:
+            failed_checks = [_failed_check(self, named)]
+            raise
+        finally:
+            # The receiver calls PyJWT for each of its keys. Replace the failed checks of PyJWT.
+            found[before:] = failed_checks
+
+    return verify
+
+
+def _failed_check(receiver: object, named: dict[str, Any]) -> FailedCheck:
+    url, body = named.get("url"), named.get("body")
+    # The keys are private attributes of the receiver, which has no other strings.
+    keys = tuple(value for value in vars(receiver).values() if isinstance(value, str))
+    return FailedCheck(
+        url if isinstance(url, str) else None, body if isinstance(body, str | bytes) else None, keys
+    )
+
+
+# -- PyJWT -------------------------------------------------------------------------------------
+
+_CLAIMS = {
+    "ExpiredSignatureError": "exp",
+    "ImmatureSignatureError": "nbf",
+    "InvalidAudienceError": "aud",
+    "InvalidIssuedAtError": "iat",
+    "InvalidIssuerError": "iss",
+    "InvalidSignatureError": "key",
+    "InvalidSubjectError": "sub",
+}
+"""The claim that each PyJWT error refers to."""
+
+
+def _watched_decode(original: _Method) -> _Method:
+    """Return PyJWT's ``decode_complete()``, which ``decode()`` calls, wrapped in the same way."""
+
+    def decode_complete(self: Any, jwt: Any, key: Any = "", *given: Any, **named: Any) -> Any:
+        found = WATCHER.found()
+        try:
+            result = original(self, jwt, key, *given, **named)
+        except Exception as error:
+            claim = getattr(error, "claim", "") or _CLAIMS.get(type(error).__name__, "")
+            if claim:
+                keys = (key,) if isinstance(key, str) else ()
+                found.append(FailedCheck(None, None, keys, str(claim)))
+            raise
+        # Drop errors about wrong keys, because another key has verified the signature.
+        found[:] = [check for check in found if check.claim != "key"]
+        return result
+
+    return decode_complete
+
+
+_LIBRARIES = (
+    ("qstash.receiver", "Receiver", "verify", _watched_verify),
+    ("jwt.api_jwt", "PyJWT", "decode_complete", _watched_decode),
+)
+"""The module, class and name of each method to watch, and the function that wraps it."""
+
+
+_NO_CHECK = FailedCheck(None, None, ())
+
+
+class Comparison(TypedDict):
+    """The arguments of the application's signature check that differ from what was signed.
+
+    All of them are None, False, 0 or empty if none differs or the check is not known.
+    """
+
+    compared: bool
+    """Whether any argument differs."""
+    verified_url: str | None
+    verified_body: str | None
+    """The beginning of the body that the application checked."""
+    verified_size: int
+    """The number of bytes of that body."""
+    verified_body_same_json: bool
+    verified_key: bool | None
+    """False if the check did not use the current key."""
+    former_key: bool
+    """Whether the check used a key from before a rotation."""
+    next_key_missing: bool
+    """Whether the check used the key before the last rotation, but not the one after it."""
+    claim: str
+    """The claim of the token that the check rejected."""
+
+
+class SignatureDetails(Comparison):
+    """The signature of a delivery that the application answered with 401 or 403."""
+
+    missing: bool
+    url: str
+    """The URL that was signed."""
+    called: str
+    """The URL as a web framework reconstructs it."""
+    size: int
+    hash: str
+    invalid: str | None
+    """Why the signature does not verify with the queue's keys, or None if it does."""
+    ahead_s: float
+    """The seconds by which the process's clock is ahead of the clock of signatures."""
+    environment: str
+    """``unset``, or whether the environment variable is the ``current``, ``next`` or ``other`` key."""
+    rewritten_differs: bool
+    """Whether JSON in the body changes if it is parsed and written again."""
+
+
+def signature_details(
+    sent: Delivery, failed_checks: Sequence[FailedCheck], keys: SigningKeys, now: float
+) -> SignatureDetails:
+    """Describe the signature of a delivery.
+
+    ``failed_checks`` are those of the application, and ``now`` is the Unix time in seconds on the
+    clock of signatures.
+    """
+    signature = first(sent.headers, "Upstash-Signature") or next(
+        (value for name, value in sent.headers if name.lower().endswith("-signature")), None
+    )
+    url = as_text(sent.url)
+    invalid, check = None, _NO_CHECK
+    if signature is not None:
+        invalid = explain(signature, body=sent.body, keys=keys, at=now, url=url)
+        if invalid is None:
+            # If several checks rejected the delivery, explain one that used the queue's own key.
+            own = [one for one in failed_checks if keys.current in one.keys]
+            check = (own or failed_checks or [_NO_CHECK])[-1]
+    return {
+        "missing": signature is None,
+        "url": url,
+        "called": _as_served(sent.url),
+        "size": len(sent.body),
+        "hash": body_hash(sent.body),
+        "invalid": invalid,
+        "ahead_s": time.time() - now,
+        "environment": _environment(keys),
+        "rewritten_differs": _reserialized(sent.body) not in (None, sent.body),
+        **_compared(check, url, sent.body, keys),
+    }
+
+
+def _compared(check: FailedCheck, url: str, body: bytes, keys: SigningKeys) -> Comparison:
+    checked = check.body
+    if isinstance(checked, str):
+        checked = checked.encode("utf-8", "surrogatepass")
+    other_url = check.url if check.url != url else None
+    other_body = checked if checked != body else None
+    rewritten = None if other_body is None else _reserialized(other_body)
+    other_key = bool(check.keys) and keys.current not in check.keys
+    claim = "" if check.claim == "key" else check.claim
+    return {
+        "compared": other_url is not None or other_body is not None or other_key or claim != "",
+        "verified_url": other_url,
+        "verified_body": None if other_body is None else shortened_body(other_body),
+        "verified_size": 0 if other_body is None else len(other_body),
+        "verified_body_same_json": rewritten is not None and rewritten == _reserialized(body),
+        "verified_key": False if other_key else None,
+        "former_key": other_key and any(key in keys.former for key in check.keys),
+        "next_key_missing": other_key and bool(keys.former) and keys.former[-1] in check.keys,
+        "claim": claim,
+    }
+
+
+def _environment(keys: SigningKeys) -> str:
+    names = {None: "unset", keys.current: "current", keys.next: "next"}
+    return names.get(os.environ.get("QSTASH_CURRENT_SIGNING_KEY"), "other")
+
+
+def _as_served(url: str) -> str:
+    """Return the URL as a web framework reconstructs it from ``Host`` and the path."""
+    try:
+        address = Address.of(url)
+    except ValueError:
+        return as_text(url)
+    return as_text(f"{address.scheme}://{address.netloc}{address.target}")
+
+
+def _reserialized(body: bytes) -> bytes | None:
+    """Return a JSON body as Python's ``json`` writes it, or None if it is not JSON."""
+    try:
+        return json.dumps(json.loads(body)).encode()
+    except (ValueError, RecursionError):
+        return None
