@@ -28,6 +28,8 @@ from .delivery.faults import DeliveryFaults, QueueFaults
 from .delivery.sender import Sender
 from .engine.engine import Engine
 from .model import DAY, MESSAGE, Interceptor, SigningKeys
+from .rest.admin import AdministrationRoutes, FlowRoutes, V1Routes
+from .rest.history import HistoryRoutes, WorkflowHistoryRoutes, WorkflowRoutes
 from .rest.routes import QueueApp
 from .settings import DeliveryMode, QueueConfig, QueueSettings
 from .signatures import Signer, explain
@@ -49,6 +51,14 @@ _SHOWN = 3
 _LONGEST_CAP = 86_400.0
 """Maximum of ``attempt_cap`` in seconds. Operating systems can wait no longer than a few weeks."""
 _SERVED_HISTORY_US = 7 * DAY
+_FAMILIES = (
+    V1Routes,
+    AdministrationRoutes,
+    FlowRoutes,
+    HistoryRoutes,
+    WorkflowRoutes,
+    WorkflowHistoryRoutes,
+)
 
 
 def _new_key() -> str:
@@ -99,7 +109,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self._driver = Driver(self._engine)
         table = DeliveryFaults(context.ids.stream(name, "faults"), context.clock)
         self.read_only_token = self._new_token()
-        app = QueueApp(self._engine, lambda: (self.token, self.read_only_token))
+        app = QueueApp(self._engine, lambda: (self.token, self.read_only_token), _FAMILIES)
         super().__init__(context, app, config, faults=QueueFaults(table))
         self._exits.callback(self._time.on_drive_end(self._sender.release))
         # Attempts are recorded with the journal's recorder, which the base class has created.

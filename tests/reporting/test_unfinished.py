@@ -194,7 +194,7 @@ def test_a_handle_that_cannot_be_asked_costs_a_line(
     def broken() -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(queue._engine.dead_letters, "all", broken)
+    monkeypatch.setattr(queue._engine, "all_dead_letters", broken)
     assert "queue: what waits cannot be shown: RuntimeError: no" in section(cloud)
 
 

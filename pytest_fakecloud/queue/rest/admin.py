@@ -1,26 +1,42 @@
-"""Endpoints for schedules, queues, URL groups and flow control."""
+"""Endpoints for schedules, queues, URL groups and flow control, and of API version 1.
+
+Version 1, ``/v1/...``, uses the same data as version 2. Specification: ``PUT /v1/endpoints/<id>``
+changes the URL of later messages only. Version 1 has no failure callbacks. Its other endpoints are
+taken from the vendor's documentation of version 1 and from its Terraform client.
+"""
 
 from __future__ import annotations
 
-from ...http.messages import Request
+from typing import Any
+
+from ...http.messages import Answer, Request
 from ...http.routing import Route
 from ..engine.flow import FlowKey
-from ..errors import bad_request
+from ..errors import bad_request, not_found
 from ..model import SECOND, HeaderList
 from ..wire import records
+from ..wire.delivery import without_none
 from ..wire.headers import read_given
 from ..wire.values import (
     LONGEST_PERIOD_US,
+    as_text,
     as_wire,
     check_name,
+    check_url,
     json_headers,
     read_flag,
     read_integer,
 )
-from .payloads import RouteFamily, endpoints_of, field_of, json_object, query_of
-
-SCHEDULES = ("/v2/schedules", "/v2/Schedules")
-"""The vendor's documentation spells this path in both ways."""
+from .routes import (
+    SCHEDULES,
+    RouteFamily,
+    caller_of,
+    destination_of,
+    endpoints_of,
+    field_of,
+    json_object,
+    query_of,
+)
 
 
 class AdministrationRoutes(RouteFamily):
@@ -243,3 +259,150 @@ class FlowRoutes(RouteFamily):
 
 def _queue_name(request: Request) -> str:
     return check_name(request.segment("name"), "queue name")
+
+
+OK = {"status": "ok"}
+_DOCUMENTED = {
+    "maxTopics": 20,
+    "maxEndpointsPerTopic": 100,
+    "maxSchedules": 100,
+    "maxRequestsPerDay": 500_000,
+    "maxDelay": 30 * 86_400,
+}
+"""The limits in the documentation of version 1, which are shown if the plan has none."""
+
+
+class V1Routes(RouteFamily):
+    """Endpoints of ``/v1``."""
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("POST", "/v1/publish/{destination*}", "publish_v1", self.publish),
+            Route("GET", "/v1/endpoints", "list_endpoints_v1", self.list_endpoints),
+            Route("POST", "/v1/endpoints", "create_endpoint_v1", self.create_endpoint),
+            Route("GET", "/v1/endpoints/{id}", "get_endpoint_v1", self.get_endpoint),
+            Route("PUT", "/v1/endpoints/{id}", "change_endpoint_v1", self.change_endpoint),
+            Route("DELETE", "/v1/endpoints/{id}", "delete_endpoint_v1", self.delete_endpoint),
+            Route("GET", "/v1/topics", "list_topics_v1", self.list_topics),
+            Route("POST", "/v1/topics", "create_topic_v1", self.create_topic),
+            Route("GET", "/v1/topics/{name}", "get_topic_v1", self.get_topic),
+            Route("PUT", "/v1/topics/{name}", "rename_topic_v1", self.rename_topic),
+            Route("DELETE", "/v1/topics/{name}", "delete_topic_v1", self.delete_topic),
+            Route("DELETE", "/v1/messages/{id}", "cancel_message_v1", self.cancel_message),
+            Route("GET", "/v1/messages/{id}/tasks", "list_tasks_v1", self.list_tasks),
+            Route("GET", "/v1/tasks/{id}", "get_task_v1", self.get_task),
+            Route("GET", "/v1/quota", "quota_v1", self.quota),
+        ]
+
+    def publish(self, request: Request) -> Answer:
+        destination, settings = destination_of(request)
+        result = self.engine.publish(
+            destination,
+            request.headers.pairs,
+            request.body,
+            query=settings,
+            caller_ip=caller_of(request),
+            api="v1",
+        )
+        if result.schedule_id is not None:
+            return Answer({"scheduleId": result.schedule_id}, 201)
+        if not result.accepted:
+            raise bad_request(f"invalid destination: topic {as_text(destination)} has no endpoints")
+        shown = result.accepted[0].message_id
+        message = self.engine.messages.get(shown)
+        body: dict[str, object] = {"messageId": message.public_id if message else shown}
+        if result.duplicate:
+            return Answer(body | {"deduplicated": True}, 202)
+        return Answer(body, 201)
+
+    def list_endpoints(self, request: Request) -> object:
+        return [records.endpoint_record(*found) for found in self.engine.url_groups.endpoints()]
+
+    def create_endpoint(self, request: Request) -> object:
+        body = json_object(request, required=True)
+        url = as_wire(_text(body, "url"))
+        by_id = body.get("topicId") is not None
+        if by_id == (body.get("topicName") is not None):
+            raise bad_request("invalid endpoint: pass one of topicId and topicName")
+        check_url(url, "endpoint")
+        groups, now = self.engine.url_groups, self.engine.clock.now_us()
+        if by_id:
+            group = groups.get(_text(body, "topicId"))
+        else:
+            group = groups.create(_text(body, "topicName"), now)
+        return records.endpoint_record(group, groups.add(group, url, None, now, by_id=by_id))
+
+    def get_endpoint(self, request: Request) -> object:
+        return records.endpoint_record(*self.engine.url_groups.endpoint(request.segment("id")))
+
+    def change_endpoint(self, request: Request) -> object:
+        group, endpoint = self.engine.url_groups.endpoint(request.segment("id"))
+        url = as_wire(_text(json_object(request, required=True), "url"))
+        group.endpoints.change(endpoint, check_url(url, "endpoint"), endpoint.name)
+        group.updated_us = self.engine.clock.now_us()
+        return records.endpoint_record(group, endpoint)
+
+    def delete_endpoint(self, request: Request) -> object:
+        group, endpoint = self.engine.url_groups.endpoint(request.segment("id"))
+        group.endpoints.remove(endpoint)
+        group.updated_us = self.engine.clock.now_us()
+        return OK
+
+    def list_topics(self, request: Request) -> object:
+        return [records.topic_record(one) for one in self.engine.url_groups.by_name.values()]
+
+    def create_topic(self, request: Request) -> object:
+        name = check_name(_text(json_object(request, required=True), "name"), "topic name")
+        if name in self.engine.url_groups.by_name:
+            raise bad_request(f"invalid topic name: {name!r} is already in use")
+        return records.topic_record(self.engine.url_groups.create(name, self.engine.clock.now_us()))
+
+    def get_topic(self, request: Request) -> object:
+        return records.topic_record(self.engine.url_groups.get(request.segment("name")))
+
+    def rename_topic(self, request: Request) -> object:
+        group = self.engine.url_groups.get(request.segment("name"))
+        name = _text(json_object(request, required=True), "name")
+        self.engine.url_groups.rename(group, name, self.engine.clock.now_us())
+        return records.topic_record(group)
+
+    def delete_topic(self, request: Request) -> object:
+        self.engine.url_groups.remove(self.engine.url_groups.get(request.segment("name")))
+        return OK
+
+    def cancel_message(self, request: Request) -> Answer:
+        self.engine.cancel(request.segment("id"))
+        return Answer({"status": "accepted"}, 202)
+
+    def list_tasks(self, request: Request) -> object:
+        now = self.engine.clock.now_us()
+        tasks = self.engine.tasks(request.segment("id"))
+        return [records.task_record(message, now) for message in tasks]
+
+    def get_task(self, request: Request) -> object:
+        task_id = request.segment("id")
+        message = self.engine.messages.get("msg_" + task_id.removeprefix("task_"))
+        if message is None or not task_id.startswith("task_"):
+            raise not_found("task", task_id)
+        return records.task_record(message, self.engine.clock.now_us())
+
+    def quota(self, request: Request) -> object:
+        limits = self.engine.limits
+        return _DOCUMENTED | without_none(
+            maxTopics=limits.groups,
+            maxEndpointsPerTopic=limits.endpoints_per_group,
+            maxMessageSize=limits.message_size,
+            maxRetries=limits.retries,
+            maxSchedules=limits.schedules,
+            maxRequestsPerDay=limits.daily_messages,
+            retention=limits.retention_us // SECOND,
+            timeout=limits.timeout_us // SECOND,
+            maxDelay=None if limits.delay_us is None else limits.delay_us // SECOND,
+        )
+
+
+def _text(body: dict[str, Any], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str) or not value:
+        raise bad_request(f"invalid body: {name} must be a non-empty string")
+    return value

@@ -16,10 +16,9 @@ import pytest
 
 from pytest_fakecloud.queue.delivery.destinations import route_to
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.rest.admin import AdministrationRoutes, FlowRoutes
-from pytest_fakecloud.queue.rest.dead_letters import HistoryRoutes
+from pytest_fakecloud.queue.rest.admin import AdministrationRoutes, FlowRoutes, V1Routes
+from pytest_fakecloud.queue.rest.history import HistoryRoutes
 from pytest_fakecloud.queue.rest.routes import QueueApp
-from pytest_fakecloud.queue.rest.v1 import V1Routes
 from pytest_fakecloud.queue.wire import headers, records
 
 from ..scenarios import expanded, parts, play, scenarios

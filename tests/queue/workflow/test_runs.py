@@ -16,7 +16,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Response
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.rest import workflow
+from pytest_fakecloud.queue.rest import history
 from pytest_fakecloud.queue.workflow.model import RunStep
 from pytest_fakecloud.queue.workflow.runs import wire_pairs
 
@@ -579,7 +579,7 @@ def test_runs_that_are_named_are_found_whatever_else_is_asked(
 
 def test_every_filter_of_runs_has_a_row() -> None:
     named = {"workflowRuns", "count", "cursor"}
-    assert OTHER_FILTERS.keys() == workflow._FILTERS - named
+    assert OTHER_FILTERS.keys() == history._FILTERS - named
 
 
 DETECTING = {"Upstash-Feature-Set": "LazyFetch,InitialBody,WF_DetectTrigger"}
