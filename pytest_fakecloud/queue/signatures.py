@@ -20,7 +20,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
@@ -66,13 +66,8 @@ class Signer(Interceptor):
     header: str = "Upstash-Signature"
 
     def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
-        """Sign a delivery, and send it twice if a fault demands that."""
-        faults = exchange.attempt.faults
-        exchange.delivery = self.signed(exchange.delivery, faults)
-        return _twice(exchange, proceed) if "duplicate" in faults else proceed(exchange)
-
-    def signed(self, delivery: Delivery, faults: Collection[str] = ()) -> Delivery:
-        """Return a delivery with its signature, after applying the faults about signatures."""
+        """Sign a delivery and send it, with the faults about signatures, bodies and duplicates."""
+        delivery, faults = exchange.delivery, exchange.attempt.faults
         signature: HeaderList = []
         if "unsigned" not in faults:
             key: str | None = None
@@ -83,10 +78,11 @@ class Signer(Interceptor):
             age = _EXPIRED_AGE if "expired" in faults else 0
             token = self.sign(delivery.url, delivery.body, key=key, age=age)
             signature = [(self.header, token)]
-        return delivery._replace(
+        exchange.delivery = delivery._replace(
             headers=delivery.headers + signature,
             body=delivery.body + b"tampered" if "tamper" in faults else delivery.body,
         )
+        return _twice(exchange, proceed) if "duplicate" in faults else proceed(exchange)
 
     def sign(self, url: str, body: bytes, *, key: str | None = None, age: float = 0.0) -> str:
         """Return a token for a request to ``url`` with the given body, issued ``age`` seconds ago."""
@@ -329,8 +325,14 @@ class SignatureWatcher:
         """
         with self._lock:
             if not self._open:
-                for library in _LIBRARIES:
-                    self._wrap(*library)
+                for module, class_name, name, watched in _LIBRARIES:
+                    # Wrap a method only if its module has been imported.
+                    owner: Any = getattr(sys.modules.get(module), class_name, None)
+                    original = getattr(owner, "__dict__", {}).get(name)
+                    if isinstance(original, FunctionType):
+                        wrapper = watched(original)
+                        setattr(owner, name, wrapper)
+                        self._wrapped.append((owner, name, original, wrapper))
             self._open[id(found)] = found
 
     def end(self, found: list[FailedCheck]) -> None:
@@ -346,17 +348,6 @@ class SignatureWatcher:
         """Return the list for the delivery in progress, or a new list if several are in progress."""
         with self._lock:
             return next(iter(self._open.values())) if len(self._open) == 1 else []
-
-    def _wrap(
-        self, module: str, class_name: str, name: str, watched: Callable[[_Method], _Method]
-    ) -> None:
-        """Wrap a method if its module has been imported."""
-        owner: Any = getattr(sys.modules.get(module), class_name, None)
-        original = getattr(owner, "__dict__", {}).get(name)
-        if isinstance(original, FunctionType):
-            wrapper = watched(original)
-            setattr(owner, name, wrapper)
-            self._wrapped.append((owner, name, original, wrapper))
 
 
 WATCHER = SignatureWatcher()

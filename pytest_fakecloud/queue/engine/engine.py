@@ -104,11 +104,12 @@ class Engine(Publisher):
     def intercept(self, *interceptors: Interceptor) -> None:
         """Replace the chain around deliveries. The first interceptor is the outermost."""
         self.interceptors = interceptors
+        around = [one for one in interceptors if type(one).deliver is not Interceptor.deliver]
         chain: Proceed = _send
-        for one in reversed([one for one in interceptors if not one.encloses_engine]):
+        for one in reversed([one for one in around if not one.encloses_engine]):
             chain = partial(one.deliver, proceed=chain)
         chain = partial(self._deliver, proceed=chain)
-        for one in reversed([one for one in interceptors if one.encloses_engine]):
+        for one in reversed([one for one in around if one.encloses_engine]):
             chain = partial(one.deliver, proceed=chain)
         self._chain = chain
 
@@ -116,8 +117,8 @@ class Engine(Publisher):
 
     def run(self, message_id: str, due_us: int) -> Attempt | None:
         """Make the due attempt in this thread; return None if it may not start now."""
-        make = self.start(message_id, due_us)
-        return None if make is None else make()
+        exchange = self._begin_with_faults(message_id)
+        return None if exchange is None else self._make(exchange)
 
     async def run_async(self, message_id: str, due_us: int) -> Attempt | None:
         """Make the due attempt in the running event loop; return None if it may not start now.
@@ -204,10 +205,12 @@ class Engine(Publisher):
         return self.finish(exchange, outcome)
 
     def _begin_with_faults(self, message_id: str) -> Exchange | None:
-        faults = [one for one in self.interceptors if one.active]
-        for one in faults:
-            if self._delay_if_overtaken(one, message_id):
-                return None
+        faults = []
+        for one in self.interceptors:
+            if one.active:
+                if self._delay_if_overtaken(one, message_id):
+                    return None
+                faults.append(one)
         exchange = self.begin(message_id)
         if exchange is not None and faults:
             token = causing.set(exchange.message)
@@ -251,11 +254,12 @@ class Engine(Publisher):
                 url=as_text(message.url),
                 kind=message.kind,
                 number=len(message.attempts) + 1,
-                sequence=self.next_sequence(),
+                sequence=self._sequence + 1,
                 at_us=now,
                 waited_us=now - message.waiting_since_us,
                 wait_reason=message.wait_reason,
             )
+            self._sequence = attempt.sequence
             message.state = "ACTIVE"
             message.due_us = None
             self.active.add(message.id)

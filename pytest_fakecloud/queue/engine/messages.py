@@ -82,7 +82,9 @@ class Messages(Admission):
 
     def accept(self, message: Message, now: int, *, source: Message | None = None) -> None:
         """Add a message to the pending ones. ``source`` is the message that a callback reports on."""
-        self._trace(message, source, now)
+        message.drive = self.clock._drives
+        if source is not None or self.under_way:
+            self._trace(message, source, now)
         if self._to_forget:
             self.sweep()
         self._sequence = message.number = self._sequence + 1
@@ -177,7 +179,8 @@ class Messages(Admission):
         if message.workflow is not None or message.failure_of is not None:
             self.workflow.finished(message, at_us)
         self.release_waiting(message)
-        self._note_finished(message)
+        if self._ends:
+            self._note_finished(message)
 
     def release_waiting(self, message: Message) -> None:
         """Release the messages that wait for this one, after it and its callbacks have finished."""
@@ -197,7 +200,6 @@ class Messages(Admission):
 
     def _trace(self, message: Message, source: Message | None, now: int) -> None:
         """Record that ``source`` caused a new message. None means the delivery that publishes now."""
-        message.drive = self.clock._drives
         source, certain = (source, True) if source else self._publishing_delivery()
         if source is None or not source.attempts:
             return

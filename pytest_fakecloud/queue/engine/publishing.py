@@ -66,14 +66,8 @@ class Published:
     accepted: list[Accepted] = field(default_factory=list)
     group: bool = False
     schedule_id: str | None = None
-    repeated: bool = False
-
-    @property
-    def duplicate(self) -> bool:
-        """Whether nothing new was stored, because every message was a duplicate."""
-        return self.repeated or (
-            bool(self.accepted) and all(one.deduplicated for one in self.accepted)
-        )
+    duplicate: bool = False
+    """Whether nothing new was stored, because every message was a duplicate."""
 
 
 @dataclass(eq=False, slots=True)
@@ -295,7 +289,7 @@ class Publisher(Messages):
             group = self.url_groups.find(destination) if self.url_groups.by_name else None
             defaults = None if group is None else group.headers
             settings = PublishSettings(**read_given(headers, query, defaults))
-            if counted:
+            if counted and self.limits.burst is not None:
                 self.quota.count_request(now)
             if queue_name is not None:
                 settings = settings._replace(queue_name=queue_name)
@@ -327,7 +321,7 @@ class Publisher(Messages):
         key = None if key is None else f"schedule:{key}"
         earlier = self.deduplication.earlier_id(key, now)
         if earlier in self.schedules.by_id:
-            return Published(schedule_id=earlier, repeated=True)
+            return Published(schedule_id=earlier, duplicate=True)
         schedule = self.schedules.create(destination, settings, body, caller_ip, sent=sent, api=api)
         self.deduplication.remember(key, schedule.id, now)
         return Published(schedule_id=schedule.id)
@@ -372,8 +366,11 @@ class Publisher(Messages):
         draft = self._draft(Target(url), settings, body, at_us, retries, source.caller_ip)
         draft.kind, draft.source_id = kind, source.id
         try:
-            self._check_queues([draft])
-            repeats = self._join_run(draft, at_us)
+            if draft.queue_name is not None:
+                self.check_queues([draft.queue_name])
+            repeats = None
+            if settings.workflow or kind == FAILURE_CALLBACK:
+                repeats = self.workflow.accept(draft, at_us)
         except QueueError as error:
             # Record the error in the message's timeline, because no client waits for a response.
             source.lost_callbacks += (error.message,)
@@ -446,7 +443,7 @@ class Publisher(Messages):
         ceiling = self.limits.timeout_us
         url, topic_name, endpoint_name, endpoint_id = target
         return Message(
-            id=self.new_message_id(),
+            id="msg_" + self._message_ids.hex(32),
             url=url,
             body=body,
             settings=settings,
@@ -467,8 +464,11 @@ class Publisher(Messages):
         if self.deduplication.seen:
             self.deduplication.forget_expired(now)
         keys: list[str | None] = []
+        queue_names: set[str] = set()
         for draft in drafts:
             settings, key = draft.settings, None
+            if draft.queue_name is not None:
+                queue_names.add(draft.queue_name)
             if settings.deduplication_id is not None or settings.content_based_deduplication:
                 key = deduplication_key(
                     settings, draft.body, draft.url, draft.topic_name, by_endpoint=group
@@ -476,7 +476,8 @@ class Publisher(Messages):
             keys.append(key)
         if self.limits.daily_messages is not None:
             self._check_room(drafts, keys, now)
-        self._check_queues(drafts)
+        if queue_names:
+            self.check_queues(queue_names)
         runs = None
         if len(drafts) > 1 and any(draft.settings.workflow for draft in drafts):
             # Save the runs, because a later step may be rejected after an earlier one.
@@ -500,7 +501,7 @@ class Publisher(Messages):
                 self._create_queue_if_missing(draft.queue_name, now)
             self.quota.count_message(now)
             self.accept(draft, now)
-        return Published(accepted, group=group)
+        return Published(accepted, group=group, duplicate=bool(accepted) and not stored)
 
     def _check_room(self, drafts: list[Message], keys: list[str | None], now: int) -> None:
         new = {key or draft.id for key, draft in zip(keys, drafts, strict=True)}
@@ -517,8 +518,8 @@ class Publisher(Messages):
             earlier = None
             if key is not None:
                 earlier = self.deduplication.earlier_id(key, now) or new_ids.get(key)
-            if earlier is None:
-                earlier = self._join_run(draft, now)
+            if earlier is None and (draft.settings.workflow or draft.kind == FAILURE_CALLBACK):
+                earlier = self.workflow.accept(draft, now)
             if earlier is not None:
                 accepted.append(Accepted(earlier, draft.url, deduplicated=True))
                 continue
@@ -527,26 +528,12 @@ class Publisher(Messages):
                 new_ids[key] = draft.id
         return accepted, new_ids
 
-    def _join_run(self, draft: Message, now: int) -> str | None:
-        """Make a message part of its workflow run; return the id of the message that it repeats."""
-        if not draft.settings.workflow and draft.kind != FAILURE_CALLBACK:
-            return None
-        return self.workflow.accept(draft, now)
-
     def _share_public_id(self, stored: list[Message]) -> None:
         # Use one public id for the deliveries of a v1 message to all endpoints of a topic.
         shared = self.new_message_id()
         self.groups_of_tasks[shared] = [draft.id for draft in stored]
         for draft in stored:
             draft.public_id = shared
-
-    def _check_queues(self, drafts: Iterable[Message]) -> None:
-        names = set()
-        for draft in drafts:
-            if draft.queue_name is not None:
-                names.add(draft.queue_name)
-        if names:
-            self.check_queues(names)
 
     def _create_queue_if_missing(self, name: str, now: int) -> None:
         # Create the queue only now, so that a rejected message does not leave an empty queue.

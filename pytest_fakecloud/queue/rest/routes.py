@@ -340,9 +340,10 @@ class QueueApp(App):
             if result.duplicate:
                 created["deduplicated"] = True
             return Answer(created, 202 if result.duplicate else 200)
-        body: Any = [accepted_record(one) for one in result.accepted]
-        if not result.group:
-            body = body[0]
+        if result.group:
+            body: object = [accepted_record(one) for one in result.accepted]
+        else:
+            body = accepted_record(result.accepted[0])
         return Answer(body, 202 if result.duplicate else 200, self.engine.quota.daily_headers())
 
     # -- publishing ------------------------------------------------------------------------------

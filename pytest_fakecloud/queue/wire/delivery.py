@@ -58,7 +58,7 @@ _CREATED_AT = "Upstash-Workflow-CreatedAt"
 def delivery_of(message: Message, body: bytes, now: int, *, prefix: str, region: str) -> Delivery:
     """Return the unsigned delivery of a message. ``prefix`` begins the queue's own headers."""
     settings = message.settings
-    own = _workflow_headers(message)
+    own = _workflow_headers(message) if settings.workflow else []
     if settings.content_type is not None:
         own.append(("Content-Type", settings.content_type))
     own += [
@@ -76,7 +76,7 @@ def delivery_of(message: Message, body: bytes, now: int, *, prefix: str, region:
         # Drop headers that a workflow has copied from its own delivery, such as the signature.
         taken = {name.lower() for name, _ in own} | {f"{prefix}-signature".lower()}
         headers = [pair for pair in headers if pair[0].lower() not in taken]
-    if first(headers, "User-Agent") is None:
+    if not headers or first(headers, "User-Agent") is None:
         headers.append(("User-Agent", "Upstash-QStash"))
     return Delivery(
         message_id=message.public_id,
@@ -146,18 +146,22 @@ def callback_body(
     if outcome.status is None and outcome.exception is not None:
         answer = failure_text(outcome).encode("utf-8", "replace")
     body: dict[str, Any] = {
-        "status": outcome.status_or(no_answer_status),
+        "status": no_answer_status if outcome.status is None else outcome.status,
         "header": header_map(outcome.headers),
         "body": encoded(answer[:size]),
         "retried": retried,
         "maxRetries": message.max_retries,
-        **without_none(dlqId=dlq_id),
-        **dict.fromkeys(SOURCE_SPELLINGS[spelling], message.public_id),
-        **without_none(
-            topicName=message.topic_name,
-            endpointName=message.endpoint_name,
-            scheduleId=message.schedule_id,
-        ),
+    }
+    if dlq_id is not None:
+        body["dlqId"] = dlq_id
+    body |= dict.fromkeys(SOURCE_SPELLINGS[spelling], message.public_id)
+    if message.topic_name is not None:
+        body["topicName"] = message.topic_name
+    if message.endpoint_name is not None:
+        body["endpointName"] = message.endpoint_name
+    if message.schedule_id is not None:
+        body["scheduleId"] = message.schedule_id
+    body |= {
         "url": as_text(message.url),
         "method": message.settings.method,
         "sourceHeader": header_map(source_headers(message.settings)),

@@ -144,7 +144,7 @@ def test_a_duplicate_takes_no_room_of_the_day() -> None:
 def test_schedules_are_duplicates_by_destination_and_content(bench: Bench) -> None:
     def made(url: str = URL, body: bytes = b"x", **headers: str) -> tuple[str | None, bool]:
         found = publish(bench, url, body, Cron="@hourly", **headers)
-        return found.schedule_id, found.repeated
+        return found.schedule_id, found.duplicate
 
     content = {"Content_Based_Deduplication": "true"}
     one, repeated = made(**content)
