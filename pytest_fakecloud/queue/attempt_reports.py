@@ -8,7 +8,6 @@ assertions. Source: decided here.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 from collections import deque
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
-from typing import Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from ..core.errors import ContractError, formatted, raised_by_test, report_failure
 from ..core.problems import Problems
@@ -43,6 +42,9 @@ from .model import (
 from .signatures import WATCHER, FailedCheck, SignatureDetails, signature_details
 from .wire.delivery import failure_text
 from .wire.values import as_text, shortened_body
+
+if TYPE_CHECKING:
+    from logging import LogRecord
 
 _MAX_FINISHED = 1_000
 
@@ -285,7 +287,7 @@ def _published_headers(headers: HeaderList) -> list[list[str]]:
     ]
 
 
-class LogCollector(logging.Handler):
+class LogCollector:
     """Collects the exceptions that are logged during deliveries.
 
     A queue uses one collector for all its deliveries, because creating a logging handler takes
@@ -293,23 +295,27 @@ class LogCollector(logging.Handler):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        # Imported here, because a run's first fake is quicker without it.
+        import logging
+
         self._root = logging.getLogger()
+        self._handler = logging.Handler()
+        self._handler.emit = self._emit  # type: ignore[method-assign]
         self._open: dict[int, list[BaseException]] = {}
 
     def begin(self, started: StartedDelivery) -> None:
         """Collect what happens during one delivery until ``end()``. Deliveries may overlap."""
         WATCHER.begin(started.failed_checks)
         self._open[id(started)] = started.logged
-        self._root.addHandler(self)
+        self._root.addHandler(self._handler)
 
     def end(self, started: StartedDelivery) -> None:
         del self._open[id(started)]
         if not self._open:
-            self._root.removeHandler(self)
+            self._root.removeHandler(self._handler)
         WATCHER.end(started.failed_checks)
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def _emit(self, record: LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             for logged in tuple(self._open.values()):

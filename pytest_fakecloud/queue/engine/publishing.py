@@ -392,19 +392,19 @@ class Publisher(Messages):
         """
         given = read_given(headers)
         given.pop("content_type", None)
-        drafts = []
+        drafts, letters = [], []
         with self.lock:
             now = self.clock.now_us()
             for message in messages:
+                letters.append(message.dlq_id)
                 settings = settings_to_republish(message.settings, given, message.max_retries)
                 draft = self._draft_again(message, settings, message.body, now)
                 draft.kind, draft.schedule_id = message.kind, message.schedule_id
                 draft.retry_of = message.id
                 drafts.append(draft)
             accepted = self._store(drafts, now).accepted
-            for draft in drafts:
-                retried = self.messages[draft.retry_of or ""]
-                self.dead_letters.pop(retried.dlq_id or "", None)
+            for dlq_id in letters:
+                self.dead_letters.pop(dlq_id or "", None)
             return accepted
 
     def _publish_step(self, url: str, headers: HeaderPairs, body: bytes) -> str:
