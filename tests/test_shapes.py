@@ -25,13 +25,22 @@ from pytest_fakecloud.core.problems import ALLOWABLE
 from pytest_fakecloud.faults.plan import fault_words, table_of
 from pytest_fakecloud.kv.command_fields import COMMAND_FIELDS, CommandFields
 from pytest_fakecloud.kv.search.views import SEARCH_FIELDS
-from pytest_fakecloud.queue.attempt_details import AttemptDetails
+from pytest_fakecloud.queue.attempt_reports import AttemptDetails
 from pytest_fakecloud.queue.capture.callbacks import FIELDS as CALLBACKS
 from pytest_fakecloud.queue.delivery.faults import DELIVERY_FACTS
 from pytest_fakecloud.queue.delivery.replies import DELIVERIES
-from pytest_fakecloud.queue.fields import ATTEMPTS, CRON, DESTINATION, DLQ_ID, LABEL, NAME
 from pytest_fakecloud.queue.rest.routes import QueueApp
-from pytest_fakecloud.queue.views import DEAD_LETTERS, MESSAGES, SCHEDULES
+from pytest_fakecloud.queue.views import (
+    ATTEMPTS,
+    CRON,
+    DEAD_LETTERS,
+    DESTINATION,
+    DLQ_ID,
+    LABEL,
+    MESSAGES,
+    NAME,
+    SCHEDULES,
+)
 from pytest_fakecloud.vector.handle import QUERY_FIELDS, UPSERT_FIELDS, QueryFields, UpsertFields
 from tests.harness import check_each, syntax
 

@@ -23,9 +23,8 @@ from ...core.settings import number
 from ...core.timeparse import monotonic, to_datetime
 from ...handle import Context
 from ..delivery.drivers import at_least_now
-from ..fields import DLQ_ID, json_of
 from ..model import DAY, NON_RETRYABLE
-from ..views import PublishedMessage
+from ..views import DLQ_ID, PublishedMessage, json_of
 
 if TYPE_CHECKING:
     from werkzeug import Request as WerkzeugRequest

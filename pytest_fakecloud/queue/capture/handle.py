@@ -21,11 +21,10 @@ from ...core.results import Results, expect, results_of
 from ...core.timeparse import to_datetime
 from ...core.wording import counted
 from ...handle import Context, Snapshot
+from ..attempt_reports import dead_letter_lines, unfinished_lines
 from ..delivery.destination_server import RAW_HEADERS, Destination, DestinationServer
 from ..settings import CallbackCaptureConfig, CallbackCaptureSettings
-from ..signature_clock import signature_clock
-from ..timeline import dead_letter_lines, unfinished_lines
-from ..wire.signing import explain, verified_claims
+from ..signatures import explain, signature_clock, verified_claims
 from .callbacks import (
     DEFAULT_TIMEOUT,
     FIELDS,

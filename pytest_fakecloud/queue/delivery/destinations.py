@@ -22,7 +22,7 @@ from ...core.timeparse import Duration
 from ...core.wording import brief, shortfall
 from ...faults.answers import Response
 from ..model import Delivery, Outcome
-from ..wire.targets import named_url
+from ..wire.headers import named_url
 from .applications import AsgiApp, CapReached, Deadlines, WsgiApp, call_asgi, call_wsgi, failed
 from .replies import (
     DELIVERIES,

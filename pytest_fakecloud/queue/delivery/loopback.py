@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from ...core.timeparse import monotonic
 from ..model import Delivery, HeaderList, Outcome
-from ..wire.text import HOP_BY_HOP
+from ..wire.values import HOP_BY_HOP
 from .applications import Address, Deadlines, header_bytes
 from .replies import timed_out
 

@@ -11,8 +11,8 @@ from ...core.concurrency.aio import in_thread
 from ...core.errors import FakecloudError, raised_by_test, runs_through_test
 from ..model import Delivery, Outcome
 from ..settings import DEFAULT_CAP, Unstubbed
-from ..wire.targets import loopback_address
-from ..wire.text import as_text
+from ..wire.headers import loopback_address
+from ..wire.values import as_text
 from .applications import Deadlines
 from .destinations import DestinationRoute, Destinations, route_to
 
