@@ -107,8 +107,12 @@ SETTINGS: dict[str, tuple[str, Any, Any]] = {
 _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 """Fixtures of pyfakefs. When they end, pyfakefs makes Python forget all modules imported since."""
 _SESSION = "pytest_fakecloud.session.run"
-_ITEM = pytest.StashKey[pytest.Item | None]()
-"""The test that runs, which a fixture of a wider scope cannot ask pytest for."""
+_tests: list[pytest.Item] = []
+"""The current test, last. The others run pytest themselves, and this run is inside them.
+
+Fixtures read it, because for each fixture that requests ``request`` pytest inspects a new function,
+which takes as long as creating a cloud.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -152,6 +156,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Close the fakes that outlive tests."""
+    _forget_test(config)
     run = _run_of(config)
     if run is None:
         return
@@ -174,12 +179,19 @@ def _run_of(config: pytest.Config) -> Run | None:
     return None if session is None else session.run_of(config)
 
 
-def _present(config: pytest.Config) -> Run:
+def _forget_test(config: pytest.Config) -> None:
+    """Forget the current test of a run, which may have been interrupted."""
+    while _tests and _tests[-1].config is config:
+        _tests.pop()
+
+
+def _present() -> Run:
     """Return the run of the current test; begin the test there if that has not been done."""
     from .session.run import run_of
 
-    run, item = run_of(config), config.stash.get(_ITEM, None)
-    if item is not None and run.test.item is not item:
+    item = _tests[-1]
+    run = run_of(item.config)
+    if run.test.item is not item:
         run.begin_test(item)
     return run
 
@@ -187,7 +199,8 @@ def _present(config: pytest.Config) -> Run:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Reset the fakes that outlive tests. Reject a marker with unknown keys, even without fixtures."""
-    item.config.stash[_ITEM] = item
+    _forget_test(item.config)
+    _tests.append(item)
     names: tuple[str, ...] | list[str] = getattr(item, "fixturenames", ())
     if not _FAKED_FILES.isdisjoint(names) and not _FIXTURES.isdisjoint(names):
         from .session.preload import import_fakes
@@ -255,7 +268,7 @@ def pytest_runtest_makereport(
         if call.when == "teardown":
             run.end_test()
     if call.when == "teardown":
-        item.config.stash[_ITEM] = None
+        _forget_test(item.config)
     return report
 
 
@@ -272,26 +285,30 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
 # -- fixtures --------------------------------------------------------------------------------------
 
 
+def _parameter(fixture: str) -> dict[str, Any]:
+    """Return the value that the current test passes to a fixture with ``indirect=True``."""
+    callspec = getattr(_tests[-1], "callspec", None)
+    return cast("dict[str, Any]", {} if callspec is None else callspec.params.get(fixture, {}))
+
+
 @pytest.fixture(scope="session")
-def fakecloud_settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+def fakecloud_settings() -> dict[str, Any]:
     """Settings of the fakes, with the marker's keywords. Override it to apply them to many tests."""
-    return cast("dict[str, Any]", getattr(request, "param", {}))
+    return _parameter("fakecloud_settings")
 
 
 @pytest.fixture(scope="session")
-def fakecloud_session_settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+def fakecloud_session_settings() -> dict[str, Any]:
     """Settings of the session's fakes, with the marker's keywords. Override it in the top conftest.
 
     They apply to the fakes of ``fakecloud_session`` and, with ``fakecloud_scope = session`` or
     ``fakecloud_early``, to the fixtures' fakes.
     """
-    return cast("dict[str, Any]", getattr(request, "param", {}))
+    return _parameter("fakecloud_session_settings")
 
 
 @pytest.fixture(scope="session")
-def fakecloud_session(
-    pytestconfig: pytest.Config, fakecloud_session_settings: dict[str, Any]
-) -> Cloud:
+def fakecloud_session(fakecloud_session_settings: dict[str, Any]) -> Cloud:
     """A Cloud that lasts for the whole run, for your own session fixtures.
 
     Its fakes keep their address and credentials and return to their baseline before each test.
@@ -300,7 +317,7 @@ def fakecloud_session(
     from .session.options import without_traceback
     from .session.run import run_of
 
-    run = run_of(pytestconfig)
+    run = run_of(_tests[-1].config)
     return without_traceback(lambda: run.session_cloud(fakecloud_session_settings))
 
 
@@ -311,17 +328,15 @@ def _scope(fixture_name: str, config: pytest.Config) -> Any:
 
 @pytest.fixture(scope=_scope)
 def fakecloud(
-    request: pytest.FixtureRequest,
-    fakecloud_settings: dict[str, Any],
-    fakecloud_session_settings: dict[str, Any],
+    fakecloud_settings: dict[str, Any], fakecloud_session_settings: dict[str, Any]
 ) -> Generator[Cloud, None, None]:
     """The test's Cloud: its clock, its seed, and additional fakes.
 
     ``fakecloud.clock.advance("24h")`` moves the clock of all fakes of the test.
     ``fakecloud.kv_server(name="second")`` starts another fake.
     """
-    run = _present(request.config)
-    cloud = run.open_cloud(request, fakecloud_settings, fakecloud_session_settings)
+    run = _present()
+    cloud = run.open_cloud(fakecloud_settings, fakecloud_session_settings)
     yield cloud
     run.close_cloud(cloud)
 
@@ -419,7 +434,7 @@ def fakecloud_queue(fakecloud: Cloud) -> Queue:
 
 @pytest.fixture
 def fakecloud_env(
-    request: pytest.FixtureRequest, fakecloud: Cloud, monkeypatch: pytest.MonkeyPatch
+    fakecloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[Cloud, None, None]:
     """Set the environment variables that clients read, for every fake that the test requests.
 
@@ -429,7 +444,7 @@ def fakecloud_env(
     """
     from .session.clouds import publish_env
 
-    _present(request.config).check_env()
+    _present().check_env()
     end = publish_env(fakecloud, monkeypatch)
     yield fakecloud
     end()

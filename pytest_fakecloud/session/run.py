@@ -95,14 +95,14 @@ class Run:
         """Return the cloud that lasts for the run, with the settings of the session."""
         return self._session.open(settings)
 
-    def open_cloud(self, request: pytest.FixtureRequest, own: Any, session_settings: Any) -> Cloud:
+    def open_cloud(self, own: Any, session_settings: Any) -> Cloud:
         """Return the cloud of the fixtures. If it cannot be created, fail without a traceback.
 
         ``own`` is the value of ``fakecloud_settings``.
         """
-        return without_traceback(lambda: self._open_cloud(request, own, session_settings))
+        return without_traceback(lambda: self._open_cloud(own, session_settings))
 
-    def _open_cloud(self, request: pytest.FixtureRequest, own: Any, session_settings: Any) -> Cloud:
+    def _open_cloud(self, own: Any, session_settings: Any) -> Cloud:
         item, scope = self.test.item, self.options.scope
         assert item is not None, "fixtures of fakes are for tests"
         if not isinstance(own, Mapping):
@@ -110,16 +110,17 @@ class Run:
         self._warn_of_session_settings(item, session_settings)
         self._own = own
         self.options.check_own_settings(item, own)
+        settings = None
         if scope == "session":
             cloud = self._session.open(session_settings)
-        elif request.node is not item:
-            cloud = self._shared.open(request.node, own)
+        elif (owner := self.options.owner_of(item)) is not item:
+            cloud = self._shared.open(owner, own)
         else:
             settings = self.options.settings_of(item, own)
             self._keep_process_changes(settings)
             cloud = new_cloud(settings, "driven")
         try:
-            self._use(cloud, request if scope == "function" else None)
+            self._use(cloud, settings or self._settings(item))
         except BaseException:
             self.close_cloud(cloud)
             raise
@@ -132,18 +133,16 @@ class Run:
         elif cloud is not self._session.cloud:
             cloud.close()
 
-    def _use(self, cloud: Cloud, request: pytest.FixtureRequest | None = None) -> None:
+    def _use(self, cloud: Cloud, settings: Mapping[str, Any]) -> None:
         """Let the current test use a cloud."""
         test = self.test
-        assert test.item is not None
-        settings = self._settings(test.item)
         test.strict = kinds_of(settings["strict"])
         test.cloud = cloud
         self.observation.observe(cloud, test.item)
         if settings["env"]:
             # Undo changes in the reverse order: a test's own monkeypatch begins after wider fixtures.
-            patch = self._test_environment
-            if request is not None:
+            patch, request = self._test_environment, getattr(test.item, "_request", None)
+            if self.options.scope == "function" and request is not None:
                 patch = request.getfixturevalue("monkeypatch")
             test.ends.append(publish_env(cloud, patch))
 
@@ -246,7 +245,7 @@ class Run:
             return
         cloud = (self._session if self.options.scope == "session" else self._shared).cloud
         if cloud is not None and is_user:
-            self._use(cloud)
+            self._use(cloud, self._settings(item))
 
     def begin_call(self) -> None:
         """Mark calls made before the test's own code, and start measuring how long it sleeps."""
