@@ -28,11 +28,12 @@ def check(run: Run, item: pytest.Item) -> None:
     failure: BaseException | None = None
     warned: list[str] = []
     with report_failure("the check for strict-mode violations could not be made", failed.append):
+        clouds = run.clouds()
         # Check for undelivered messages first, before the journals are read as if by the test.
-        warned = _undelivered(run)
-        failure = _failure(run)
+        warned = _undelivered(run, clouds)
+        failure = _failure(run, clouds)
         if failure is None:
-            warned += _refused_clients(run)
+            warned += [text for cloud in clouds for text in _refused_clients(cloud)]
     if failed:
         failure = misuse(failed[0])
     if failure is not None:
@@ -41,10 +42,10 @@ def check(run: Run, item: pytest.Item) -> None:
         warn(item, text)
 
 
-def _undelivered(run: Run) -> list[str]:
+def _undelivered(run: Run, clouds: list[Cloud]) -> list[str]:
     """Describe messages that were published but never delivered, except strict-mode violations."""
     kinds = run.strict_kinds()
-    found = [(cloud, text) for cloud in run.clouds() for text in cloud._undelivered(kinds)]
+    found = [(cloud, text) for cloud in clouds for text in cloud._undelivered(kinds)]
     if not found:
         return []
     from .reporting.masking import Mask
@@ -59,7 +60,7 @@ def explain(run: Run, item: pytest.Item, error: Exception) -> None:
     """
     found: list[Problem] = []
     with report_failure("the exceptions of callbacks could not be read", partial(warn, item)):
-        found = _failing_violations(run)
+        found = _failing_violations(run, run.clouds())
     ending = _ending(found)
     if ending is not None:
         raise ending
@@ -73,7 +74,7 @@ def explain(run: Run, item: pytest.Item, error: Exception) -> None:
         chain[-1].__cause__ = failed
 
 
-def _failing_violations(run: Run) -> list[Problem]:
+def _failing_violations(run: Run, clouds: list[Cloud]) -> list[Problem]:
     """Return the violations that fail a test.
 
     An outcome of pytest raised by a callback ends the test even without strict mode.
@@ -81,7 +82,7 @@ def _failing_violations(run: Run) -> list[Problem]:
     kinds = run.strict_kinds()
     return [
         problem
-        for cloud in run.clouds()
+        for cloud in clouds
         for problem in cloud.problems()
         if problem.kind in kinds or _ending([problem]) is not None
     ]
@@ -98,8 +99,8 @@ def _failed_assertion(found: list[Problem]) -> BaseException | None:
     return next((p.exception for p in found if p.kind == "assertion" and p.exception), None)
 
 
-def _failure(run: Run) -> BaseException | None:
-    found = _failing_violations(run)
+def _failure(run: Run, clouds: list[Cloud]) -> BaseException | None:
+    found = _failing_violations(run, clouds)
     if not found:
         return None
     ending = _ending(found)
@@ -107,7 +108,7 @@ def _failure(run: Run) -> BaseException | None:
         return ending
     text = (
         f"fakecloud: the test passed, but with {counted(len(found), 'strict-mode violation')}\n"
-        + "\n".join(_described(run, {one.kind for one in found}))
+        + "\n".join(_described(clouds, {one.kind for one in found}))
     )
     failed = _failed_assertion(found)
     if failed is not None:
@@ -119,7 +120,7 @@ def _failure(run: Run) -> BaseException | None:
     return failure
 
 
-def _described(run: Run, kinds: set[str]) -> list[str]:
+def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
     """Describe the violations of these kinds, equal ones of a client that retries only once."""
     from .reporting.masking import Mask
     from .reporting.model import Lookups
@@ -128,18 +129,15 @@ def _described(run: Run, kinds: set[str]) -> list[str]:
 
     return [
         Mask(cloud).text(problem(one, Lookups()))
-        for cloud in run.clouds()
+        for cloud in clouds
         for one in problems(cloud)
         if one.values.get("problem") in kinds
     ]
 
 
-def _refused_clients(run: Run) -> list[str]:
+def _refused_clients(cloud: Cloud) -> list[str]:
     """Describe clients whose credentials were rejected, unless the test allows it."""
-    return [text for cloud in run.clouds() for text in _refused_clients_of(cloud)]
 
-
-def _refused_clients_of(cloud: Cloud) -> list[str]:
     def meant(call: Call) -> bool:
         facts = {"path": call.path, "method": call.method, "handle": call.handle}
         return cloud._allowed.covers("refused", facts)

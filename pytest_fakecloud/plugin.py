@@ -187,10 +187,12 @@ def _forget_test(config: pytest.Config) -> None:
 
 def _present() -> Run:
     """Return the run of the current test; begin the test there if that has not been done."""
-    from .session.run import run_of
-
     item = _tests[-1]
-    run = run_of(item.config)
+    run = _run_of(item.config)
+    if run is None:
+        from .session.run import run_of
+
+        run = run_of(item.config)
     if run.test.item is not item:
         run.begin_test(item)
     return run

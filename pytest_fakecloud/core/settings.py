@@ -255,8 +255,17 @@ def changed_settings(made: Any) -> list[str]:
     declared: Any = type(made)
     return [
         name
+        for name, attribute, default in _defaults(declared)
+        if getattr(made, attribute) != default
+    ]
+
+
+@cache
+def _defaults(declared: Any) -> list[tuple[str, str, Any]]:
+    """Return the keyword, the attribute and the converted default of each setting."""
+    return [
+        (name, each.attribute, each.kind.convert(each.default))
         for name, each in settings_of(declared).items()
-        if getattr(made, each.attribute) != each.kind.convert(each.default)
     ]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from ..core.journal import recorder_of
+
 if TYPE_CHECKING:
     import pytest
 
@@ -21,35 +23,48 @@ class Observation:
 
     def __init__(self, options: RunOptions) -> None:
         self._options = options
+        self._has_report = options.journal_when != "never" or options.timelines is not None
         self._listener: Listener | None = None
+        self._found = 0
+        """The number of frameworks that the process had imported when requests were last observed."""
+        self._cloud: Cloud | None = None
+        """The cloud of the current test."""
 
     def observe(self, cloud: Cloud, item: pytest.Item | None) -> None:
-        """Record what the report of a test needs."""
+        """Record what the report of a test needs, from now on or since an earlier call."""
         options = self._options
-        from ..core.journal import recorder_of
+        if cloud is not self._cloud:
+            self._cloud = cloud
+            recorded = recorder_of(cloud.journal).shared
+            recorded.find_site = None
+            if options.wants_call_sites(item):
+                from ..transport.call_sites import call_site
 
-        recorded = recorder_of(cloud.journal).shared
-        recorded.find_site = None
-        if options.wants_call_sites(item):
-            from ..transport.call_sites import call_site
+                recorded.find_site = call_site
+            if options.timelines is not None:
+                from ..reporting.replay import record_times
 
-            recorded.find_site = call_site
-        if options.timelines is not None:
-            from ..reporting.replay import record_times
+                record_times(cloud)
+        if self._has_report:
+            self._listen(cloud)
 
-            record_times(cloud)
-        has_report = options.journal_when != "never" or options.timelines is not None
-        if has_report and not sys.modules.keys().isdisjoint(_FRAMEWORKS):
-            if self._listener is None:
-                from ..reporting.applications import Listener
+    def _listen(self, cloud: Cloud) -> None:
+        found = sum(name in sys.modules for name in _FRAMEWORKS)
+        if found == 0:
+            return
+        if self._listener is None:
+            from ..reporting.applications import Listener
 
-                self._listener = Listener()
+            self._listener = Listener()
+        if self._listener.recorder.cloud is not cloud or found > self._found:
+            self._found = found
             self._listener.listen(cloud)
 
     def pause(self) -> None:
         """Record no requests until the next test."""
+        self._cloud = None
         if self._listener is not None:
-            self._listener.listen(None)
+            self._listener.recorder.use(None)
 
     def served(self, cloud: Cloud) -> list[ServedRequest]:
         """Return the requests served during the test that used a cloud."""
@@ -59,4 +74,4 @@ class Observation:
     def close(self) -> None:
         if self._listener is not None:
             self._listener.close()
-            self._listener = None
+            self._listener, self._found = None, 0

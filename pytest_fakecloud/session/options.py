@@ -57,8 +57,6 @@ def merge_service(settings: dict[str, Any], name: str, value: Any, general: Iter
 
 def _check_service_settings(name: str, settings: Mapping[str, Any]) -> None:
     """Reject unknown settings of a service, even if no fixture of the test starts a fake of it."""
-    if not settings:
-        return
     from ..core.errors import ContractError
     from ..core.settings import read
     from ..services import handle_class
@@ -140,9 +138,18 @@ class RunOptions:
         return frozenset((*SERVICES, *aliases, "fakecloud", "fakecloud_env"))
 
     @cached_property
+    def _known(self) -> Mapping[str, Any]:
+        """The settings of a whole cloud."""
+        from ..core.settings import settings_of
+        from ..marker import MarkerConfig
+
+        return settings_of(MarkerConfig)
+
+    @cached_property
     def defaults(self) -> dict[str, Any]:
+        """The settings of a cloud without markers, from the options and the ini file."""
         config = self.config
-        return {
+        return {name: each.default for name, each in self._known.items()} | {
             "clock": "frozen" if config.getini("fakecloud_clock") == "frozen" else None,
             "strict": config.getini("fakecloud_strict"),
             "env": config.getini("fakecloud_env"),
@@ -161,24 +168,22 @@ class RunOptions:
         return self.merged(node.nodeid, [*fixtures, *markers_of(node)])
 
     def merged(self, seed: Any, layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        from ..core.settings import settings_of
-        from ..marker import MarkerConfig
-
-        known = settings_of(MarkerConfig)
-        defaults: dict[str, Any] = {name: each.default for name, each in known.items()}
-        defaults |= self.defaults
-        defaults["seed"] = defaults["seed"] or seed
-        settings = dict(defaults)
+        """Return the settings of several layers, of which later ones override earlier ones."""
+        settings = dict(self.defaults)
+        settings["seed"] = default_seed = settings["seed"] or seed
+        known = self._known
         for layer in layers:
             for name, value in layer.items():
                 if name in known:
                     without_traceback(partial(known[name].kind.read, name, value))
-                    settings[name] = defaults[name] if value is None else value
+                    default = default_seed if name == "seed" else self.defaults[name]
+                    settings[name] = default if value is None else value
                 else:
                     merge_service(settings, fixture_of(name), value, known)
         # Check the merged settings of a service, because some only go together.
         for name in SERVICES:
-            _check_service_settings(name, settings.get(name, {}))
+            if name in settings:
+                _check_service_settings(name, settings[name])
         if settings["process_time"]:
             self._check_process_time(settings)
         return settings

@@ -333,6 +333,8 @@ class Run:
 
     def end_test(self) -> None:
         """Release the test's cloud; otherwise its data would be kept in memory until the run ends."""
+        if self.test.item is None:
+            return
         for end in self.test.ends:
             end()
         self._test_environment.undo()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
@@ -546,33 +544,14 @@ def test_early_fakes_reach_django_settings(pytester: pytest.Pytester) -> None:
     assert "early_settings" not in sys.modules
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc of Linux")
-def test_each_thread_counts_its_own_waits() -> None:
-    from pytest_fakecloud.session import sleeping
-
-    def file_of_this_thread() -> str:
-        sleeping._turns()
-        file = sleeping._schedstat_file(threading.get_native_id())
-        return os.readlink(f"/proc/self/fd/{file}").split("/")[-2]
-
-    with ThreadPoolExecutor(1) as pool:
-        thread = str(pool.submit(threading.get_native_id).result())
-        assert pool.submit(file_of_this_thread).result() == thread
-    assert file_of_this_thread() == str(threading.get_native_id())
-
-
 @pytest.mark.parametrize(("times", "slept"), [(2, 3.0), (500, 0.0), (0, 0.0)])
 def test_a_process_that_waits_for_its_turn_does_not_sleep(
     monkeypatch: pytest.MonkeyPatch, times: int, slept: float
 ) -> None:
-    from pytest_fakecloud.core import timeparse
     from pytest_fakecloud.session import sleeping
 
-    now, count = [10.0], [7]
-    monkeypatch.setattr(timeparse, "monotonic", lambda: now[0])
-    monkeypatch.setattr(sleeping, "process_time", lambda: 1.0)
-    monkeypatch.setattr(sleeping, "_turns", lambda: (count[0], 0.0))
+    figures = [(10.0, 1.0, 7), (13.0, 1.0, 7 + times)]
+    monkeypatch.setattr(sleeping, "_figures", lambda: figures.pop(0))
     meter = sleeping.SleepMeter()
     meter.start()
-    now[0], count[0] = 13.0, 7 + times
     assert meter.seconds() == slept
