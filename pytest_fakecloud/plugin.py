@@ -128,7 +128,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and validate the settings of the run."""
     config.addinivalue_line("markers", MARKER)
     if _is_set(config):
-        from .session.checks import check_settings
+        from .session.options import check_settings
 
         check_settings(config)
 
@@ -148,7 +148,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     """Start the early fakes before conftests and the application's settings are imported."""
     early = early_config.getini("fakecloud_early")
     if early:
-        from .session.early import begin_early
+        from .session.run import begin_early
 
         begin_early(early_config, early)
     yield
@@ -165,7 +165,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
         end(config)
         return
-    from .outcomes import finish
+    from .session.outcomes import finish
 
     finish(config)
 
@@ -205,12 +205,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     _tests.append(item)
     names: tuple[str, ...] | list[str] = getattr(item, "fixturenames", ())
     if not _FAKED_FILES.isdisjoint(names) and not _FIXTURES.isdisjoint(names):
-        from .session.preload import import_fakes
+        from .session.run import import_fakes
 
         import_fakes()
     parameters = getattr(getattr(item, "callspec", None), "params", None)
     if parameters and not _FIXTURES.isdisjoint(parameters):
-        from .session.markers import reject_parameters
+        from .session.options import reject_parameters
 
         reject_parameters(item, _FIXTURES.intersection(parameters))
     run, is_marked = _run_of(item.config), item.get_closest_marker("fakecloud") is not None
@@ -236,7 +236,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     except Exception as error:
         run = run or _run_of(item.config)
         if run is not None and run.has_fakes:
-            from .outcomes import explain
+            from .session.outcomes import explain
 
             explain(run, item, error)
         raise
@@ -244,7 +244,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
     if run is not None and not getattr(item, "_excinfo", None):
         if run.has_fakes:
-            from .outcomes import check
+            from .session.outcomes import check
 
             check(run, item)
         run.check_marker(item)
@@ -264,7 +264,7 @@ def pytest_runtest_makereport(
     run = _run_of(item.config)
     if run is not None:
         if run.has_fakes and (report.failed or run.options.reports_passing):
-            from .session.reports import report_on
+            from .session.outcomes import report_on
 
             report_on(run, item, call, report)
         if call.when == "teardown":

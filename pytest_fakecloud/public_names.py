@@ -56,7 +56,7 @@ queue.model Attempt
 queue.settings CallbackCaptureSettings DestinationSettings QueueSettings
 queue.views DeadLetterView PublishedMessage ScheduleView
 recordings Difference
-session.warning FakecloudWarning
+session FakecloudWarning
 vector.errors VectorError
 vector.handle VectorIndex
 vector.settings VectorLimits VectorSettings

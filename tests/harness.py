@@ -27,7 +27,7 @@ from _pytest.mark import ParameterSet
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import monotonic
-from pytest_fakecloud.session.warning import FakecloudWarning
+from pytest_fakecloud.session import FakecloudWarning
 from pytest_fakecloud.transport.patches import Changes
 
 # A run in this process forgets the modules it imported. Import everything it may need once, here,
@@ -50,10 +50,8 @@ _KEPT = (
     "pytest_fakecloud.cloud",
     "pytest_fakecloud.http.server",
     "pytest_fakecloud.kv.resp.port",
-    "pytest_fakecloud.marker",
-    "pytest_fakecloud.outcomes",
-    "pytest_fakecloud.session.checks",
-    "pytest_fakecloud.session.reports",
+    "pytest_fakecloud.session.options",
+    "pytest_fakecloud.session.outcomes",
     "pytest_fakecloud.session.run",  # if it were forgotten with a run's modules, it would undo nothing
     "pytest_fakecloud.every_failure",
     "pytest_fakecloud.reporting.hints.missing_requests",

@@ -252,7 +252,7 @@ def test_nothing_is_evaluated_unpickled_or_started() -> None:
         found.setdefault(name, set()).add(module)
     # The scan finds calls and imports.
     assert "http/readers.py" in found["hmac.compare_digest"]
-    assert "session/preload.py" in found["import_module"]
+    assert "session/run.py" in found["import_module"]
     for name in ("eval", "exec", "__import__", "pickle.load", "pickle.loads", "marshal.loads",
                  "marshal.load", "shelve.open", "yaml.load", "os.system", "os.popen"):  # fmt: skip
         assert name not in found, found.get(name)
@@ -262,7 +262,7 @@ def test_nothing_is_evaluated_unpickled_or_started() -> None:
     assert started <= {"standalone/running.py", "explore/locks.py"}
     # Imports by name, each from a fixed list of the package.
     assert found["importlib.import_module"] | found.get("import_module", set()) == {
-        "__init__.py", "kv/commands/__init__.py", "services.py", "session/preload.py",
+        "__init__.py", "kv/commands/__init__.py", "services.py", "session/run.py",
         "standalone/control/data.py",
     }  # fmt: skip
 

@@ -1,15 +1,32 @@
-"""The options of a run, and the merged settings of its tests."""
+"""The options and ini settings of a run, the settings of its tests, and their markers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import pytest
 
-from ..services import SERVICES, named
+from ..core.errors import ContractError
+from ..core.ids import check_seed
+from ..core.settings import (
+    PROCESS_TIME,
+    SWITCH,
+    TRANSPORT,
+    Kind,
+    choice,
+    optional,
+    read,
+    setting,
+    settings_of,
+)
+from ..core.timeparse import Instant, instant_us
+from ..core.wording import unknown_name
+from ..services import SERVICES, handle_class, named
 
 Node: TypeAlias = pytest.Item | pytest.Collector
 T = TypeVar("T")
@@ -46,8 +63,6 @@ def fixture_of(name: str) -> str:
 def merge_service(settings: dict[str, Any], name: str, value: Any, general: Iterable[str]) -> None:
     """Merge one fake's settings into the existing ones, key by key."""
     if name not in SERVICES:
-        from ..core.wording import unknown_name
-
         raise misuse(unknown_name("setting of fakecloud", name, (*general, *SERVICES)))
     if isinstance(value, Mapping):
         settings[name] = {**settings.get(name, {}), **value}
@@ -57,10 +72,6 @@ def merge_service(settings: dict[str, Any], name: str, value: Any, general: Iter
 
 def _check_service_settings(name: str, settings: Mapping[str, Any]) -> None:
     """Reject unknown settings of a service, even if no fixture of the test starts a fake of it."""
-    from ..core.errors import ContractError
-    from ..core.settings import read
-    from ..services import handle_class
-
     try:
         read(handle_class(SERVICES[name])._settings, settings, name)
     except ContractError as error:
@@ -88,7 +99,6 @@ def _kinds_of_text(text: str) -> tuple[str, ...]:
 
 def _kinds(value: object) -> tuple[str, ...]:
     from ..core.problems import NAMED_KINDS, PROBLEM_KINDS
-    from ..core.wording import unknown_name
 
     if isinstance(value, bool):
         return tuple(PROBLEM_KINDS) if value else ()
@@ -105,12 +115,138 @@ def without_traceback(make: Callable[[], T]) -> T:
     try:
         return make()
     except Exception as error:
-        from ..core.errors import ContractError
-
         if not isinstance(error, ContractError):
             raise
         # Fail without a traceback: the plugin's frames do not help.
         raise misuse(str(error)) from None
+
+
+# -- the options of a run --------------------------------------------------------------------------
+
+CHOICES = {
+    "fakecloud_call_sites": ("auto", "true", "false"),
+    "fakecloud_clock": ("running", "frozen"),
+    "fakecloud_scope": ("function", "class", "module", "session"),
+    "fakecloud_transport": ("socket", "inprocess"),
+}
+"""Ini settings with a list of values, the default first."""
+SWITCHES = ("fakecloud_env", "fakecloud_share_tls_context")
+"""Ini settings that are true or false."""
+FOLDERS = ("--fakecloud-record", "--fakecloud-report")
+"""Options that name a folder to write to."""
+
+
+def check_settings(config: pytest.Config) -> None:
+    """Reject invalid ini settings, whether or not a test uses fakes."""
+    for name, known in CHOICES.items():
+        value = config.getini(name)
+        if value not in known:
+            raise pytest.UsageError(f"{name} = {value} is unknown: pass {' or '.join(known)}")
+    for name in SWITCHES:
+        try:
+            config.getini(name)
+        except (ValueError, pytest.UsageError) as error:
+            raise pytest.UsageError(f"{name}: {error}; pass true or false") from None
+    _check_contradictions(config)
+    _check_strict(config.getini("fakecloud_strict"))
+    for option in FOLDERS:
+        folder = folder_of(config, option)
+        if folder is not None:
+            _check_folder(option, folder)
+    if config.getoption("--fakecloud-record", None):
+        _check_recordings()
+
+
+def _check_contradictions(config: pytest.Config) -> None:
+    if not config.getini("fakecloud_early"):
+        return
+    for scope in CHOICES["fakecloud_scope"]:
+        if scope != "session" and is_set_to(config, "fakecloud_scope", scope):
+            raise pytest.UsageError(
+                f"fakecloud_early and fakecloud_scope = {scope} contradict each other: fakes that "
+                "start before the first test last for the whole run. Remove one of the two settings"
+            )
+
+
+def _check_strict(text: str) -> None:
+    # Look kinds up only if necessary: a run without fakes never imports their modules.
+    if switch_of(text) is None:
+        try:
+            kinds_of(text)
+        except pytest.fail.Exception as error:
+            raise pytest.UsageError(f"fakecloud_strict: {error.msg}") from None
+
+
+def _check_folder(option: str, folder: Path) -> None:
+    try:
+        place = _nearest(folder)
+    except (OSError, ValueError) as error:
+        raise pytest.UsageError(f"{option}={folder} cannot be a folder: {error}") from None
+    if not place.is_dir():
+        raise pytest.UsageError(f"{option}={folder} cannot be a folder: {place} is a file")
+
+
+def _check_recordings() -> None:
+    from ..cloud import archive_writer
+
+    try:
+        archive_writer("--fakecloud-record")
+    except ContractError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _nearest(place: Path) -> Path:
+    for each in (place, *place.parents):
+        # Path.exists() would also hide other errors.
+        with suppress(FileNotFoundError, NotADirectoryError):
+            each.stat()
+            break
+    return each
+
+
+# -- the settings of a test ------------------------------------------------------------------------
+
+_INSTANT = Kind(
+    Instant,
+    "an aware datetime, or an ISO string with an offset such as '2026-01-01T00:00:00Z'",
+    lambda value: value is not None,
+    instant_us,
+)
+_SEED = Kind(int | str, "a whole number or a string", lambda value: value is not None, check_seed)
+_STRICT: Kind[Any] = Kind(
+    bool | str | Sequence[str],
+    "True, False, or names of kinds of problems",
+    lambda value: isinstance(value, bool | str | list | tuple | set | frozenset),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkerConfig:
+    """The settings of a test's cloud.
+
+    None means the default: the ini setting of the same name (``fakecloud_clock``), if there is one.
+    """
+
+    now: Any = setting(None, optional(_INSTANT))
+    """The initial time of the clock; the current time by default."""
+    clock: Literal["running", "frozen"] | None = setting(
+        None, optional(choice("running", "frozen"))
+    )
+    """``"running"``: it follows real time. ``"frozen"``: it moves only when a test moves it."""
+    seed: Any = setting(None, optional(_SEED))
+    """The seed of all ids and random values; the test's node id by default."""
+    process_time: bool | Literal["autojump"] = setting(False, PROCESS_TIME)
+    """Whether ``time.time()`` and ``datetime.now()`` follow the clock, which is then frozen; with
+    ``"autojump"``, sleeping also moves the clock (extra ``time``).
+    """
+    strict: Any = setting(None, optional(_STRICT))
+    """The kinds of strict-mode violations that fail a passing test."""
+    env: bool | None = setting(None, optional(SWITCH))
+    """Whether to set the environment variables that official clients read."""
+    transport: Literal["socket", "inprocess"] | None = setting(None, optional(TRANSPORT))
+    """How requests, httpx and urllib3 reach the fakes; ``"inprocess"`` skips the socket."""
+    tls: bool = setting(False, SWITCH)
+    """Whether the fakes serve HTTPS (extra ``tls``)."""
 
 
 class RunOptions:
@@ -138,18 +274,10 @@ class RunOptions:
         return frozenset((*SERVICES, *aliases, "fakecloud", "fakecloud_env"))
 
     @cached_property
-    def _known(self) -> Mapping[str, Any]:
-        """The settings of a whole cloud."""
-        from ..core.settings import settings_of
-        from ..marker import MarkerConfig
-
-        return settings_of(MarkerConfig)
-
-    @cached_property
     def defaults(self) -> dict[str, Any]:
         """The settings of a cloud without markers, from the options and the ini file."""
         config = self.config
-        return {name: each.default for name, each in self._known.items()} | {
+        return {name: each.default for name, each in settings_of(MarkerConfig).items()} | {
             "clock": "frozen" if config.getini("fakecloud_clock") == "frozen" else None,
             "strict": config.getini("fakecloud_strict"),
             "env": config.getini("fakecloud_env"),
@@ -171,7 +299,7 @@ class RunOptions:
         """Return the settings of several layers, of which later ones override earlier ones."""
         settings = dict(self.defaults)
         settings["seed"] = default_seed = settings["seed"] or seed
-        known = self._known
+        known = settings_of(MarkerConfig)
         for layer in layers:
             for name, value in layer.items():
                 if name in known:
@@ -260,3 +388,37 @@ def markers_of(node: Node) -> list[Mapping[str, Any]]:
         if marker.args:
             raise misuse(f"the fakecloud marker takes keywords only, got {marker.args!r}")
     return [marker.kwargs for marker in reversed(markers)]
+
+
+_PLUGIN = f"{__package__.partition('.')[0]}.plugin"
+
+
+def reject_parameters(item: pytest.Item, fixtures: Iterable[str]) -> None:
+    """Fail a test that passes parameters to fixtures of the plugin, which do not read them.
+
+    A parameter that replaces the fixture, and a suite's own fixture of the same name, are fine.
+    """
+    info: Any = getattr(item, "_fixtureinfo", None)
+    found = getattr(info, "name2fixturedefs", {})
+    for name in sorted(set(fixtures) - {SETTINGS, SESSION_SETTINGS}):
+        function = getattr((found.get(name) or [None])[-1], "func", None)
+        if getattr(function, "__module__", "") == _PLUGIN:
+            raise misuse(
+                f"the fixture {name} has no parameters, so parametrize(..., indirect=True) has no "
+                "effect: pass settings with the marker, e.g. "
+                f"pytest.param(..., marks=pytest.mark.fakecloud({name}={{...}})), or parametrize "
+                "fakecloud_settings"
+            )
+
+
+def own_markers(item: Any) -> Iterator[tuple[pytest.Mark, bool]]:
+    """Yield the markers of a test function and of its parameters, without those of its class, of its
+    module and of hooks, each with whether it applies to several parameter sets.
+    """
+    callspec = getattr(item, "callspec", None)
+    for marker in getattr(getattr(item, "obj", None), "pytestmark", ()):
+        if marker.name == "fakecloud":
+            yield marker, callspec is not None
+    for marker in getattr(callspec, "marks", ()):
+        if marker.name == "fakecloud":
+            yield marker, False

@@ -1,34 +1,51 @@
 """The state of one pytest run: the current test, its cloud, and the cloud that outlives tests.
 
-Imported when a test first uses a fake, or to check a setting. The fakes are imported when needed.
+Imported when a test first uses a fake. The fakes are imported when needed. In runs with early
+fakes, this module is also a plugin, because of its fixture.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from pkgutil import walk_packages
+from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..services import SERVICES
+from .. import __path__
+from ..core.errors import ContractError
+from ..core.journal import recorder_of
+from ..core.timeparse import monotonic
+from ..core.wording import unknown_name
+from ..services import SERVICES, services_by_word
+from . import warn
 from .clouds import SessionCloud, SharedCloud, new_cloud, publish_env
-from .markers import own_markers
-from .observation import Observation
 from .options import (
     SESSION_SETTINGS,
     SETTINGS,
     RunOptions,
+    check_settings,
     fixture_of,
     kinds_of,
     misuse,
+    own_markers,
     without_traceback,
 )
-from .sleeping import SleepMeter
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
+    from ..reporting.applications import Listener, ServedRequest
     from ..transport.patches import Changes
+
+try:
+    import resource
+except ImportError:  # Windows has no ``resource`` module.
+    resource = None  # type: ignore[assignment]
 
 _RUN = pytest.StashKey["Run"]()
 
@@ -155,8 +172,6 @@ class Run:
             "fakecloud_session" in getattr(one, "fixturenames", ()) for one in item.session.items
         ):
             return
-        from .warning import warn
-
         warn(
             item,
             f"the fixture {SESSION_SETTINGS} has no effect, because no fakes of this run last for the "
@@ -348,3 +363,166 @@ class Run:
         self._undo_process_changes()
         for each in self._lasting:
             each.close()
+
+
+# -- what a run records of a test ------------------------------------------------------------------
+
+_FRAMEWORKS = ("flask", "django.core.signals", "starlette.testclient", "httpx")
+"""Modules of frameworks whose requests are observed (see ``reporting.applications``)."""
+
+
+class Observation:
+    """Records the source lines of calls, their times, and the requests that the application serves."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self._options = options
+        self._has_report = options.journal_when != "never" or options.timelines is not None
+        self._listener: Listener | None = None
+        self._found = 0
+        """The number of frameworks that the process had imported when requests were last observed."""
+        self._cloud: Cloud | None = None
+        """The cloud of the current test."""
+
+    def observe(self, cloud: Cloud, item: pytest.Item | None) -> None:
+        """Record what the report of a test needs, from now on or since an earlier call."""
+        options = self._options
+        if cloud is not self._cloud:
+            self._cloud = cloud
+            recorded = recorder_of(cloud.journal).shared
+            recorded.find_site = None
+            if options.wants_call_sites(item):
+                from ..transport.call_sites import call_site
+
+                recorded.find_site = call_site
+            if options.timelines is not None:
+                from ..reporting.replay import record_times
+
+                record_times(cloud)
+        if self._has_report:
+            self._listen(cloud)
+
+    def _listen(self, cloud: Cloud) -> None:
+        found = sum(name in sys.modules for name in _FRAMEWORKS)
+        if found == 0:
+            return
+        if self._listener is None:
+            from ..reporting.applications import Listener
+
+            self._listener = Listener()
+        if self._listener.recorder.cloud is not cloud or found > self._found:
+            self._found = found
+            self._listener.listen(cloud)
+
+    def pause(self) -> None:
+        """Record no requests until the next test."""
+        self._cloud = None
+        if self._listener is not None:
+            self._listener.recorder.use(None)
+
+    def served(self, cloud: Cloud) -> list[ServedRequest]:
+        """Return the requests served during the test that used a cloud."""
+        recorder = None if self._listener is None else self._listener.recorder
+        return list(recorder.served) if recorder is not None and recorder.cloud is cloud else []
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener, self._found = None, 0
+
+
+MINIMUM_WAIT_SECONDS = 0.04
+"""Minimum average wait that counts as sleep. Shorter waits are waits for the CPU."""
+_OF_THREAD = getattr(resource, "RUSAGE_THREAD", getattr(resource, "RUSAGE_SELF", 0))
+
+
+def _figures() -> tuple[float, float, int]:
+    """Return real seconds, CPU seconds, and how often this thread was given the CPU (0 if unknown).
+
+    The seconds are real even if tools change the process's time.
+    """
+    turns = 0
+    if resource is not None:
+        usage = resource.getrusage(_OF_THREAD)
+        turns = usage.ru_nvcsw + usage.ru_nivcsw
+    return monotonic(), process_time(), turns
+
+
+class SleepMeter:
+    """Measures how long the code of a test sleeps."""
+
+    def __init__(self) -> None:
+        self._began: tuple[float, float, int] | None = None
+
+    def start(self) -> None:
+        """Start measuring."""
+        self._began = _figures()
+
+    def seconds(self) -> float:
+        """Return the seconds slept since the start; 0 if unknown.
+
+        On a busy machine a process also waits for the CPU. Those waits are frequent and short, so
+        only a long average wait counts as sleep.
+        """
+        if self._began is None:
+            return 0.0
+        real_s, busy_s, turns = (
+            now - began for now, began in zip(_figures(), self._began, strict=True)
+        )
+        idle_s = real_s - busy_s
+        return idle_s if turns > 0 and idle_s / turns >= MINIMUM_WAIT_SECONDS else 0.0
+
+
+# -- before the first test, and before files are faked ---------------------------------------------
+
+
+def begin_early(config: pytest.Config, names: list[str]) -> None:
+    """Start fakes and set their variables before conftests are imported."""
+    known = [service.fixture for service in services_by_word().values()]
+    names = [fixture_of(name) for name in names]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise pytest.UsageError(f"fakecloud_early: {unknown_name('service', unknown[0], known)}")
+    # Close the fakes here: nothing else would if a conftest cannot be imported.
+    config.add_cleanup(partial(end, config))
+    check_settings(config)
+
+    config.pluginmanager.register(sys.modules[__name__])
+    try:
+        run_of(config).start_early(names)
+    except (ContractError, OSError) as error:
+        raise pytest.UsageError(f"fakecloud_early: {error}") from error
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fakecloud_early(fakecloud_session: Cloud, fakecloud_settings: object) -> None:
+    """Apply the settings of the session before the first test, whether or not it requests a fake."""
+
+
+NOT_OF_A_TEST = ("__main__", "cli", "kafka", "redis", "standalone", "support", "tls", "verify")
+"""Modules that ``import_fakes()`` leaves out: tests only need them with a library or a server."""
+
+
+IMPORTED_LATER = (
+    "decimal",
+    "difflib",
+    "email.utils",
+    "fractions",
+    "jwt",
+    "ssl",
+    "sysconfig",
+    "zoneinfo",
+)
+"""Modules that functions of this package import when they are first called."""
+
+
+def import_fakes() -> None:
+    """Import every module that fakes may need.
+
+    For tests that fake the file system: a module imported while files are faked would keep the
+    faked objects and be forgotten afterwards, and some modules cannot be imported twice.
+    """
+    for found in walk_packages(__path__, f"{__package__.partition('.')[0]}."):
+        if not any(word in NOT_OF_A_TEST for word in found.name.split(".")):
+            import_module(found.name)
+    for name in IMPORTED_LATER:
+        import_module(name)

@@ -23,7 +23,7 @@ import pytest_fakecloud.queue.attempt_reports
 import pytest_fakecloud.queue.signatures
 import pytest_fakecloud.reporting
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.session.reports import report_on
+from pytest_fakecloud.session.outcomes import report_on
 
 PACKAGE = pytest_fakecloud.reporting
 BESIDE = {

@@ -1,0 +1,314 @@
+"""The outcomes of tests: failures and warnings of passing tests, reports of failing ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from ..core.calls import Call
+from ..core.errors import ends_the_test, report_failure
+from ..core.problems import with_allowance
+from ..core.wording import counted
+from . import warn
+from .options import misuse
+from .run import Run, end, run_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..cloud import Cloud
+    from ..core.problems import Problem
+    from ..reporting.model import Report
+    from ..reporting.page import Picture
+
+
+def check(run: Run, item: pytest.Item) -> None:
+    """Fail a passing test for its strict-mode violations, and issue its warnings."""
+    failed: list[str] = []
+    failure: BaseException | None = None
+    warned: list[str] = []
+    with report_failure("the check for strict-mode violations could not be made", failed.append):
+        clouds = run.clouds()
+        # Check for undelivered messages first, before the journals are read as if by the test.
+        warned = _undelivered(run, clouds)
+        failure = _failure(run, clouds)
+        if failure is None:
+            warned += [text for cloud in clouds for text in _refused_clients(cloud)]
+    if failed:
+        failure = misuse(failed[0])
+    if failure is not None:
+        raise failure
+    for text in warned:
+        warn(item, text)
+
+
+def _undelivered(run: Run, clouds: list[Cloud]) -> list[str]:
+    """Describe messages that were published but never delivered, except strict-mode violations."""
+    kinds = run.strict_kinds()
+    found = [(cloud, text) for cloud in clouds for text in cloud._undelivered(kinds)]
+    if not found:
+        return []
+    from ..reporting.masking import Mask
+
+    return [Mask(cloud).text(text) for cloud, text in found]
+
+
+def explain(run: Run, item: pytest.Item, error: Exception) -> None:
+    """Raise an earlier exception of a callback that explains the error of a failed test.
+
+    An outcome of pytest ends the test. An assertion becomes the cause of the error.
+    """
+    found: list[Problem] = []
+    with report_failure("the exceptions of callbacks could not be read", partial(warn, item)):
+        found = _failing_violations(run, run.clouds())
+    ending = _ending(found)
+    if ending is not None:
+        raise ending
+    failed = _failed_assertion(found)
+    if failed is None:
+        return
+    from ..reporting.tracebacks import causes_of
+
+    chain = [error, *causes_of(error)]
+    if failed not in chain:
+        chain[-1].__cause__ = failed
+
+
+def _failing_violations(run: Run, clouds: list[Cloud]) -> list[Problem]:
+    """Return the violations that fail a test.
+
+    An outcome of pytest raised by a callback ends the test even without strict mode.
+    """
+    kinds = run.strict_kinds()
+    return [
+        problem
+        for cloud in clouds
+        for problem in cloud.problems()
+        if problem.kind in kinds or _ending([problem]) is not None
+    ]
+
+
+def _ending(found: list[Problem]) -> BaseException | None:
+    """Return the first outcome of pytest that a callback raised, or None."""
+    ends = (ends_the_test(one.exception) for one in found if one.kind == "assertion")
+    return next(filter(None, ends), None)
+
+
+def _failed_assertion(found: list[Problem]) -> BaseException | None:
+    """Return the first assertion that failed in a callback, or None."""
+    return next((p.exception for p in found if p.kind == "assertion" and p.exception), None)
+
+
+def _failure(run: Run, clouds: list[Cloud]) -> BaseException | None:
+    found = _failing_violations(run, clouds)
+    if not found:
+        return None
+    ending = _ending(found)
+    if ending is not None:
+        return ending
+    text = (
+        f"fakecloud: the test passed, but with {counted(len(found), 'strict-mode violation')}\n"
+        + "\n".join(_described(clouds, {one.kind for one in found}))
+    )
+    failed = _failed_assertion(found)
+    if failed is not None:
+        # Raise the assertion itself, so that pytest shows its message, source line and values.
+        failed.add_note(text)
+        return failed
+    failure = pytest.fail.Exception(text, pytrace=False)
+    failure.__cause__ = next((p.exception for p in found if p.exception is not None), None)
+    return failure
+
+
+def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
+    """Describe the violations of these kinds, equal ones of a client that retries only once."""
+    from ..reporting.lookups import Lookups
+    from ..reporting.masking import Mask
+    from ..reporting.report import problems
+    from ..reporting.text import problem
+
+    return [
+        Mask(cloud).text(problem(one, Lookups()))
+        for cloud in clouds
+        for one in problems(cloud)
+        if one.values.get("problem") in kinds
+    ]
+
+
+def _refused_clients(cloud: Cloud) -> list[str]:
+    """Describe clients whose credentials were rejected, unless the test allows it."""
+
+    def meant(call: Call) -> bool:
+        facts = {"path": call.path, "method": call.method, "handle": call.handle}
+        return cloud._allowed.covers("refused", facts)
+
+    entries = cloud.journal.entries
+    if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
+        return []
+    from ..reporting.lookups import Lookups
+    from ..reporting.report import rejected
+    from ..reporting.wording import sentence
+
+    return [
+        with_allowance(sentence(one, Lookups()), "refused", {"handle": one.fake})
+        for one in rejected(cloud, every_call=True, meant=meant)
+    ]
+
+
+def finish(config: pytest.Config) -> None:
+    """Close the fakes that outlive tests and write the index of timelines."""
+    folder = run_of(config).options.timelines
+    # An ``on_close`` callback may raise. The outcomes have been reported, so only print the error.
+    with report_failure("fakecloud: no index of the timelines", partial(print, file=sys.stderr)):
+        # A folder that could not be created has already been reported.
+        if folder is not None and os.path.isdir(folder):
+            from ..reporting.page import write_index
+
+            write_index(folder)
+    with report_failure(
+        "fakecloud: the session's fakes did not close", partial(print, file=sys.stderr)
+    ):
+        end(config)
+
+
+# -- the report of a test --------------------------------------------------------------------------
+
+NO_REPORT = "the report of the fakes could not be made"
+
+
+def report_on(
+    run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+) -> None:
+    """Add the journal of a test's fakes to its report, and write its recording."""
+    # Catch all exceptions, e.g. of a lost server: one raised here would abort the run.
+    with report_failure(NO_REPORT, lambda line: report.sections.append(("fakecloud", line))):
+        clouds = run.clouds()
+        # Each cloud has its own clock, so the run's cloud gets a separate page next to the test's.
+        names = [item.nodeid, f"{item.nodeid} (session)"]
+        named = list(zip(clouds, names, strict=False))
+        folder = run.options.recordings
+        if folder and (call.when == "call" or (call.when == "setup" and report.failed)):
+            _record(folder, named, item)
+        if named and _is_wanted(run, call, report):
+            run.test.is_reported = True
+            phase = _Phase(run, item, call, report)
+            texts = [_text(phase, cloud, name) for cloud, name in named]
+            report.sections.append(("fakecloud", "\n\n".join(texts)))
+
+
+def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
+    from ..cloud import archive_writer
+    from ..reporting.page import file_name
+
+    write = archive_writer("--fakecloud-record")
+    for cloud, name in named:
+        with report_failure(f"the recording of {name} could not be written", partial(warn, item)):
+            write(cloud, folder / f"{file_name(name)}.har")
+
+
+def _is_wanted(run: Run, call: pytest.CallInfo[None], report: pytest.TestReport) -> bool:
+    if run.options.journal_when == "always":
+        return call.when == "call"
+    is_repeated = call.when == "teardown" and run.test.is_reported
+    return run.options.journal_when == "failed" and report.failed and not is_repeated
+
+
+class _Phase(NamedTuple):
+    """The set-up, call or teardown of a test that is reported."""
+
+    run: Run
+    item: pytest.Item
+    call: pytest.CallInfo[None]
+    report: pytest.TestReport
+
+    @property
+    def raised(self) -> BaseException | None:
+        return None if self.call.excinfo is None else self.call.excinfo.value
+
+    @property
+    def is_call(self) -> bool:
+        return self.call.when == "call"
+
+
+def _text(phase: _Phase, cloud: Cloud, name: str) -> str:
+    from ..reporting.text import wrapped
+
+    width = shutil.get_terminal_size().columns
+    hints = [] if phase.raised is None else _hints(phase, cloud, phase.raised)
+    lines: list[str] = []
+    for hint in hints:
+        # Tools search for the first line of a hint, so only the indented lines are wrapped.
+        lines += wrapped(hint, width) if hint.startswith(" ") else [hint]
+    with report_failure(NO_REPORT, lines.append):
+        lines.append(_journal(phase, cloud, name, hints, width))
+    return "\n".join(lines)
+
+
+def _journal(phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: int) -> str:
+    from ..reporting.report import report_of
+    from ..reporting.text import text
+
+    run, report = phase.run, phase.report
+    data = report_of(
+        cloud,
+        test=name,
+        failure=str(report.longrepr) if report.failed else "",
+        served=run.observation.served(cloud),
+        # Use the run's own measurement, because tests can freeze pytest's clock.
+        idle_s=run.sleep.seconds() if phase.is_call else None,
+        raised=phase.raised,
+        hints=hints,
+        log=report.caplog,
+    )
+    folder = run.options.timelines if report.failed else None
+    link = "" if folder is None else _written(folder, cloud, data, phase)
+    return text(data, link=link, width=width)
+
+
+def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
+    """Return the likely reasons of a failure that the journal does not show."""
+    from ..reporting.hints.missing_requests import (
+        hints_about_error,
+        hints_about_silence,
+        old_token_hints,
+    )
+    from ..reporting.hints.variables import mistakes, unread_variables, unrequested_fakes
+
+    item = phase.item
+    lines: list[str] = []
+    with report_failure("the hints about missing requests could not be made", lines.append):
+        lines += hints_about_error(cloud, raised) or old_token_hints(cloud)
+        if not lines and phase.run.test.cloud in (None, cloud):
+            lines += unrequested_fakes(cloud, raised, getattr(item, "fixturenames", ()))
+        if not lines and phase.is_call and cloud is phase.run.test.cloud:
+            known = list(vars(getattr(item, "module", None) or object).values())
+            lines += hints_about_silence(cloud, known, raised)
+        if not lines and phase.is_call:
+            lines += unread_variables(cloud, getattr(item, "fixturenames", ()), phase.report.caplog)
+        lines += mistakes(cloud, raised)
+    return lines
+
+
+def _written(folder: Path, cloud: Cloud, data: Report, phase: _Phase) -> str:
+    """Write the HTML page of a test and its JSON; return the path of the page, or the failure."""
+    from ..reporting import as_json, page
+
+    failures: list[str] = []
+    with report_failure("it could not be written", failures.append):
+        written = page.write(cloud, folder, data, _picture_of(phase.raised))
+        as_json.write(data, written.with_suffix(".json"))
+        # These properties are copied to the report of the teardown, which JUnit's XML reads.
+        phase.item.user_properties.append(("fakecloud_timeline", str(written)))
+        return str(written)
+    return f"({failures[0]})"
+
+
+def _picture_of(raised: BaseException | None) -> Picture | None:
+    """Return the function of an error that makes its page, such as a broken promise; else None."""
+    picture: Any = getattr(type(raised), "_fakecloud_picture", None)
+    return None if picture is None else partial(picture, raised)
