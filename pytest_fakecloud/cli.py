@@ -57,7 +57,7 @@ def make_parser() -> Parser:
 
 def _add_standalone(subparsers: Subparsers) -> None:
     with importing("each command for servers"):
-        from .standalone.parser import add_parsers
+        from .standalone.options import add_parsers
     add_parsers(subparsers)
 
 

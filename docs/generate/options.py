@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_fakecloud import Cloud, plugin
 from pytest_fakecloud.cli import make_parser
-from pytest_fakecloud.standalone.parser import ELSEWHERE
+from pytest_fakecloud.standalone.options import ELSEWHERE
 
 from .markdown import HEAD, PACKAGE, inline, table
 

@@ -1,10 +1,16 @@
-"""The control API under ``/__control__/``, through which other processes control a cloud."""
+"""The control API under ``/__control__/``, through which other processes control a cloud, and the
+files of the console page, which are served without the control token.
+"""
 
 from __future__ import annotations
 
+import gzip
+import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
+from pkgutil import get_data
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.errors import ContractError, ServiceError
@@ -17,20 +23,17 @@ from ..http.app import App
 from ..http.messages import Answer, AnyResponse, Effect, Request
 from ..http.readers import bearer_token, same
 from ..http.routing import Route, RouteMatch
-from . import console
+from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import PREFIX, Refused, contract, fields, handle_named
-from .control.calls import CallRoutes
 from .control.clouds import CloudRoutes, IsolatedClouds, Opener, clock_view
-from .control.data import DataRoutes
-from .control.handles import HandleRoutes, describe
-from .control.journal import JournalRoutes
+from .control.data import DataRoutes, JournalRoutes
+from .control.handles import CallRoutes, HandleRoutes, describe
 from .control.shapes import Clock, ConsoleAddress, Live, Session, State
-from .development import TOKEN_VARIABLE, URL_VARIABLE
-from .hosts import Hosts
 from .openapi import WITHOUT_TOKEN, document
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
+
 
 T = TypeVar("T", bound=AnyResponse)
 _MOST_CODES = 100
@@ -122,7 +125,7 @@ class ControlApp(App):
     def routes(self) -> list[Route]:
         """Return all endpoints. The OpenAPI document is generated from this list."""
         return [
-            *console.routes(),
+            *_console_routes(),
             Route("GET", f"{PREFIX}/live", "live", self.live),
             Route("GET", f"{PREFIX}/ready", "ready", self.ready),
             Route("GET", f"{PREFIX}/openapi.json", "openapi", self.openapi),
@@ -275,8 +278,75 @@ def _guarded(response: T) -> T:
     if not isinstance(response, Effect):
         headers = list(response.headers)
         if not any(name == "Content-Security-Policy" for name, _ in headers):
-            headers.append(("Content-Security-Policy", console.POLICY))
+            headers.append(("Content-Security-Policy", POLICY))
         if isinstance(response, Answer):
             headers.append(("Cache-Control", "no-store"))
         response.headers = [*headers, *_GUARDS]
     return response
+
+
+# -- the console page ------------------------------------------------------------------------------
+
+POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+"""The content security policy of every response but the page."""
+_PAGE_POLICY = f"{POLICY}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'"
+_PAGE = (
+    "activity.js", "api.js", "broker.js", "clock.js", "connect.js", "console.css", "dom.js",
+    "fake.js", "faults.js", "journal.js", "kv.js", "lists.js", "main.js", "pictures.js", "queue.js",
+    "router.js", "rows.js", "time.js", "vector.js",
+)  # fmt: skip
+_TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
+FILES: Mapping[str, tuple[str, str]] = {
+    **{name: ("pytest_fakecloud.standalone", f"page/{name}") for name in _PAGE},
+    # The console reuses the timeline of test reports.
+    **{name: ("pytest_fakecloud.reporting", name) for name in ("trace.css", "trace.js")},
+}
+"""Package and path of each file of the console. No code is inline or loaded from another origin."""
+_GZIP = re.compile(r"(?i)(?:^|,)\s*gzip\s*(?:,|$|;\s*q=(?!0(?:\.0*)?\s*(?:,|$)))")
+"""An ``Accept-Encoding`` header that accepts gzip: ``q=0`` rejects an encoding."""
+
+
+def _console_routes() -> list[Route]:
+    return [
+        Route("GET", "/", "console", page),
+        Route("GET", "/console/{name}", "console_file", file),
+        Route("GET", "/favicon.ico", "icon", icon),
+    ]
+
+
+def page(request: Request) -> Answer:
+    """Return the console page."""
+    document = _read("pytest_fakecloud.standalone", "page/console.html")
+    answer = _compressed(request, document, "text/html; charset=utf-8")
+    answer.headers = [*answer.headers, ("Content-Security-Policy", _PAGE_POLICY)]
+    return answer
+
+
+def file(request: Request) -> Answer:
+    """Return a script or stylesheet of the console page."""
+    name = request.params["name"]
+    if name not in FILES:
+        raise Refused(404, f"the console has no file {name!r}")
+    return _compressed(request, _read(*FILES[name]), _TYPES[name.rpartition(".")[2]])
+
+
+def icon(request: Request) -> Answer:
+    """Return 204, because browsers request an icon and the console has none."""
+    return Answer(status=204, content_type=None)
+
+
+@cache
+def _read(package: str, path: str) -> tuple[bytes, bytes]:
+    # Served by programs, which fake no files; also finds the files in a zip file.
+    data = get_data(package, path)
+    assert data is not None
+    return data, gzip.compress(data, mtime=0)
+
+
+def _compressed(request: Request, data: tuple[bytes, bytes], content_type: str) -> Answer:
+    plain, compressed = data
+    vary = ("Vary", "Accept-Encoding")
+    if not _GZIP.search(request.fields.get("accept-encoding") or ""):
+        return Answer(plain, headers=[vary], content_type=content_type)
+    headers = [("Content-Encoding", "gzip"), vary]
+    return Answer(compressed, headers=headers, content_type=content_type)

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 from ..core.errors import ContractError
 from ..core.wording import unknown_name
 from ..services import named
+from .addresses import TOKEN_VARIABLE
 from .control import PREFIX
-from .development import TOKEN_VARIABLE
 
 CONNECTS_WITHIN = 10.0
 """Time limit in real seconds for a connection."""

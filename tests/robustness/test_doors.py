@@ -17,8 +17,8 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.standalone.addresses import Hosts
 from pytest_fakecloud.standalone.api import ControlApp
-from pytest_fakecloud.standalone.hosts import Hosts
 from tests.budget import cases
 from tests.http.fuzzing import attempt_port
 

@@ -83,13 +83,13 @@ def test_a_signal_stops_it_gracefully_and_soon(serve: Serve, number: signal.Sign
 STOPPED = """
 import contextlib, gc, io, signal, sys, threading
 from pytest_fakecloud import cli
-from pytest_fakecloud.standalone import running
+from pytest_fakecloud.standalone import serving
 
 assert not {"numpy", "requests", "urllib3"} & sys.modules.keys()
 assert cli.main(["run", "--", sys.executable, "-Sc", ""]) == 0
 print("pytest" in sys.modules)
 assert gc.get_freeze_count() == 0
-running.NAP_SECONDS = 0.001
+serving.NAP_SECONDS = 0.001
 
 class Out(io.StringIO):
     def write(self, text):

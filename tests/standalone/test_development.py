@@ -15,10 +15,9 @@ import pytest
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.http.ports import release
 from pytest_fakecloud.services import services_by_word
-from pytest_fakecloud.standalone import development
-from pytest_fakecloud.standalone.development import DEVELOPMENT, control_token
-from pytest_fakecloud.standalone.log import Log
-from pytest_fakecloud.standalone.serving import Options, with_defaults
+from pytest_fakecloud.standalone import addresses
+from pytest_fakecloud.standalone.addresses import DEVELOPMENT, control_token
+from pytest_fakecloud.standalone.serving import Log, Options, with_defaults
 
 from .conftest import Command, Serve, Server, fetch
 
@@ -28,7 +27,7 @@ pytestmark = pytest.mark.slow
 def test_every_service_has_a_port_and_credentials() -> None:
     assert DEVELOPMENT.keys() == services_by_word().keys()
     ports = [value for one in DEVELOPMENT.values() for name, value in one.items() if "port" in name]
-    assert len({*ports, development.CONTROL_PORT}) == len(ports) + 1
+    assert len({*ports, addresses.CONTROL_PORT}) == len(ports) + 1
 
 
 # -- the same after every start --------------------------------------------------------------------
@@ -129,7 +128,7 @@ def test_a_port_in_use_is_replaced_and_logged(
     ],
 )
 def test_given_settings_replace_defaults(word: str, given: dict[str, str], left: set[str]) -> None:
-    assert development.defaults(word, given, public=False).keys() == left
+    assert addresses.defaults(word, given, public=False).keys() == left
 
 
 def test_credentials_of_ones_own_are_for_every_host(serve: Serve) -> None:
@@ -155,7 +154,7 @@ def test_the_queue_takes_a_token_beside_the_public_keys(serve: Serve) -> None:
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Return a folder for state files."""
-    monkeypatch.setattr(development, "_state_folder", lambda: tmp_path / "local" / "state")
+    monkeypatch.setattr(addresses, "_state_folder", lambda: tmp_path / "local" / "state")
     return tmp_path / "local" / "state"
 
 

@@ -20,12 +20,11 @@ from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.core.problems import Problems
 from pytest_fakecloud.http.messages import Answer, Request, Stream
 from pytest_fakecloud.recordings import archive
-from pytest_fakecloud.standalone.api import PREFIX, ControlApp
-from pytest_fakecloud.standalone.console import FILES
-from pytest_fakecloud.standalone.control import journal
+from pytest_fakecloud.standalone.addresses import Hosts
+from pytest_fakecloud.standalone.api import FILES, PREFIX, ControlApp
+from pytest_fakecloud.standalone.control import data
 from pytest_fakecloud.standalone.control.clouds import CloudRoutes
 from pytest_fakecloud.standalone.control.shapes import BODIES, body_fields
-from pytest_fakecloud.standalone.hosts import Hosts
 
 from .conftest import Serve, Server, ask, fetch, message
 
@@ -270,7 +269,7 @@ def test_a_server_of_weeks_forgets_old_problems(serve: Serve) -> None:
 
 
 def test_a_stream_nobody_reads_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(data, "HEARTBEAT_SECONDS", 0.0)
     with Cloud(seed=1, delivery="driven") as cloud:
         cloud.journal.keep = 10
         app = ControlApp(cloud, "token")

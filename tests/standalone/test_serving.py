@@ -19,8 +19,7 @@ from werkzeug.serving import make_server
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.standalone.api import ControlApp
-from pytest_fakecloud.standalone.log import Log
-from pytest_fakecloud.standalone.serving import _prepare
+from pytest_fakecloud.standalone.serving import Log, _prepare
 from pytest_fakecloud.standalone.state_file import read_state
 from tests.kv.rdb.packing import file_of
 

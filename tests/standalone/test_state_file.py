@@ -11,8 +11,7 @@ import pytest
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.standalone import state_file
-from pytest_fakecloud.standalone.json_schema import violations
-from pytest_fakecloud.standalone.state_file import SCHEMA, load_state, read_state
+from pytest_fakecloud.standalone.state_file import SCHEMA, load_state, read_state, violations
 
 ROOT = Path(__file__).parents[2]
 NOON = "2026-01-01T12:00:00Z"

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.timeparse import to_datetime
 from ...core.wording import unknown_name
@@ -32,7 +32,6 @@ from .shapes import (
 if TYPE_CHECKING:
     from ...cloud import Cloud
     from ...handle import Snapshot as SavedState
-    from ..serving import Served
 
 _MOVES: Mapping[str, tuple[str, ...]] = {
     "freeze": (), "resume": (), "advance": ("by",), "move_to": ("to",), "advance_to_next": (),
@@ -40,7 +39,17 @@ _MOVES: Mapping[str, tuple[str, ...]] = {
 """Actions of the clock, each with the fields that it requires."""
 _MOST_DUE = 200
 MOST_CLOUDS = 1000
-Opener = Callable[[Mapping[str, Any]], AbstractContextManager["Served"]]
+
+
+class Isolated(NamedTuple):
+    """A served cloud, the URL of its own control API, and the variables for both."""
+
+    cloud: Cloud
+    url: str
+    env: dict[str, str]
+
+
+Opener = Callable[[Mapping[str, Any]], AbstractContextManager[Isolated]]
 """Serves a cloud for a with-block; raises ``ContractError`` for invalid options."""
 
 
@@ -213,7 +222,7 @@ class IsolatedClouds:
 
     def __init__(self, opener: Opener) -> None:
         self._open = opener
-        self._served: dict[str, tuple[Served, ExitStack]] = {}
+        self._served: dict[str, tuple[Isolated, ExitStack]] = {}
         self._numbers = itertools.count(1)
         # Start one cloud at a time: loading a state file records the warnings of the whole process.
         self._starting = threading.Lock()
@@ -251,7 +260,7 @@ class IsolatedClouds:
                 )
             served = stack.enter_context(self._open(wanted))
             id = str(next(self._numbers))
-            made: NewCloud = {"id": id, "seed": served.cloud.seed, "env": served.app.environment()}
+            made: NewCloud = {"id": id, "seed": served.cloud.seed, "env": served.env}
             with self._lock:
                 self._served[id] = served, stack.pop_all()
         return made

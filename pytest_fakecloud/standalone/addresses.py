@@ -1,24 +1,32 @@
-"""Default ports and credentials of ``pytest-fakecloud serve``.
+"""Default ports and credentials of ``pytest-fakecloud serve``, and its accepted host names.
 
 The addresses and credentials are the same after every start, so that a ``.env`` file written once
 keeps working. Credentials in this module are public. They are used on loopback addresses only,
 where ``Hosts.guard()`` rejects requests that web pages could make with them.
+
+``Hosts`` are the host names under which a server accepts requests. A page of another site can make
+its own name resolve to this machine (DNS rebinding). The browser then treats the page and the server
+as one origin, but ``Host`` still contains the page's name.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
+import socket
 import stat
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from ..core.errors import ContractError
+from ..core.errors import ContractError, ServiceError
 from ..core.ids import new_token
 from ..files import read_file
+from ..http.messages import Request
 
 CONTROL_PORT = 7400
 CONTROL_URL = f"http://127.0.0.1:{CONTROL_PORT}"
@@ -114,3 +122,80 @@ def _create(path: Path) -> None:
             os.link(name, path)
     finally:
         os.unlink(name)
+
+
+# -- host names ------------------------------------------------------------------------------------
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a host, given as a name or an IP address."""
+    address = _address(host)
+    if address is not None:
+        return address.is_loopback
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host)
+    return None
+
+
+class Hosts:
+    """The accepted host names: loopback names, the name that the server is bound to, allowed names.
+
+    A server bound to every address (``0.0.0.0``, ``::``, ``""``) also accepts the machine's own name and
+    every IP address, because DNS rebinding needs a host name.
+    """
+
+    def __init__(self, bound: str = "127.0.0.1", allowed: Iterable[str] = ()) -> None:
+        self._names = {_normalized(bound), *map(_normalized, allowed)}
+        address = _address(bound)
+        self._everywhere = bound == "" or (address is not None and address.is_unspecified)
+        if self._everywhere:
+            self._names.add(_normalized(socket.gethostname()))
+
+    def accepts(self, header: str | None) -> bool:
+        """Return whether the server accepts requests with this ``Host`` header, or without one."""
+        if header is None:
+            return True  # Only HTTP/1.0 requests have no Host, and no browser sends them.
+        try:
+            name = _normalized(urlsplit(f"//{header}").hostname or "")
+        except ValueError:
+            return False
+        if name in self._names or is_loopback(name):
+            return True
+        return self._everywhere and _address(name) is not None
+
+    def check(self, header: str | None) -> None:
+        """Raise ``ServiceError`` 421 for a ``Host`` header that the server does not accept."""
+        if not self.accepts(header):
+            raise ServiceError(
+                421,
+                f"this server does not accept the host {header!r:.200}: use a loopback name or the host "
+                "that the server is bound to, or start it with --allow-host NAME",
+            )
+
+    def guard(self, request: Request) -> None:
+        """Reject a request to a fake that a web page of another site can make.
+
+        A fake with a public token needs this check: a token may be in a query or in a URL, so a
+        link or an image is enough to send a request with it. Browsers mark requests from other
+        sites with ``Sec-Fetch-Site`` or ``Origin``; a page that reaches the fake through its own
+        host name is recognised by ``Host``. Raises ``ServiceError``: 421 for an unknown host, 403
+        for a page of another site.
+        """
+        host = request.fields.get("host")
+        self.check(host)
+        origin = request.fields.get("origin")
+        same = origin is None or origin.partition("://")[2] == host
+        if not same or request.fields.get("sec-fetch-site") in ("cross-site", "same-site"):
+            raise ServiceError(
+                403,
+                "this request comes from a web page of another site: the credentials of a "
+                "development server are public, so call it from your application's server",
+            )
+
+
+def _normalized(host: str) -> str:
+    return host.strip("[]").rstrip(".").lower()
