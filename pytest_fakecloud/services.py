@@ -21,14 +21,19 @@ class Service(NamedTuple):
     ``fixture`` is the name of its fixture, ``word`` its name on the command line and in the
     server's configuration file (None if it cannot be started there). ``handle`` is the import path
     (``"package.module:name"``) of the fake's class. ``in_process``: clients of this process may skip
-    the socket. ``view`` is the import path of a function that returns the content of another
-    package's fake for the console.
+    the socket. ``delivers``: it sends requests to destinations, which ``--forward`` can redirect.
+    ``development`` are the default settings of a server that the command line starts. ``browse`` is
+    the name of the module of the console that shows the fake's data; for another package's fake,
+    ``view`` is the import path of a function that returns it.
     """
 
     fixture: str
     handle: str
     word: str | None = None
     in_process: bool = False
+    delivers: bool = False
+    development: Mapping[str, Any] = {}
+    browse: str | None = None
     view: str | None = None
 
     @property
@@ -37,20 +42,40 @@ class Service(NamedTuple):
         return None if self.word is None else f"fakecloud_{self.word}"
 
 
-def _service(fixture: str, word: str, class_name: str) -> Service:
+def _service(
+    fixture: str, word: str, class_name: str, development: Mapping[str, Any], delivers: bool = False
+) -> Service:
     """Return a service of this package that the command line can start."""
     return Service(
-        fixture, f"pytest_fakecloud.{word}.handle:{class_name}", word=word, in_process=True
+        fixture,
+        f"pytest_fakecloud.{word}.handle:{class_name}",
+        word=word,
+        in_process=True,
+        development=development,
+        browse=word,
+        delivers=delivers,
     )
+
+
+_KV_SERVER = {
+    "port": 7401,
+    "token": "local-kv-token",
+    "database_port": 7405,
+    "database_password": "local-kv-password",
+}
+_VECTOR_INDEX = {"port": 7402, "token": "local-vector-token"}
+_BROKER = {"port": 7403, "token": "local-broker-password"}
+_QUEUE = {"port": 7404, "dev_credentials": True}
+"""With the credentials of the vendor's own development server, which are public."""
 
 
 SERVICES: Mapping[str, Service] = {
     service.fixture: service
     for service in (
-        _service("kv_server", "kv", "KVServer"),
-        _service("vector_index", "vector", "VectorIndex"),
-        _service("broker", "broker", "Broker"),
-        _service("queue", "queue", "Queue"),
+        _service("kv_server", "kv", "KVServer", _KV_SERVER),
+        _service("vector_index", "vector", "VectorIndex", _VECTOR_INDEX),
+        _service("broker", "broker", "Broker", _BROKER),
+        _service("queue", "queue", "Queue", _QUEUE, delivers=True),
         Service("callback_capture", "pytest_fakecloud.queue.capture.handle:CallbackCapture"),
         Service("destination", "pytest_fakecloud.queue.delivery.destination_server:Destination"),
     )

@@ -1,7 +1,7 @@
 """Default ports and credentials of ``pytest-fakecloud serve``, and its accepted host names.
 
 The addresses and credentials are the same after every start, so that a ``.env`` file written once
-keeps working. Credentials in this module are public. They are used on loopback addresses only,
+keeps working. The credentials of services are public. They are used on loopback addresses only,
 where ``Hosts.guard()`` rejects requests that web pages could make with them.
 
 ``Hosts`` are the host names under which a server accepts requests. A page of another site can make
@@ -27,22 +27,14 @@ from ..core.errors import ContractError, ServiceError
 from ..core.ids import new_token
 from ..files import read_file
 from ..http.messages import Request
+from ..services import services_by_word
 
 CONTROL_PORT = 7400
 CONTROL_URL = f"http://127.0.0.1:{CONTROL_PORT}"
 URL_VARIABLE = "PYTEST_FAKECLOUD_URL"
 TOKEN_VARIABLE = "PYTEST_FAKECLOUD_TOKEN"
 DEVELOPMENT: Mapping[str, Mapping[str, Any]] = {
-    "kv": {
-        "port": 7401,
-        "token": "local-kv-token",
-        "database_port": 7405,
-        "database_password": "local-kv-password",
-    },
-    "vector": {"port": 7402, "token": "local-vector-token"},
-    "broker": {"port": 7403, "token": "local-broker-password"},
-    # The token and the signing keys of the vendor's own development server, which are public.
-    "queue": {"port": 7404, "dev_credentials": True},
+    word: service.development for word, service in services_by_word().items()
 }
 """Default settings of each service, by its name on the command line."""
 _CREDENTIALS: Mapping[str, tuple[str, ...]] = {

@@ -23,6 +23,7 @@ from ..http.app import App
 from ..http.messages import Answer, AnyResponse, Effect, Request
 from ..http.readers import bearer_token, same
 from ..http.routing import Route, RouteMatch
+from ..services import services_by_word
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import PREFIX, Refused, contract, fields, handle_named
 from .control.clouds import CloudRoutes, IsolatedClouds, Opener, clock_view
@@ -291,9 +292,9 @@ POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancesto
 """The content security policy of every response but the page."""
 _PAGE_POLICY = f"{POLICY}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'"
 _PAGE = (
-    "activity.js", "api.js", "broker.js", "clock.js", "connect.js", "console.css", "dom.js",
-    "fake.js", "faults.js", "journal.js", "kv.js", "lists.js", "main.js", "pictures.js", "queue.js",
-    "router.js", "rows.js", "time.js", "vector.js",
+    "activity.js", "api.js", "clock.js", "connect.js", "console.css", "dom.js", "fake.js",
+    "faults.js", "journal.js", "lists.js", "main.js", "pictures.js", "router.js", "rows.js",
+    "time.js", *(f"{word}.js" for word in services_by_word()),
 )  # fmt: skip
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 FILES: Mapping[str, tuple[str, str]] = {

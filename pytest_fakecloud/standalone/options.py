@@ -305,7 +305,7 @@ def _strings(value: Any, where: str, expected: str) -> list[str]:
 
 
 def _forwards(words: Sequence[str], services: Sequence[str]) -> dict[str, str]:
-    if words and "queue" not in services:
+    if words and not any(services_by_word()[name].delivers for name in services):
         raise Usage("--forward is for the queue, which is not among the services: name it too")
     found: dict[str, str] = {}
     for word in words:

@@ -13,7 +13,7 @@ import sys
 import threading
 import warnings
 import webbrowser
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -28,13 +28,12 @@ from ..core.timeparse import monotonic
 from ..core.wording import unknown_name
 from ..http.ports import keep, release
 from ..reporting.private_files import make_private
-from ..services import handle_class, named, services_by_word
+from ..services import find, handle_class, named, services_by_word
 from ..subcommands import EXIT_CANNOT_START, Usage, complain, ended_by_signals
 from .addresses import CONTROL_PORT, CONTROL_URL, Hosts, control_token, defaults, is_loopback
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
-    from ..queue.handle import Queue
     from .api import ControlApp
     from .control.clouds import Isolated, Opener
 
@@ -389,8 +388,8 @@ def _prepare(
     """Load the state files and set up the forwards: the baseline that ``reset`` returns to."""
     for url, target in forwards.items():
         for handle in cloud.fakes():
-            if handle.fixture == "queue":
-                cast("Queue", handle).destinations.forward(url, target)
+            if find(handle.fixture).delivers:
+                cast(Any, handle).destinations.forward(url, target)
         log.say("forward", f"deliveries for {url} go to {target}", url=url, target=target)
     for file, content in states:
         _load(cloud, app, file, content, log)
@@ -466,12 +465,16 @@ def _isolated_options(options: Options, wanted: Mapping[str, Any]) -> Options:
     return replace(
         options,
         services=services,
-        forward=options.forward if "queue" in services else {},
+        forward=options.forward if _delivers(services) else {},
         control_port=0,
         control_token=None,
         guarded=frozenset(),
         **changed,
     )
+
+
+def _delivers(services: Iterable[str]) -> bool:
+    return any(services_by_word()[word].delivers for word in services)
 
 
 def _without_connection(word: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -483,7 +486,7 @@ def _without_connection(word: str, settings: Mapping[str, Any]) -> dict[str, Any
 
 def _part_for(services: Collection[str], content: Mapping[str, Any]) -> dict[str, Any]:
     absent = {word for word in services_by_word() if word not in services}
-    if "queue" in absent:
+    if not _delivers(services):
         absent.add("destinations")
     part = {name: value for name, value in content.items() if name not in absent}
     if "faults" in part:

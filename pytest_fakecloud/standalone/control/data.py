@@ -38,10 +38,6 @@ if TYPE_CHECKING:
     from ...cloud import Cloud
 
 
-_MODULES = {"kv_server": "kv", "vector_index": "vector", "broker": "broker", "queue": "queue"}
-"""For each fixture, the module of ``browse`` that shows the data of its fake."""
-
-
 class DataRoutes:
     """Endpoints that return the data of a fake, and that run what waits in a queue."""
 
@@ -101,7 +97,7 @@ class DataRoutes:
 
     def _browsed(self, request: Request) -> tuple[Handle, Any]:
         handle = named(self._cloud, request)
-        if handle.fixture not in _MODULES:
+        if find(handle.fixture).browse is None:
             raise NotFound(f"{handle.name} has no lists: use its `view`")
         return handle, _browse(handle)
 
@@ -138,17 +134,18 @@ class DataRoutes:
 
     def _queue(self, request: Request) -> tuple[Any, Any]:
         handle = named(self._cloud, request)
-        if handle.fixture != "queue":
+        if not find(handle.fixture).delivers:
             raise Refused(422, f"{handle.name} is not a queue")
         return self._browsed(request)
 
 
 def view(handle: Handle) -> dict[str, Any]:
     """Return the data of a fake, or only its identity if its service has no view."""
-    if handle.fixture in _MODULES:
+    service = find(handle.fixture)
+    if service.browse is not None:
         content = _browse(handle).content(handle)
     else:
-        show = view_of(find(handle.fixture))
+        show = view_of(service)
         content = {} if show is None else show(handle)
     return {
         "name": handle.name,
@@ -161,7 +158,7 @@ def view(handle: Handle) -> dict[str, Any]:
 
 def _browse(handle: Handle) -> Any:
     # Imported late, because a server without a queue does not need the queue's engine.
-    return import_module(f"..browse.{_MODULES[handle.fixture]}", __package__)
+    return import_module(f"..browse.{find(handle.fixture).browse}", __package__)
 
 
 def _wanted(request: Request, listing: Listing) -> Wanted:
