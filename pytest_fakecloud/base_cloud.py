@@ -24,6 +24,7 @@ from .core.timekeeper import Mode, Timekeeper
 from .core.timeparse import Instant
 from .core.timers import Registry
 from .handle import ClosedFakes, Context, Delivery, Handle, Snapshot, found_handles
+from .http.ports import hand_over, release
 from .services import find, handle_class
 from .transport.patches import Changes
 
@@ -239,6 +240,25 @@ class BaseCloud:
             handle = self._start(fixture, self._fixture_settings.get(fixture, {}))
             self._fixture_handles[fixture] = handle
         return handle
+
+    def _replace(self, early: BaseCloud) -> list[tuple[Handle, Handle]]:
+        """Start the fixtures' fakes of an earlier cloud again, with this cloud's settings, at the same
+        addresses. Closes the earlier cloud; returns each of its fakes with its replacement.
+        """
+        replaced = []
+        try:
+            for former in early._fixture_handles.values():
+                for mount in former._mounts():
+                    hand_over(mount.host, mount.port, mount.listener)
+            early.close()
+            for fixture, former in early._fixture_handles.items():
+                settings = {**self._fixture_settings.get(fixture, {}), "port": former._mount.port}
+                handle = self._fixture_handles[fixture] = self._start(fixture, settings)
+                handle._take_over(former)
+                replaced.append((former, handle))
+        finally:
+            release()
+        return replaced
 
     def fakes(self) -> Results[Handle]:
         """The open fakes, in the order they were started."""

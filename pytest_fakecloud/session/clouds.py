@@ -30,18 +30,7 @@ def new_cloud(settings: Mapping[str, Any], delivery: Any) -> Cloud:
     """Create a cloud with the settings of a test or of the session."""
     from ..cloud import Cloud
 
-    cloud = Cloud(
-        settings["seed"],
-        settings["now"],
-        settings["clock"],
-        settings["process_time"],
-        delivery=delivery,
-        transport=settings["transport"],
-        tls=settings["tls"],
-        share_tls_context=settings["share_tls_context"],
-    )
-    cloud._fixture_settings = settings
-    return cloud
+    return Cloud._of_fixtures(settings, delivery)
 
 
 def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
@@ -244,25 +233,13 @@ class SessionCloud(LastingCloud):
 
     def _replaced(self, early: Cloud, settings: Mapping[str, Any]) -> Cloud:
         """Replace early fakes by fakes with the settings of the session, at the same addresses."""
-        from ..http.ports import hand_over, release
-
-        early_fakes = early._fixture_handles
-        _check_connections(early_fakes, settings)
+        _check_connections({each.fixture: each for each in early.fakes()}, settings)
         cloud = self._created([settings], BACKGROUND)
         self.cloud = None
         try:
-            for handle in early_fakes.values():
-                for mount in handle._mounts():
-                    hand_over(mount.host, mount.port, mount.listener)
-            early.close()
-            for fixture, former in early_fakes.items():
-                given = {**cloud._fixture_settings.get(fixture, {}), "port": former._mount.port}
-                handle = cloud._fixture_handles[fixture] = cloud._start(fixture, given)
-                handle._take_over(former)
+            for former, handle in cloud._replace(early):
                 _check_variables(former, handle)
         except BaseException:
             cloud.close()
             raise
-        finally:
-            release()
         return cloud
