@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from .core.journal import Journal as Journal
     from .core.problems import Problem as Problem
     from .core.timeparse import Duration as Duration, Instant as Instant
-    from .explore.decorators import replay_schedule as replay_schedule
+    from .explore.schedule import replay_schedule as replay_schedule
     from .explore.result.exploration import (
         BrokenPromiseError as BrokenPromiseError,
         Exploration as Exploration,
@@ -95,7 +95,7 @@ if TYPE_CHECKING:
     from .kv.search.views import SearchIndexView as SearchIndexView
     from .kv.settings import KVSettings as KVSettings
     from .session import FakecloudWarning as FakecloudWarning
-    from .queue.arguments import FlowControl as FlowControl
+    from .queue.actions import FlowControl as FlowControl
     from .queue.capture.callbacks import Callback as Callback
     from .queue.capture.handle import CallbackCapture as CallbackCapture
     from .queue.settings import (
@@ -131,7 +131,7 @@ if TYPE_CHECKING:
     from .every_failure import Failure  # noqa: F401
     from .explore.run import Operation  # noqa: F401
     from .kv.races import Between  # noqa: F401
-    from .queue.delivery.destination_routes import DestinationRoute  # noqa: F401
+    from .queue.delivery.destinations import DestinationRoute  # noqa: F401
 
 
 if not TYPE_CHECKING:

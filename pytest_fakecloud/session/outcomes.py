@@ -72,7 +72,7 @@ def explain(run: Run, item: pytest.Item, error: Exception) -> None:
     failed = _failed_assertion(found)
     if failed is None:
         return
-    from ..reporting.tracebacks import causes_of
+    from ..reporting.model import causes_of
 
     chain = [error, *causes_of(error)]
     if failed not in chain:
@@ -127,8 +127,8 @@ def _failure(run: Run, clouds: list[Cloud]) -> BaseException | None:
 
 def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
     """Describe the violations of these kinds, equal ones of a client that retries only once."""
-    from ..reporting.lookups import Lookups
     from ..reporting.masking import Mask
+    from ..reporting.model import Lookups
     from ..reporting.report import problems
     from ..reporting.text import problem
 
@@ -150,7 +150,7 @@ def _refused_clients(cloud: Cloud) -> list[str]:
     entries = cloud.journal.entries
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return []
-    from ..reporting.lookups import Lookups
+    from ..reporting.model import Lookups
     from ..reporting.report import rejected
     from ..reporting.wording import sentence
 

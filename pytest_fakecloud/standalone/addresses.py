@@ -172,13 +172,21 @@ class Hosts:
         """Reject a request to a fake that a web page of another site can make.
 
         A fake with a public token needs this check: a token may be in a query or in a URL, so a
-        link or an image is enough to send a request with it. Browsers mark requests from other
-        sites with ``Sec-Fetch-Site`` or ``Origin``; a page that reaches the fake through its own
-        host name is recognised by ``Host``. Raises ``ServiceError``: 421 for an unknown host, 403
-        for a page of another site.
+        link, an image or a redirect is enough to send a request with it. Browsers mark requests
+        from other sites with ``Sec-Fetch-Site`` or ``Origin``; a page that reaches the fake through
+        its own host name is recognised by ``Host``. A page that is opened or redirected to is never
+        a client, even without a site: ``Sec-Fetch-Site`` stays ``none`` through redirects. Raises
+        ``ServiceError``: 421 for an unknown host, 403 for a page. Decided here.
         """
         host = request.fields.get("host")
         self.check(host)
+        if _opens_a_page(request):
+            raise ServiceError(
+                403,
+                "this address is for applications, not for browsers: the credentials of a development "
+                "server are public, and a redirect could use them. Send the request with curl: "
+                "curl -H 'Authorization: Bearer TOKEN' URL",
+            )
         origin = request.fields.get("origin")
         same = origin is None or origin.partition("://")[2] == host
         if not same or request.fields.get("sec-fetch-site") in ("cross-site", "same-site"):
@@ -187,6 +195,16 @@ class Hosts:
                 "this request comes from a web page of another site: the credentials of a "
                 "development server are public, so call it from your application's server",
             )
+
+
+def _opens_a_page(request: Request) -> bool:
+    """Return whether a browser sent a request to show its response as a page or in a frame."""
+    mode, shown = (request.fields.get(f"sec-fetch-{name}") for name in ("mode", "dest"))
+    if mode is not None or shown is not None:
+        return mode == "navigate" or shown in ("document", "embed", "frame", "iframe", "object")
+    # Browsers without these headers send both of the following for a page; no HTTP client does.
+    page = "text/html" in (request.fields.get("accept") or "")
+    return page and "upgrade-insecure-requests" in request.fields
 
 
 def _normalized(host: str) -> str:

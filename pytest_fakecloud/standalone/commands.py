@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import tempfile
 import webbrowser
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -17,7 +18,6 @@ from urllib.parse import urlsplit
 from ..core.errors import ContractError, ServiceError
 from ..core.wording import brief
 from ..files import read_file, read_json
-from ..reporting.private_files import write_private
 from ..subcommands import Subparsers, complain
 from .addresses import CONTROL_URL, TOKEN_VARIABLE, URL_VARIABLE, control_token, is_loopback
 from .client import LASTS_AT_MOST, ControlClient, in_path
@@ -417,31 +417,64 @@ _PLAIN = re.compile(r"[\w.:/@+=%-]*")
 _NOT_IN_SINGLE_QUOTES = re.compile(r"['\n\r]|\\\\|\\$")
 """Some programs read two backslashes as one, and one at the end as an escaped quote."""
 _NOT_IN_DOUBLE_QUOTES = re.compile(r'["$`\\\n\r]')
-_ASSIGNMENT = re.compile(r"\s*(?:export\s+)?(\w+)\s*=")
+_STATEMENT = re.compile(
+    r"""(?P<before>\ufeff?[ \t]*(?:export[ \t]+)?)(?P<name>\w+)[ \t]*=[ \t]*
+        (?:'[^']*'|"(?:[^"\\]|\\.)*"|`[^`]*`)?[^\n]*|[^\n]*""",
+    re.VERBOSE | re.DOTALL,
+)
+"""An assignment, whose quoted value may have several lines, or another line, without its end.
+
+Only a line feed ends a line: programs that read these files keep all other characters in values.
+"""
 
 
 def write_dotenv(path: Path, variables: Mapping[str, str]) -> None:
-    """Write the variables to a ``.env`` file that only its owner can read; keep its other lines.
+    """Write the variables to a ``.env`` file that only its owner can read.
 
-    Raises ``ContractError`` if the file cannot be read or written, or cannot represent a value.
+    Keeps every byte of the other lines, and the line endings and ``export`` of the file. The file
+    is replaced at once, so that an error loses nothing. Raises ``ContractError`` if the file cannot
+    be read or written, or cannot represent a value.
     """
     try:
-        lines = read_file(path).decode("utf-8").splitlines() if path.exists() else []
+        text = read_file(path).decode("utf-8") if path.exists() else ""
     except ValueError:
         raise ContractError(f"{path} is not UTF-8: pass another file") from None
+    end = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
     missing = dict(variables)
-    kept = []
-    for line in lines:
-        found = _ASSIGNMENT.match(line)
-        if found is None or found[1] not in variables:
-            kept.append(line)
-        elif found[1] in missing:
-            kept.append(_assignment(found[1], missing.pop(found[1])))
-    kept += [_assignment(name, value) for name, value in missing.items()]
+    kept: list[str] = []
+    at = 0
+    while at < len(text):
+        found = _STATEMENT.match(text, at)
+        assert found is not None  # the second alternative matches every line
+        at = found.end() + 1
+        name = found["name"]
+        if name is None or name not in variables:
+            kept.append(text[found.start() : at])
+        elif name in missing:
+            kept.append(found["before"] + _assignment(name, missing.pop(name)) + end)
+    if missing and kept and not kept[-1].endswith("\n"):
+        kept.append(end)
+    kept += [_assignment(name, value) + end for name, value in missing.items()]
     try:
-        write_private(path, "\n".join([*kept, ""]))
+        _replace(path.resolve(), "".join(kept).encode("utf-8"))
     except OSError as error:
         raise ContractError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Replace a file by a new one that only its owner can read, or leave it as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Such a file has mode 0600.
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
 
 
 def _assignment(name: str, value: str) -> str:

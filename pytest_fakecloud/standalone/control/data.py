@@ -24,9 +24,9 @@ from ...handle import Handle
 from ...http.messages import Answer, Request, Stream
 from ...http.routing import Route
 from ...reporting.as_json import row_json
-from ...reporting.bodies import printable
-from ...reporting.lookups import Lookups
+from ...reporting.calls import printable
 from ...reporting.masking import Mask
+from ...reporting.model import Lookups
 from ...reporting.model import Row as ReportRow
 from ...reporting.rows import began, rows
 from ...services import find, view_of
