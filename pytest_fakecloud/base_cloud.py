@@ -12,17 +12,14 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
-from .core.clock import Clock
+from .core.clock import Clock, Mode, Timekeeper
 from .core.errors import ContractError, shown
 from .core.ids import Ids
-from .core.journal import Journal
+from .core.journal import Journal, Results, results_of
 from .core.problems import PROBLEM_FIELDS, Allowances, Problem, with_allowance
 from .core.recorder import Recorder
-from .core.results import Results, results_of
 from .core.settings import SWITCH, TRANSPORT, choice, reject_unknown
-from .core.timekeeper import Mode, Timekeeper
-from .core.timeparse import Instant
-from .core.timers import Registry
+from .core.timers import Instant, Registry
 from .handle import ClosedFakes, Context, Delivery, Handle, Snapshot, found_handles
 from .http.ports import hand_over, release
 from .services import find, handle_class
@@ -31,7 +28,7 @@ from .transport.patches import Changes
 if TYPE_CHECKING:
     from .broker.handle import Broker
     from .broker.settings import BrokerSettings
-    from .core.concurrency.dispatch import Dispatcher
+    from .core.threads import Dispatcher
     from .core.typed import ProblemFields
     from .kv.handle import KVServer
     from .kv.settings import KVSettings
@@ -114,7 +111,7 @@ class BaseCloud:
     def _deliver(self) -> None:
         """Start the background thread when a delivery is planned, because most clouds need none."""
         if self._dispatcher is None:
-            from .core.concurrency.dispatch import Dispatcher
+            from .core.threads import Dispatcher
 
             with _making_dispatchers:
                 if self._dispatcher is None and not self.closed:

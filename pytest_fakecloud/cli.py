@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from .core.errors import ContractError, importing
-from .core.wording import one_line
+from .core.errors import ContractError, importing, one_line
 from .subcommands import EXIT_CANNOT_START, EXIT_USAGE, Parser, Subparsers, Usage, complain
 
 EXIT_INTERRUPTED = 130

@@ -7,16 +7,16 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Unpack
 
 from .base_cloud import BaseCloud, Transport
+from .core.clock import STANDS, Mode
 from .core.errors import ContractError, importing
 from .core.settings import PROCESS_TIME
-from .core.timekeeper import STANDS, Mode
-from .core.timeparse import Instant
+from .core.timers import Instant
 from .handle import Delivery
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .core.results import Results
+    from .core.journal import Results
     from .every_failure import Failure, FailureOptions
     from .explore.explore import Checks, ExploreOptions, Runs
     from .explore.result.exploration import Exploration
@@ -169,7 +169,7 @@ class AioCloud:
     """Awaitable versions of a cloud's methods, for asyncio and trio."""
 
     def __init__(self, cloud: Cloud) -> None:
-        from .core.concurrency.aio import in_thread
+        from .core.threads import in_thread
 
         self._cloud = cloud
         self._in_thread = in_thread

@@ -12,11 +12,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from .core.calls import Call
-from .core.conditions import check_returned, discard_awaitable
-from .core.errors import ContractError, FakecloudError, broken_promise, ends_the_test, shown
-from .core.journal import recorder_of
-from .core.results import Results
-from .core.wording import counted, one_line, unknown_name
+from .core.errors import (
+    ContractError,
+    FakecloudError,
+    broken_promise,
+    counted,
+    ends_the_test,
+    one_line,
+    shown,
+    unknown_name,
+)
+from .core.field_types import check_returned, discard_awaitable
+from .core.journal import Results, recorder_of
 from .faults.fault import Rule, rule_of
 from .kv.command_fields import keys_of, only_prepares
 

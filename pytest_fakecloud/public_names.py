@@ -22,10 +22,9 @@ cloud Cloud
 core.calls Call Event
 core.clock Clock
 core.errors ContractError FakecloudError ServiceError
-core.journal Journal
+core.journal Journal Results
 core.problems Problem
-core.results Results
-core.timeparse Duration Instant
+core.timers Duration Instant
 every_failure BrokenRunsError
 explore.promises always at_most_one eventually follows linearizable monotonic_reads never
 explore.promises nothing_lost observed once sometimes

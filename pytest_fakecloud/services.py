@@ -100,8 +100,7 @@ def find(fixture: object) -> Service:
     found = named(fixture)
     if found is not None:
         return found
-    from .core.errors import ContractError
-    from .core.wording import unknown_name
+    from .core.errors import ContractError, unknown_name
 
     raise ContractError(unknown_name("service", fixture, SERVICES))
 

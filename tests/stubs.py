@@ -30,13 +30,11 @@ from pytest_fakecloud.broker.model import (
 )
 from pytest_fakecloud.broker.views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView
 from pytest_fakecloud.cloud import Cloud
-from pytest_fakecloud.core.call_fields import CALL_FIELDS, EVENT_FIELDS
-from pytest_fakecloud.core.calls import Call, Event
-from pytest_fakecloud.core.journal import Journal, recorder_of
+from pytest_fakecloud.core.calls import CALL_FIELDS, EVENT_FIELDS, Call, Event
+from pytest_fakecloud.core.journal import Journal, Results, recorder_of
 from pytest_fakecloud.core.matching import Field, fields_of
 from pytest_fakecloud.core.problems import ALLOWABLE, PROBLEM_FIELDS, Problem
 from pytest_fakecloud.core.recorder import Recorder
-from pytest_fakecloud.core.results import Results
 from pytest_fakecloud.every_failure import Failure
 from pytest_fakecloud.faults.plan import FaultPlan, table_of
 from pytest_fakecloud.handle import HANDLE_FIELDS, Handle

@@ -21,8 +21,8 @@ import pytest
 import urllib3
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.core.concurrency.dispatch import Dispatcher
 from pytest_fakecloud.core.problems import PROBLEM_KINDS
+from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.transport.patches import no_proxy
 
 from .harness import wait_until

@@ -19,7 +19,7 @@ import pytest
 
 import pytest_fakecloud
 from pytest_fakecloud import Cloud, ContractError, Handle, ServiceError, plugin
-from pytest_fakecloud.core.call_fields import CALL_FIELDS
+from pytest_fakecloud.core.calls import CALL_FIELDS
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.faults.plan import table_of
 from pytest_fakecloud.public_names import PART_NAMES

@@ -16,7 +16,7 @@ from pytest_fakecloud.broker.handle import ListedFields as ListedRecordFields
 from pytest_fakecloud.broker.model import MEMBER_FIELDS, OFFSET_FIELDS, RECORD_FIELDS
 from pytest_fakecloud.broker.routes import BrokerApp
 from pytest_fakecloud.broker.views import GROUP_FIELDS, TOPIC_FIELDS
-from pytest_fakecloud.core.call_fields import EVENT_FIELDS, EVENT_KINDS
+from pytest_fakecloud.core.calls import EVENT_FIELDS, EVENT_KINDS
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import MESSAGE_ID, PATH, TARGET, TEXT, URL, FieldType
 from pytest_fakecloud.core.journal import recorder_of

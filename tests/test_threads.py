@@ -18,7 +18,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.http.messages import Request
 from pytest_fakecloud.reporting.rows import rows
 

@@ -16,7 +16,7 @@ from .markdown import HEAD, alias_docs, first_sentence, inline, table
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "The cloud": ("cloud", "base_cloud"),
     "Every handle": ("handle",),
-    "Time": ("core.clock", "core.timekeeper", "core.timers", "core.timeparse"),
+    "Time": ("core.clock", "core.timers"),
     "Key-value": ("kv.",),
     "Vector": ("vector.",),
     "Broker": ("broker.",),
@@ -31,7 +31,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "Deliveries and callbacks": ("queue.delivery.", "queue.capture."),
     "Faults": ("faults.", "every_failure"),
     "Exploring": ("explore.",),
-    "What happened": ("core.calls", "core.journal", "core.results", "http.", "recordings"),
+    "What happened": ("core.calls", "core.journal", "http.", "recordings"),
     "Problems and errors": ("",),
 }
 """Headings, each with the modules whose names it contains. The first match wins."""

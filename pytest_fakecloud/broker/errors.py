@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 
-from ..core.errors import ContractError, ServiceError
-from ..core.wording import counted, unknown_name
+from ..core.errors import ContractError, ServiceError, counted, unknown_name
 
 STATUSES: Mapping[str, int] = {
     "unauthorized": 401,

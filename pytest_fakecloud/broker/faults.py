@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from ..core.calls import Call
 from ..core.errors import ContractError
-from ..core.results import Results, results_of
+from ..core.journal import Results, results_of
 from ..core.settings import optional, whole
 from ..faults.fault import Fault, ServiceRule
 from ..faults.table import FaultTable

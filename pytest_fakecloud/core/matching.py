@@ -30,10 +30,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from .conditions import discard_awaitable, is_pattern, is_predicate
-from .errors import CannotTell, ContractError, shown
-from .field_types import ABSENT, ANYTHING, OF_CLASS, TEXT, TOKEN, Absent, FieldType, OneOf
-from .wording import brief, unknown_name
+from .errors import CannotTell, ContractError, brief, shown, unknown_name
+from .field_types import (
+    ABSENT,
+    ANYTHING,
+    OF_CLASS,
+    TEXT,
+    TOKEN,
+    Absent,
+    FieldType,
+    OneOf,
+    discard_awaitable,
+    is_pattern,
+    is_predicate,
+)
 
 V = TypeVar("V")
 Condition: TypeAlias = V | re.Pattern[str] | Callable[[V], object] | None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .errors import ContractError, describe_error, formatted, shown
+from .errors import ContractError, describe_error, formatted, shown, unknown_name
 from .field_types import MAPPING, MESSAGE_ID, METHOD, PATH, TEXT, URL, OneOf
 from .matching import Field, Query
-from .wording import unknown_name
 
 _LONGEST_PROBLEM = 20_000
 """Maximum number of characters of a violation's text."""

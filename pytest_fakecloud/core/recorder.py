@@ -14,8 +14,21 @@ from operator import attrgetter
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .call_fields import CALL_FIELDS, EVENT_FIELDS, EVENT_KINDS, Listed, field_reader
-from .calls import KEEP_BYTES, LIGHT, Action, Call, Entry, Event, shorten, weight_of
+from .calls import (
+    CALL_FIELDS,
+    EVENT_FIELDS,
+    EVENT_KINDS,
+    KEEP_BYTES,
+    LIGHT,
+    Action,
+    Call,
+    Entry,
+    Event,
+    Listed,
+    field_reader,
+    shorten,
+    weight_of,
+)
 from .field_types import either
 from .matching import Field
 from .timers import Registry
@@ -23,7 +36,7 @@ from .timers import Registry
 if TYPE_CHECKING:
     from ..http.app import App
     from ..http.messages import Request
-    from .timekeeper import Reads
+    from .clock import Reads
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
 _FOLDER = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"

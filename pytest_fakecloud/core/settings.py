@@ -27,9 +27,8 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
-from .errors import ContractError, shown
-from .timeparse import Duration, duration_us
-from .wording import unknown_name
+from .errors import ContractError, shown, unknown_name
+from .timers import Duration, duration_us
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)

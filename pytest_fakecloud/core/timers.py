@@ -1,16 +1,151 @@
-"""Timers that a clock fires, signals that wake waiting calls, and registries of listeners."""
+"""Durations and times, timers that a clock fires, and signals that wake waiting calls.
+
+``monotonic()`` is a clock that tools for the process's time do not move.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import heapq
 import itertools
+import math
+import re
+import sys
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
-from .timeparse import LAST_US, to_datetime
+from .errors import ContractError, counted, shown
+
+Duration: TypeAlias = timedelta | float | str
+"""A duration: a ``timedelta``, a number of seconds, or a string such as ``"1d2h"`` or ``"200ms"``."""
+
+Instant: TypeAlias = datetime | str
+"""A time: an aware ``datetime`` or an ISO 8601 string with an offset (or ``Z``)."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_FIRST_US, LAST_US = (
+    (one.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND for one in (datetime.min, datetime.max)
+)
+_UNITS = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+    "w": 604_800_000_000,
+}
+_UNIT = "|".join(_UNITS)
+_PART = rf"(\d+(?:\.\d+)?) *({_UNIT})"
+# Possessive quantifiers prevent backtracking, which would restart at each digit of a long number.
+_TEXT = rf" *+(-?) *+((?:\d++(?:\.\d++)? *+(?:{_UNIT}) *+)++)"
+# A hundred years exceeds any realistic schedule, and so far from today is a valid datetime.
+_LONGEST_US = 36_525 * 86_400_000_000
+
+
+def duration_us(value: Duration) -> int:
+    """Return a duration in microseconds.
+
+    Accepts a ``timedelta``, a number of seconds, or a string of numbers with the units ``us ms s m
+    h d w`` (``"24h"``, ``"1d2h"``, ``"200ms"``). Raises ``ContractError`` for other values,
+    negative durations, and durations above a hundred years.
+    """
+    if isinstance(value, timedelta):
+        microseconds = value // _MICROSECOND
+    elif isinstance(value, str) and (found := re.fullmatch(_TEXT, value)):
+        spans = (float(count) * _UNITS[unit] for count, unit in re.findall(_PART, found[2]))
+        microseconds = sum(round(min(span, 1e21)) for span in spans)
+        microseconds = -microseconds if found[1] else microseconds
+    elif _is_number(value) and -math.inf < value < math.inf:
+        # Clamp the number first: a large float times a million would be infinity.
+        microseconds = round(min(max(value, -1e15), 1e15) * 1_000_000)
+    else:
+        raise ContractError(
+            f"{shown(value)} is not a duration: pass a timedelta, a number of seconds, "
+            "or a string such as '24h', '1d2h' or '200ms'"
+        )
+    if microseconds < 0:
+        raise ContractError(f"a duration cannot be negative: {shown(value)}")
+    if microseconds > _LONGEST_US:
+        raise ContractError(f"a duration must not exceed 100 years: {shown(value)}")
+    return microseconds
+
+
+def instant_us(value: Instant) -> int:
+    """Return a time in microseconds since the Unix epoch; raise ``ContractError`` for no time."""
+    moment: object = value
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            moment = datetime.fromisoformat(value)
+    if not isinstance(moment, datetime):
+        raise ContractError(
+            f"{shown(value)} is not a time: pass an aware datetime or an ISO string with an offset, "
+            "such as '2026-01-01T00:00:00Z'"
+        )
+    try:
+        offset = moment.utcoffset()
+    except Exception as error:  # the test's tzinfo can raise any exception
+        raise ContractError(f"the time zone of {shown(value)} is invalid: {error}") from error
+    if offset is None:
+        raise ContractError(
+            f"{shown(value)} has no time zone: pass an aware datetime (tzinfo=UTC) or a string with an "
+            "offset, such as '2026-01-01T00:00:00Z'"
+        )
+    microseconds = (moment - _EPOCH) // _MICROSECOND
+    if not _FIRST_US <= microseconds <= LAST_US:
+        # The first hours of year 1 in an eastern time zone, or the last of 9999 in a western one.
+        raise ContractError(f"{shown(value)} is outside the years 1 to 9999 in UTC")
+    return microseconds
+
+
+def to_datetime(microseconds: int) -> datetime:
+    """Convert microseconds since the epoch to an aware UTC datetime, or to the nearest one."""
+    if not _FIRST_US <= microseconds <= LAST_US:
+        microseconds = _FIRST_US if microseconds < 0 else LAST_US
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def clock_time(at_us: int, like_us: int | None = None) -> str:
+    """Return a time in UTC, with its date unless ``like_us`` is on the same day."""
+    at = to_datetime(at_us)
+    part = f".{at.microsecond // 1000:03}".removesuffix(".000")
+    same_day = like_us is not None and to_datetime(like_us).date() == at.date()
+    day = "" if same_day else f"{at:%Y-%m-%d} "
+    return f"{day}{at:%H:%M:%S}{part}Z"
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _true_monotonic() -> Callable[[], float]:
+    # Find a monotonic clock that freezegun does not replace. It replaces attributes that *are*
+    # time.monotonic, in this module too, but not Linux's coarse monotonic clock. On other systems a
+    # partial object hides the function from its search. time-machine moves only wall clocks.
+    if sys.platform.startswith("linux") and hasattr(time, "clock_gettime"):
+        coarse = 6  # CLOCK_MONOTONIC_COARSE: 1-4 ms resolution, enough for timeouts
+        with contextlib.suppress(OSError):  # a kernel without the coarse clock
+            time.clock_gettime(coarse)
+            return functools.partial(time.clock_gettime, coarse)
+    return functools.partial(time.monotonic)
+
+
+monotonic = _true_monotonic()
+"""Return the seconds of a monotonic clock that freezegun and time-machine do not move."""
+
+
+def give_way(seconds: float = 0, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Let other threads run, for real seconds even if a tool has replaced ``time.sleep``."""
+    sleep(seconds)
+
 
 T = TypeVar("T")
 Lane = Literal["state", "driven", "background"]
@@ -183,3 +318,122 @@ class Fired(NamedTuple):
     def at(self) -> datetime:
         """The time at which it fired, as an aware UTC datetime."""
         return to_datetime(self.at_us)
+
+
+_PATIENCE = 10.0  # real seconds that an advance and a delivery wait for each other
+_YIELDING_PATIENCE = 0.01  # real seconds that a yielding advance waits for a delivery
+_current_job: ContextVar[object] = ContextVar("current_job", default=None)
+"""The handed-over function that this thread or task is running, as an object of ``Turns._jobs``."""
+
+
+class Occupied(Exception):
+    """Raised when another thread is advancing this clock and does not finish in time."""
+
+
+class Turn:
+    """An advance in progress. ``breach`` is the error of an advance attempted during this one."""
+
+    breach: ContractError | None = None
+
+
+class Turns:
+    """Lets one thread at a time move a clock: by an advance, or by a background delivery.
+
+    An advance waits for a background delivery, and for the functions that a delivery has handed
+    over to other threads. If a second advance begins during the first, both raise an error.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._turn: Turn | None = None
+        self._dispatcher: int | None = None
+        """The ID of the thread that makes a background delivery."""
+        self._jobs: frozenset[object] = frozenset()
+        """One object for each handed-over function that has not returned."""
+        self._waiting = 0
+        """The number of advances that wait for background deliveries."""
+
+    @property
+    def moving(self) -> bool:
+        return self._turn is not None
+
+    @contextmanager
+    def move(self, yielding: bool = False) -> Iterator[Turn]:
+        """Take the turn for an advance, or raise ``ContractError`` (``Occupied`` if yielding)."""
+        with self._lock:
+            inside = _current_job.get() in self._jobs
+            in_another_thread = self._dispatcher not in (None, threading.get_ident())
+            if not inside and (in_another_thread or self._jobs):
+                self._waiting += 1
+                try:
+                    self._changed.wait_for(
+                        lambda: self._is_free() and not self._jobs,
+                        _YIELDING_PATIENCE if yielding else _PATIENCE,
+                    )
+                finally:
+                    self._waiting -= 1
+                    self._changed.notify_all()
+            if not self._is_free() or self._jobs:
+                raise Occupied if yielding else self._refusal(inside)
+            self._turn = turn = Turn()
+        try:
+            yield turn
+        finally:
+            with self._lock:
+                self._turn = None
+                self._changed.notify_all()
+
+    def _refusal(self, inside: bool) -> ContractError:
+        """Return the error of an advance that cannot begin, which also fails one in progress."""
+        if self._is_free() and not inside:
+            return ContractError(
+                f"the clock cannot be moved, because within {_PATIENCE:g} s of real time"
+                f" {counted(len(self._jobs), 'attempt')} in the background did not end,"
+                " and their effects belong before the move. Let their destinations answer, or"
+                " end them sooner with a lower attempt_cap="
+            )
+        breach = ContractError(
+            "the clock is already being advanced: it cannot be advanced again from inside "
+            "a handler or from a second thread. Let the outer call return first; to make "
+            "an answer take time, give the destination a duration instead"
+        )
+        if self._turn is not None:
+            self._turn.breach = breach
+        return breach
+
+    @contextmanager
+    def dispatch(self) -> Iterator[bool]:
+        """Take the turn for a background delivery; yield False if an advance does not end in time."""
+        with self._lock:
+            free = self._changed.wait_for(lambda: self._is_free() and not self._waiting, _PATIENCE)
+            if free:
+                self._dispatcher = threading.get_ident()
+        try:
+            yield free
+        finally:
+            if free:
+                with self._lock:
+                    self._dispatcher = None
+                    self._changed.notify_all()
+
+    def hand_over(self, function: Callable[[], object]) -> Callable[[], None]:
+        """Return a function that calls ``function`` in any thread. Advances wait until it returns."""
+        with self._lock:
+            # An object of its own: the same function can be handed over twice.
+            job = object()
+            self._jobs |= {job}
+
+        def run() -> None:
+            _current_job.set(job)  # not reset, because a job that has returned is not in ``_jobs``
+            try:
+                function()
+            finally:
+                with self._lock:
+                    self._jobs -= {job}
+                    self._changed.notify_all()
+
+        return run
+
+    def _is_free(self) -> bool:
+        return self._turn is None and self._dispatcher is None

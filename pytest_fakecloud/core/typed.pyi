@@ -8,8 +8,8 @@ from pytest_fakecloud.broker.model import MemberView, Record, TopicPartitionOffs
 from pytest_fakecloud.broker.typed import GroupWhere, MemberWhere, OffsetWhere, RecordWhere, TopicWhere
 from pytest_fakecloud.broker.views import GroupView, TopicView
 from pytest_fakecloud.core.calls import Call, Event
+from pytest_fakecloud.core.journal import Results
 from pytest_fakecloud.core.problems import Problem
-from pytest_fakecloud.core.results import Results
 from pytest_fakecloud.every_failure import Failure
 from pytest_fakecloud.handle.handle import Handle
 from pytest_fakecloud.kv.search.index import Search

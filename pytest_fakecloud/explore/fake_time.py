@@ -16,7 +16,7 @@ from .footprint import Touch, touch_of_key
 from .simulation.loops import OwnLoop
 
 if TYPE_CHECKING:
-    from ..core.timekeeper import Timekeeper
+    from ..core.clock import Timekeeper
     from ..handle import Handle
     from .world import World
 

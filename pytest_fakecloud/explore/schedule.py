@@ -15,8 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, cast, get_args
 
-from ..core.errors import ContractError, shown
-from ..core.wording import unknown_name
+from ..core.errors import ContractError, shown, unknown_name
 
 if TYPE_CHECKING:
     from .simulation.simulation import Simulation

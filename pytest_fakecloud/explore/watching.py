@@ -11,8 +11,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..core.concurrency.aio import checkpoint, in_thread
 from ..core.errors import ServiceError
+from ..core.threads import checkpoint, in_thread
 from ..http.messages import AnyResponse, Request, Serve
 from ..queue.delivery.destinations import route_to
 from ..queue.model import Interceptor

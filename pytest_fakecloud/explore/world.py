@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..core.errors import ContractError, shown
-from ..core.timeparse import to_datetime
+from ..core.timers import to_datetime
 from ..process_time import ProcessTime
 from ..services import find
 from .fake_time import MOST_TIMERS, FakeTime, clocks_follow, sleeps_follow

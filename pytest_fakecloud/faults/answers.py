@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.field_types import TOKEN
-from ..core.timeparse import Duration, duration_us
+from ..core.timers import Duration, duration_us
 from ..http.encoding import SET_BY_SERVER, phrase
 from ..http.messages import (
     JSON_TYPE,

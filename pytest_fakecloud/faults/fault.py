@@ -11,14 +11,11 @@ from functools import cached_property
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
-from ..core.call_fields import CallNames, NamesOf
-from ..core.calls import cannot_tell
-from ..core.conditions import checked_count
-from ..core.errors import ContractError, shown
-from ..core.field_types import ABSENT
+from ..core.calls import CallNames, NamesOf, cannot_tell
+from ..core.errors import ContractError, brief, counted, shortfall, shown
+from ..core.field_types import ABSENT, checked_count
 from ..core.matching import Field, Question, agree_together, check_fields
 from ..core.recorder import is_own
-from ..core.wording import brief, counted, shortfall
 from ..http.messages import AnyResponse, Request, Serve
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..core.conditions import positional_parameters
 from ..core.errors import ContractError, shown
+from ..core.field_types import positional_parameters
 from ..http.messages import Answer, AnyResponse, HeaderPairs, Request, Serve
 from .answers import Response
 from .fault import WAIT, Respond, Rule

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from ..core.conditions import check_function, checked_count
 from ..core.errors import ContractError, shown
+from ..core.field_types import check_function, checked_count
 from ..core.recorder import is_own
 from ..core.settings import SWITCH, choice, number, whole
-from ..core.timeparse import Duration, duration_us
+from ..core.timers import Duration, duration_us
 from ..http.messages import AnyResponse, Effect, HeaderPairs, Serve
 from .answers import Step, lost, truncated
 from .fault import CUT, REPLACE, SPOIL, WAIT, Fault, Respond, Rule

@@ -22,8 +22,8 @@ from .answers import AnswerMaker
 from .fault import Rule
 
 if TYPE_CHECKING:
+    from ..core.clock import Timekeeper
     from ..core.ids import RandomStream
-    from ..core.timekeeper import Timekeeper
     from ..http.app import App
 
 

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from ..core.errors import brief
 from ..core.recorder import CodePlace, code_place, is_own
-from ..core.wording import brief
 
 if TYPE_CHECKING:
     from .handle import Handle

@@ -8,15 +8,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..core.clock import Clock
+from ..core.clock import Clock, Mode, Timekeeper
 from ..core.errors import ContractError, shown
 from ..core.ids import Ids
 from ..core.journal import Journal
 from ..core.problems import Problems
 from ..core.recorder import Recorder
-from ..core.timekeeper import Mode, Timekeeper
-from ..core.timeparse import Instant
-from ..core.timers import Registry
+from ..core.timers import Instant, Registry
 from ..http.hub import default_hub
 
 if TYPE_CHECKING:

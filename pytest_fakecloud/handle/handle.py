@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, Type
 
 from ..core.calls import Call
 from ..core.clock import Clock
-from ..core.conditions import check_function
 from ..core.errors import ContractError, ends_the_test, shown
-from ..core.field_types import FLAG, TEXT, URL, OneOf
+from ..core.field_types import FLAG, TEXT, URL, OneOf, check_function
 from ..core.ids import new_token
-from ..core.journal import Journal, recorder_of
+from ..core.journal import Journal, Results, recorder_of, results_of
 from ..core.matching import Field
 from ..core.problems import Problem, new_problem
 from ..core.recorder import Recorder
-from ..core.results import Results, results_of
 from ..core.settings import HandleConfig, read_some
 from ..faults.fault import rule_of
 from ..faults.plan import FaultPlan, table_of

@@ -21,7 +21,7 @@ from .messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, S
 from .routing import Route, RouteMatch, RouteTable
 
 if TYPE_CHECKING:
-    from ..core.timekeeper import Timekeeper
+    from ..core.clock import Timekeeper
     from ..faults.table import FaultTable
 
 _LARGEST_KEYS = 64 * 1024

@@ -20,9 +20,9 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ..core.concurrency.workers import WorkerPool
 from ..core.errors import ContractError, print_error
-from ..core.timeparse import give_way
+from ..core.threads import WorkerPool
+from ..core.timers import give_way
 from .mount import Acceptor, Mount
 from .ports import PortAllocator, kept, listen
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, print_error
-from ..core.timeparse import give_way, monotonic
+from ..core.timers import give_way, monotonic
 from .connection import Connection, ConnectionHandler
 from .ports import BACKLOG
 

@@ -6,7 +6,7 @@ import contextlib
 import socket
 from typing import TYPE_CHECKING
 
-from ..core.timeparse import monotonic
+from ..core.timers import monotonic
 from .app import App
 from .connection import tls_error
 from .encoding import LAST_CHUNK, chunk, encode, encode_parts, phrase, stream_head

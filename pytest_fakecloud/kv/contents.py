@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
-from ..core.errors import ContractError
+from ..core.errors import ContractError, did_you_mean, listed
 from ..core.matching import Condition
-from ..core.wording import did_you_mean, listed
 from ..handle import action
 from .acl import tester
 from .algorithms.glob import matcher
@@ -32,7 +31,7 @@ from .python_values import (
 from .reply import Blocked
 
 if TYPE_CHECKING:
-    from ..core.results import Results
+    from ..core.journal import Results
     from .search.index import Search
     from .search.views import SearchIndexView
     from .settings import Dialect

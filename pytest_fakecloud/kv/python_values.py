@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from ..core.errors import ContractError
-from ..core.wording import brief
+from ..core.errors import ContractError, brief
 from .engine.keyspace import type_name
 from .errors import CommandError
 from .reply import Reply, to_json

@@ -9,9 +9,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
-from ..core.errors import ContractError
+from ..core.errors import ContractError, brief, counted
 from ..core.matching import Condition, Query, Question
-from ..core.wording import brief, counted
 from .command_fields import COMMAND, COMMAND_FIELDS, command_name, facts_of
 
 Place: TypeAlias = int | tuple[Condition[str], Condition[str]] | None

@@ -26,7 +26,7 @@ from ..core.settings import (
     texts,
     whole,
 )
-from ..core.timeparse import Duration
+from ..core.timers import Duration
 from .table.versions import MODULES, as_numbers
 
 Dialect = Literal["vendor", "redis"]

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import urlsplit
 
 from ..core.calls import Call
-from ..core.errors import ContractError
+from ..core.errors import ContractError, counted, listed
 from ..core.ids import new_token
 from ..core.journal import recorder_of
-from ..core.timeparse import Duration
-from ..core.wording import counted, listed
+from ..core.timers import Duration
 from ..faults.answers import bytes_of
 from ..handle import Context, Snapshot, action
 from .actions import QueueActions, load, text

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from ..core.calls import Headers
-from ..core.timeparse import to_datetime
+from ..core.timers import to_datetime
 
 HeaderList = list[tuple[str, str]]
 HeaderPairs = Sequence[tuple[str, str]]

@@ -27,7 +27,7 @@ from ..core.settings import (
     text,
     whole,
 )
-from ..core.timeparse import Duration
+from ..core.timers import Duration
 from .model import DAY, HOUR, MINUTE
 
 DeliveryMode = Literal["driven", "background"]

@@ -5,9 +5,8 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from pytest_fakecloud.core.calls import Call, Event
-from pytest_fakecloud.core.journal import Journal
-from pytest_fakecloud.core.results import Results
-from pytest_fakecloud.core.timeparse import Duration
+from pytest_fakecloud.core.journal import Journal, Results
+from pytest_fakecloud.core.timers import Duration
 from pytest_fakecloud.core.typed import CallFields, EventFields
 from pytest_fakecloud.faults.answers import Step
 from pytest_fakecloud.faults.fault import Fault

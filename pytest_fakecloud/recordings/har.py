@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..core.calls import Call
 from ..core.errors import ContractError
-from ..core.timeparse import instant_us, to_datetime
+from ..core.timers import instant_us, to_datetime
 from ..http.readers import query_items
 from ..reporting.masking import HIDDEN, Mask, write_private
 

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ..core.conditions import pieces_matcher
-from ..core.errors import ContractError, shown
-from ..core.field_types import ABSENT
+from ..core.errors import ContractError, brief, same_json, shown
+from ..core.field_types import ABSENT, pieces_matcher
+from ..core.journal import Results, results_of
 from ..core.matching import fields_of
-from ..core.results import Results, results_of
-from ..core.wording import brief, same_json
 from ..files import read_json
 from ..handle import Handle
 from ..reporting.masking import HIDDEN

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.calls import Call, Event
 from ..core.errors import shown
-from ..core.timeparse import to_datetime
+from ..core.timers import to_datetime
 from .applications import ServedRequest
 from .calls import (
     compact,

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
-from ..core.errors import shown
-from ..core.wording import counted
+from ..core.errors import counted, shown
 from .as_json import as_json
 from .calls import printable, shortened
 from .masking import Mask, write_private

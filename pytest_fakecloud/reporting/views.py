@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 from ..core.calls import Event
-from ..core.timeparse import to_datetime
+from ..core.timers import to_datetime
 
 Item: TypeAlias = dict[str, Any]
 State: TypeAlias = dict[str, dict[str, Item]]

@@ -7,8 +7,7 @@ import os
 from typing import Any, Self
 from urllib.parse import parse_qs, quote, urlsplit
 
-from ..core.errors import ContractError
-from ..core.wording import unknown_name
+from ..core.errors import ContractError, unknown_name
 from ..services import named
 from .addresses import TOKEN_VARIABLE
 from .control import PREFIX

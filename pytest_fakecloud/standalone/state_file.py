@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from ..core.errors import ContractError, ServiceError
-from ..core.wording import brief, one_line, unknown_name
+from ..core.errors import ContractError, ServiceError, brief, one_line, unknown_name
 from ..faults.fault import Fault, setting_over
 from ..faults.plan import FaultPlan, fault_kinds
 from ..files import DATA_BYTES, open_file, read_file

@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.conditions import discard_awaitable
-from ..core.errors import ContractError
-from ..core.wording import did_you_mean, unknown_name
+from ..core.errors import ContractError, did_you_mean, unknown_name
+from ..core.field_types import discard_awaitable
 from .errors import VectorError, invalid_dimension, no_embedding_model, unprocessable
 from .fields import SPARSE_PARTS, as_floats, as_sparse, from_array
 from .model import MOST_DIMENSIONS, Floats, Kind, SparseVector

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.wording import did_you_mean
+from ..core.errors import did_you_mean
 from . import errors
 from .engine.checks import check_metadata
 from .model import (

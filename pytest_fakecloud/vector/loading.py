@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 import orjson
 
-from ..core.errors import ContractError
-from ..core.wording import counted
+from ..core.errors import ContractError, counted
 from ..files import DATA_BYTES, open_file, read_file
 from .embedding import Embedder, is_sequence, is_sparse
 from .errors import VectorError, invalid_dimension

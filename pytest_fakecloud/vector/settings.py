@@ -23,7 +23,7 @@ from ..core.settings import (
     whole,
 )
 from ..core.settings import Kind as SettingKind
-from ..core.timeparse import Duration
+from ..core.timers import Duration
 from .model import MOST_DIMENSIONS, Kind, Similarity
 
 E = TypeVar("E", bound=StrEnum)

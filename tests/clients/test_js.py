@@ -16,7 +16,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.vector.handle import VectorIndex

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.call_fields import CallNames, NamesOf
 from pytest_fakecloud.core.calls import (
     ITEMS_OF_CUT,
     KEPT_OF_CUT,
     Call,
+    CallNames,
     CutBytes,
     Headers,
+    NamesOf,
     call_of,
     end_faults,
     faults_ended,

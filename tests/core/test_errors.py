@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.conditions import check_function, is_lazy_function
 from pytest_fakecloud.core.errors import (
     ContractError,
     ServiceError,
@@ -19,6 +18,7 @@ from pytest_fakecloud.core.errors import (
     runs_through_test,
     shown,
 )
+from pytest_fakecloud.core.field_types import check_function, is_lazy_function
 
 from ..harness import error_of
 

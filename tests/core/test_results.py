@@ -13,8 +13,8 @@ import pytest
 
 from pytest_fakecloud.core.errors import CannotTell, ContractError
 from pytest_fakecloud.core.field_types import NUMBER, TEXT, FieldType
+from pytest_fakecloud.core.journal import Results, check_predicate, expect, results_of
 from pytest_fakecloud.core.matching import Field, Query
-from pytest_fakecloud.core.results import Results, check_predicate, expect, results_of
 
 from ..harness import error_of
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.core import timeparse
+from pytest_fakecloud.core import timers
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timeparse import LAST_US, duration_us, give_way, instant_us, to_datetime
+from pytest_fakecloud.core.timers import LAST_US, duration_us, give_way, instant_us, to_datetime
 from tests.harness import check_each, error_of
 
 
@@ -156,7 +156,7 @@ def test_durations_come_back(microseconds: int) -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a clock of Linux")
 def test_real_time_is_read_from_a_clock_that_no_tool_knows_of() -> None:
-    read = timeparse._true_monotonic()
+    read = timers._true_monotonic()
     coarse = 6  # CLOCK_MONOTONIC_COARSE
     before = time.clock_gettime(coarse)
     assert before <= read() <= time.clock_gettime(coarse)
@@ -176,7 +176,7 @@ def test_without_that_clock_real_time_is_the_plain_one_hidden_from_tools(
             patch.delattr(time, "clock_gettime", raising=False)
         else:
             patch.setattr(time, "clock_gettime", refuse, raising=False)
-        read = timeparse._true_monotonic()
+        read = timers._true_monotonic()
     before = time.monotonic()
     with freezegun.freeze_time("2000-01-01"):
         now = read()

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.conditions import checked_count, discard_awaitable
-from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.wording import brief, counted, differences, unknown_name
+from pytest_fakecloud.core.errors import ContractError, brief, counted, differences, unknown_name
+from pytest_fakecloud.core.field_types import checked_count, discard_awaitable
 
 
 def test_long_values_are_cut_and_functions_named() -> None:

@@ -22,8 +22,8 @@ from unittest import mock
 import pytest
 from werkzeug import Request, Response
 
-from pytest_fakecloud.core.concurrency.workers import WorkerPool
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.threads import WorkerPool
 from pytest_fakecloud.http import mount as mount_module
 from pytest_fakecloud.http.connection import RESET_ON_CLOSE, Connection
 from pytest_fakecloud.http.hub import Hub, default_hub

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp import port

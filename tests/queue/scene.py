@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from pytest_fakecloud.core.results import Results
+from pytest_fakecloud.core.journal import Results
 from pytest_fakecloud.core.timers import Fired
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest

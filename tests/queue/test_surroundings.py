@@ -26,7 +26,7 @@ import time_machine
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.results import Results
+from pytest_fakecloud.core.journal import Results
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.model import Attempt
 

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.core.timers import monotonic
 
 AVAILABLE = sys.platform == "linux"
 """True where forking is safe and cheap."""

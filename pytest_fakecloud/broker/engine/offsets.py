@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from ...core.errors import counted
 from ...core.ids import RandomStream
-from ...core.wording import counted
 from .. import errors
 from ..model import NO_OFFSET, EventKind, Record, TopicPartition, TopicPartitionOffset
 from .log import PartitionLog

@@ -13,8 +13,8 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from ...core.timekeeper import Timekeeper
-from ...core.timeparse import monotonic
+from ...core.clock import Timekeeper
+from ...core.timers import monotonic
 from .. import errors
 from ..engine.groups import check_instance_limit
 from ..engine.state import GroupListener, Waits, by_topic

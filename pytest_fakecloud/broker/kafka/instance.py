@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException, TopicPartition
 
-from ...core.timekeeper import Timekeeper
-from ...core.timeparse import monotonic
+from ...core.clock import Timekeeper
+from ...core.timers import monotonic
 from .. import errors
 from ..errors import BrokerError
 from ..model import ConsumerConfig, EventKind

@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ...core.errors import ContractError
 from ...core.settings import whole
-from ...core.timeparse import monotonic
+from ...core.timers import monotonic
 from .. import errors
 from ..engine import checked_config, topic_exists
 from ..engine.log import PartitionLog, Topic

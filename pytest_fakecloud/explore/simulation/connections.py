@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...core.timeparse import monotonic
+from ...core.timers import monotonic
 from ...http.connection import Connection
 from ...http.mount import Mount
 from .strands import Gate, Strand

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from ...core.errors import broken_promise, shown
-from ...core.wording import counted
+from ...core.errors import broken_promise, counted, shown
 from ...queue.model import Outcome
 from ..schedule import Event, Kind
 from .state import Part, RunState

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache
 
 from ...core.budget import spend
-from ...core.conditions import pieces_matcher
+from ...core.field_types import pieces_matcher
 
 _STEPS_A_BYTE = 0.2
 """Budget steps for each pair of a byte in a piece and a byte in the searched string."""

@@ -16,7 +16,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode
 
 from ...core.errors import ContractError
-from ...core.timeparse import monotonic
+from ...core.timers import monotonic
 from ..errors import CommandError
 from ..python_values import Converted, word, word_pairs
 from ..reply import Reply, Status

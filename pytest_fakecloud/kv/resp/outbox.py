@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core.timekeeper import Timekeeper
+from ...core.clock import Timekeeper
 from ...http.connection import Connection
 from ..engine.engine import Engine
 from ..engine.session import Session

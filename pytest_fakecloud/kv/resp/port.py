@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ...core.calls import CutBytes
-from ...core.timeparse import monotonic
+from ...core.timers import monotonic
 from ...http.connection import Connection
 from ...http.mount import Mount
 from ...http.ports import is_free

@@ -21,7 +21,7 @@ import orjson
 
 from ...core.calls import Call, CutBytes, end_faults, record_cut
 from ...core.errors import ContractError
-from ...core.timeparse import monotonic
+from ...core.timers import monotonic
 from ...http.app import respond
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Stream
 from .. import errors

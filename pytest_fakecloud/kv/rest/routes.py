@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import orjson
 
+from ...core.clock import Timekeeper
 from ...core.errors import ServiceError
 from ...core.field_types import OneOf
 from ...core.matching import Field
-from ...core.timekeeper import Timekeeper
-from ...core.timeparse import monotonic
+from ...core.timers import monotonic
 from ...http.app import App
 from ...http.messages import Answer, Request, Stream
 from ...http.readers import bearer_token, same

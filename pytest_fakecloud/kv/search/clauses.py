@@ -22,7 +22,7 @@ from heapq import merge
 from typing import Any, TypeAlias
 
 from ...core.budget import spend
-from ...core.wording import counted
+from ...core.errors import counted
 from ..algorithms.linear_regex import LinearRegex
 from .index import Node, SearchIndex, Terms, TextPostings, below
 from .schema import FieldSpec

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from ...core.errors import ContractError
+from ...core.errors import ContractError, counted, did_you_mean
 from ...core.field_types import JSON, NUMBER, TEXT, FieldType, OneOf, Shaped
+from ...core.journal import Results, expect, results_of
 from ...core.matching import Field, Query
-from ...core.results import Results, expect, results_of
-from ...core.wording import counted, did_you_mean
 from ..engine.keyspace import Keyspace, type_name
 from ..table.syntax import decoded, encoded
 from .filters import parse_filter

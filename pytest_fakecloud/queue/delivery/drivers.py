@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...core.concurrency.aio import drive
-from ...core.errors import ContractError, FakecloudError
-from ...core.results import Results
-from ...core.timekeeper import Target, Timekeeper
-from ...core.timeparse import Duration, duration_us, to_datetime
-from ...core.timers import Fired
-from ...core.wording import counted
+from ...core.clock import Target, Timekeeper
+from ...core.errors import ContractError, FakecloudError, counted
+from ...core.journal import Results
+from ...core.threads import drive
+from ...core.timers import Duration, Fired, duration_us, to_datetime
 from ...handle import Aio, Handle
 from ..attempt_reports import timeline, unfinished_text
 from ..engine.engine import Engine

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ...core.timeparse import monotonic
+from ...core.timers import monotonic
 from ..model import Delivery, HeaderList, Outcome
 from ..wire.values import HOP_BY_HOP
 from .applications import Address, Deadlines, header_bytes

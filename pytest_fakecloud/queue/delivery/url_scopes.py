@@ -13,9 +13,8 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
-from ...core.conditions import is_pattern
 from ...core.errors import ContractError, shown
-from ...core.field_types import TEXT
+from ...core.field_types import TEXT, is_pattern
 from ...core.matching import Question
 from ..wire.headers import named_url
 from ..wire.values import as_text

@@ -24,7 +24,7 @@ from io import BytesIO
 
 from cronsim import CronSim, CronSimError
 
-from ...core.timeparse import to_datetime
+from ...core.timers import to_datetime
 from ..errors import bad_request
 from ..model import MINUTE, SECOND
 from .delivery import go_duration_us

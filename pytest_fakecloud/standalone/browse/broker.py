@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ...core.timeparse import to_datetime
+from ...core.timers import to_datetime
 from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, cut, page_of, page_of_names, plain
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote_from_bytes
 
-from ...core.timeparse import to_datetime
+from ...core.timers import to_datetime
 from ...kv.algorithms.glob import matcher
 from ...kv.engine.engine import Engine
 from ...kv.engine.keyspace import Keyspace, type_name

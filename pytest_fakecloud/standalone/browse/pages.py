@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ...core.errors import ContractError, ServiceError
-from ...core.timeparse import instant_us
+from ...core.timers import instant_us
 from ...reporting import views
 
 T = TypeVar("T")

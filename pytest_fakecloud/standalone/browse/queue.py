@@ -12,7 +12,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ...core.errors import ContractError
-from ...core.timeparse import to_datetime
+from ...core.timers import to_datetime
 from ...queue.model import Message, Redaction
 from ...queue.views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
 from ...queue.wire.values import as_text, shown_headers, shown_text

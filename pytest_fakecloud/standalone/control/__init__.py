@@ -6,8 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import ContractError, ServiceError
-from ...core.wording import unknown_name
+from ...core.errors import ContractError, ServiceError, unknown_name
 from ...http.messages import Request
 from ...http.readers import json_value
 from .shapes import body_fields

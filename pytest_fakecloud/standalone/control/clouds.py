@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.timeparse import to_datetime
-from ...core.wording import unknown_name
+from ...core.errors import unknown_name
+from ...core.timers import to_datetime
 from ...http.messages import Request
 from ...http.routing import Route
 from ..state_file import checked_state, load_state

@@ -39,7 +39,7 @@ from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.settings import read
-from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.transport import patches
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.core.timers import monotonic
 
 from . import wire
 

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.handle import Context

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.core.timers import monotonic
 from tests.kv.backing import free_port
 
 

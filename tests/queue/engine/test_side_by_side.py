@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.concurrency.dispatch import Dispatcher
+from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.queue.delivery.sender import Sender
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.engine.flow import FlowKey, OrderedQueue

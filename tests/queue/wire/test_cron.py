@@ -14,7 +14,7 @@ from cronsim import CronSim
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.core.timeparse import to_datetime
+from pytest_fakecloud.core.timers import to_datetime
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import SECOND
 from pytest_fakecloud.queue.wire.cron import Cron

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.concurrency.workers import WorkerPool
+from pytest_fakecloud.core.threads import WorkerPool
 
-from ...harness import wait_until
+from ..harness import wait_until
 
 
 def never() -> None:

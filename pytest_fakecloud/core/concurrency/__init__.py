@@ -1,1 +1,0 @@
-"""Worker threads, background deliveries, and awaitable versions of blocking calls."""

@@ -1,0 +1,364 @@
+"""Threads that serve connections and make deliveries, and awaitable versions of blocking calls.
+
+asyncio is not loaded in programs that use only trio.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import sys
+import threading
+import traceback
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from .clock import BACKGROUND, Timekeeper
+from .errors import unknown_name
+from .timers import Duration, Fired, Instant, monotonic
+
+if TYPE_CHECKING:
+    from .clock import Target
+
+
+class WorkerPool:
+    """A pool of named daemon threads, one for each running job.
+
+    A thread that has been idle for ``linger`` seconds ends if there are more than ``keep``. A
+    thread that finishes its job while ``spare`` others are idle ends immediately, so that closing
+    thousands of connections does not leave thousands of threads that wake together.
+    """
+
+    def __init__(
+        self, keep: int = 2, linger: float = 5.0, spare: int = 32, name: str = "fakecloud-worker"
+    ) -> None:
+        self._name = name
+        self.keep = keep
+        self.spare = spare
+        self.linger = linger
+        self._lock = threading.Lock()
+        self.idle: list[_Worker] = []
+        self._closed = False
+        self.threads: set[_Worker] = set()
+        self._started = 0
+
+    def close(self, timeout: float = 1.0) -> bool:
+        """End all other threads, busy ones after their job; return whether all ended in time."""
+        with self._lock:
+            self._closed = True
+            idle, self.idle = self.idle, []
+            threads = {worker.thread for worker in self.threads}
+        for worker in idle:
+            worker.wake.release()
+        give_up = monotonic() + timeout
+        for thread in threads - {threading.current_thread()}:
+            # Skip a thread that has not started yet, which cannot be joined. It ends after its job.
+            if thread.ident is not None:
+                thread.join(max(0.0, give_up - monotonic()))
+        return not any(one.is_alive() for one in threads - {threading.current_thread()})
+
+    def submit(self, job: Callable[[], None], abandon: Callable[[], None]) -> None:
+        """Run a job, which must not raise, in a thread; call ``abandon()`` if none can be started."""
+        with self._lock:
+            if self.idle:
+                # Take the thread that was busy last, so that surplus threads stay idle and end.
+                worker = self.idle.pop()
+                worker.job = job
+                worker.wake.release()
+                return
+            self._started += 1
+            worker = _Worker(job)
+            worker.thread = threading.Thread(
+                target=self._work, args=(worker,), name=f"{self._name}-{self._started}", daemon=True
+            )
+            self.threads.add(worker)
+        try:
+            worker.thread.start()
+        except RuntimeError:
+            with self._lock:
+                self.threads.discard(worker)
+            abandon()
+
+    def _work(self, worker: _Worker) -> None:
+        while True:
+            worker.job()
+            worker.job = lambda: None
+            with self._lock:
+                if self._closed or len(self.idle) >= self.spare:
+                    self.threads.discard(worker)
+                    return
+                self.idle.append(worker)
+            while not worker.wake.acquire(timeout=self.linger):
+                with self._lock:
+                    # A worker that is no longer in the list has just been assigned a job.
+                    if worker in self.idle and len(self.threads) > self.keep:
+                        self.idle.remove(worker)
+                        self.threads.discard(worker)
+                        return
+
+
+class _Worker:
+    """A thread of the pool, with its job and the lock on which it sleeps while it has no job."""
+
+    __slots__ = ("job", "thread", "wake")
+
+    thread: threading.Thread
+
+    def __init__(self, job: Callable[[], None]) -> None:
+        self.job = job
+        self.wake = threading.Lock()
+        self.wake.acquire()
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a blocking call in a worker thread of the running event loop (asyncio or trio)."""
+    call = functools.partial(function, *args, **kwargs)
+    if (trio := _running_trio()) is not None:
+        result: T = await trio.to_thread.run_sync(call)
+        return result
+    import asyncio
+
+    return await asyncio.to_thread(call)
+
+
+async def checkpoint() -> None:
+    """Yield to the other tasks of the running event loop; a cancellation is raised here."""
+    if (trio := _running_trio()) is not None:
+        await trio.lowlevel.checkpoint()
+    else:
+        import asyncio
+
+        await asyncio.sleep(0)
+
+
+def _running_trio() -> Any:
+    """Return the module ``trio`` if its event loop runs this task, else None."""
+    trio = sys.modules.get("trio")
+    if trio is not None:
+        with suppress(RuntimeError):
+            trio.lowlevel.current_task()
+            return trio
+    return None
+
+
+async def drive(
+    clock: Timekeeper,
+    target: Target,
+    *,
+    yielding: bool = False,
+    done: Callable[[], bool] = lambda: False,
+) -> list[Fired]:
+    """Awaitable ``Timekeeper._fire()``, which awaits deliveries in the running event loop."""
+    # Yield first, so that a caller that repeats this call in a loop can be cancelled.
+    await checkpoint()
+    fired = []
+    with closing(clock._steps(target, yielding=yielding)) as steps:
+        for timer in steps:
+            at_us = clock.now_us()
+            if timer.async_callback is not None:
+                result = await timer.async_callback(timer.due_us)
+            else:
+                result = timer.callback(timer.due_us)
+            fired.append(Fired(at_us, timer.label, result))
+            if done():
+                break
+    return fired
+
+
+class AioClock:
+    """Awaitable versions of the methods that move the clock, for handlers in the event loop."""
+
+    def __init__(self, clock: Timekeeper) -> None:
+        self._clock = clock
+
+    async def advance(self, duration: Duration) -> list[Fired]:
+        """Awaitable ``Clock.advance()``."""
+        __tracebackhide__ = True
+        with self._clock._drive():
+            return await drive(self._clock, self._clock._after(duration))
+
+    async def move_to(self, instant: Instant) -> list[Fired]:
+        """Awaitable ``Clock.move_to()``."""
+        __tracebackhide__ = True
+        with self._clock._drive():
+            return await drive(self._clock, self._clock._until(instant))
+
+    async def advance_to_next(self) -> list[Fired]:
+        """Awaitable ``Clock.advance_to_next()``."""
+        __tracebackhide__ = True
+        target = self._clock._onward()
+        if target is None:
+            return []
+        with self._clock._drive():
+            return await drive(self._clock, target)
+
+
+class Twin:
+    """Awaitable versions of the named methods of an object, each run in a worker thread."""
+
+    def __init__(self, target: object, names: Iterable[str]) -> None:
+        self._target = target
+        self._names = frozenset(names)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            # copy() and pickle look up special methods before ``_names`` is set.
+            raise AttributeError(name)
+        if name not in self._names:
+            noun = f"method of {type(self._target).__name__}.aio"
+            raise AttributeError(unknown_name(noun, name, sorted(self._names)))
+        method = getattr(self._target, name)
+
+        @functools.wraps(method)
+        async def twin(*args: Any, **kwargs: Any) -> Any:
+            return await in_thread(method, *args, **kwargs)
+
+        return twin
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._names)
+
+
+AT_ONCE = 64
+"""Maximum number of deliveries in progress. Others wait until one of them ends."""
+_AT_EXIT = 1.0
+"""Seconds that an exiting interpreter waits for deliveries in progress."""
+# Maximum seconds between two checks of the clock, which tools can move without notice.
+_LONGEST_NAP = 0.05
+
+
+class Dispatcher:
+    """Fires due timers in the lane ``"background"``. The first timer starts its thread.
+
+    Timers begin in order in one thread. The work that a timer's ``begin`` returns runs in other
+    threads, at most ``at_once`` at a time. Exceptions that timers raise are passed to ``report``
+    or, if it is None, printed; either way the next timer still fires.
+    """
+
+    def __init__(
+        self,
+        clock: Timekeeper,
+        report: Callable[[BaseException], None] | None = None,
+        *,
+        at_once: int = AT_ONCE,
+    ) -> None:
+        self._clock = clock
+        self._report = report or traceback.print_exception
+        self._at_once = at_once
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._under_way = 0  # number of deliveries in progress
+        self._busy: set[int] = set()  # IDs of the threads that make them
+        self._stopped = False
+        self._wake = threading.Event()
+        # Keep no idle threads: each pool serves one dispatcher and ends with it.
+        self._workers = WorkerPool(keep=0, spare=at_once, name="fakecloud-delivery")
+        # Hold only weak references, so that an unused cloud is garbage-collected.
+        self._at_exit = partial(_stop, weakref.ref(self))
+        self._unlisten = clock.on_move(self._start_if_needed)
+
+    def _start_if_needed(self) -> None:
+        if self._thread is None and self._clock.next_due_us(BACKGROUND) is None:
+            return
+        with self._lock:
+            if self._thread is None and not self._stopped:
+                thread = threading.Thread(
+                    target=_run,
+                    args=(weakref.ref(self), self._wake),
+                    name="fakecloud-dispatcher",
+                    daemon=True,
+                )
+                thread.start()
+                self._thread = thread
+                # Stop the thread at exit: killing it inside a C extension can crash the process.
+                atexit.register(self._at_exit)
+        self._wake.set()
+
+    def _fire_due(self) -> float | None:
+        """Fire due timers; return the seconds to wait, or None to wait until woken."""
+        self._wake.clear()
+        try:
+            self._clock.dispatch(self._hand_over, self._is_paused)
+        except Exception as error:
+            # Continue with the next timers: the failed one is no longer planned.
+            self._report(error)
+        due = self._clock.next_due_us(BACKGROUND)
+        if due is None or self._is_paused():
+            return None
+        return min(max((due - self._clock.now_us()) / 1e6, 0.0), _LONGEST_NAP)
+
+    @property
+    def place(self) -> str:
+        """The code that the threads are executing, for the error after a wait that timed out."""
+        thread = self._thread
+        idents = self._busy.copy()
+        if thread is not None and thread.is_alive() and thread.ident is not None:
+            idents.add(thread.ident)
+        frames = sys._current_frames()
+        return "\n".join(
+            "".join(traceback.format_stack(frames[ident])[-3:])
+            for ident in sorted(ident for ident in idents if ident in frames)
+        )
+
+    def _is_paused(self) -> bool:
+        return self._stopped or self._under_way >= self._at_once
+
+    def _hand_over(self, rest: Callable[[], object]) -> None:
+        with self._lock:
+            self._under_way += 1
+
+        def job() -> None:
+            me = threading.get_ident()
+            self._busy.add(me)
+            try:
+                rest()
+            except BaseException as error:
+                # Report the exception here: nothing else handles it, and the thread must survive.
+                self._report(error)
+            finally:
+                self._busy.discard(me)
+                with self._lock:
+                    full = self._under_way >= self._at_once
+                    self._under_way -= 1
+                if full:
+                    self._wake.set()
+
+        # If no thread can be started, run the job here.
+        self._workers.submit(job, job)
+
+    def stop(self, timeout: float = 6.0) -> bool:
+        """Stop delivering; return whether deliveries, except the caller's, have ended in time."""
+        with self._lock:
+            self._stopped = True
+        self._unlisten()
+        thread = self._thread
+        if thread is None:
+            return True
+        atexit.unregister(self._at_exit)
+        self._wake.set()
+        give_up = monotonic() + timeout
+        ended = True
+        if thread is not threading.current_thread():
+            thread.join(timeout)
+            ended = not thread.is_alive()
+        return self._workers.close(max(0.0, give_up - monotonic())) and ended
+
+
+def _run(me: weakref.ref[Dispatcher], wake: threading.Event) -> None:
+    while (dispatcher := me()) is not None and not dispatcher._stopped:
+        seconds = dispatcher._fire_due()
+        del dispatcher
+        wake.wait(seconds)
+
+
+def _stop(me: weakref.ref[Dispatcher]) -> None:
+    dispatcher = me()
+    if dispatcher is not None:
+        dispatcher.stop(_AT_EXIT)
