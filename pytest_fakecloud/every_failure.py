@@ -24,7 +24,7 @@ from .core.errors import (
 )
 from .core.field_types import check_returned, discard_awaitable
 from .core.journal import Results, recorder_of
-from .faults.fault import Rule, rule_of
+from .faults.table import Rule, rule_of
 from .kv.command_fields import keys_of, only_prepares
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ explore.result.exploration BrokenPromiseError Exploration
 explore.run History
 explore.schedule replay_schedule
 faults.answers Response
-faults.fault Fault
 faults.plan FaultPlan
+faults.table Fault
 handle Handle Snapshot
 kv.errors CommandError RestError
 kv.handle KVServer

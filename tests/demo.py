@@ -15,9 +15,8 @@ from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.core.settings import HandleConfig
 from pytest_fakecloud.handle import Context, Handle
-from pytest_fakecloud.http.app import App
+from pytest_fakecloud.http.app import App, Route
 from pytest_fakecloud.http.messages import Answer, Request, Stream
-from pytest_fakecloud.http.routing import Route
 
 
 class Engine:

@@ -29,7 +29,7 @@ from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.settings import HandleConfig, setting, text
 from pytest_fakecloud.handle import Context, Handle, Snapshot
 from pytest_fakecloud.http.app import App, Request
-from pytest_fakecloud.http.routing import Route
+from pytest_fakecloud.http.app import Route
 
 
 class Notes:

@@ -11,7 +11,7 @@ from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Results
 from pytest_fakecloud.core.problems import Problem
 from pytest_fakecloud.every_failure import Failure
-from pytest_fakecloud.handle.handle import Handle
+from pytest_fakecloud.handle import Handle
 from pytest_fakecloud.kv.search.index import Search
 from pytest_fakecloud.kv.typed import SearchWhere
 from pytest_fakecloud.queue.capture.callbacks import Callback

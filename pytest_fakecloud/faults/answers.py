@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.field_types import TOKEN
 from ..core.timers import Duration, duration_us
-from ..http.encoding import SET_BY_SERVER, phrase
 from ..http.messages import (
     JSON_TYPE,
     Answer,
@@ -22,6 +21,7 @@ from ..http.messages import (
     Stream,
     close_chunks,
 )
+from ..http.server import SET_BY_SERVER, phrase
 
 if TYPE_CHECKING:
     from ..http.app import App

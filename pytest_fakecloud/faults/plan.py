@@ -17,9 +17,19 @@ from ..core.settings import SWITCH, choice, number, whole
 from ..core.timers import Duration, duration_us
 from ..http.messages import AnyResponse, Effect, HeaderPairs, Serve
 from .answers import Step, lost, truncated
-from .fault import CUT, REPLACE, SPOIL, WAIT, Fault, Respond, Rule
-from .kinds import CallRule, RandomRule, RateLimitRule
-from .table import FaultTable
+from .table import (
+    CUT,
+    REPLACE,
+    SPOIL,
+    WAIT,
+    CallRule,
+    Fault,
+    FaultTable,
+    RandomRule,
+    RateLimitRule,
+    Respond,
+    Rule,
+)
 
 if TYPE_CHECKING:
 

@@ -1,13 +1,22 @@
-"""Data types of requests, responses, streams, and the effects of faults on connections."""
+"""Requests and responses, the effects of faults on connections, and the parser of requests.
+
+``httptools`` rejects a request that two servers could interpret differently.
+"""
 
 from __future__ import annotations
 
+import base64
+import hmac
+import json
+import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import httptools
+
 from ..core.calls import Call, Headers, Outcome
-from .readers import decode_segment, query_items
 
 HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
 JSON_TYPE = "application/json"
@@ -146,3 +155,425 @@ OUTCOME_OF_EFFECT: Mapping[EffectKind, Outcome] = {
     "truncate": "truncated",
 }
 """The outcome that the journal records for a call, by the kind of its effect."""
+
+
+def decode_segment(raw: str) -> str:
+    """Return one raw path segment as a string; invalid UTF-8 becomes U+FFFD."""
+    return decode_bytes(raw).decode("utf-8", "replace")
+
+
+def decode_bytes(raw: str) -> bytes:
+    """Return the bytes of a raw path segment, without its percent-encoding."""
+    if "%" not in raw:
+        return raw.encode("latin-1")
+    # Imported here, because few requests of a first fake are percent-encoded.
+    from urllib.parse import unquote_to_bytes
+
+    return unquote_to_bytes(raw.encode("latin-1"))
+
+
+def query_items(query_string: str) -> list[tuple[str, str]]:
+    """Return the decoded names and values of a raw query string in order, including empty values."""
+    items = []
+    for part in query_string.split("&"):
+        if part:
+            name, _, value = part.partition("=")
+            items.append((_decode_query(name), _decode_query(value)))
+    return items
+
+
+def _decode_query(raw: str) -> str:
+    return decode_segment(raw.replace("+", " "))
+
+
+def json_value(body: bytes) -> Any:
+    """Parse a body as JSON; raise ``ValueError``, also for values nested too deeply."""
+    try:
+        return json.loads(body)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{error.msg} at line {error.lineno} column {error.colno}") from None
+    except UnicodeDecodeError:
+        raise ValueError("the body is not valid UTF-8") from None
+    except RecursionError:
+        raise ValueError("the body is nested too deeply") from None
+
+
+def bearer_token(header: str | None) -> str | None:
+    """Return the token of an ``Authorization: Bearer`` header, or None."""
+    scheme, _, token = (header or "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
+def basic_credentials(header: str | None) -> tuple[bytes, bytes] | None:
+    """Return user and password of an ``Authorization: Basic`` header, for ``same()``, or None."""
+    scheme, _, encoded = (header or "").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        decoded = base64.b64decode(encoded.strip(), validate=True)
+    except ValueError:
+        return None
+    user, colon, password = decoded.partition(b":")
+    return (user, password) if colon else None
+
+
+def same(given: str | bytes | None, expected: str) -> bool:
+    """Return whether a credential equals the expected one, encoded as UTF-8 or as Latin-1."""
+    if given is None:
+        return False
+    if isinstance(given, str):
+        given = given.encode("utf-8", "surrogatepass")
+    if hmac.compare_digest(given, expected.encode()):
+        return True
+    try:
+        return hmac.compare_digest(given, expected.encode("latin-1"))
+    except UnicodeEncodeError:
+        return False
+
+
+HEAD_LIMIT = 64 * 1024
+"""Maximum bytes of a request line with headers, and of trailers. Larger ones get a 431."""
+HEADERS_LIMIT = 1000
+"""Maximum number of headers in a request. A header takes more memory than its bytes."""
+BODY_LIMIT = 64 * 1024 * 1024
+"""Maximum bytes of a request body, above the limits of all services, so that those apply."""
+
+_METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} ")
+_TLS_HELLO = b"\x16\x03"
+# Maximum number and length of headers that are cached: most requests repeat the previous ones.
+_REMEMBERED = 64
+_LONGEST_REMEMBERED = 512
+# Maximum number and length of heads that are cached: many requests differ only in their body.
+_REMEMBERED_HEADS = 32
+_LONGEST_HEAD = 2048
+_FRAMING = frozenset({"expect", "transfer-encoding", "content-length"})
+_HEAD = "request line and headers"
+_TAIL = "trailers and chunk extensions"
+_TWO_HOSTS = "more than one Host header"
+
+
+class Refusal(Exception):
+    """A request that the server itself rejects, with the status and the reason. ``method`` and
+    ``target`` are set only if the reason is the method.
+    """
+
+    def __init__(self, status: int, reason: str, method: str = "", target: str = "") -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.method = method
+        self.target = target
+
+
+class Message(Request):
+    """A request with details that matter to its connection.
+
+    ``version`` is ``"1.0"`` or ``"1.1"``, ``keep_alive`` is True if the connection stays open after
+    the response, ``expects`` is True while the client waits for a ``100 Continue``.
+    """
+
+    version: str
+    keep_alive: bool
+    expects: bool
+
+
+def _without_body(message: Message, client: tuple[str, int] | None) -> Message:
+    """Return a request with the same head, of a connection that stays open."""
+    made = Message(message.method, message.target, message.headers, b"", client, message.fields)
+    made.version, made.keep_alive, made.expects = message.version, True, False
+    made.head_bytes = message.head_bytes
+    return made
+
+
+class RequestReader:
+    """Reads the requests of one connection.
+
+    ``feed()`` appends complete requests to ``messages``. After invalid bytes, ``refusal`` contains
+    the reason, and the caller must feed nothing more. ``pending`` is a request whose body is
+    incomplete. ``client`` is the peer's address, which is passed to each request.
+    """
+
+    def __init__(
+        self,
+        client: tuple[str, int] | None = None,
+        *,
+        head_limit: int = HEAD_LIMIT,
+        body_limit: int = BODY_LIMIT,
+    ) -> None:
+        self.client = client
+        self.head_limit = head_limit
+        self.body_limit = body_limit
+        self.messages: deque[Message] = deque()
+        self.pending: Message | None
+        self.refusal: Refusal | None = None
+        self._is_1_1 = False
+        self._known: dict[tuple[bytes, bytes], tuple[str, str]] = {}
+        """Decoded headers of earlier requests."""
+        self._host = "", ""
+        """The only Host header in ``_known``."""
+        self._heads: dict[bytes, tuple[Message, int]] = {}
+        """Earlier requests without their bodies, with the bodies' lengths, by the bytes of heads."""
+        self._learning: bytes | None = None
+        """The head that is being parsed, if it may be added to ``_heads``."""
+        self._missing = 0
+        """The number of missing bytes in the body of a request whose head is cached."""
+        self._restart()
+
+    def _restart(self) -> None:
+        self._parser = httptools.HttpRequestParser(self)
+        self._start()
+
+    def _start(self) -> None:
+        self.pending = None
+        self._target = b""
+        self._headers: list[tuple[str, str]] = []
+        self._framing: dict[str, str] = {}
+        self._body: bytes | bytearray = b""
+        # Bytes fed since the last byte of a body, bytes of trailers, and bytes fed of a head.
+        self._behind_body = self._trailers = self._head_fed = 0
+        self._begun = False
+
+    def feed(self, data: bytes) -> None:
+        if self._missing:
+            data = self._continue(data)
+        while not self._begun and not self._missing:
+            end = data.find(b"\r\n\r\n") + 4
+            known = self._heads.get(data[:end]) if end > 3 else None
+            if known is None:
+                break
+            # The head is cached, so only its body is left to read.
+            message, self._missing = known
+            self.pending = _without_body(message, self.client)
+            data = self._continue(data[end:])
+        if data:
+            self._parse(data)
+
+    def _continue(self, data: bytes) -> bytes:
+        """Read the body of a request whose head is cached; return the bytes after the body."""
+        assert self.pending is not None
+        part = data[: self._missing]
+        self._missing -= len(part)
+        self._add(part)
+        if not self._missing:
+            self.pending.body = bytes(self._body)
+            self.messages.append(self.pending)
+            self.pending, self._body = None, b""
+        return data[len(part) :]
+
+    def _add(self, part: bytes) -> None:
+        # Use a bytearray from the second part on: a body can arrive in millions of parts.
+        if not self._body:
+            self._body = part
+            return
+        if type(self._body) is bytes:
+            self._body = bytearray(self._body)
+        self._body += part
+
+    def _parse(self, data: bytes) -> None:
+        done = len(self.messages)
+        fresh = not self._begun
+        if fresh:
+            end = data.find(b"\r\n\r\n") + 4
+            # Cache only a head that begins and ends in this data. Data that begins with empty lines
+            # is excluded, because the search would find the end of a head too early.
+            whole = 3 < end <= _LONGEST_HEAD and data[:1].isalpha()
+            self._learning = data[:end] if whole else None
+            # Read the version from the data: the parser would build it from two numbers, which
+            # takes as long as all its other work. The request line ends with " HTTP/1.1".
+            self._is_1_1 = data.startswith(b" HTTP/1.1", data.find(b"\r\n") - 9)
+        self._behind_body += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._serve_without_upgrade(data[upgrade.args[0] :])
+            return
+        except httptools.HttpParserError as error:
+            self._fail(error, data, alone=fresh and len(self.messages) == done)
+            return
+        if self._begun and self.pending is None:
+            # The data ends inside a head. If another request ended in the same data, it is unknown
+            # how many bytes belong to this head, so count one.
+            self._head_fed += len(data) if len(self.messages) == done else 1
+            if self._head_fed > self.head_limit:
+                self.refusal = self._too_large(_HEAD)
+        elif self._behind_body > self.head_limit and self.pending is not None:
+            # An endless trailer or chunk extension: the parser calls no method while it reads one.
+            self.refusal = self._too_large(_TAIL)
+
+    def _fail(self, error: httptools.HttpParserError, data: bytes, *, alone: bool) -> None:
+        """Refuse data that cannot be parsed; ``alone`` is True if it begins with the bad request."""
+        if isinstance(error.__context__, Refusal):
+            self.refusal = error.__context__
+        elif (
+            alone
+            and isinstance(error, httptools.HttpParserInvalidURLError)
+            and (escaped := _escape(data))
+        ):
+            self._restart()
+            self.feed(escaped)
+        else:
+            self.refusal = Refusal(400, str(error))
+            if alone and isinstance(error, httptools.HttpParserInvalidMethodError):
+                self.refusal = _no_method(data) or self.refusal
+
+    def _serve_without_upgrade(self, rest: bytes) -> None:
+        # Parse the head again without the Upgrade header. The parser assumes that an upgrade is
+        # granted and reads no body after it, but the fakes do not support upgrades.
+        asked = self.messages.pop()
+        if asked.method == "CONNECT":
+            reason = "CONNECT is for proxies; this is not a proxy"
+            self.refusal = Refusal(405, reason, asked.method, asked.target)
+            return
+        kept = [f"{n}: {v}" for n, v in asked.headers.pairs if n.lower() != "upgrade"]
+        lines = [f"{asked.method} {asked.target} HTTP/{asked.version}", *kept, "", ""]
+        self._restart()
+        self.feed("\r\n".join(lines).encode("latin-1"))
+        message = self.pending or (self.messages[-1] if self.messages else None)
+        if message is not None:
+            message.headers, message.fields = asked.headers, asked.fields
+        if rest and self.refusal is None:
+            self.feed(rest)
+
+    def _too_large(self, parts: str) -> Refusal:
+        return Refusal(431, f"{parts} are limited to {self.head_limit} bytes")
+
+    # -- called by the parser --------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._begun = True
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.pending is not None:
+            # Ignore trailers, because no service uses them.
+            self._trailers += len(name) + len(value) + 4
+            if self._trailers > self.head_limit:
+                raise self._too_large(_TAIL)
+            return
+        self._headers.append(self._known.get((name, value)) or self._learn(name, value))
+
+    def _learn(self, name: bytes, value: bytes) -> tuple[str, str]:
+        header = name.decode("latin-1"), value.rstrip(b" \t").decode("latin-1")
+        lower = header[0].lower()
+        if lower in _FRAMING:
+            # Framing headers are not cached: they are checked per request, and joined if repeated.
+            before = self._framing.get(lower)
+            self._framing[lower] = header[1] if before is None else f"{before}, {header[1]}"
+            return header
+        if lower == "host":
+            if self._host in self._headers:
+                raise Refusal(400, _TWO_HOSTS)
+            # Cache only one Host header, so that a second one in a request always arrives here.
+            self._known = {raw: known for raw, known in self._known.items() if known != self._host}
+            self._host = header
+        if len(value) <= _LONGEST_REMEMBERED:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[name, value] = header
+        return header
+
+    def on_headers_complete(self) -> None:
+        parser = self._parser
+        message = Message(
+            parser.get_method().decode("ascii"),
+            self._target.decode("latin-1"),
+            self._headers,
+            b"",
+            self.client,
+        )
+        version = message.version = "1.1" if self._is_1_1 else parser.get_http_version()
+        message.expects = False
+        size = len(self._target) + sum([len(n) + len(v) + 4 for n, v in self._headers])
+        message.head_bytes = size
+        self._behind_body = 0
+        if size > self.head_limit:
+            raise self._too_large(_HEAD)
+        if len(self._headers) > HEADERS_LIMIT:
+            raise Refusal(431, f"a request is limited to {HEADERS_LIMIT} headers")
+        if version not in ("1.1", "1.0"):
+            raise Refusal(505, f"HTTP/{version} is not supported, only HTTP/1.1")
+        hosts = self._headers.count(self._host)
+        if hosts != 1:
+            if hosts:
+                raise Refusal(400, _TWO_HOSTS)
+            if version == "1.1":
+                raise Refusal(400, "an HTTP/1.1 request needs a Host header")
+        if self._framing:
+            self._frame(message, self._framing)
+        self.pending = message
+
+    def _frame(self, message: Message, framing: dict[str, str]) -> None:
+        coding = framing.get("transfer-encoding")
+        if coding is not None and coding.lower() != "chunked":
+            raise Refusal(501, f"transfer coding {coding!r} is not supported, only 'chunked'")
+        length = int(framing.get("content-length", "0"))
+        if length > self.body_limit:
+            raise Refusal(413, f"a body is limited to {self.body_limit} bytes, got {length}")
+        expect = framing.get("expect")
+        if expect is not None and message.version == "1.1":
+            if {each.strip().lower() for each in expect.split(",")} != {"100-continue"}:
+                raise Refusal(
+                    417, f"the expectation {expect!r} is not supported, only '100-continue'"
+                )
+            message.expects = coding is not None or length > 0
+
+    def on_body(self, data: bytes) -> None:
+        if len(self._body) + len(data) > self.body_limit:
+            raise Refusal(413, f"a body is limited to {self.body_limit} bytes")
+        self._add(data)
+        self._behind_body = 0
+
+    def on_message_complete(self) -> None:
+        message = self.pending
+        if message is None:  # pragma: no cover - the parser always completes the head first
+            return
+        if self._body:
+            message.body = bytes(self._body)
+        message.keep_alive = self._parser.should_keep_alive()
+        if message.keep_alive and message.version == "1.0":
+            # Check for "close", which the parser lets "keep-alive" override (RFC 9112, 9.3).
+            message.keep_alive = not asks_to_close(",".join(message.headers.getlist("Connection")))
+        self.messages.append(message)
+        learning, self._learning = self._learning, None
+        if not message.keep_alive:
+            # The parser must check any bytes after the last request; a cached head would bypass it.
+            self._heads.clear()
+        elif learning is not None:
+            self._learn_head(learning, message)
+        self._is_1_1 = False  # the version of another request in the same data is not known
+        self._start()
+
+    def _learn_head(self, head: bytes, message: Message) -> None:
+        plain = self._framing.keys() <= {"content-length"} and message.method != "CONNECT"
+        # Skip heads with other line endings: the parser finds their end at a different position.
+        if not plain or "upgrade" in message.fields or head.count(b"\n") != head.count(b"\r\n"):
+            return
+        if len(self._heads) >= _REMEMBERED_HEADS:
+            self._heads.clear()
+        self._heads[head] = _without_body(message, None), len(message.body)
+
+
+def _no_method(data: bytes) -> Refusal | None:
+    """Return the refusal of an unknown method or of TLS; None for other data."""
+    if _METHOD.match(data) is not None:
+        # The parser rejects methods that are not registered, but any token is valid syntax.
+        method, target, *_ = [*data.split(b"\r\n")[0].decode("latin-1").split(" "), ""]
+        return Refusal(501, f"the method {method!r} is not known", method, target)
+    if data.startswith(_TLS_HELLO):
+        return Refusal(
+            400, "received TLS, but this server uses plain HTTP: use http:// (or tls=True)"
+        )
+    return None
+
+
+def _escape(data: bytes) -> bytes | None:
+    """Percent-encode the raw non-ASCII bytes in the target of a request, which other servers accept
+    (``curl http://…/set/key/é`` sends one); return None if there are none.
+    """
+    line, newline, rest = data.partition(b"\r\n")
+    if line.isascii() or not newline:
+        return None
+    escaped = b"".join(b"%%%02X" % byte if byte >= 0x80 else bytes((byte,)) for byte in line)
+    return escaped + newline + rest

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from werkzeug.datastructures import Headers
 from werkzeug.serving import WSGIRequestHandler
 
-from .encoding import LAST_CHUNK, chunk, connection_header, head_bytes, header, http_date
-from .messages import asks_to_close, close_chunks
-from .parsing import Message
+from .messages import Message, asks_to_close, close_chunks
+from .server import LAST_CHUNK, chunk, connection_header, head_bytes, header, http_date
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from .server import Connection
 
 
 def make_environ(connection: Connection, message: Message) -> dict[str, Any]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from upstash_redis import Redis
     from upstash_redis.asyncio import Redis as AsyncRedis
 
-    from ..http.mount import Mount
+    from ..http.hub import Mount
     from .command_fields import CommandFields
     from .redis import RedisEngine
     from .resp.port import DatabasePort

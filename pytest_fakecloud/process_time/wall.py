@@ -70,7 +70,7 @@ def sleeps_really(frame: FrameType) -> bool:
 
 _TOLERANCE_US = 1_000_000
 """Maximum difference between the clock and a time that freezegun has set."""
-_OF_REQUESTS = frozenset({"http.cookiejar", "pytest_fakecloud.http.encoding"})
+_OF_REQUESTS = frozenset({"http.cookiejar", "pytest_fakecloud.http.server"})
 """Modules that read the time once per HTTP request. Such a read is not part of a waiting loop."""
 POLLS = 20
 """Number of consecutive reads of an unchanged time by one source line, after which a read checks

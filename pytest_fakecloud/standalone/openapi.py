@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from types import NoneType, UnionType
 from typing import Any, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
-from ..http.routing import Route
+from ..http.app import Route
 from .browse.pages import PAGING
 from .control.shapes import BODIES, RESPONSES
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from ..core.errors import ContractError, ServiceError, brief, one_line, unknown_name
-from ..faults.fault import Fault, setting_over
 from ..faults.plan import FaultPlan, fault_kinds
+from ..faults.table import Fault, setting_over
 from ..files import DATA_BYTES, open_file, read_file
 from ..kv.rdb import MAGIC
 from ..services import services_by_word

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ..http.encoding import phrase
+from ..http.server import phrase
 from .hooks import Function
 from .shortcut import Detour, NoAnswer, Shortcut, are_timeouts, origin_of
 

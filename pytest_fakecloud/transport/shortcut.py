@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 from ..core.errors import ContractError
 from ..core.field_types import TOKEN
-from ..http.encoding import BODILESS, http_date
 from ..http.messages import Answer, Request
+from ..http.server import BODILESS, http_date
 
 if TYPE_CHECKING:
-    from ..http.mount import Mount
+    from ..http.hub import Mount
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _TARGET = re.compile(r"/[!-~]*")

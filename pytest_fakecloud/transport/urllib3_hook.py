@@ -11,7 +11,7 @@ from http.client import HTTPMessage, RemoteDisconnected
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from ..http.encoding import phrase
+from ..http.server import phrase
 from .hooks import Function
 from .shortcut import PORTS, Detour, NoAnswer, Origin, Shortcut, are_timeouts, origin_of
 

@@ -12,9 +12,8 @@ from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.faults.answers import Response
-from pytest_fakecloud.faults.fault import Fault, rule_of
 from pytest_fakecloud.faults.plan import FaultPlan, fault_words
-from pytest_fakecloud.faults.table import FaultTable
+from pytest_fakecloud.faults.table import Fault, FaultTable, rule_of
 from pytest_fakecloud.http.app import App, respond
 from pytest_fakecloud.http.messages import Answer, AnyResponse, Effect, Request, Serve
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from pytest_fakecloud.http import mount
+from pytest_fakecloud.http import hub as hub_module
 
 Unhindered = Callable[[], AbstractContextManager[None]]
 
@@ -16,7 +16,7 @@ Unhindered = Callable[[], AbstractContextManager[None]]
 @pytest.fixture
 def unhindered(monkeypatch: pytest.MonkeyPatch) -> Unhindered:
     """A context manager for code that must not wait for busy handlers, which takes a minute here."""
-    monkeypatch.setattr(mount, "LEAVE_SECONDS", 60.0)
+    monkeypatch.setattr(hub_module, "LEAVE_SECONDS", 60.0)
 
     @contextmanager
     def block() -> Iterator[None]:

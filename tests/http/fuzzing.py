@@ -17,7 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 
-from pytest_fakecloud.http.parsing import RequestReader
+from pytest_fakecloud.http.messages import RequestReader
 
 from ..demo import Demo
 

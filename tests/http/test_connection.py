@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.http.connection import Connection
+from pytest_fakecloud.http.server import Connection
 
 
 @pytest.mark.parametrize("portable", [False, True])

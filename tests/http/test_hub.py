@@ -24,10 +24,10 @@ from werkzeug import Request, Response
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.threads import WorkerPool
-from pytest_fakecloud.http import mount as mount_module
-from pytest_fakecloud.http.connection import RESET_ON_CLOSE, Connection
+from pytest_fakecloud.http import hub as hub_module
 from pytest_fakecloud.http.hub import Hub, default_hub
 from pytest_fakecloud.http.ports import PortAllocator, ephemeral_range
+from pytest_fakecloud.http.server import RESET_ON_CLOSE, Connection
 
 from ..budget import cases
 from ..demo import Demo, Raw, fetch
@@ -288,7 +288,7 @@ def test_a_failing_callback_of_a_closing_mount_leaves_the_others_alone(
 
 
 def test_a_handler_that_does_not_leave_is_named(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mount_module, "LEAVE_SECONDS", 0.05)
+    monkeypatch.setattr(hub_module, "LEAVE_SECONDS", 0.05)
     release = threading.Event()
 
     def stubborn() -> bytes:
@@ -338,7 +338,7 @@ def test_resetting_lets_parked_handlers_go(demo: Demo, unhindered: Unhindered) -
 @pytest.fixture(params=[pytest.param(True, marks=linux_only), False])
 def stops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Run a test with listeners that keep their port (Linux) and with ones that are closed."""
-    monkeypatch.setattr(mount_module, "CAN_STOP_LISTENING", request.param)
+    monkeypatch.setattr(hub_module, "CAN_STOP_LISTENING", request.param)
     return bool(request.param)
 
 
@@ -361,7 +361,7 @@ def test_refusing_and_accepting_again(demo: Demo) -> None:
 def test_a_port_that_is_still_taken_is_asked_for_again(
     demo: Demo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mount_module, "CAN_STOP_LISTENING", False)
+    monkeypatch.setattr(hub_module, "CAN_STOP_LISTENING", False)
     demo.mount.refuse()
     bind, refusals = demo.mount.hub.bind, iter([True, True, False])
 
@@ -378,8 +378,8 @@ def test_a_port_that_is_still_taken_is_asked_for_again(
 def test_a_port_that_somebody_else_took_is_told(
     demo: Demo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mount_module, "CAN_STOP_LISTENING", False)
-    monkeypatch.setattr(mount_module, "LEAVE_SECONDS", 0.05)
+    monkeypatch.setattr(hub_module, "CAN_STOP_LISTENING", False)
+    monkeypatch.setattr(hub_module, "LEAVE_SECONDS", 0.05)
     demo.mount.refuse()
     taken = pytest.raises(ContractError, match="cannot listen on port")
     with socket.create_server(demo.mount.address), taken:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.http import parsing
-from pytest_fakecloud.http.parsing import HEAD_LIMIT, RequestReader
+from pytest_fakecloud.http import messages
+from pytest_fakecloud.http.messages import HEAD_LIMIT, RequestReader
 
 
 def read_all(*parts: bytes) -> RequestReader:
@@ -75,7 +75,7 @@ def test_a_connection_remembers_little() -> None:
     reader = RequestReader()
     for number in range(1000):
         reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nX: %d\r\nY: %b\r\n\r\n" % (number, b"y" * 600))
-    assert len(reader._known) <= parsing._REMEMBERED
+    assert len(reader._known) <= messages._REMEMBERED
     assert all(len(value) < 600 for _, value in reader._known)
     assert [m.headers.get("x") for m in reader.messages] == [str(number) for number in range(1000)]
 
@@ -97,13 +97,13 @@ def test_one_host_whatever_the_connection_remembers(before: list[bytes], lines: 
 
 
 def test_the_body_limit_is_64_mib() -> None:
-    assert parsing.BODY_LIMIT == 64 * 1024 * 1024
+    assert messages.BODY_LIMIT == 64 * 1024 * 1024
     reader = RequestReader()
     head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n"
-    reader.feed((head % parsing.BODY_LIMIT).encode())
+    reader.feed((head % messages.BODY_LIMIT).encode())
     assert reader.refusal is None
     reader = RequestReader()
-    reader.feed((head % (parsing.BODY_LIMIT + 1)).encode())
+    reader.feed((head % (messages.BODY_LIMIT + 1)).encode())
     assert reader.refusal is not None
     assert reader.refusal.status == 413
 
@@ -200,7 +200,7 @@ def test_few_heads_are_remembered_and_no_long_ones() -> None:
     reader = RequestReader()
     for number in range(500):
         reader.feed(b"GET /%d HTTP/1.1\r\nHost: h\r\n\r\n" % number)
-    assert 0 < len(reader._heads) <= parsing._REMEMBERED_HEADS
+    assert 0 < len(reader._heads) <= messages._REMEMBERED_HEADS
     reader = RequestReader()
     reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nX: %b\r\n\r\n" % (b"x" * 3000))
     assert not reader._heads

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.http.readers import (
+from pytest_fakecloud.http.messages import (
     basic_credentials,
     bearer_token,
     decode_segment,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.http.routing import Route, RouteTable
+from pytest_fakecloud.http.app import Route, RouteTable
 
 
 def endpoint(request: Any) -> object:

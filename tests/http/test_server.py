@@ -16,10 +16,9 @@ import time_machine
 from werkzeug import Request
 
 from pytest_fakecloud.http import server
-from pytest_fakecloud.http.connection import RESET_ON_CLOSE
-from pytest_fakecloud.http.hub import Hub
-from pytest_fakecloud.http.mount import Mount
-from pytest_fakecloud.http.parsing import HEAD_LIMIT
+from pytest_fakecloud.http.hub import Hub, Mount
+from pytest_fakecloud.http.messages import HEAD_LIMIT
+from pytest_fakecloud.http.server import RESET_ON_CLOSE
 
 from ..demo import Demo, Raw, Response
 from ..harness import wait_until

@@ -16,7 +16,7 @@ from collections import Counter
 
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
-from pytest_fakecloud.kv.resp.parser import CommandReader, ProtocolFault
+from pytest_fakecloud.kv.resp.wire import CommandReader, ProtocolFault
 
 from .comparison.wire import pack
 

@@ -25,7 +25,7 @@ AVAILABLE = sys.platform == "linux"
 """True where forking is safe and cheap."""
 NEEDED = (
     "numpy", "pytest_fakecloud.broker.handle", "pytest_fakecloud.cloud",
-    "pytest_fakecloud.http.parsing", "pytest_fakecloud.http.server", "pytest_fakecloud.kv.handle",
+    "pytest_fakecloud.http.messages", "pytest_fakecloud.http.server", "pytest_fakecloud.kv.handle",
     "pytest_fakecloud.queue.handle", "pytest_fakecloud.standalone.api",
     "pytest_fakecloud.standalone.browse.queue", "pytest_fakecloud.standalone.state_file",
     "pytest_fakecloud.transport.patches", "pytest_fakecloud.vector.handle",

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.timers import monotonic
-from ...http.connection import Connection
-from ...http.mount import Mount
+from ...http.hub import Mount
+from ...http.server import Connection
 from .strands import Gate, Strand
 
 PATIENCE = 10.0

@@ -16,10 +16,8 @@ from ...core.errors import ServiceError
 from ...core.field_types import OneOf
 from ...core.matching import Field
 from ...core.timers import monotonic
-from ...http.app import App
-from ...http.messages import Answer, Request, Stream
-from ...http.readers import bearer_token, same
-from ...http.routing import Route
+from ...http.app import App, Route
+from ...http.messages import Answer, Request, Stream, bearer_token, same
 from .. import errors
 from ..command_fields import COMMAND_FIELDS, facts_of
 from ..errors import CommandError, RestError

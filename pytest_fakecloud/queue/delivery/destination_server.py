@@ -22,9 +22,8 @@ from ...core.errors import ContractError
 from ...core.problems import Problem, raised_problem
 from ...core.settings import HandleConfig, HandleSettings
 from ...handle import Context, Handle, Snapshot
-from ...http.app import App
+from ...http.app import App, Route
 from ...http.messages import Answer, Request
-from ...http.routing import Route
 from .applications import environ_of
 
 BODY_LIMIT = 512 * 1024 * 1024

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ...core.field_types import MESSAGE_ID, URL, OneOf
 from ...core.matching import Field, Question
 from ...core.settings import whole
-from ...faults.fault import Fault, ServiceRule
-from ...faults.table import FaultTable
+from ...faults.table import Fault, FaultTable, ServiceRule
 from ...http.messages import Answer, Request, Serve
 from ..errors import QueueError, burst_limited, daily_limited
 from ..model import CALLBACK, FAILURE_CALLBACK, KINDS, Delivery, Interceptor, Kind, Message

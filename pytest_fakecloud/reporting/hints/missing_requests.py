@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...handle import secrets_of, was_given
 from ...http.hub import default_hub
-from ...http.readers import bearer_token
+from ...http.messages import bearer_token
 from ...services import named
 
 if TYPE_CHECKING:

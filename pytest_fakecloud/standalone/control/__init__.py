@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError, ServiceError, unknown_name
-from ...http.messages import Request
-from ...http.readers import json_value
+from ...http.messages import Request, json_value
 from .shapes import body_fields
 
 if TYPE_CHECKING:

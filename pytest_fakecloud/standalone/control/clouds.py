@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.errors import unknown_name
 from ...core.timers import to_datetime
+from ...http.app import Route
 from ...http.messages import Request
-from ...http.routing import Route
 from ..state_file import checked_state, load_state
 from . import PREFIX, Refused, contract, fields, handle_named
 from .shapes import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.resp.parser import CommandReader, ProtocolFault, protocol_of
+from pytest_fakecloud.kv.resp.wire import CommandReader, ProtocolFault, protocol_of
 from tests.kv.comparison.wire import pack
 
 

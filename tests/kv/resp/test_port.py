@@ -23,7 +23,7 @@ from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import AnyResponse, Request, Serve
 from pytest_fakecloud.kv.handle import KVServer
-from pytest_fakecloud.kv.resp.outbox import Outbox
+from pytest_fakecloud.kv.resp.wire import Outbox
 from tests.harness import in_threads, wait_until
 from tests.kv.comparison import wire
 from tests.kv.comparison.wire import Error, NilArray, Status, Typed

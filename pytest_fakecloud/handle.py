@@ -1,32 +1,291 @@
-"""The base class of all fakes: address, credentials, baseline, journal, faults, assertions."""
+"""The base class of all fakes, the context that the fakes of one cloud share, and actions of tests."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+)
 
-from ..core.calls import Call
-from ..core.clock import Clock
-from ..core.errors import ContractError, ends_the_test, shown
-from ..core.field_types import FLAG, TEXT, URL, OneOf, check_function
-from ..core.ids import new_token
-from ..core.journal import Journal, Results, recorder_of, results_of
-from ..core.matching import Field
-from ..core.problems import Problem, new_problem
-from ..core.recorder import Recorder
-from ..core.settings import HandleConfig, read_some
-from ..faults.fault import rule_of
-from ..faults.plan import FaultPlan, table_of
-from ..faults.table import FaultTable
-from ..http.app import App
-from .action import action
-from .context import Context, note_token
+from .core.calls import Call
+from .core.clock import Clock, Mode, Timekeeper
+from .core.errors import ContractError, brief, ends_the_test, shown
+from .core.field_types import FLAG, TEXT, URL, OneOf, check_function
+from .core.ids import Ids, new_token
+from .core.journal import Journal, Results, recorder_of, results_of
+from .core.matching import Field
+from .core.problems import Problem, Problems, new_problem
+from .core.recorder import CodePlace, Recorder, code_place, is_own
+from .core.settings import HandleConfig, read_some
+from .core.timers import Instant, Registry
+from .faults.plan import FaultPlan, table_of
+from .faults.table import FaultTable, rule_of
+from .http.app import App
+from .http.hub import default_hub
 
 if TYPE_CHECKING:
-    from ..core.typed import CallFields
-    from ..http.mount import Mount
+    from .core.typed import CallFields
+    from .http.hub import Hub, Mount
+
+
+Delivery = Literal["driven", "background"]
+Interceptor = Callable[["Handle", str], AbstractContextManager[object]]
+_recent_tokens: deque[str] = deque(maxlen=1000)
+"""The first tokens of the latest fakes of this process."""
+SECRETS = (
+    "token", "read_only_token", "password", "_password", "current_signing_key", "next_signing_key",
+)  # fmt: skip
+"""Names of the properties with credentials, which no report may show."""
+
+
+class Context:
+    """The objects that the fakes of one cloud share.
+
+    ``clock`` (for tests ``public_clock``), ``ids`` and ``journal`` are the cloud's, ``problems``
+    collects strict-mode violations, ``delivery`` determines how the queue's messages are delivered,
+    ``interceptor`` answers requests for hard-coded origins, ``handles`` are the open fakes, and
+    ``closed_fakes`` has records of the closed ones.
+    """
+
+    def __init__(
+        self, clock: Timekeeper, ids: Ids, journal: Journal, delivery: Delivery = "driven"
+    ) -> None:
+        self.clock = clock
+        self.public_clock = Clock(clock)
+        self.ids = ids
+        self.journal = journal
+        self.problems = Problems()
+        self.delivery = delivery
+        self.hub: Hub | None = None
+        self.tls: Any = None
+        self.interceptor: Interceptor | None = None
+        self.entered = Registry["Handle"]()
+        self.closed_fakes = ClosedFakes()
+        self._numbers: dict[str, itertools.count[int]] = {}
+
+    @classmethod
+    def alone(
+        cls, *, now: Instant | None = None, clock: Mode | None = None, seed: int | str = 0
+    ) -> Context:
+        """Return a context without a cloud, for a single fake."""
+        time = Timekeeper(now, clock)
+        return cls(time, Ids(seed), Journal(Recorder(time.now_us)))
+
+    @property
+    def handles(self) -> Sequence[Handle]:
+        return self.entered.items
+
+    def name_for(self, fixture: str, given: str | None) -> str:
+        """Return the fake's name: the given one, the fixture's, or the fixture's with a number.
+
+        Raises ``ContractError`` if an open fake has the given name.
+        """
+        taken = {handle.name for handle in self.handles}
+        if given is not None:
+            if given in taken:
+                raise ContractError(
+                    f"a fake named {shown(given)} is open already: pass another name"
+                )
+            return given
+        for number in self._numbers.setdefault(fixture, itertools.count(1)):
+            name = fixture if number == 1 else f"{fixture}_{number}"
+            if name not in taken:
+                break
+        return name
+
+    def mount(self, app: Any, **options: Any) -> Mount:
+        if self.hub is None:
+            self.hub = default_hub()
+        if self.tls is not None:
+            options.setdefault("tls", self.tls)
+        return self.hub.mount(app, **options)
+
+
+class ClosedFakes:
+    """Names, addresses and credentials of closed fakes, for reports.
+
+    ``last`` are the fakes that were open when the whole cloud closed. Their strings are read only
+    when a report is made. Of a fake that closes before its cloud, only the strings are kept.
+    """
+
+    def __init__(self) -> None:
+        self.last: Sequence[Handle] = ()
+        self._addresses: dict[str, tuple[str, str]] = {}
+        self._secrets: set[str] = set()
+
+    def add(self, handle: Handle) -> None:
+        self._addresses[handle.name] = handle.fixture, handle.url
+        self.add_secrets(handle)
+
+    def add_secrets(self, handle: Handle) -> None:
+        self._secrets.update(secrets_of(handle))
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, str]]:
+        """The fixture and the address of each closed fake, by name."""
+        return self._addresses | {each.name: (each.fixture, each.url) for each in self.last}
+
+    @property
+    def secrets(self) -> set[str]:
+        """The credentials of all closed fakes."""
+        return self._secrets.union(*map(secrets_of, self.last))
+
+    def clear(self) -> None:
+        """Forget all closed fakes; called when the journal is cleared."""
+        self.last = ()
+        self._addresses.clear()
+        self._secrets.clear()
+
+
+def note_token(token: str) -> None:
+    """Record the token with which a fake of this process starts."""
+    _recent_tokens.append(token)
+
+
+def was_given(token: str) -> bool:
+    """Return whether a recent fake of this process, maybe of another test, started with a token."""
+    return token in _recent_tokens
+
+
+def secrets_of(handle: Handle) -> set[str]:
+    """Return the credentials that a fake currently accepts."""
+    return {value for name in SECRETS if isinstance(value := getattr(handle, name, None), str)}
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+_IMMUTABLE = frozenset((str, bytes, int, float, bool, type(None)))
+"""The types of most arguments. They are formatted only when a report is made."""
+
+
+def action(method: Method) -> Method:
+    """Decorate a method, so that calls of it by a test appear in reports as actions on the fake."""
+
+    @functools.wraps(method)
+    def recorded(self: Handle, *given: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
+        caller = sys._getframe(1)
+        if is_own(caller):
+            return method(self, *given, **named)
+        return perform(self, method, code_place(caller), given, named)
+
+    return cast("Method", recorded)
+
+
+def action_as(kind: str) -> Callable[[Method], Method]:
+    """Like ``action``, for a method of a part of a fake, or of a thing that a fake contains.
+
+    ``kind`` is how a test reaches the method: ``faults.crash`` for ``fake.faults.crash()``, and
+    ``topic.delete`` for ``fake.topic(name).delete()``. The object's ``_owner()`` returns the fake,
+    and the arguments with which the test looks the object up.
+    """
+
+    def decorate(method: Method) -> Method:
+        @functools.wraps(method)
+        def recorded(self: Any, *given: Any, **named: Any) -> Any:
+            __tracebackhide__ = True
+            caller = sys._getframe(1)
+            if is_own(caller):
+                return method(self, *given, **named)
+            handle, lookup = self._owner()
+
+            def act(fake: Handle, *arguments: Any, **named: Any) -> Any:
+                __tracebackhide__ = True
+                return method(self, *arguments[len(lookup) :], **named)
+
+            return perform(handle, act, code_place(caller), (*lookup, *given), named, kind)
+
+        return cast("Method", recorded)
+
+    return decorate
+
+
+def action_method(handle: Handle, kind: str, given: Sequence[Any]) -> Callable[..., Any]:
+    """Return a function that repeats an action on another fake, given the action's arguments.
+
+    ``given`` are its positional arguments. See ``action_as()`` for the form of ``kind``.
+    """
+    owner, _, name = kind.rpartition(".")
+    if not owner:
+        return cast("Callable[..., Any]", getattr(handle, name))
+    # A thing that a test finds only in a list has a private look-up.
+    part = getattr(handle, f"_{owner}", None) or getattr(handle, owner)
+    if not callable(part):
+        return cast("Callable[..., Any]", getattr(part, name))
+    method = getattr(part(given[0]), name)
+    return lambda _, *rest, **named: method(*rest, **named)
+
+
+def perform(
+    handle: Handle,
+    method: Callable[..., Any],
+    place: CodePlace,
+    given: Sequence[Any],
+    named: Mapping[str, Any],
+    kind: str = "",
+) -> Any:
+    """Call a method as an action that the test takes on the fake, at a place of the test's code.
+
+    ``kind`` is the name of the action in reports, by default the method's name.
+    """
+    __tracebackhide__ = True
+    recorder = handle._recorder
+    number = recorder.reserve()
+    result = method(handle, *given, **named)
+    shown = None
+    for value in (*given, *named.values()) if named else given:
+        if type(value) not in _IMMUTABLE:
+            shown = _arguments(given, named)
+            break
+    # Read the private attribute, because reading the public id counts as an inspection by the test.
+    message = getattr(result, "_id", None)
+    call = given, named
+    kind = kind or method.__name__
+    recorder.record_action(kind, place, number, call, _details, call, shown, message)
+    return result
+
+
+def _details(
+    call: tuple[Sequence[Any], Mapping[str, Any]], shown: list[str] | None, message: object
+) -> dict[str, object]:
+    """Return the data of an action. ``shown`` are its arguments if some could have changed since."""
+    ids = {"message_id": message} if isinstance(message, str) else {}
+    return {"arguments": _arguments(*call) if shown is None else shown, **ids}
+
+
+def _arguments(given: Sequence[Any], named: Mapping[str, Any]) -> list[str]:
+    return [
+        *map(_argument, given),
+        # Headers may contain secrets, so omit their values.
+        *(
+            f"{name}={_argument([*value] if name == 'headers' and value else value)}"
+            for name, value in named.items()
+        ),
+    ]
+
+
+def _argument(value: object) -> str:
+    """Format an argument in a few characters, without calling repr on large values."""
+    if value is None or isinstance(value, str | bytes | int | float):
+        return brief(value, 60)
+    if isinstance(value, dict | list | tuple | set):
+        return brief(value) if len(value) <= 10 else f"{type(value).__name__} of {len(value)}"
+    return type(value).__name__
+
 
 C = TypeVar("C", bound=HandleConfig)
 Client = TypeVar("Client")

@@ -1,0 +1,406 @@
+"""Reads the commands of one connection to the database port, and sends its replies and pushes.
+
+Commands have two forms, which differ in their first byte. In the Redis protocol, a command starts
+with ``*`` and a count. An inline command is a line of words, which can be quoted as in a shell.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ...core.clock import Timekeeper
+from ...http.server import Connection
+from ..algorithms.quoting import split_words
+from ..engine.engine import Engine
+from ..engine.session import Session
+from ..reply import NO_REPLY, Encoded, Push, Reply, Status, to_resp
+
+LINE_LIMIT = 64 * 1024
+"""Maximum length in bytes of an inline command, and of a line with a count or a length."""
+COUNT_LIMIT = 2**31 - 1
+WORD_BYTES = 64
+"""Number of bytes added for each word when the size of a command is compared with its limit."""
+UNKNOWN_COUNT_LIMIT = 10
+UNKNOWN_LENGTH_LIMIT = 16384
+"""Maximum length in bytes of a word from a client that has not logged in."""
+
+# Patterns for the counts and lengths that clients usually send, which are below every limit.
+_FEW = re.compile(rb"\*([1-9]|10)\r?\n")
+_SHORT = re.compile(rb"\$(0|[1-9][0-9]{0,2})\r?\n")
+
+
+class ProtocolFault(Exception):
+    """Raised for bytes that are not a command. ``text`` is the error reply before closing."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.text = f"ERR Protocol error: {reason}".encode()
+
+
+def protocol_of(begun: bytes) -> Literal["native", "http", "inline"] | None:
+    """Return the protocol of a connection, given its first bytes, or None if it is still open."""
+    if begun[:1] == b"*":
+        return "native"
+    end = begun.find(b"\n")
+    if end < 0:
+        return "inline" if len(begun) > LINE_LIMIT else None
+    line = begun[:end].rstrip(b"\r")
+    return "http" if line[-9:-1] == b" HTTP/1." and line[-1:].isdigit() else "inline"
+
+
+class CommandReader:
+    """Splits received bytes into command lines, in time proportional to the number of bytes.
+
+    ``known`` returns whether the client has logged in. Before that, a command may have at most ten
+    words of 16 KiB each. ``longest`` returns the maximum size of a word in bytes
+    (``proto-max-bulk-len``), ``most`` the maximum size of a command
+    (``client-query-buffer-limit``). Both limits must allow ten words of 999 bytes.
+    """
+
+    def __init__(
+        self,
+        known: Callable[[], bool],
+        longest: Callable[[], int],
+        most: Callable[[], int] = lambda: 2**30,
+    ) -> None:
+        self._known = known
+        self._longest = longest
+        self._most = most
+        self._buffer = bytearray()
+        self._at = 0
+        """Position in the buffer of the first byte that has not been parsed."""
+        self._words: list[bytes] = []
+        """The words of the current command that have been read."""
+        self._held = 0
+        """Estimated size in bytes of these words."""
+        self._missing = 0
+        """Number of words that the current command still lacks."""
+        self._length: int | None = None
+        """Size in bytes of the next word; None until its header has been read."""
+
+    def feed(self, data: bytes) -> None:
+        if self._at:
+            del self._buffer[: self._at]
+            self._at = 0
+        self._buffer += data
+
+    @property
+    def pending(self) -> bool:
+        """Whether a part of an incomplete command has been received."""
+        return self._at < len(self._buffer) or self._missing > 0
+
+    def next(self) -> list[bytes] | None:
+        """Return the next command line that is not empty, or None; raise ``ProtocolFault``."""
+        # Each of these methods returns None if bytes are missing. An empty list is no command: the
+        # words of the command follow, or its line is empty.
+        while self._missing or self._at < len(self._buffer):
+            if self._missing:
+                words = self._read_words()
+            elif (words := self._read_short()) is None:
+                is_inline = self._buffer[self._at] != ord("*")
+                words = self._read_inline() if is_inline else self._read_count()
+            if words is None or words:
+                return words
+        return None
+
+    def _read_inline(self) -> list[bytes] | None:
+        line = self._line("too big inline request")
+        if line is None:
+            return None
+        words = split_words(line)
+        if words is None:
+            raise ProtocolFault("unbalanced quotes in request")
+        return words
+
+    def _read_short(self) -> list[bytes] | None:
+        """Return the next command if it is complete and has few short words (the usual case)."""
+        buffer = self._buffer
+        announced = _FEW.match(buffer, self._at)
+        if announced is None:
+            return None
+        at = announced.end()
+        words = []
+        for _ in range(int(announced[1])):
+            announced = _SHORT.match(buffer, at)
+            if announced is None:
+                return None
+            start = announced.end()
+            at = start + int(announced[1])
+            words.append(bytes(buffer[start:at]))
+            at += 2
+        if at > len(buffer):
+            return None
+        self._at = at
+        return words
+
+    def _line(self, too_big: str) -> bytes | None:
+        end = self._buffer.find(b"\n", self._at, self._at + LINE_LIMIT + 1)
+        if end < 0:
+            if len(self._buffer) - self._at > LINE_LIMIT:
+                raise ProtocolFault(too_big)
+            return None
+        line = bytes(self._buffer[self._at : end])
+        self._at = end + 1
+        return line[:-1] if line.endswith(b"\r") else line
+
+    def _read_count(self) -> list[bytes] | None:
+        line = self._line("too big mbulk count string")
+        if line is None:
+            return None
+        count = _number(line[1:])
+        if count is None or count > COUNT_LIMIT:
+            raise ProtocolFault("invalid multibulk length")
+        if count > UNKNOWN_COUNT_LIMIT and not self._known():
+            raise ProtocolFault("unauthenticated multibulk length")
+        self._missing = max(count, 0)
+        return []
+
+    def _read_words(self) -> list[bytes] | None:
+        buffer, words = self._buffer, self._words
+        longest, most = self._longest(), self._most()
+        while self._missing:
+            length = self._length
+            if length is None:
+                length = self._length = self._read_length(longest)
+                if length is None:
+                    return None
+            start = self._at
+            end = start + length
+            if len(buffer) < end + 2:
+                return None
+            if length <= LINE_LIMIT:
+                words.append(bytes(buffer[start:end]))
+            else:
+                with memoryview(buffer) as view:
+                    words.append(bytes(view[start:end]))
+            # Like a real server, skip the two bytes of the line break without checking them.
+            self._at = end + 2
+            if self._at == len(buffer):
+                # Discard the bytes now, to keep no second copy of a large word during its command.
+                buffer = self._buffer = bytearray()
+                self._at = 0
+            self._held += length + WORD_BYTES
+            if self._held > most:
+                raise ProtocolFault("too big request")
+            self._length = None
+            self._missing -= 1
+        self._words = []
+        self._held = 0
+        return words
+
+    def _read_length(self, longest: int) -> int | None:
+        line = self._line("too big bulk count string")
+        if line is None:
+            return None
+        if line[:1] != b"$":
+            shown = chr(line[0]) if line else "\r"
+            raise ProtocolFault(f"expected '$', got '{shown}'")
+        length = _number(line[1:])
+        if length is None or not 0 <= length <= longest:
+            raise ProtocolFault("invalid bulk length")
+        if length > UNKNOWN_LENGTH_LIMIT and not self._known():
+            raise ProtocolFault("unauthenticated bulk length")
+        return length
+
+
+def _number(text: bytes) -> int | None:
+    digits = text[1:] if text[:1] == b"-" else text
+    if not digits.isdigit() or len(digits) > 20 or (digits[:1] == b"0" and len(text) > 1):
+        return None
+    return int(text)
+
+
+SEND_BYTES = 256 * 1024
+"""Maximum number of bytes of small replies that are sent together."""
+_PER_MESSAGE = 64
+"""Estimated size in bytes of a message apart from its contents."""
+
+
+class Outbox:
+    """The messages to send over a connection, which the engine adds and one thread at a time sends."""
+
+    def __init__(
+        self, connection: Connection, clock: Timekeeper, buffer_limits_text: Callable[[], str]
+    ) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._buffer_limits_text = buffer_limits_text
+        self._lock = threading.Lock()
+        """The lock of the messages and of the attributes that describe them."""
+        self._messages: deque[bytes] = deque()
+        self.waiting_bytes = 0
+        self._over_since_us: int | None = None
+        self.sending = threading.Lock()
+        """The lock that a thread holds while it uses the socket."""
+        self._pushing = False
+        """Whether a thread of the pool is sending pushes. At most one thread does so at a time."""
+        self.owner_will_send = False
+        """Whether the connection's own thread will soon send, so that other threads need not.
+
+        Only that thread writes this attribute.
+        """
+
+    def has_unsent(self) -> bool:
+        return bool(self._messages) or self._pushing
+
+    @property
+    def is_full(self) -> bool:
+        return self.waiting_bytes > SEND_BYTES
+
+    def put(self, *parts: bytes) -> None:
+        """Add messages, or the parts of a message."""
+        with self._lock:
+            self._messages += parts
+            for part in parts:
+                self.waiting_bytes += len(part) + _PER_MESSAGE
+
+    def send(self) -> None:
+        """Send all messages. Afterwards, other threads may send new ones."""
+        # Clear `owner_will_send` before sending. A thread that pushes adds its message before it
+        # reads the attribute, so one of the two threads sends the message.
+        self.owner_will_send = False
+        self._flush()
+
+    def exceeds_limits(self) -> bool:
+        """Return whether the bytes that wait to be sent exceed ``client-output-buffer-limit``.
+
+        Call this method after each push, because the soft limit depends on the time since it was
+        exceeded. Clients that run MONITOR have the limits of subscribers, too (decided here).
+        """
+        hard, soft, seconds = _pubsub_limits(self._buffer_limits_text())
+        if hard and self.waiting_bytes > hard:
+            return True
+        if not soft or self.waiting_bytes <= soft:
+            self._over_since_us = None
+            return False
+        now_us = self._clock.now_us()
+        if self._over_since_us is None:
+            self._over_since_us = now_us
+        return now_us - self._over_since_us > seconds * 1_000_000
+
+    def send_later(self) -> None:
+        """Send the messages in a thread of the pool, unless one is already sending."""
+        with self._lock:
+            if self._pushing:
+                return
+            self._pushing = True
+        self._connection.mount.hub.workers.submit(self._send_pushes, self._abandon_pushes)
+
+    def _send_pushes(self) -> None:
+        # Ignore the error of a disconnected client, because the connection's own thread handles it.
+        # `_pushing` then stays set: nothing can be sent any more.
+        with suppress(OSError):
+            while True:
+                self._flush()
+                with self._lock:
+                    if not self._messages:
+                        self._pushing = False
+                        return
+
+    def _abandon_pushes(self) -> None:
+        with self._lock:
+            self._pushing = False
+
+    def _flush(self) -> None:
+        with self.sending:
+            while self._messages:
+                if data := self._next():
+                    self._connection.sock.sendall(data)
+
+    def _next(self) -> bytes:
+        """Remove and return the bytes to send next: many small messages, or a single large one."""
+        messages = self._messages
+        with self._lock:
+            parts = [messages.popleft()]
+            size = len(parts[0])
+            while messages and size + len(messages[0]) <= SEND_BYTES:
+                parts.append(messages.popleft())
+                size += len(parts[-1])
+            self.waiting_bytes -= size + _PER_MESSAGE * len(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+@functools.lru_cache(maxsize=16)
+def _pubsub_limits(text: str) -> tuple[int, int, int]:
+    """Return the limits of subscribers: hard and soft bytes, and the seconds above the soft one."""
+    words = text.split()
+    hard, soft, seconds = map(int, words[words.index("pubsub") + 1 :][:3])
+    return hard, soft, seconds
+
+
+# -- pushes ----------------------------------------------------------------------------------------
+
+_INVALIDATIONS = frozenset({b"invalidate", b"tracking-redir-broken"})
+_MESSAGES = _INVALIDATIONS | {b"message", b"pmessage", b"smessage"}
+"""Kinds of pushes that confirm no SUBSCRIBE or UNSUBSCRIBE."""
+
+
+@dataclass(eq=False, repr=False)
+class Pushes:
+    """The pushed messages of one connection.
+
+    Most messages are sent immediately. A message that the client's own command causes follows its
+    reply, and in a transaction the confirmations of SUBSCRIBE are part of the reply to EXEC.
+    ``is_replying`` returns whether the calling thread is running a command of the client, and
+    ``cut`` closes the connection.
+    """
+
+    engine: Engine
+    session: Session
+    outbox: Outbox
+    is_replying: Callable[[], bool]
+    cut: Callable[[], None]
+    _confirmations: list[Push] = field(default_factory=list, init=False)
+    _after_reply: list[bytes] = field(default_factory=list, init=False)
+
+    def push(self, message: list[Any]) -> None:
+        """Add a message to the outbox. Called under the engine's lock, from any thread."""
+        session = self.session
+        if session.in_exec and isinstance(message, Push) and message[0] not in _MESSAGES:
+            self._confirmations.append(message)
+            return
+        if session.closing:
+            return
+        if isinstance(message, Push):
+            data = to_resp(message, session.connection_resp)
+        else:
+            data = b"".join(to_resp(Status(line)) for line in message)
+        if self.is_replying() and not self.engine.tracking.evicting and _follows_reply(message):
+            self._after_reply.append(data)
+            return
+        self.outbox.put(data)
+        if self.outbox.exceeds_limits():
+            self.cut()
+        elif not self.outbox.owner_will_send:
+            self.outbox.send_later()
+
+    def with_confirmations(self, reply: Reply) -> Reply:
+        """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE."""
+        if not self._confirmations:
+            return reply
+        confirmations, self._confirmations = self._confirmations, []
+        if not isinstance(reply, list):
+            return reply
+        # The first SUBSCRIBE carries the confirmations of all.
+        data = b"".join(to_resp(push, self.session.resp) for push in confirmations)
+        first = reply.index(NO_REPLY)
+        return [*reply[:first], Encoded(data), *reply[first + 1 :]]
+
+    def take_after_reply(self) -> bytes:
+        data = b"".join(self._after_reply)
+        self._after_reply.clear()
+        return data
+
+
+def _follows_reply(message: list[Any]) -> bool:
+    """Return whether a message that the client itself caused is sent after the reply."""
+    if not isinstance(message, Push):
+        return True  # A list of strings consists of lines of MONITOR.
+    return message[0] in _INVALIDATIONS or message[1:2] == [b"__redis__:invalidate"]
