@@ -257,7 +257,8 @@ class Recorder:
         """Update the size of a call after its outcome was recorded, and call the watchers."""
         if len(call.response_body) > LIGHT or call in self.shared.large.sizes:
             self._update_size(call)
-        self._notify(call)
+        if self._watchers.items or (self._parent is not None and self._parent._watchers.items):
+            self._notify(call)
 
     def _update_size(self, call: Call) -> None:
         with self.shared.lock:
@@ -348,7 +349,8 @@ class Recorder:
                     forgotten = parent._forget_oldest()
         for each in forgotten:
             shorten(each)
-        self._notify(entry)
+        if self._watchers.items or (parent is not None and parent._watchers.items):
+            self._notify(entry)
 
     def _notify(self, entry: Entry) -> None:
         for watcher in self._watchers.items:

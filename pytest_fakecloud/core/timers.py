@@ -194,7 +194,8 @@ class Timers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._lanes: Mapping[Lane, list[_Planned]] = {lane: [] for lane in LANES}
+        self.lanes: Mapping[Lane, list[_Planned]] = {lane: [] for lane in LANES}
+        """A heap of timers for each lane, always the same list object."""
         self._compact_at: dict[Lane, int] = dict.fromkeys(LANES, _COMPACT)
         self._numbers = itertools.count()
 
@@ -204,7 +205,7 @@ class Timers:
             timer.sequence = next(self._numbers)
             if timer.due_us > LAST_US:
                 return
-            planned = self._lanes[timer.lane]
+            planned = self.lanes[timer.lane]
             heapq.heappush(planned, _Planned(timer.due_us, timer.sequence, timer))
             if len(planned) > self._compact_at[timer.lane]:
                 # Remove cancelled timers, which pile up when a deadline is postponed repeatedly.
@@ -219,7 +220,7 @@ class Timers:
             first = min(heads, default=None)
             if first is None or first.due_us > until_us:
                 return None
-            return heapq.heappop(self._lanes[first.timer.lane]).timer
+            return heapq.heappop(self.lanes[first.timer.lane]).timer
 
     def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
         """Return when the next timer of the lanes is due, or None if none is planned."""
@@ -227,22 +228,16 @@ class Timers:
             heads = [head.due_us for lane in lanes if (head := self._head(lane)) is not None]
         return min(heads, default=None)
 
-    def is_due(self, lane: Lane, now_us: int) -> bool:
-        """Return whether a timer of the lane may be due, without taking the lock."""
-        # Slicing avoids an IndexError if another thread removes the only timer in between.
-        first = self._lanes[lane][:1]
-        return bool(first) and first[0].due_us <= now_us
-
     def planned(self, most: int) -> tuple[int, list[Timer]]:
         """Return how many timers are planned, and the first ``most`` of them in order."""
         with self._lock:
             planned = [
-                one for lane in self._lanes.values() for one in lane if not one.timer.cancelled
+                one for lane in self.lanes.values() for one in lane if not one.timer.cancelled
             ]
         return len(planned), [one.timer for one in heapq.nsmallest(most, planned)]
 
     def _head(self, lane: Lane) -> _Planned | None:
-        planned = self._lanes[lane]
+        planned = self.lanes[lane]
         while planned and planned[0].timer.cancelled:
             heapq.heappop(planned)
         return planned[0] if planned else None

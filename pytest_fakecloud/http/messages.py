@@ -277,14 +277,6 @@ class Message(Request):
     expects: bool
 
 
-def _without_body(message: Message, client: tuple[str, int] | None) -> Message:
-    """Return a request with the same head, of a connection that stays open."""
-    made = Message(message.method, message.target, message.headers, b"", client, message.fields)
-    made.version, made.keep_alive, made.expects = message.version, True, False
-    made.head_bytes = message.head_bytes
-    return made
-
-
 class RequestReader:
     """Reads the requests of one connection.
 
@@ -342,9 +334,16 @@ class RequestReader:
             if known is None:
                 break
             # The head is cached, so only its body is left to read.
-            message, self._missing = known
-            self.pending = _without_body(message, self.client)
-            data = self._continue(data[end:])
+            template, self._missing = known
+            message = Message.__new__(Message)
+            message.__dict__.update(template.__dict__)
+            message.params = {}
+            data = data[end:]
+            if self._missing:
+                self.pending = message
+                data = self._continue(data)
+            else:
+                self.messages.append(message)
         if data:
             self._parse(data)
 
@@ -353,7 +352,10 @@ class RequestReader:
         assert self.pending is not None
         part = data[: self._missing]
         self._missing -= len(part)
-        self._add(part)
+        if self._body or self._missing:
+            self._add(part)
+        else:
+            self._body = part
         if not self._missing:
             self.pending.body = bytes(self._body)
             self.messages.append(self.pending)
@@ -552,7 +554,12 @@ class RequestReader:
             return
         if len(self._heads) >= _REMEMBERED_HEADS:
             self._heads.clear()
-        self._heads[head] = _without_body(message, None), len(message.body)
+        template = Message(
+            message.method, message.target, message.headers, b"", self.client, message.fields
+        )
+        template.version, template.keep_alive, template.expects = message.version, True, False
+        template.head_bytes = message.head_bytes
+        self._heads[head] = template, len(message.body)
 
 
 def _no_method(data: bytes) -> Refusal | None:

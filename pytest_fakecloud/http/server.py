@@ -302,31 +302,28 @@ class HTTPHandler:
                 from .wsgi import WSGICall
 
                 return WSGICall(self.connection, message).run()
-            response = self._response(message)
+            response: AnyResponse
+            try:
+                response = self.app.answer(message)
+            except Exception:
+                raise
+            except BaseException as error:
+                # Respond even if a callback called pytest.fail(): the violation fails the test.
+                response = self.app.broken_off(message, error)
             if isinstance(response, Stream):
                 return self._stream(message, response)
         finally:
             self.connection.leave()
         if isinstance(response, Answer):
-            self.sock.sendall(encode(message, response))
+            head, body = encode(message, response)
+            self.sock.sendall(head + body)
             return True
         return self._perform(message, response)
-
-    def _response(self, message: Message) -> AnyResponse:
-        response: AnyResponse
-        try:
-            response = self.app.answer(message)
-        except Exception:
-            raise
-        except BaseException as error:
-            # Respond even if a callback called pytest.fail(): the violation fails the test.
-            response = self.app.broken_off(message, error)
-        return response
 
     def _perform(self, message: Message, effect: Effect) -> bool:
         """Apply a fault's effect to the connection; return False, because the connection ends."""
         if effect.kind == "truncate" and effect.answer is not None:
-            head, body = encode_parts(message, effect.answer)
+            head, body = encode(message, effect.answer)
             self.sock.sendall(head + body[: effect.keep])
         elif effect.kind == "hang":
             self._discard_until_closed(HANG_SECONDS)
@@ -371,7 +368,7 @@ class HTTPHandler:
                 self.app.refused(status, refusal.reason)
             text = f"{status} {phrase(status)}: {refusal.reason}\n"
             answer = Answer(text.encode(), status, (), "text/plain")
-        self.sock.sendall(encode(message, answer))
+        self.sock.sendall(b"".join(encode(message, answer)))
         # Close only the sending side: a reset would discard the response before it is read.
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self.sock, socket.SHUT_WR)
@@ -395,12 +392,7 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def encode(message: Message, answer: Answer) -> bytes:
-    head, body = encode_parts(message, answer)
-    return head + body
-
-
-def encode_parts(message: Message, answer: Answer) -> tuple[bytes, bytes]:
+def encode(message: Message, answer: Answer) -> tuple[bytes, bytes]:
     """Return a response's head and body (empty if none may be sent); update ``keep_alive``."""
     body = answer.body
     assert isinstance(body, bytes)
