@@ -6,26 +6,27 @@ import asyncio
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..core.calls import end_faults
 from ..core.errors import ServiceError
 from ..core.threads import checkpoint, in_thread
+from ..http.app import EXPLORATION, GUARD
 from ..http.messages import AnyResponse, Request, Serve
 from ..queue.delivery.destinations import route_to
-from ..queue.model import Interceptor
 from ..transport.inprocess import origins
 from ..transport.shortcut import Shortcut
-from .footprint import touches_of_command
+from .simulation.frames import carried_source, source_of
 from .simulation.loops import awaited
-from .simulation.strands import carried_source, source_of
+from .touches import touches_of_command
 
 if TYPE_CHECKING:
     from ..handle import Handle
     from ..kv.races import Arrival, Sender
-    from ..queue.model import Delivery, Exchange, Message, Proceed, Sending
+    from ..queue.model import Delivery, Message, Outcome
     from .world import World
 
 T = TypeVar("T")
@@ -34,13 +35,15 @@ T = TypeVar("T")
 def watch(world: World, handle: Handle, exits: contextlib.ExitStack) -> None:
     """Connect a fake to the simulations of a world until the stack is closed."""
     app: Any = handle._app
-    swap(exits, app, "faults", _ExploredFaults(world, handle, app.faults))
-    swap(exits, app, "authenticate", partial(_authenticate, world, handle, app.authenticate))
+    exits.callback(app.chain.add(GUARD, partial(_see_rejection, world, handle)))
+    exits.callback(app.chain.add(EXPLORATION, partial(_serve_in_turn, world, handle)))
     if hasattr(app, "interruptions"):
-        swap(exits, app, "interruptions", _ExploredInterruptions(world, app.interruptions))
+        exits.callback(app.interruptions.listen(partial(_pause_in_pipeline, world)))
     engine: Any = handle._engine
     if handle.fixture == "kv_server" and hasattr(engine, "run"):
         swap(exits, engine, "run", partial(_run_recorded, world, handle.name, engine.run))
+    if hasattr(engine, "delivery_hooks"):
+        swap(exits, engine, "delivery_hooks", _ExploredDeliveries(world, engine.delivery_hooks))
     shortcut = Shortcut(handle._mount, lingers=True, around=partial(_around, world, handle))
     exits.callback(origins.add(handle._mount.origin, shortcut))
     origins.enter()
@@ -59,27 +62,42 @@ def swap(exits: contextlib.ExitStack, owner: object, name: str, value: object) -
     setattr(owner, name, value)
 
 
-def _authenticate(
-    world: World, handle: Handle, real: Callable[[Request], object], request: Request
-) -> object:
-    """Call an app's ``authenticate()``, and add a rejected call to the story."""
+def _see_rejection(world: World, handle: Handle, request: Request, proceed: Serve) -> AnyResponse:
+    """Add a call with invalid credentials to the story."""
     try:
-        return real(request)
+        return proceed()
     except ServiceError as error:
         simulation = world.simulation
         if error.status == 401 and simulation is not None:
-            if world.disturbances.is_rotated(handle) and _is_accepted(world, real, request):
+            if world.disturbances.is_rotated(handle) and _was_accepted(world, handle, request):
                 request.call.fault = "rotate_token"
             simulation.calls.rejected(request)
         raise
 
 
-def _is_accepted(world: World, real: Callable[[Request], object], request: Request) -> bool:
+def _was_accepted(world: World, handle: Handle, request: Request) -> bool:
     """Return whether a request has valid credentials from before a rotation."""
     with world.disturbances.old_tokens(), contextlib.suppress(ServiceError):
-        real(request)
+        handle._app.authenticate(request)
         return True
     return False
+
+
+def _serve_in_turn(world: World, handle: Handle, request: Request, proceed: Serve) -> AnyResponse:
+    """Have the simulation serve a call at its turn, with the events of the schedule."""
+    simulation = world.simulation
+    if simulation is None:
+        return proceed()
+    try:
+        return simulation.calls.at_call(handle, request, proceed)
+    finally:
+        end_faults(request.call, handle._recorder.reserve())
+
+
+def _pause_in_pipeline(world: World, sender: Sender, line: list[bytes], arrival: Arrival) -> None:
+    """Let other strands run between two commands of a pipeline; before the first is a call's point."""
+    if arrival == "pipelined" and world.simulation is not None:
+        world.simulation.calls.at_gap()
 
 
 def _run_recorded(
@@ -94,9 +112,18 @@ def _run_recorded(
 
 
 def _watch_deliveries(world: World, queue: Any, exits: contextlib.ExitStack) -> None:
-    engine, planned = queue._engine, queue._engine.interceptors
-    engine.intercept(*planned, _ExploredDeliveries(world, queue))
-    exits.callback(engine.intercept, *planned)
+    runner = queue._engine.runner
+    real: Callable[[Delivery], Outcome] = runner.perform
+
+    def perform(delivery: Delivery) -> Outcome:
+        simulation = world.simulation
+        if simulation is None:
+            return real(delivery)
+        return simulation.deliveries.perform(
+            delivery, real, route_to(queue.destinations, delivery.url)
+        )
+
+    swap(exits, runner, "perform", perform)
     for route in queue.destinations.routes():
         handler = getattr(route, "_handler", None)
         if route._where == "asgi":
@@ -133,8 +160,10 @@ async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:
     return await loop.run_in_executor(world.carriers, copy_context().run, exchange)
 
 
-class _Explored:
-    """A fake's hooks as the test planned them, wrapped so that the simulation takes part."""
+class _ExploredDeliveries:
+    """Faults of deliveries: first those that the test injected, then those of the schedule."""
+
+    active = ("the schedule",)
 
     def __init__(self, world: World, planned: Any) -> None:
         self._world = world
@@ -143,64 +172,7 @@ class _Explored:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._planned, name)
 
-
-class _ExploredFaults(_Explored):
-    """A fake's faults; the simulation handles each request first."""
-
-    def __init__(self, world: World, handle: Handle, planned: Any) -> None:
-        super().__init__(world, planned)
-        self._handle = handle
-
-    def __bool__(self) -> bool:
-        # Return False if only the simulation injects faults, so that requests skip the socket.
-        return bool(self._planned)
-
-    @property
-    def active(self) -> tuple[object, ...]:
-        return (self,)
-
-    def run(self, request: Request, serve: Serve) -> AnyResponse:
-        if self._planned.active:
-            serve = partial(self._planned.run, request, serve)
-        simulation = self._world.simulation
-        if simulation is None:
-            return serve()
-        return simulation.calls.at_call(self._handle, request, serve)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._planned)
-
-
-class _ExploredInterruptions(_Explored):
-    """Hooks before commands; the simulation is called after the test's own, inside pipelines."""
-
-    def __bool__(self) -> bool:
-        return self._world.simulation is not None or bool(self._planned)
-
-    def before(self, sender: Sender, line: list[bytes], arrival: Arrival = "alone") -> None:
-        if self._planned:
-            self._planned.before(sender, line, arrival)
-        # The simulation has its own hook for each request.
-        if arrival == "pipelined" and self._world.simulation is not None:
-            self._world.simulation.calls.at_gap()
-
-
-class _ExploredDeliveries(Interceptor):
-    """The innermost interceptor of deliveries, which adds faults and losses of the schedule."""
-
-    active = ("the schedule",)
-
-    def __init__(self, world: World, queue: Any) -> None:
-        self._world = world
-        self._queue = queue
-
     def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
+        found: tuple[str, ...] = self._planned.before(message, delivery)
         simulation = self._world.simulation
-        return () if simulation is None else simulation.deliveries.faults_of(message.id)
-
-    def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
-        simulation = self._world.simulation
-        if simulation is None:
-            return proceed(exchange)
-        route = route_to(self._queue.destinations, exchange.delivery.url)
-        return simulation.deliveries.perform(exchange, proceed, route)
+        return found if simulation is None else found + simulation.deliveries.faults_of(message.id)

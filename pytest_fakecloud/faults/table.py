@@ -15,17 +15,18 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cached_property, partial
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
-from ..core.calls import CallNames, NamesOf, cannot_tell
+from ..core.calls import CallNames, NamesOf, cannot_tell, end_faults
 from ..core.errors import ContractError, brief, counted, shortfall, shown
 from ..core.field_types import ABSENT, checked_count, positional_parameters
 from ..core.matching import Field, Question, agree_together, check_fields
-from ..core.recorder import code_place, is_own
+from ..core.recorder import Recorder, code_place, is_own
+from ..http.app import FAULTS
 from ..http.messages import Answer, AnyResponse, HeaderPairs, Request, Serve
 from .answers import AnswerMaker, Response
 
@@ -408,6 +409,8 @@ class FaultTable:
         self._gate_lock = threading.Lock()
         self.active: tuple[Rule, ...] = ()
         """The rules that can still fire, in the order in which a request passes through them."""
+        self._leave: Callable[[], None] | None = None
+        """Removes the table from its app's chain; None if it is not in the chain."""
         self._all: list[Rule] = []
         # Wait for an Event, because tools that freeze the process's time do not affect it.
         self._closed = threading.Event()
@@ -415,17 +418,24 @@ class FaultTable:
     def attach(self, app: App) -> None:
         """Take names, error format and facts from the app."""
         self.fact_fields = app.fact_fields
-        self.answers.app = app
+        with self._lock:
+            active = self.active
+            self._activate(())  # Leave the chain of the former app, if there is one.
+            self.answers.app = app
+            self._activate(active)
 
     def record_change(self, kind: str, caller: FrameType, **data: object) -> None:
         """Record for reports that the test, not this package, changed a fault."""
-        recorder = getattr(self.answers.app, "recorder", None)
+        recorder = self._recorder()
         if recorder is not None and not is_own(caller):
             recorder.record_action(kind, code_place(caller), recorder.reserve(), None, dict, data)
 
+    def _recorder(self) -> Recorder | None:
+        return getattr(self.answers.app, "recorder", None)
+
     def add(self, rule: Rule) -> None:
         with self._lock:
-            self.active = tuple(sorted((*self.active, rule), key=lambda each: each.order))
+            self._activate(sorted((*self.active, rule), key=lambda each: each.order))
             self._all.append(rule)
         self._update_refusing()
 
@@ -438,7 +448,8 @@ class FaultTable:
     def clear(self) -> None:
         """Remove all rules, including those that are unused."""
         with self._lock:
-            gone, self.active = self.active, ()
+            gone = self.active
+            self._activate(())
             self._all.clear()
         for rule in gone:
             rule.removed = True
@@ -470,14 +481,19 @@ class FaultTable:
                 return rule
         return None
 
-    def run(
-        self, request: Request, serve: Serve, rules: tuple[Rule, ...] | None = None
-    ) -> AnyResponse:
-        """Return the response to a request from the rules (None: all active) or ``serve()``."""
-        rules = self.active if rules is None else rules
+    def run(self, request: Request, serve: Serve) -> AnyResponse:
+        """Return the response to a request from the active rules or ``serve()``."""
+        try:
+            return self._apply(self.active, request, serve)
+        finally:
+            recorder = self._recorder()
+            if recorder is not None:
+                end_faults(request.call, recorder.reserve())
+
+    def _apply(self, rules: Sequence[Rule], request: Request, serve: Serve) -> AnyResponse:
         for index, rule in enumerate(rules):
             if not rule.claimed_by_service and self._fires(rule, request):
-                return rule.apply(request, partial(self.run, request, serve, rules[index + 1 :]))
+                return rule.apply(request, partial(self._apply, rules[index + 1 :], request, serve))
         return serve()
 
     def _fires(self, rule: Rule, request: Any) -> bool:
@@ -500,7 +516,17 @@ class FaultTable:
         return True
 
     def _retire(self, rule: Rule) -> None:
-        self.active = tuple(each for each in self.active if each is not rule)
+        self._activate(each for each in self.active if each is not rule)
+
+    def _activate(self, rules: Iterable[Rule]) -> None:
+        """Set the rules that can fire. The app's chain contains the table only while there are any."""
+        self.active = tuple(rules)
+        app, leave = self.answers.app, self._leave
+        if self.active and leave is None and app is not None:
+            self._leave = app.chain.add(FAULTS, self.run)
+        elif leave is not None and not self.active:
+            self._leave = None
+            leave()
 
     def _update_refusing(self) -> None:
         if self._must_refuse() is self.refusing:

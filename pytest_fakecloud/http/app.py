@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from itertools import takewhile
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import orjson
 
-from ..core.calls import Call, Headers, end_faults
+from ..core.calls import Call, Headers
 from ..core.errors import ContractError, ServiceError, formatted, raised_by_test, shown
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
@@ -29,6 +31,75 @@ if TYPE_CHECKING:
 _LARGEST_KEYS = 64 * 1024
 """Size in characters of the keys that a violation can be allowed by."""
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+Interceptor: TypeAlias = Callable[[Request, Serve], AnyResponse]
+"""A member of a chain: it gets an exchange and ``proceed()``, which returns the response of the rest of
+the chain. It returns this response, changed or not, or another one without calling ``proceed()``.
+"""
+GUARD, AUTHENTICATION, EXPLORATION, FAULTS = range(4)
+"""The positions in a chain, from the first that an exchange reaches to the last."""
+
+
+class Chain:
+    """The interceptors around the exchanges of one app, in order. The endpoint follows the last.
+
+    An exchange is a REST call, or a command over the Redis protocol. Its ``Request`` has the client,
+    the bytes and the identity, and ``request.call`` is its record, opened before the first
+    interceptor is called. For a REST call the app authenticates at the position ``AUTHENTICATION``:
+    interceptors before it see the ``ServiceError`` of a rejected call, those after it the identity.
+    A command starts after this position, because its session has authenticated.
+
+    Without interceptors, an exchange does not pass through the chain::
+
+        remove = app.chain.add(FAULTS, lambda request, proceed: proceed())
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.members: tuple[tuple[int, Interceptor], ...] = ()
+        self.admitted: tuple[tuple[int, Interceptor], ...] = ()
+        """The members after ``AUTHENTICATION``."""
+
+    def add(self, position: int, interceptor: Interceptor) -> Callable[[], None]:
+        """Add an interceptor after those of the same position; return a function that removes it."""
+        member = position, interceptor
+        with self._lock:
+            self._set((*self.members, member))
+
+        def remove() -> None:
+            with self._lock:
+                self._set(each for each in self.members if each is not member)
+
+        return remove
+
+    def _set(self, members: Iterable[tuple[int, Interceptor]]) -> None:
+        # Replace the tuples, because other threads may be iterating over them.
+        self.members = tuple(sorted(members, key=itemgetter(0)))
+        self.admitted = tuple(each for each in self.members if each[0] > AUTHENTICATION)
+
+    def run(
+        self, request: Request, serve: Serve, admit: Interceptor | None = None
+    ) -> tuple[AnyResponse, bool]:
+        """Return the response of the chain around ``serve()``, and whether an interceptor changed the
+        body from ``serve()``. ``admit`` authenticates; without it, the exchange is admitted already.
+        """
+        served: list[object] = []
+
+        def proceed() -> AnyResponse:
+            response = serve()
+            if isinstance(response, Answer):
+                served.append(response.body)
+            return response
+
+        members = self.admitted
+        if admit is not None:
+            members = tuple(sorted((*self.members, (AUTHENTICATION, admit)), key=itemgetter(0)))
+        for _, interceptor in reversed(members):
+            proceed = partial(interceptor, request, proceed)
+        response = proceed()
+        altered = isinstance(response, Answer) and served != [] and response.body not in served
+        return response, altered
 
 
 class App:
@@ -54,8 +125,6 @@ class App:
     faults: FaultTable
     problems: Problems
     name: str = ""
-    guard: Callable[[Request], object] | None = None
-    """A function that raises ``ServiceError`` for requests that must be rejected before routing."""
 
     def attach(
         self,
@@ -74,6 +143,11 @@ class App:
         self.name = name
         recorder.register_app(self.service, self)
         faults.attach(self)
+
+    @cached_property
+    def chain(self) -> Chain:
+        """The interceptors around every exchange."""
+        return Chain()
 
     @cached_property
     def table(self) -> RouteTable:
@@ -128,6 +202,7 @@ class App:
 
     def answer(self, request: Request) -> AnyResponse:
         """Process one request through the whole pipeline."""
+        found = self.find_route(request)
         try:
             # Fire due timers first, so that their entries precede the request in the journal.
             at_us = self.clock.settle()
@@ -135,17 +210,15 @@ class App:
             request.call = self.recorder.open_call(request, facts=self._facts_of)
             return self.broken_off(request, error)
         call = request.call = self.recorder.open_call(request, at_us=at_us, facts=self._facts_of)
+        call.route = request.route
         response: AnyResponse
         unauthenticated = altered = False
         try:
-            if self.guard is not None:
-                self.guard(request)
-            found = self.find_route(request)
-            call.route = request.route
-            request.principal = self.authenticate(request)
-            if self.faults.active:
-                response, altered = self._serve_with_faults(request, found)
+            if self.chain.members:
+                serve = partial(self._serve, request, found)
+                response, altered = self.chain.run(request, serve, self._admit)
             else:
+                request.principal = self.authenticate(request)
                 response = self._serve(request, found)
         except ServiceError as error:
             response = self._finished(self.render_error(error))
@@ -171,13 +244,13 @@ class App:
             request.route = route.name
         return found
 
-    def _serve_with_faults(self, request: Request, found: RouteMatch) -> tuple[AnyResponse, bool]:
-        try:
-            return respond(self.faults, request, partial(self._serve, request, found))
-        finally:
-            end_faults(request.call, self.recorder.reserve())
+    def _admit(self, request: Request, proceed: Serve) -> AnyResponse:
+        """Authenticate a request on its way through the chain."""
+        request.principal = self.authenticate(request)
+        return proceed()
 
     def _serve(self, request: Request, found: RouteMatch) -> AnyResponse:
+        """Return the response of the endpoint, or to a request without a route."""
         try:
             if isinstance(found, tuple):
                 result = found[0].endpoint(request)
@@ -190,6 +263,8 @@ class App:
                 result = self.wrong_method(request, found)
         except ServiceError as error:
             result = self.render_error(error)
+        if type(result) is Answer and type(result.body) is bytes:
+            return result
         return self._finished(result)
 
     def _finished(self, result: object) -> AnyResponse:
@@ -313,21 +388,6 @@ def _keys_of(call: Call) -> dict[str, Any]:
     if not keys or "key" in call.cut or sum(map(len, keys)) > _LARGEST_KEYS:
         return {}
     return {"key": keys}
-
-
-def respond(faults: FaultTable, request: Request, serve: Serve) -> tuple[AnyResponse, bool]:
-    """Return the response to a request, and whether a fault changed the body from ``serve()``."""
-    served: list[object] = []
-
-    def serve_and_keep() -> AnyResponse:
-        response = serve()
-        if isinstance(response, Answer):
-            served.append(response.body)
-        return response
-
-    response = faults.run(request, serve_and_keep)
-    altered = isinstance(response, Answer) and served != [] and response.body not in served
-    return response, altered
 
 
 class Route(NamedTuple):

@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -56,8 +57,15 @@ class _Gap(NamedTuple):
     number: int
 
 
-class Interruptions(list["Between"]):
-    """The active interruptions of a server."""
+Listener: TypeAlias = Callable[[Sender, list[bytes], Arrival], None]
+"""A function that is called before each command of a client, after the interruptions."""
+
+
+class Interruptions(list["Between | Listener"]):
+    """The active interruptions of a server, and the listeners to its clients' commands.
+
+    It takes part in exchanges per command: a pipeline is one exchange with several commands.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,18 +78,25 @@ class Interruptions(list["Between"]):
         self.append(between)
         self._planned.append(between)
 
-    def is_active(self, between: Between) -> bool:
-        return between in self
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call a function before each command; return a function that ends this."""
+        self.append(listener)
+        return partial(self.remove, listener)
+
+    def active(self) -> list[Between]:
+        """Return the active interruptions, without the listeners."""
+        return [each for each in self if isinstance(each, Between)]
 
     def clear(self) -> None:
-        """End and forget all interruptions."""
-        super().clear()
+        """End and forget all interruptions. Listeners stay."""
+        for between in self.active():
+            self.remove(between)
         self._planned.clear()
 
     def start_over(self) -> None:
         """Begin new sequences of commands, because the data was restored."""
         with self._lock:
-            for between in self:
+            for between in self.active():
                 between._progress.clear()
 
     def unused(self) -> list[Between]:
@@ -89,12 +104,18 @@ class Interruptions(list["Between"]):
         return [each for each in self._planned if not each.hits and not each._has_raised]
 
     def before(self, sender: Sender, line: list[bytes], arrival: Arrival = "alone") -> None:
-        """Note a client's command before it is executed, and run the interruptions that are due."""
+        """Run the interruptions that are due before a client's command, and call the listeners."""
+        self._interrupt(sender, line, arrival)
+        for each in [*self]:
+            if not isinstance(each, Between):
+                each(sender, line, arrival)
+
+    def _interrupt(self, sender: Sender, line: list[bytes], arrival: Arrival) -> None:
         name = command_name([word.decode("utf-8", "replace") for word in line[:2]])
         if name.partition(" ")[0] in _ABOUT_CONNECTION or self._running:
             return
         # Call conditions without the lock, because they are the test's code.
-        matched = [each for each in list(self) if each._query is None or each._matches(name, line)]
+        matched = [each for each in self.active() if each._matches(name, line)]
         with self._lock:
             if self._running:
                 return
@@ -204,7 +225,8 @@ class Between:
 
     def _matches(self, name: str, line: list[bytes]) -> bool:
         """Return whether a command matches ``where``; remember it for errors if it does not."""
-        assert self._query is not None
+        if self._query is None:
+            return True
         facts = facts_of([[word.decode("utf-8", "replace") for word in line]])
         if self._query(facts):
             return True
@@ -312,7 +334,7 @@ class Between:
             self._check_hits()
 
     def _check_active(self) -> None:
-        if not self._plan.is_active(self):
+        if self not in self._plan:
             raise ContractError(f"{self!r} has ended: call between() again for another block")
 
     def _check_hits(self) -> None:

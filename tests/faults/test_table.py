@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import pytest
@@ -14,8 +13,8 @@ from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.faults.plan import FaultPlan, fault_words
 from pytest_fakecloud.faults.table import Fault, FaultTable, rule_of
-from pytest_fakecloud.http.app import App, respond
-from pytest_fakecloud.http.messages import Answer, AnyResponse, Effect, Request, Serve
+from pytest_fakecloud.http.app import App
+from pytest_fakecloud.http.messages import Answer, Effect, Request
 
 from .conftest import ARGUMENTS, sent
 
@@ -150,36 +149,6 @@ def test_what_is_cleared_fires_no_more_and_is_forgotten(plan: FaultPlan, table: 
     assert fault.active is False
     assert plan.unused() == []
     assert sent(table) == Answer(b"fine")
-
-
-@pytest.mark.parametrize(
-    ("change", "altered"),
-    [
-        (lambda serve: serve(), False),
-        (lambda serve: replace(serve(), headers=[("X", "1")]), False),
-        (lambda serve: serve() and serve(), False),
-        (lambda serve: Answer(b"own"), False),
-        (lambda serve: Effect("truncate", replace(serve(), body=b"f"), 1), False),
-        (lambda serve: replace(serve(), body=b"fin"), True),
-        (lambda serve: serve() and Answer(b"own"), True),
-    ],
-)
-def test_a_body_is_altered_after_the_endpoint_made_it(
-    plan: FaultPlan, table: FaultTable, change: Callable[[Serve], AnyResponse], altered: bool
-) -> None:
-    plan._inject("change", "change", {}, change)
-    assert respond(table, Request("GET", "/x"), lambda: Answer(b"fine"))[1] is altered
-
-
-def test_a_body_that_is_altered_in_place_counts_as_well(plan: FaultPlan, table: FaultTable) -> None:
-    def change(serve: Serve) -> AnyResponse:
-        answer = serve()
-        assert isinstance(answer, Answer)
-        answer.body = b"fin"
-        return answer
-
-    plan._inject("change", "change", {}, change)
-    assert respond(table, Request("GET", "/x"), lambda: Answer(b"fine")) == (Answer(b"fin"), True)
 
 
 def test_a_fault_that_its_own_predicate_takes_back_does_not_fire(

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
 from pytest_fakecloud.core.calls import Call, weight_of
-from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.errors import ContractError, ServiceError
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.http.app import App
-from pytest_fakecloud.http.messages import Answer, Effect, Request, Stream, asks_to_close
+from pytest_fakecloud.http.app import EXPLORATION, FAULTS, GUARD, App, Chain, Interceptor
+from pytest_fakecloud.http.messages import (
+    Answer,
+    AnyResponse,
+    Effect,
+    Request,
+    Serve,
+    Stream,
+    asks_to_close,
+)
 
 from ..demo import Demo
 
@@ -128,6 +138,110 @@ def test_the_pipelines_order(demo: Demo) -> None:
     demo.faults.call(lambda: order.append("fault"))
     app.answer(Request("GET", "/x"))
     assert order == ["settle", "authenticate after 1 record", "fault", "route"]
+
+
+# -- the chain -----------------------------------------------------------------------------------
+
+
+def test_interceptors_surround_an_exchange_in_the_order_of_their_positions(demo: Demo) -> None:
+    seen: list[str] = []
+
+    def noting(name: str) -> Interceptor:
+        def interceptor(request: Request, proceed: Serve) -> AnyResponse:
+            seen.append(f"{name} {request.route} {request.principal}")
+            response = proceed()
+            seen.append(name)
+            return response
+
+        return interceptor
+
+    removals = [
+        demo.app.chain.add(position, noting(name))
+        for position, name in [
+            (FAULTS, "first fault"), (FAULTS, "second fault"), (GUARD, "guard"),
+            (EXPLORATION, "explore"),
+        ]
+    ]  # fmt: skip
+    assert ask(demo, "POST", "/add/w").status == 200
+    inner = ["explore", "first fault", "second fault"]
+    asked = [f"{name} add somebody" for name in inner]
+    assert seen == ["guard add None", *asked, *reversed(inner), "guard"]
+    for remove in removals:
+        remove()
+        remove()
+    seen.clear()
+    assert ask(demo, "POST", "/add/w").status == 200
+    assert seen == []
+    assert demo.app.chain.members == demo.app.chain.admitted == ()
+
+
+def test_an_interceptor_before_authentication_sees_and_makes_rejections(demo: Demo) -> None:
+    seen: list[int] = []
+
+    def guard(request: Request, proceed: Serve) -> AnyResponse:
+        if request.path == "/forbidden":
+            raise ServiceError(403, "not from here")
+        try:
+            return proceed()
+        except ServiceError as error:
+            seen.append(error.status)
+            raise
+
+    demo.app.chain.add(GUARD, guard)
+    demo.app.chain.add(EXPLORATION, lambda request, proceed: pytest.fail("was not admitted"))
+    assert ask(demo, "POST", "/add/w", headers=[("Authorization", "Bearer wrong")]).status == 401
+    assert ask(demo, "POST", "/forbidden").status == 403
+    assert seen == [401]
+    assert [call.outcome for call in demo.journal.calls()] == ["answered", "answered"]
+
+
+def test_faults_are_in_the_chain_only_while_they_can_fire(demo: Demo) -> None:
+    chain = demo.app.chain
+    demo.faults.respond(503, times=1)
+    forever = demo.faults.respond(429)
+    assert [position for position, _ in chain.members] == [FAULTS]
+    assert [ask(demo, "POST", "/add/w").status for _ in range(2)] == [503, 429]
+    forever.remove()
+    assert chain.members == ()
+    demo.faults.drop()
+    assert chain.members != ()
+    demo.faults.clear()
+    assert chain.members == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "altered"),
+    [
+        (lambda proceed: proceed(), False),
+        (lambda proceed: replace(proceed(), headers=[("X", "1")]), False),
+        (lambda proceed: proceed() and proceed(), False),
+        (lambda proceed: Answer(b"own"), False),
+        (lambda proceed: Effect("truncate", replace(proceed(), body=b"f"), 1), False),
+        (lambda proceed: replace(proceed(), body=b"fin"), True),
+        (lambda proceed: proceed() and Answer(b"own"), True),
+    ],
+)
+def test_a_body_is_altered_after_the_endpoint_made_it(
+    change: Callable[[Serve], AnyResponse], altered: bool
+) -> None:
+    chain = Chain()
+    chain.add(FAULTS, lambda request, proceed: change(proceed))
+    assert chain.run(Request("GET", "/x"), lambda: Answer(b"fine"))[1] is altered
+
+
+def test_a_body_that_is_altered_in_place_counts_as_well() -> None:
+    def change(request: Request, proceed: Serve) -> AnyResponse:
+        answer = proceed()
+        assert isinstance(answer, Answer)
+        answer.body = b"fin"
+        return answer
+
+    chain = Chain()
+    chain.add(FAULTS, change)
+    assert chain.run(Request("GET", "/x"), lambda: Answer(b"fine")) == (Answer(b"fin"), True)
+
+
+# -- errors --------------------------------------------------------------------------------------
 
 
 def test_a_wrong_token_is_answered_and_no_problem(demo: Demo) -> None:

@@ -28,10 +28,9 @@ from typing import Any
 
 import orjson
 
-from ...core.calls import Call, CutBytes, end_faults, record_cut
+from ...core.calls import Call, CutBytes, record_cut
 from ...core.errors import ContractError
 from ...core.timers import monotonic
-from ...http.app import respond
 from ...http.hub import Mount
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Stream
 from ...http.ports import is_free
@@ -63,6 +62,15 @@ from .wire import CommandReader, Outbox, ProtocolFault, Pushes, protocol_of
 READ_BYTES = 64 * 1024
 _DONT_WAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
 """Flag to receive only the bytes that have arrived; None on Windows."""
+
+LARGE = 1024 * 1024
+"""Size in bytes above which the journal keeps only the beginning of a command or reply."""
+_SHOWN_WORDS = 256
+"""Number of words of a large command that the journal keeps."""
+SHOWN_BYTES = 256
+"""Number of bytes that the journal keeps of each of these words, and of a large reply."""
+HANG_SECONDS = 60.0
+RESP_TYPE = "application/x-resp"
 
 _MAY_WHILE_SUBSCRIBED = frozenset({
     "PING", "PSUBSCRIBE", "PUNSUBSCRIBE", "QUIT", "RESET", "SSUBSCRIBE", "SUBSCRIBE",
@@ -153,7 +161,6 @@ class PortConnection:
         """The thread that is running a command of this connection, or None."""
         self._gone = False
         """Whether the client has closed its side while its command was blocked."""
-        self._commands = RecordedCommands(self)
         connection.unsent = self.outbox.has_unsent
 
     # -- the connection's own thread -------------------------------------------------------------
@@ -205,7 +212,7 @@ class PortConnection:
                 return False
             if argv is None:
                 return True
-            if not self._commands.run(argv):
+            if not self._run(argv):
                 return False
             if self.outbox.is_full:
                 # A few bytes of commands can request any number of replies, so send them regularly.
@@ -214,6 +221,132 @@ class PortConnection:
         return False
 
     # -- one command -----------------------------------------------------------------------------
+
+    def _run(self, argv: list[bytes]) -> bool:
+        """Record and run a command, with faults; return False if the connection must be closed."""
+        app = self.app
+        size = sum(map(len, argv))
+        line = without_secrets(argv)
+        sizes: dict[str, int] = {}
+        if size > LARGE:
+            line, sizes = _shortened(line, size)
+        body = orjson.dumps([word.decode("utf-8", "replace") for word in line])
+        request = Request("RESP", "/", (), body, self.client)
+        call = request.call = app.recorder.open_call(
+            request, facts=partial(_facts, database=self.session.db.index)
+        )
+        call.route = "database-port"
+        if sizes:
+            record_cut(call, sizes)
+        try:
+            return self._run_recorded(argv, request)
+        finally:
+            app.recorder.answered(call)
+
+    def _run_recorded(self, argv: list[bytes], request: Request) -> bool:
+        app, call = self.app, request.call
+        try:
+            app.clock.settle()
+            self.wait_for_pause(argv)
+            if self.signal.closed:
+                # The connection was closed while the command waited, before it reached the engine.
+                call.outcome = "dropped"
+                return False
+            if not app.chain.admitted:
+                call.status, call.response_body = self.perform(argv, put=True)
+                call.reached = True
+                if isinstance(call.response_body, CutBytes):
+                    record_cut(call, {"response_body": call.response_body.size})
+                call.outcome = "answered"
+                return True
+            request.principal = self.session.user
+            mode = self.session.reply_mode
+            serve = partial(self._run_unfaulted, argv, call)
+            response, altered = app.chain.run(request, serve)
+            if isinstance(response, Answer) and response.content_type != RESP_TYPE:
+                response = self._injected(argv, response, mode)
+            elif altered:
+                raise ContractError(
+                    f"the fault {call.fault} changes the bytes of a reply of the Redis protocol, after "
+                    "which the client would wait for the rest or misread later replies: limit the "
+                    "fault to REST requests with route=, or use truncate"
+                )
+        except BaseException as error:
+            # Also catch pytest.fail() in a callback: pytest does not see exceptions in this thread.
+            app.failed(request, error)
+            call.status, call.outcome = 500, "answered"
+            self.session.abort_transaction()
+            text = f"ERR internal error: {error!r}".encode()
+            self.outbox.put(to_resp(CommandError(text)))
+            return True
+        return self._deliver(request, response, altered)
+
+    def _run_unfaulted(self, argv: list[bytes], call: Call) -> AnyResponse:
+        if call.reached:
+            raise ContractError(
+                "a command cannot arrive twice over one connection of the Redis protocol: use "
+                "lose_response, so that the client sends it again over a new connection"
+            )
+        status, data = self.perform(argv, put=False)
+        call.reached = True
+        return Answer(data, status, (), RESP_TYPE)
+
+    def _injected(self, argv: list[bytes], answer: Answer, mode: str) -> Answer:
+        """Return a fault's response as a reply, and change a transaction as a real server would.
+
+        An error in reply to a queued command makes EXEC fail, and EXEC always ends the transaction.
+        Raises ``ContractError`` if a queued command would get any other reply.
+        """
+        session = self.session
+        reply = _reply_in(answer)
+        if session.queue is not None:
+            name = argv[0].upper().decode("utf-8", "replace")
+            if name == "EXEC":
+                session.discard_transaction()
+                if reply is None:
+                    reply = NIL_ARRAY
+                elif isinstance(reply, CommandError) and not reply.text.startswith(b"EXECABORT"):
+                    reply = CommandError(errors.exec_aborted_by(reply.text))
+            elif isinstance(reply, CommandError):
+                session.abort_transaction()
+            elif name not in RUN_IN_TRANSACTION:
+                shown = to_resp(reply, session.resp)
+                raise ContractError(
+                    f"the fault replies {shown!r:.80} to {name:.80} inside MULTI, where a server "
+                    "replies QUEUED or an error: inject an error, or a reply to EXEC"
+                )
+            elif name in ("DISCARD", "RESET"):
+                session.discard_transaction()
+        if mode != "on" and session.reply_mode == "skip":
+            session.reply_mode = "on"
+        data = to_resp(reply, session.resp) if mode == "on" else b""
+        return Answer(data, answer.status, (), RESP_TYPE)
+
+    def _deliver(self, request: Request, response: AnyResponse, altered: bool) -> bool:
+        """Send a response or apply a fault's effect; return False if the connection must be closed."""
+        call = request.call
+        assert not isinstance(response, Stream)
+        if isinstance(response, Answer):
+            call.status, call.outcome = response.status, "altered" if altered else "answered"
+            call.response_body = _as_resp(response, self.session.resp)
+            self.outbox.put(call.response_body)
+            return True
+        call.outcome = OUTCOME_OF_EFFECT[response.kind]
+        self._apply_effect(response)
+        return False
+
+    def _apply_effect(self, effect: Effect) -> None:
+        self.outbox.send()
+        if effect.kind == "truncate" and effect.answer is not None:
+            self.outbox.put(_as_resp(effect.answer, self.session.resp)[: effect.keep])
+            self.outbox.send()
+        elif effect.kind == "hang":
+            deadline = monotonic() + HANG_SECONDS
+            with self.connection.watched(self.signal.close):
+                while not self.signal.closed and monotonic() < deadline:
+                    self.signal.sleep(self.signal.version, 1.0)
+        if effect.reset:
+            self.connection.reset_when_closed()
 
     def perform(self, argv: list[bytes], *, put: bool) -> tuple[int, bytes]:
         """Run a command; return an HTTP status and the reply, of a large one only the beginning.
@@ -396,152 +529,6 @@ class PortConnection:
         self.session.has_left = None
         self.signal.close()
         self.engine.abandon(self.session)
-
-
-LARGE = 1024 * 1024
-"""Size in bytes above which the journal keeps only the beginning of a command or reply."""
-_SHOWN_WORDS = 256
-"""Number of words of a large command that the journal keeps."""
-SHOWN_BYTES = 256
-"""Number of bytes that the journal keeps of each of these words, and of a large reply."""
-HANG_SECONDS = 60.0
-RESP_TYPE = "application/x-resp"
-
-
-class RecordedCommands:
-    """Runs the commands of one connection, each with its call in the journal and its faults."""
-
-    def __init__(self, connection: PortConnection) -> None:
-        self._connection = connection
-        self._app = connection.app
-        self._session = connection.session
-
-    def run(self, argv: list[bytes]) -> bool:
-        """Record and run a command, with faults; return False if the connection must be closed."""
-        app = self._app
-        size = sum(map(len, argv))
-        line = without_secrets(argv)
-        sizes: dict[str, int] = {}
-        if size > LARGE:
-            line, sizes = _shortened(line, size)
-        body = orjson.dumps([word.decode("utf-8", "replace") for word in line])
-        request = Request("RESP", "/", (), body, self._connection.client)
-        call = request.call = app.recorder.open_call(
-            request, facts=partial(_facts, database=self._session.db.index)
-        )
-        call.route = "database-port"
-        if sizes:
-            record_cut(call, sizes)
-        try:
-            return self._run_with_faults(argv, request)
-        finally:
-            app.recorder.answered(call)
-
-    def _run_with_faults(self, argv: list[bytes], request: Request) -> bool:
-        app, call = self._app, request.call
-        try:
-            app.clock.settle()
-            self._connection.wait_for_pause(argv)
-            if self._connection.signal.closed:
-                # The connection was closed while the command waited, before it reached the engine.
-                call.outcome = "dropped"
-                return False
-            if not app.faults.active:
-                call.status, call.response_body = self._connection.perform(argv, put=True)
-                call.reached = True
-                if isinstance(call.response_body, CutBytes):
-                    record_cut(call, {"response_body": call.response_body.size})
-                call.outcome = "answered"
-                return True
-            request.principal = self._session.user
-            mode = self._session.reply_mode
-            serve = partial(self._run_unfaulted, argv, call)
-            response, altered = respond(app.faults, request, serve)
-            end_faults(call, app.recorder.reserve())
-            if isinstance(response, Answer) and response.content_type != RESP_TYPE:
-                response = self._injected(argv, response, mode)
-            elif altered:
-                raise ContractError(
-                    f"the fault {call.fault} changes the bytes of a reply of the Redis protocol, after "
-                    "which the client would wait for the rest or misread later replies: limit the "
-                    "fault to REST requests with route=, or use truncate"
-                )
-        except BaseException as error:
-            # Also catch pytest.fail() in a callback: pytest does not see exceptions in this thread.
-            app.failed(request, error)
-            call.status, call.outcome = 500, "answered"
-            self._session.abort_transaction()
-            text = f"ERR internal error: {error!r}".encode()
-            self._connection.outbox.put(to_resp(CommandError(text)))
-            return True
-        return self._deliver(request, response, altered)
-
-    def _run_unfaulted(self, argv: list[bytes], call: Call) -> AnyResponse:
-        if call.reached:
-            raise ContractError(
-                "a command cannot arrive twice over one connection of the Redis protocol: use "
-                "lose_response, so that the client sends it again over a new connection"
-            )
-        status, data = self._connection.perform(argv, put=False)
-        call.reached = True
-        return Answer(data, status, (), RESP_TYPE)
-
-    def _injected(self, argv: list[bytes], answer: Answer, mode: str) -> Answer:
-        """Return a fault's response as a reply, and change a transaction as a real server would.
-
-        An error in reply to a queued command makes EXEC fail, and EXEC always ends the transaction.
-        Raises ``ContractError`` if a queued command would get any other reply.
-        """
-        session = self._session
-        reply = _reply_in(answer)
-        if session.queue is not None:
-            name = argv[0].upper().decode("utf-8", "replace")
-            if name == "EXEC":
-                session.discard_transaction()
-                if reply is None:
-                    reply = NIL_ARRAY
-                elif isinstance(reply, CommandError) and not reply.text.startswith(b"EXECABORT"):
-                    reply = CommandError(errors.exec_aborted_by(reply.text))
-            elif isinstance(reply, CommandError):
-                session.abort_transaction()
-            elif name not in RUN_IN_TRANSACTION:
-                shown = to_resp(reply, session.resp)
-                raise ContractError(
-                    f"the fault replies {shown!r:.80} to {name:.80} inside MULTI, where a server "
-                    "replies QUEUED or an error: inject an error, or a reply to EXEC"
-                )
-            elif name in ("DISCARD", "RESET"):
-                session.discard_transaction()
-        if mode != "on" and session.reply_mode == "skip":
-            session.reply_mode = "on"
-        data = to_resp(reply, session.resp) if mode == "on" else b""
-        return Answer(data, answer.status, (), RESP_TYPE)
-
-    def _deliver(self, request: Request, response: AnyResponse, altered: bool) -> bool:
-        """Send a response or apply a fault's effect; return False if the connection must be closed."""
-        call = request.call
-        assert not isinstance(response, Stream)
-        if isinstance(response, Answer):
-            call.status, call.outcome = response.status, "altered" if altered else "answered"
-            call.response_body = _as_resp(response, self._session.resp)
-            self._connection.outbox.put(call.response_body)
-            return True
-        call.outcome = OUTCOME_OF_EFFECT[response.kind]
-        self._apply_effect(response)
-        return False
-
-    def _apply_effect(self, effect: Effect) -> None:
-        self._connection.outbox.send()
-        if effect.kind == "truncate" and effect.answer is not None:
-            self._connection.outbox.put(_as_resp(effect.answer, self._session.resp)[: effect.keep])
-            self._connection.outbox.send()
-        elif effect.kind == "hang":
-            deadline = monotonic() + HANG_SECONDS
-            with self._connection.connection.watched(self._connection.signal.close):
-                while not self._connection.signal.closed and monotonic() < deadline:
-                    self._connection.signal.sleep(self._connection.signal.version, 1.0)
-        if effect.reset:
-            self._connection.connection.reset_when_closed()
 
 
 def _shortened(line: list[bytes], size: int) -> tuple[list[bytes], dict[str, int]]:

@@ -19,8 +19,8 @@ import pytest
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.faults.answers import Response
-from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.handle import Context
+from pytest_fakecloud.http.app import FAULTS
 from pytest_fakecloud.http.messages import AnyResponse, Request, Serve
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp.wire import Outbox
@@ -839,16 +839,15 @@ class TestJournalAndFaults:
         assert client.read() == OK
 
     def test_a_command_arrives_once(
-        self, context: Context, server: KVServer, client: Client, monkeypatch: pytest.MonkeyPatch
+        self, context: Context, server: KVServer, client: Client
     ) -> None:
-        def twice(table: FaultTable, request: Request, serve: Serve) -> AnyResponse:
-            serve()
-            return serve()
+        def twice(request: Request, proceed: Serve) -> AnyResponse:
+            proceed()
+            return proceed()
 
-        server.faults.delay(0, command="INCR")
-        monkeypatch.setattr(FaultTable, "run", twice)
+        once_again = server._app.chain.add(FAULTS, twice)
         assert b"cannot arrive twice" in client("INCR n").text
-        monkeypatch.undo()
+        once_again()
         assert server.value("n") == "1"
         assert "use lose_response" in context.problems.pop().text
 
