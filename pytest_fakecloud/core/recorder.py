@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from .calls import (
     CALL_FIELDS,
@@ -34,8 +34,6 @@ from .matching import Field
 from .timers import Registry
 
 if TYPE_CHECKING:
-    from ..http.app import App
-    from ..http.messages import Request
     from .clock import Reads
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
@@ -126,6 +124,16 @@ class SharedRecords:
                 self.sites.pop(number, None)
 
 
+class Filterable(Protocol):
+    """An app that declares the fields of its calls and events."""
+
+    fact_fields: ClassVar[Mapping[str, Field]]
+    event_kinds: ClassVar[frozenset[str]]
+    event_fields: ClassVar[Mapping[str, Field]]
+
+    def words(self) -> Iterable[str]: ...
+
+
 class Recorder:
     """Records the calls and events of one fake, or of a whole cloud, in order.
 
@@ -152,7 +160,7 @@ class Recorder:
         self._parent = parent
         self.entries: list[Entry] = []
         self._watchers = Registry[Callable[[Entry], None]]()
-        self._apps: dict[str, tuple[type[App], weakref.ref[App]]] = {}
+        self._apps: dict[str, tuple[type[Filterable], weakref.ref[Filterable]]] = {}
         self._names = {handle} - {""}
         """Names of all fakes whose calls this recorder records, including closed ones."""
         self._children: set[weakref.ref[Recorder]] = set()
@@ -163,7 +171,7 @@ class Recorder:
             parent._names |= self._names
             parent._children.add(weakref.ref(self, parent._children.discard))
 
-    def register_app(self, service: str, app: App) -> None:
+    def register_app(self, service: str, app: Filterable) -> None:
         """Register the facts, routes and commands that a service's calls can be filtered by."""
         known = self._apps[service] = type(app), weakref.ref(app)
         if self._parent is not None:
@@ -221,35 +229,20 @@ class Recorder:
 
     # -- recording -------------------------------------------------------------------------------
 
-    def open_call(
-        self,
-        request: Request,
-        *,
-        at_us: int | None = None,
-        facts: Callable[[Call], dict[str, Any]] | None = None,
-    ) -> Call:
-        """Record a received request; the server adds the response. ``facts`` reads its details."""
-        call = Call(
-            0,
-            self._now_us() if at_us is None else at_us,
-            self._service,
-            self._handle,
-            request.method,
-            request.target,
-            request.headers,
-            request.body,
-            request.client,
-            facts,
-        )
-        shared = self.shared
+    def open_call(self, call: Call, head_bytes: int = 0) -> Call:
+        """Record a received request; the server adds the response. ``head_bytes`` is the approximate
+        size of its head, if that is known.
+        """
+        call.service, call.handle = self._service, self._handle
         self._append(call)
+        shared = self.shared
         if shared.reads is not None:
             shared.reads.append((threading.get_ident(), -call.number))
         if shared.find_site is not None:
             site = shared.find_site()
             if site is not None:
                 shared.sites[call.number] = site
-        if len(request.body) + request.head_bytes > LIGHT:
+        if len(call.request_body) + head_bytes > LIGHT:
             self._update_size(call)
         return call
 

@@ -25,7 +25,6 @@ from .messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, S
 
 if TYPE_CHECKING:
     from ..core.clock import Timekeeper
-    from ..faults.table import FaultTable
 
 
 _LARGEST_KEYS = 64 * 1024
@@ -122,18 +121,13 @@ class App:
 
     clock: Timekeeper
     recorder: Recorder
-    faults: FaultTable
+    faults: Any
+    """The ``FaultTable`` of the fake."""
     problems: Problems
     name: str = ""
 
     def attach(
-        self,
-        *,
-        clock: Timekeeper,
-        recorder: Recorder,
-        faults: FaultTable,
-        problems: Problems,
-        name: str,
+        self, *, clock: Timekeeper, recorder: Recorder, faults: Any, problems: Problems, name: str
     ) -> None:
         """Connect the app to its cloud. The fake calls this once."""
         self.clock = clock
@@ -203,14 +197,15 @@ class App:
     def answer(self, request: Request) -> AnyResponse:
         """Process one request through the whole pipeline."""
         found = self.find_route(request)
+        call = self._new_call(request)
         try:
             # Fire due timers first, so that their entries precede the request in the journal.
-            at_us = self.clock.settle()
+            call.at_us = self.clock.settle()
         except Exception as error:
-            request.call = self.recorder.open_call(request, facts=self._facts_of)
+            call.at_us = self.clock.now_us()
+            self.recorder.open_call(call, request.head_bytes)
             return self.broken_off(request, error)
-        call = request.call = self.recorder.open_call(request, at_us=at_us, facts=self._facts_of)
-        call.route = request.route
+        self.recorder.open_call(call, request.head_bytes)
         response: AnyResponse
         unauthenticated = altered = False
         try:
@@ -243,6 +238,15 @@ class App:
             route, request.params = found
             request.route = route.name
         return found
+
+    def _new_call(self, request: Request) -> Call:
+        """Return a request's entry for the journal, which the recorder numbers."""
+        call = request.call = Call(
+            0, 0, self.service, self.name, request.method, request.target, request.headers,
+            request.body, request.client, self._facts_of,
+        )  # fmt: skip
+        call.route = request.route
+        return call
 
     def _admit(self, request: Request, proceed: Serve) -> AnyResponse:
         """Authenticate a request on its way through the chain."""
@@ -288,7 +292,9 @@ class App:
         Only its method and target have been read. It is recorded as unrouted and needs no
         credentials. The response for an unknown path lists the methods of the whole service.
         """
-        call = request.call = self.recorder.open_call(request, facts=self._facts_of)
+        call = self._new_call(request)
+        call.at_us = self.clock.now_us()
+        self.recorder.open_call(call)
         found = self.table.find(request.method, request.path)
         allowed = found if isinstance(found, frozenset) else None
         self._unrouted(request, allowed)

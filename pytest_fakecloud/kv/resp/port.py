@@ -232,10 +232,13 @@ class PortConnection:
             line, sizes = _shortened(line, size)
         body = orjson.dumps([word.decode("utf-8", "replace") for word in line])
         request = Request("RESP", "/", (), body, self.client)
-        call = request.call = app.recorder.open_call(
-            request, facts=partial(_facts, database=self.session.db.index)
+        facts = partial(_facts, database=self.session.db.index)
+        at_us = app.clock.now_us()
+        call = request.call = Call(
+            0, at_us, "", "", "RESP", "/", request.headers, body, self.client, facts
         )
         call.route = "database-port"
+        app.recorder.open_call(call)
         if sizes:
             record_cut(call, sizes)
         try:
