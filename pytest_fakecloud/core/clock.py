@@ -73,7 +73,8 @@ class Clock:
 
     def next_due(self) -> datetime | None:
         """Return the time at which the next event is due, or None if nothing is planned."""
-        return self._timekeeper.next_due()
+        due = self._timekeeper.next_due_us()
+        return None if due is None else to_datetime(due)
 
     def freeze(self) -> None:
         """Stop the clock at its current time."""
@@ -145,13 +146,13 @@ class Timekeeper:
     """A function called before the listeners when a timer of lane ``"background"`` is planned."""
 
     _wait_cap = 1.0
-    _was_driven = False
+    was_driven = False
     """Whether a caller has ever fired due timers: by an advance, a move or a delivering call."""
 
     def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
         self._lock = threading.Lock()
-        self._timers = Timers()
-        self._state_timers = self._timers.lanes["state"]
+        self.timers = Timers()
+        self._state_timers = self.timers.lanes["state"]
         self._turns = Turns()
         self._settling = threading.RLock()
         self._frozen_us: int | None
@@ -162,12 +163,13 @@ class Timekeeper:
         """The time of a running clock minus the process's."""
         self._live_us: int | None
         """``_offset_us`` while the clock runs outside an advance, otherwise None."""
-        self._anchored = False
-        self._reads: Reads | None = None
+        self.anchored = False
+        """Whether the process's time follows the clock, which therefore cannot run."""
+        self.reads: Reads | None = None
         """The running clock's readings, for reports that replay the journal; None if not recorded."""
         self._signals: weakref.WeakSet[Signal] = weakref.WeakSet()
         self._listeners = Registry[Callable[[], None]]()
-        self._drives = 0
+        self.drives = 0
         """The number of calls of tests that moved the clock or triggered due events."""
         self._drive_ends = Registry[Callable[[], None]]()
         """Functions to call at the end of each of these calls."""
@@ -199,8 +201,8 @@ class Timekeeper:
         if offset is not None:
             running = int(time.time() * 1_000_000) + offset
             if self._live_us is offset:
-                if self._reads is not None:
-                    self._reads.append((threading.get_ident(), running))
+                if self.reads is not None:
+                    self.reads.append((threading.get_ident(), running))
                 return running if running < LAST_US else LAST_US
         held = self._held_us
         if held is not None:
@@ -210,11 +212,6 @@ class Timekeeper:
             return frozen
         with self._lock:
             return self._current_us()
-
-    def next_due(self) -> datetime | None:
-        """See ``Clock.next_due()``."""
-        due = self._timers.next_due_us()
-        return None if due is None else to_datetime(due)
 
     @property
     def wait_cap(self) -> float:
@@ -249,36 +246,38 @@ class Timekeeper:
     def advance(self, duration: Duration) -> list[Fired]:
         """See ``Clock.advance()``."""
         __tracebackhide__ = True
-        with self._drive():
-            return self._fire(self._after(duration))
+        with self.drive():
+            return self.fire(self.target_after(duration))
 
     def move_to(self, instant: Instant) -> list[Fired]:
         """See ``Clock.move_to()``."""
         __tracebackhide__ = True
-        with self._drive():
-            return self._fire(self._until(instant))
+        with self.drive():
+            return self.fire(self.target_at(instant))
 
     def advance_to_next(self) -> list[Fired]:
         """See ``Clock.advance_to_next()``."""
         __tracebackhide__ = True
-        target = self._onward()
+        target = self.next_target()
         if target is None:
             return []
-        with self._drive():
-            return self._fire(target)
+        with self.drive():
+            return self.fire(target)
 
     def run_due(self) -> list[Fired]:
         """Trigger every event that is due now, without moving the clock."""
         __tracebackhide__ = True
-        with self._drive():
-            return self._fire(self.now_us)
+        with self.drive():
+            return self.fire(self.now_us)
 
-    def _after(self, duration: Duration) -> Target:
+    def target_after(self, duration: Duration) -> Target:
+        """Return the target of an advance by a duration."""
         self._check_free()
         span = duration_us(duration)
         return lambda: self.now_us() + span
 
-    def _until(self, instant: Instant) -> Target:
+    def target_at(self, instant: Instant) -> Target:
+        """Return the target of a move to a time, which raises ``ContractError`` if that is past."""
         self._check_free()
         target_us = instant_us(instant)
 
@@ -293,23 +292,24 @@ class Timekeeper:
 
         return target
 
-    def _onward(self) -> Target | None:
+    def next_target(self) -> Target | None:
+        """Return the target of a move to the next timer, or None if none is planned."""
         self._check_free()
-        due = self._timers.next_due_us()
+        due = self.next_due_us()
         return None if due is None else lambda: max(due, self.now_us())
 
     @contextmanager
-    def _drive(self) -> Iterator[None]:
+    def drive(self) -> Iterator[None]:
         """Enclose a call of the test that moves the clock, in one or several steps."""
         __tracebackhide__ = True
-        self._drives += 1
+        self.drives += 1
         try:
             yield
         finally:
             for listener in self._drive_ends.items:
                 listener()
 
-    def _steps(
+    def steps(
         self, target: Target, lanes: tuple[Lane, ...] = LANES, *, yielding: bool = False
     ) -> Generator[Timer, None, None]:
         """Yield the timers due up to a target time, holding the clock at each timer's due time.
@@ -320,7 +320,7 @@ class Timekeeper:
         Also raises ``ContractError`` for a later time if the clock cannot be moved.
         """
         with self._turns.move(yielding) as turn:
-            self._was_driven = True
+            self.was_driven = True
             try:
                 with self._lock:
                     self._held_us = now = self._stop_us()
@@ -329,7 +329,7 @@ class Timekeeper:
                 moved = target_us > now
                 if moved:
                     self._check_free()
-                while (timer := self._timers.pop(lanes, target_us)) is not None:
+                while (timer := self.timers.pop(lanes, target_us)) is not None:
                     if timer.due_us > self._held_us:
                         self._hold(timer.due_us)
                     yield timer
@@ -343,7 +343,7 @@ class Timekeeper:
             if turn.breach is not None:
                 raise turn.breach
 
-    def _fire(
+    def fire(
         self,
         target: Target,
         lanes: tuple[Lane, ...] = LANES,
@@ -355,7 +355,7 @@ class Timekeeper:
         __tracebackhide__ = True
         fired = []
         # Close the iterator immediately, because an exception with a traceback would keep it alive.
-        with closing(self._steps(target, lanes, yielding=yielding)) as steps:
+        with closing(self.steps(target, lanes, yielding=yielding)) as steps:
             for timer in steps:
                 at_us = self.now_us()
                 fired.append(Fired(at_us, timer.label, timer.callback(timer.due_us)))
@@ -395,7 +395,7 @@ class Timekeeper:
             raise ContractError(f"this clock cannot be stopped or moved: {ties[0][0]}")
 
     def _check_can_run(self) -> None:
-        if self._anchored:
+        if self.anchored:
             raise ContractError(f"this clock cannot run: {STANDS}")
 
     def _check_reach(self, target_us: int) -> None:
@@ -433,11 +433,6 @@ class Timekeeper:
     # -- rules -----------------------------------------------------------------------------------
 
     @property
-    def anchored(self) -> bool:
-        """Whether the process's time follows the clock, which therefore cannot run."""
-        return self._anchored
-
-    @property
     def driving(self) -> bool:
         """Whether an advance is in progress."""
         return self._turns.moving
@@ -461,15 +456,15 @@ class Timekeeper:
 
         Until then, the clock cannot run, and ``rewind()`` returns to its current time.
         """
-        before = self.mode, self._anchored, self._start_us, self._starts_frozen
+        before = self.mode, self.anchored, self._start_us, self._starts_frozen
         self.freeze()
         with self._lock:
             self._start_us, self._starts_frozen = self._current_us(), True
-            self._anchored = True
+            self.anchored = True
 
         def undo() -> None:
             with self._lock:
-                mode, self._anchored, self._start_us, self._starts_frozen = before
+                mode, self.anchored, self._start_us, self._starts_frozen = before
             if mode == "running":
                 self.resume()
 
@@ -507,7 +502,7 @@ class Timekeeper:
 
     def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
         """Return when the next timer is due, or None if none is planned."""
-        return self._timers.next_due_us(lanes)
+        return self.timers.next_due_us(lanes)
 
     def dispatch(
         self,
@@ -528,7 +523,7 @@ class Timekeeper:
             with self._turns.dispatch() as free:
                 if not free:
                     return
-                timer = self._timers.pop(BACKGROUND, self.now_us())
+                timer = self.timers.pop(BACKGROUND, self.now_us())
                 if timer is not None:
                     if timer.begin is None:
                         timer.callback(timer.due_us)
@@ -540,13 +535,12 @@ class Timekeeper:
 
     def settle(self) -> int:
         """Fire the due timers of lane ``"state"``, for a reading engine; return the current time."""
-        now = self.now_us()
-        # Every request calls this, so check without the lock first.
+        now = self.now_us()  # Every request calls this, so check without the lock first.
         first = self._state_timers[:1]  # a slice, because another thread may remove the only timer
         if not first or first[0].due_us > now or self.driving:
             return now
         with self._settling:
-            while (timer := self._timers.pop(("state",), self.now_us())) is not None:
+            while (timer := self.timers.pop(("state",), self.now_us())) is not None:
                 timer.callback(timer.due_us)
         return self.now_us()
 
@@ -579,7 +573,7 @@ class Timekeeper:
         can hand over work. Callbacks run without holding any lock of the clock.
         """
         timer = Timer(due_us, callback, lane, label, async_callback, begin)
-        self._timers.add(timer)
+        self.timers.add(timer)
         if lane == "background":
             if self.on_background is not None:
                 self.on_background()

@@ -155,11 +155,11 @@ async def drive(
     yielding: bool = False,
     done: Callable[[], bool] = lambda: False,
 ) -> list[Fired]:
-    """Awaitable ``Timekeeper._fire()``, which awaits deliveries in the running event loop."""
+    """Awaitable ``Timekeeper.fire()``, which awaits deliveries in the running event loop."""
     # Yield first, so that a caller that repeats this call in a loop can be cancelled.
     await checkpoint()
     fired = []
-    with closing(clock._steps(target, yielding=yielding)) as steps:
+    with closing(clock.steps(target, yielding=yielding)) as steps:
         for timer in steps:
             at_us = clock.now_us()
             if timer.async_callback is not None:
@@ -181,22 +181,22 @@ class AioClock:
     async def advance(self, duration: Duration) -> list[Fired]:
         """Awaitable ``Clock.advance()``."""
         __tracebackhide__ = True
-        with self._clock._drive():
-            return await drive(self._clock, self._clock._after(duration))
+        with self._clock.drive():
+            return await drive(self._clock, self._clock.target_after(duration))
 
     async def move_to(self, instant: Instant) -> list[Fired]:
         """Awaitable ``Clock.move_to()``."""
         __tracebackhide__ = True
-        with self._clock._drive():
-            return await drive(self._clock, self._clock._until(instant))
+        with self._clock.drive():
+            return await drive(self._clock, self._clock.target_at(instant))
 
     async def advance_to_next(self) -> list[Fired]:
         """Awaitable ``Clock.advance_to_next()``."""
         __tracebackhide__ = True
-        target = self._clock._onward()
+        target = self._clock.next_target()
         if target is None:
             return []
-        with self._clock._drive():
+        with self._clock.drive():
             return await drive(self._clock, target)
 
 

@@ -60,12 +60,12 @@ class FakeTime:
     def move_to(self, instant_us: int) -> bool:
         """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
         target = max(instant_us, self._clock.now_us())
-        return bool(self._clock._fire(lambda: target, ("state",)))
+        return bool(self._clock.fire(lambda: target, ("state",)))
 
     def known_instants(self, most: int) -> list[int]:
         """Return the next times of timers, deliveries, the ends of TTLs and of idle times."""
         now = self._clock.now_us()
-        _, timers = self._clock._timers.planned(most + 8)
+        _, timers = self._clock.timers.planned(most + 8)
         found = {timer.due_us for timer in timers}
         found.update(at_ms * 1000 for _, _, at_ms in self._ends_of_keys())
         found.update(at_ms * 1000 for at_ms in self._ends_of_idle_times())
@@ -96,7 +96,7 @@ class FakeTime:
                 yield touch_of_key(fake, database, key, True)
 
     def fires_until(self, until_us: int) -> bool:
-        _, timers = self._clock._timers.planned(MOST_TIMERS)
+        _, timers = self._clock.timers.planned(MOST_TIMERS)
         return any(timer.lane == "state" and timer.due_us <= until_us for timer in timers)
 
 

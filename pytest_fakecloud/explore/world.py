@@ -278,7 +278,7 @@ class World:
             self._wall.forget_reads()
         self.deliveries = Deliveries(self._queues, start_us)
         # A queue limits the chain of messages that cause each other within one drive.
-        self.clock._drives += 1
+        self.clock.drives += 1
 
     def now_us(self) -> int:
         return self.clock.now_us()

@@ -183,7 +183,7 @@ class Sleepers:
         target_us = self.next_us(sleeper)
         sleeper.moving = True
         try:
-            self.clock._fire(lambda: max(target_us, self.clock.now_us()), yielding=True)
+            self.clock.fire(lambda: max(target_us, self.clock.now_us()), yielding=True)
         except Occupied:
             self.clock.spend_until(target_us)
         finally:

@@ -333,7 +333,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         request also count as inspecting.
         """
         engine, recorder = self._engine, self._recorder
-        if self.delivery == "background" or self._time._was_driven:
+        if self.delivery == "background" or self._time.was_driven:
             return None
         if engine.inspected or engine.attempts or recorder.is_known:
             return None

@@ -56,7 +56,7 @@ def record_times(cloud: BaseCloud) -> None:
     Without these times, the replay of a running clock is exact only to the millisecond.
     """
     reads = deque[tuple[int, int]](maxlen=_MOST_READS)
-    cloud._time._reads = recorder_of(cloud.journal).shared.reads = reads
+    cloud._time.reads = recorder_of(cloud.journal).shared.reads = reads
 
 
 class Inexact(Exception):
@@ -366,7 +366,7 @@ class _Player:
             self.time.expect()
 
     def move_to(self, at_us: int) -> None:
-        self.time._fire(lambda: max(at_us, self.time.now_us()), lanes=("state",))
+        self.time.fire(lambda: max(at_us, self.time.now_us()), lanes=("state",))
 
     def data_of(self, names: Iterable[str]) -> dict[str, State]:
         """Return the data of the copies with these names; drop copies that are too large."""

@@ -217,15 +217,15 @@ def test_a_running_clock_cannot_spend_time_and_no_clock_more_than_there_is() -> 
 
 
 def test_what_is_planned_is_told_in_its_order_and_counted_whole(clock: Timekeeper) -> None:
-    assert clock._timers.planned(5) == (0, [])
+    assert clock.timers.planned(5) == (0, [])
     late = clock.call_at(NOON_US + 3, print, lane="driven")
     soon = clock.call_at(NOON_US + 1, print, lane="background")
     gone = clock.call_at(NOON_US + 2, print)
     next_one = clock.call_at(NOON_US + 3, print)
     gone.cancel()
-    assert clock._timers.planned(5) == (3, [soon, late, next_one])
-    assert clock._timers.planned(2) == (3, [soon, late])
-    assert clock._timers.planned(0) == (3, [])
+    assert clock.timers.planned(5) == (3, [soon, late, next_one])
+    assert clock.timers.planned(2) == (3, [soon, late])
+    assert clock.timers.planned(0) == (3, [])
 
 
 def test_the_next_due_of_some_lanes_is_told(clock: Timekeeper) -> None:
@@ -346,12 +346,12 @@ def test_nothing_is_delivered_while_an_advance_does_not_end(
 def test_who_yields_to_others_does_no_harm_to_their_advance(clock: Timekeeper) -> None:
     def sleep(at_us: int) -> None:
         with pytest.raises(Occupied):
-            list(clock._steps(clock.now_us, yielding=True))
+            list(clock.steps(clock.now_us, yielding=True))
 
     clock.call_at(NOON_US + SECOND, sleep)
     assert len(clock.advance(2)) == 1
     assert clock.now_us() == NOON_US + 2 * SECOND
-    assert list(clock._steps(lambda: NOON_US + 3 * SECOND, yielding=True)) == []
+    assert list(clock.steps(lambda: NOON_US + 3 * SECOND, yielding=True)) == []
     assert clock.now_us() == NOON_US + 3 * SECOND
 
 
@@ -360,9 +360,9 @@ def test_who_yields_does_not_wait_for_a_delivery_that_does_not_end(clock: Timeke
     clock.call_at(NOON_US, print, lane="background", begin=lambda at: lambda: None)
     clock.dispatch(kept.append)
     with pytest.raises(Occupied):
-        list(clock._steps(clock.now_us, yielding=True))
+        list(clock.steps(clock.now_us, yielding=True))
     kept[0]()
-    assert list(clock._steps(clock.now_us, yielding=True)) == []
+    assert list(clock.steps(clock.now_us, yielding=True)) == []
 
 
 def test_a_delivery_that_fails_is_over(clock: Timekeeper) -> None:
@@ -392,7 +392,7 @@ def test_an_advance_of_another_thread_breaks_the_one_under_way(clock: Timekeeper
     later = clock.call_at(NOON_US + 2 * SECOND, print)
     assert error_of(clock.advance, 3) == UNDER_WAY
     assert told == [UNDER_WAY]
-    assert clock._timers.planned(1) == (1, [later])
+    assert clock.timers.planned(1) == (1, [later])
     assert len(clock.advance(3)) == 1
 
 

@@ -93,7 +93,7 @@ def test_things_are_looked_up_by_the_first_argument(app: ControlApp) -> None:
 def test_only_what_a_fixture_declares_is_offered(app: ControlApp, fixture: str) -> None:
     fake = next(one for one in app.cloud.fakes() if one.fixture == fixture)
     names = {
-        "__class__", "_engine", "_app", "__init__", "nothing", "", "clock._timers", "_app.table",
+        "__class__", "_engine", "_app", "__init__", "nothing", "", "clock.timers", "_app.table",
         "journal._recorder", "faults._table", "clock.settle", "clock.__class__", "os.system",
         "clock.now.__self__", "journal.calls.__globals__", *_IN_PROCESS,
     }  # fmt: skip

@@ -50,9 +50,9 @@ class Driver:
         __tracebackhide__ = True
         self._check_open()
         fired: list[Fired] = []
-        with self.clock._drive():
+        with self.clock.drive():
             for target in targets:
-                fired += self.clock._fire(target)
+                fired += self.clock.fire(target)
             return self._report(fired)
 
     async def run_async(self, targets: Iterable[Target]) -> Attempts:
@@ -60,7 +60,7 @@ class Driver:
         __tracebackhide__ = True
         self._check_open()
         fired: list[Fired] = []
-        with self.clock._drive():
+        with self.clock.drive():
             for target in targets:
                 fired += await drive(self.clock, target)
             return self._report(fired)

@@ -119,7 +119,7 @@ class CloudRoutes:
 
     def get_due(self, request: Request) -> Due:
         """Return the number of planned events, and the next 200 of them."""
-        count, soonest = self._cloud._time._timers.planned(_MOST_DUE)
+        count, soonest = self._cloud._time.timers.planned(_MOST_DUE)
         return {
             "now": _iso_time(self._cloud.clock.now_us()),
             "count": count,

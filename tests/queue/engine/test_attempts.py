@@ -109,7 +109,7 @@ def test_an_answer_is_waited_for_as_a_timer_of_its_name(bench: Bench) -> None:
     for _ in range(2):
         bench.publish()
     bench.clock.run_due()
-    assert [one.label for one in bench.clock._timers.planned(5)[1]] == ["answer", "answer"]
+    assert [one.label for one in bench.clock.timers.planned(5)[1]] == ["answer", "answer"]
     bench.engine.close()
     assert bench.clock.next_due_us() is None
 
@@ -503,7 +503,7 @@ def test_a_fault_that_breaks_ends_an_attempt_before_it_is_made(bench: Bench, dri
 def test_a_loop_is_named_by_the_limit_that_it_is_beyond() -> None:
     bench = Bench(loop_limit=5)
     message = bench.engine.messages[bench.publish()]
-    message.depth, message.chain, message.drive = 5, 51, bench.clock._drives + 1
+    message.depth, message.chain, message.drive = 5, 51, bench.clock.drives + 1
     with pytest.raises(LoopError, match="loop: 50 deliveries caused each other in one call"):
         bench.clock.run_due()
     assert (message.depth, message.chain) == (0, 0)

@@ -170,7 +170,7 @@ def test_global_parallelism_and_flow_control_never_hand_messages_to_and_fro() ->
     bench.publish(f"{URL}/2")
     for took in (2, 1):
         flowing(bench, "parallelism=1", url=f"{URL}/{took}")
-    for fired, timer in enumerate(bench.clock._steps(bench.clock._after("1m"))):
+    for fired, timer in enumerate(bench.clock.steps(bench.clock.target_after("1m"))):
         assert fired < 100
         timer.callback(timer.due_us)
     assert bench.times() == [0, 0, 1, 3, 3, 5]
