@@ -61,10 +61,10 @@ if TYPE_CHECKING:
         FakecloudError as FakecloudError,
         ServiceError as ServiceError,
     )
-    from .core.results import Results as Results
+    from .core.journal import Results as Results
     from .core.journal import Journal as Journal
     from .core.problems import Problem as Problem
-    from .core.timeparse import Duration as Duration, Instant as Instant
+    from .core.timers import Duration as Duration, Instant as Instant
     from .explore.schedule import replay_schedule as replay_schedule
     from .explore.result.exploration import (
         BrokenPromiseError as BrokenPromiseError,

@@ -15,8 +15,7 @@ from ..core.calls import Call
 from ..core.errors import ContractError
 from ..core.journal import Results, results_of
 from ..core.settings import optional, whole
-from ..faults.fault import Fault, ServiceRule
-from ..faults.table import FaultTable
+from ..faults.table import Fault, FaultTable, ServiceRule
 from ..handle import Handle, action_as
 from ..http.messages import Request
 from .engine.offsets import mixed

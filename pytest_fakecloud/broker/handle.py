@@ -10,14 +10,13 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict, Unpack, overload
 
 from ..core.calls import Call
-from ..core.concurrency.aio import in_thread
-from ..core.errors import ContractError, importing
+from ..core.errors import ContractError, brief, counted, importing, unknown_name
 from ..core.field_types import ITEM, OneOf
+from ..core.journal import Results, check_predicate, expect, results_of
 from ..core.matching import Condition, Field, Query
-from ..core.results import Results, check_predicate, expect, results_of
 from ..core.settings import choice, whole
-from ..core.timeparse import Duration
-from ..core.wording import brief, counted, unknown_name
+from ..core.threads import in_thread
+from ..core.timers import Duration
 from ..faults.table import FaultTable
 from ..handle import Aio, Context, action
 from .engine import MemoryEngine

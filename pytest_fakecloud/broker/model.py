@@ -8,13 +8,12 @@ from datetime import datetime
 from os import PathLike
 from typing import Any, Literal, NamedTuple
 
-from ..core.errors import ContractError
+from ..core.errors import ContractError, unknown_name
 from ..core.field_types import DOCUMENT, TEXT, OneOf, Shaped, WholeNumber
+from ..core.journal import Results, results_of
 from ..core.matching import PAIRS, Field, fields_of
-from ..core.results import Results, results_of
 from ..core.settings import optional, whole
-from ..core.timeparse import Duration, duration_us, instant_us
-from ..core.wording import unknown_name
+from ..core.timers import Duration, duration_us, instant_us
 from .errors import BrokerError, can_name_a_topic, illegal_argument, string
 
 EventKind = Literal[

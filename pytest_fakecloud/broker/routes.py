@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 from ..core.errors import ServiceError
 from ..core.field_types import TEXT
 from ..core.matching import Field
-from ..http.app import App
-from ..http.messages import Answer, Request
-from ..http.readers import basic_credentials, json_value, same
-from ..http.routing import Route
+from ..http.app import App, Route
+from ..http.messages import Answer, Request, basic_credentials, json_value, same
 from .errors import BrokerError, illegal_argument, partly_appended
 from .faults import messages_to_keep, reordered
 from .model import (

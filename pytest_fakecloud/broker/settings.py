@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ..core.errors import ContractError
+from ..core.errors import ContractError, unknown_name
 from ..core.settings import (
     SWITCH,
     HandleConfig,
@@ -24,8 +24,7 @@ from ..core.settings import (
     texts,
     whole,
 )
-from ..core.timeparse import Duration
-from ..core.wording import unknown_name
+from ..core.timers import Duration
 from .errors import STATUSES
 from .model import TopicConfig, milliseconds
 

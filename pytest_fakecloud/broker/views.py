@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
 from ..core.field_types import TEXT, OneOf, WholeNumber
+from ..core.journal import Results, results_of
 from ..core.matching import Field, fields_of
-from ..core.results import Results, results_of
 from ..core.settings import optional, whole
-from ..core.timeparse import Duration
+from ..core.timers import Duration
 from ..handle import Handle, action_as
 from .errors import AsMisuse
 from .model import (

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from ..core.errors import ContractError, broken_promise, shown
+from ..core.errors import ContractError, brief, broken_promise, counted, shown, unknown_name
 from ..core.recorder import is_library
-from ..core.timeparse import Duration, duration_us
-from ..core.wording import brief, counted, unknown_name
+from ..core.timers import Duration, duration_us
 from ..every_failure import chosen_handles, names_of
 from .locks import cooperation, share_locks
 from .promises import Promises

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 from types import FunctionType
 from typing import Any, cast
 
-from ..core.conditions import has_not_run, positional_parameters
-from ..core.errors import ContractError, shown
-from ..core.timeparse import Duration, duration_us, to_datetime
-from ..core.wording import brief
+from ..core.errors import ContractError, brief, shown
+from ..core.field_types import has_not_run, positional_parameters
+from ..core.timers import Duration, duration_us, to_datetime
 from .run import History, Operation
 from .schedule import observed
 

@@ -17,16 +17,17 @@ from ..core.threads import checkpoint, in_thread
 from ..http.app import EXPLORATION, GUARD
 from ..http.messages import AnyResponse, Request, Serve
 from ..queue.delivery.destinations import route_to
+from ..queue.model import Interceptor
 from ..transport.inprocess import origins
 from ..transport.shortcut import Shortcut
-from .simulation.frames import carried_source, source_of
+from .footprint import touches_of_command
 from .simulation.loops import awaited
-from .touches import touches_of_command
+from .simulation.strands import carried_source, source_of
 
 if TYPE_CHECKING:
     from ..handle import Handle
     from ..kv.races import Arrival, Sender
-    from ..queue.model import Delivery, Message, Outcome
+    from ..queue.model import Delivery, Exchange, Message, Proceed, Sending
     from .world import World
 
 T = TypeVar("T")
@@ -42,8 +43,6 @@ def watch(world: World, handle: Handle, exits: contextlib.ExitStack) -> None:
     engine: Any = handle._engine
     if handle.fixture == "kv_server" and hasattr(engine, "run"):
         swap(exits, engine, "run", partial(_run_recorded, world, handle.name, engine.run))
-    if hasattr(engine, "delivery_hooks"):
-        swap(exits, engine, "delivery_hooks", _ExploredDeliveries(world, engine.delivery_hooks))
     shortcut = Shortcut(handle._mount, lingers=True, around=partial(_around, world, handle))
     exits.callback(origins.add(handle._mount.origin, shortcut))
     origins.enter()
@@ -112,18 +111,9 @@ def _run_recorded(
 
 
 def _watch_deliveries(world: World, queue: Any, exits: contextlib.ExitStack) -> None:
-    runner = queue._engine.runner
-    real: Callable[[Delivery], Outcome] = runner.perform
-
-    def perform(delivery: Delivery) -> Outcome:
-        simulation = world.simulation
-        if simulation is None:
-            return real(delivery)
-        return simulation.deliveries.perform(
-            delivery, real, route_to(queue.destinations, delivery.url)
-        )
-
-    swap(exits, runner, "perform", perform)
+    engine, planned = queue._engine, queue._engine.interceptors
+    engine.intercept(*planned, _ExploredDeliveries(world, queue))
+    exits.callback(engine.intercept, *planned)
     for route in queue.destinations.routes():
         handler = getattr(route, "_handler", None)
         if route._where == "asgi":
@@ -160,19 +150,22 @@ async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:
     return await loop.run_in_executor(world.carriers, copy_context().run, exchange)
 
 
-class _ExploredDeliveries:
-    """Faults of deliveries: first those that the test injected, then those of the schedule."""
+class _ExploredDeliveries(Interceptor):
+    """The innermost interceptor of deliveries, which adds faults and losses of the schedule."""
 
     active = ("the schedule",)
 
-    def __init__(self, world: World, planned: Any) -> None:
+    def __init__(self, world: World, queue: Any) -> None:
         self._world = world
-        self._planned = planned
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._planned, name)
+        self._queue = queue
 
     def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
-        found: tuple[str, ...] = self._planned.before(message, delivery)
         simulation = self._world.simulation
-        return found if simulation is None else found + simulation.deliveries.faults_of(message.id)
+        return () if simulation is None else simulation.deliveries.faults_of(message.id)
+
+    def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
+        simulation = self._world.simulation
+        if simulation is None:
+            return proceed(exchange)
+        route = route_to(self._queue.destinations, exchange.delivery.url)
+        return simulation.deliveries.perform(exchange, proceed, route)

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from ..core.calls import Call, field_of
-from ..core.errors import ContractError
+from ..core.errors import ContractError, did_you_mean
 from ..core.field_types import TEXT, FieldType
 from ..core.matching import Field, Question
-from ..core.wording import did_you_mean
 from .acl import keys_of as key_positions
 from .table.registry import COMMANDS, spec_of
 

@@ -19,7 +19,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from ..core.timeparse import LAST_US
+from ..core.timers import LAST_US
 from .sleepers import (
     LONGEST,
     SHORTEST,

@@ -20,11 +20,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from ..core.concurrency.aio import drive
-from ..core.concurrency.turns import Occupied
+from ..core.clock import Timekeeper
 from ..core.errors import ContractError, shown
-from ..core.timekeeper import Timekeeper
-from ..core.timeparse import monotonic
+from ..core.threads import drive
+from ..core.timers import Occupied, monotonic
 
 GRACE = 0.01
 """Real seconds that a busy thread gets to begin a sleep before the clock moves without it."""

@@ -15,9 +15,9 @@ from functools import cache
 from types import FrameType
 from typing import Any
 
+from ..core.clock import Timekeeper
 from ..core.errors import ContractError, importing
-from ..core.timekeeper import Timekeeper
-from ..core.timeparse import monotonic
+from ..core.timers import monotonic
 
 INFRASTRUCTURE = frozenset(
     {

@@ -17,12 +17,19 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from ..core.errors import ContractError, formatted, raised_by_test, report_failure
+from ..core.clock import Timekeeper
+from ..core.errors import (
+    ContractError,
+    counted,
+    formatted,
+    listed,
+    plural,
+    raised_by_test,
+    report_failure,
+)
 from ..core.problems import Problems
 from ..core.recorder import Recorder, is_library
-from ..core.timekeeper import Timekeeper
-from ..core.timeparse import clock_time, to_datetime
-from ..core.wording import counted, listed, plural
+from ..core.timers import clock_time, to_datetime
 from .engine.engine import Engine
 from .model import (
     MESSAGE,

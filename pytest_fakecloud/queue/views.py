@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from ..core.calls import Headers
-from ..core.errors import ContractError
+from ..core.errors import ContractError, brief
 from ..core.field_types import (
     INSTANT,
     JSON,
@@ -22,11 +22,10 @@ from ..core.field_types import (
     Shaped,
     either,
 )
+from ..core.journal import Results, results_of
 from ..core.matching import HEADERS, Field, fields_of
-from ..core.results import Results, results_of
 from ..core.settings import whole
-from ..core.timeparse import to_datetime
-from ..core.wording import brief
+from ..core.timers import to_datetime
 from ..handle import action_as
 from .attempt_reports import timeline
 from .engine.engine import Engine

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from ..core.calls import Call
 from ..core.errors import ContractError
 from ..core.timers import instant_us, to_datetime
-from ..http.readers import query_items
+from ..http.messages import query_items
 from ..reporting.masking import HIDDEN, Mask, write_private
 
 if TYPE_CHECKING:

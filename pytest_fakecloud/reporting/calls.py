@@ -13,7 +13,7 @@ from typing import Any
 from unicodedata import category, normalize
 
 from ..core.calls import Call, Entry, faults_ended
-from ..core.timeparse import to_datetime
+from ..core.timers import to_datetime
 from .masking import hides_words
 
 SEVERAL = ("pipeline", "multi-exec")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ..core.calls import Call, Entry, Event
 from ..core.errors import ContractError, ends_the_test, report_failure
 from ..core.recorder import SharedRecords, is_library, is_own
-from ..core.timeparse import instant_us
+from ..core.timers import instant_us
 from .applications import ServedRequest
 from .calls import PUBLISHING, executed_but_lost, gathered, has_full_answer, items_of, lines_of
 from .masking import Mask

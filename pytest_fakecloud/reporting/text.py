@@ -11,8 +11,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from ..core.calls import Call, Event
-from ..core.timeparse import clock_time, to_datetime
-from ..core.wording import counted
+from ..core.errors import counted
+from ..core.timers import clock_time, to_datetime
 from .calls import CONTROLS, printable
 from .model import Finding, Lookups, Report, Row
 from .report import report_of

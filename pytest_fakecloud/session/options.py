@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import pytest
 
-from ..core.errors import ContractError
+from ..core.errors import ContractError, unknown_name
 from ..core.ids import check_seed
 from ..core.settings import (
     PROCESS_TIME,
@@ -24,8 +24,7 @@ from ..core.settings import (
     setting,
     settings_of,
 )
-from ..core.timeparse import Instant, instant_us
-from ..core.wording import unknown_name
+from ..core.timers import Instant, instant_us
 from ..services import SERVICES, handle_class, named
 
 Node: TypeAlias = pytest.Item | pytest.Collector
@@ -317,7 +316,7 @@ class RunOptions:
         return settings
 
     def _check_process_time(self, settings: Mapping[str, Any]) -> None:
-        from ..core.timekeeper import STANDS
+        from ..core.clock import STANDS
 
         if settings["clock"] == "running":
             raise misuse(f"clock='running' is not possible: {STANDS}")

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from ..core.calls import Call
-from ..core.errors import ends_the_test, report_failure
+from ..core.errors import counted, ends_the_test, report_failure
 from ..core.problems import with_allowance
-from ..core.wording import counted
 from . import warn
 from .options import misuse
 from .run import Run, end, run_of

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .. import __path__
-from ..core.errors import ContractError
+from ..core.errors import ContractError, unknown_name
 from ..core.journal import recorder_of
-from ..core.timeparse import monotonic
-from ..core.wording import unknown_name
+from ..core.timers import monotonic
 from ..services import SERVICES, services_by_word
 from . import warn
 from .clouds import SessionCloud, SharedCloud, new_cloud, publish_env

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from ..core.errors import ContractError, ServiceError
 from ..core.ids import new_token
 from ..files import read_file
-from ..http.messages import Request
+from ..http.messages import AnyResponse, Request, Serve
 from ..services import services_by_word
 
 CONTROL_PORT = 7400
@@ -168,7 +168,7 @@ class Hosts:
                 "that the server is bound to, or start it with --allow-host NAME",
             )
 
-    def guard(self, request: Request) -> None:
+    def guard(self, request: Request, proceed: Serve) -> AnyResponse:
         """Reject a request to a fake that a web page of another site can make.
 
         A fake with a public token needs this check: a token may be in a query or in a URL, so a
@@ -195,6 +195,7 @@ class Hosts:
                 "this request comes from a web page of another site: the credentials of a "
                 "development server are public, so call it from your application's server",
             )
+        return proceed()
 
 
 def _opens_a_page(request: Request) -> bool:

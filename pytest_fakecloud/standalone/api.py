@@ -17,12 +17,9 @@ from ..core.errors import ContractError, ServiceError
 from ..core.ids import new_token
 from ..core.problems import Problem, Problems, shortened
 from ..core.recorder import Recorder
-from ..faults.fault import setting_over
-from ..faults.table import FaultTable
-from ..http.app import App
-from ..http.messages import Answer, AnyResponse, Effect, Request
-from ..http.readers import bearer_token, same
-from ..http.routing import Route, RouteMatch
+from ..faults.table import FaultTable, setting_over
+from ..http.app import App, Route, RouteMatch
+from ..http.messages import Answer, AnyResponse, Effect, Request, bearer_token, same
 from ..services import services_by_word
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import PREFIX, Refused, contract, fields, handle_named

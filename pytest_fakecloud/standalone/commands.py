@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ..core.errors import ContractError, ServiceError
-from ..core.wording import brief
+from ..core.errors import ContractError, ServiceError, brief
 from ..files import read_file, read_json
 from ..subcommands import Subparsers, complain
 from .addresses import CONTROL_URL, TOKEN_VARIABLE, URL_VARIABLE, control_token, is_loopback

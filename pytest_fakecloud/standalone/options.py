@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.calls import KEEP_BYTES
-from ..core.errors import ContractError
+from ..core.errors import ContractError, brief, unknown_name
 from ..core.settings import MOST_PORT, Kind, choice, settings_of, text, whole
-from ..core.wording import brief, unknown_name
 from ..files import read_file
 from ..services import handle_class, named, services_by_word
 from ..subcommands import Subparsers, Usage

@@ -22,10 +22,10 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, TypeAlias, cast
 
-from ..core.errors import ContractError, shown
+from ..core.errors import ContractError, shown, unknown_name
 from ..core.settings import connection_settings
-from ..core.timeparse import monotonic
-from ..core.wording import unknown_name
+from ..core.timers import monotonic
+from ..http.app import GUARD
 from ..http.ports import keep, release
 from ..reporting.masking import make_private
 from ..services import find, handle_class, named, services_by_word
@@ -360,7 +360,7 @@ def _served(
         app.loading = "not begun" if states else ""
         for handle in cloud.fakes():
             if handle.name in options.guarded:
-                handle._app.guard = hosts.guard
+                handle._app.chain.add(GUARD, hosts.guard)
         mount = cloud._context.mount(app, host=options.host, port=options.control_port or 0)
         app.url = mount.url
         mount.on_close.append(app.end_streams)

@@ -17,16 +17,14 @@ import numpy as np
 import orjson
 
 from ..core.calls import Call, whole_body
-from ..core.errors import ContractError
+from ..core.errors import SHOWN, ContractError, brief, unknown_name
 from ..core.field_types import ABSENT, FLAG, MAPPING, TEXT, FieldType, OneOf, WholeNumber
 from ..core.ids import new_token
-from ..core.journal import Journal
+from ..core.journal import Journal, Results, expect, results_of
 from ..core.matching import Condition, Field, Query
 from ..core.recorder import code_place
-from ..core.results import Results, expect, results_of
-from ..core.wording import SHOWN, brief, unknown_name
 from ..handle import Aio, Context, action, perform
-from ..http.readers import decode_segment
+from ..http.messages import decode_segment
 from .embedding import Embedder
 from .engine import VectorEngine
 from .errors import VectorError

@@ -21,10 +21,8 @@ from ..core.budget import Budgeted, OverBudget
 from ..core.errors import ServiceError
 from ..core.field_types import TEXT, OneOf
 from ..core.matching import Field
-from ..http.app import App
-from ..http.messages import Answer, Request
-from ..http.readers import bearer_token, decode_segment, same
-from ..http.routing import Route, RouteMatch
+from ..http.app import App, Route, RouteMatch
+from ..http.messages import Answer, Request, bearer_token, decode_segment, same
 from . import errors
 from .embedding import Embedder, required
 from .engine import VectorEngine

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any
 
-from ..core.wording import brief
+from ..core.errors import brief
 from ..kv.table.registry import COMMANDS
 from .catalogue import Scenario, Step, scenarios
 from .exchange import Bounds, Interrupted, Reply, Unreachable

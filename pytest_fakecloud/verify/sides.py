@@ -15,8 +15,7 @@ import requests
 import urllib3
 
 from ..cloud import Cloud
-from ..core.errors import ContractError, ServiceError
-from ..core.wording import unknown_name
+from ..core.errors import ContractError, ServiceError, unknown_name
 from ..kv.handle import KVServer
 from ..kv.settings import VERSION
 from ..kv.table.versions import is_later

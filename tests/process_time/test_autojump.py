@@ -30,7 +30,7 @@ import upstash_redis.asyncio
 import upstash_vector
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.process_time import sleepers as loops
 from pytest_fakecloud.process_time import sleepers as moving
 from pytest_fakecloud.process_time.replacements import Patches

@@ -20,7 +20,7 @@ from confluent_kafka import (
 from confluent_kafka import admin as _admin
 
 from ...core.errors import ContractError
-from ...core.timeparse import monotonic
+from ...core.timers import monotonic
 from ..errors import BrokerError
 
 T = TypeVar("T")

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import FakecloudError
-from ...core.wording import counted
+from ...core.errors import FakecloudError, counted
 from ...reporting.as_json import as_json, row_json
 from ...reporting.masking import Mask
 from ...reporting.model import AppliedFault, Row

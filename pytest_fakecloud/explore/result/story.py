@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ...core.calls import Call
-from ...core.wording import counted
+from ...core.errors import counted
 from ...reporting.calls import SEVERAL, gathered
 from ...reporting.model import Lookups
 from ...reporting.wording import summarise

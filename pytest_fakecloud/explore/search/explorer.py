@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import ContractError, importing
-from ...core.timeparse import monotonic
+from ...core.timers import monotonic
 from ..run import Run, Scope
 from ..schedule import DELAYS, EDGE, PAUSES, SWITCHES, TRIED, Event, Kind, Schedule
 from .dpor import OrderSearches

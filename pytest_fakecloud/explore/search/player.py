@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from ...core.conditions import check_returned
 from ...core.errors import ContractError, broken_promise, ends_the_test, shown
+from ...core.field_types import check_returned
 from ...core.journal import recorder_of
-from ...core.timeparse import Duration, duration_us, monotonic
+from ...core.timers import Duration, duration_us, monotonic
 from ..promises import Promises
 from ..run import History, Plan, Redundant, Run, Strategy, Subject
 from ..schedule import Schedule

@@ -8,8 +8,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
-from ...core.errors import ContractError, ServiceError
-from ...core.wording import listed
+from ...core.errors import ContractError, ServiceError, listed
 from ...faults.answers import lost
 from ...handle import Handle
 from ...http.messages import Answer, AnyResponse, Effect, Request, Serve

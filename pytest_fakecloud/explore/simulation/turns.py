@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError
 from ...core.recorder import is_library
-from ...core.timeparse import monotonic
+from ...core.timers import monotonic
 from .strands import Crash, Gate, Strand, Waiting, application_frame, source_of
 
 if TYPE_CHECKING:

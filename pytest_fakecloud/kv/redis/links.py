@@ -25,7 +25,7 @@ from redis.crc import key_slot
 from redis.retry import Retry
 
 from ...core.errors import ContractError
-from ...core.timeparse import monotonic
+from ...core.timers import monotonic
 from ..errors import CommandError
 from ..reply import Reply
 from .connection import (

@@ -37,11 +37,10 @@ from ...http.ports import is_free
 from ...http.server import Connection, serve_http
 from .. import errors
 from ..command_fields import facts_of
-from ..engine.admission import RUN_IN_TRANSACTION
-from ..engine.blocking import Waiter
+from ..engine.blocking import RUN_IN_TRANSACTION, Waiter
 from ..engine.engine import Engine
 from ..engine.session import Session
-from ..engine.statistics import without_secrets
+from ..engine.usage import without_secrets
 from ..errors import CommandError
 from ..model import TURN_SECONDS
 from ..races import Arrival, Sender

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from ...http.messages import Answer, Request, Stream
-from ...http.readers import decode_bytes
+from ...http.messages import Answer, Request, Stream, decode_bytes
 from .. import errors
 from ..errors import CommandError, RestError
 from ..reply import LARGEST, OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp

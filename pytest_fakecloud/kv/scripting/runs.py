@@ -12,12 +12,12 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...core.timeparse import monotonic
+from ...core.timers import monotonic
 from ..errors import CommandError
 from . import callbacks as errors
 
 if TYPE_CHECKING:
-    from ...core.timekeeper import Timekeeper
+    from ...core.clock import Timekeeper
     from ..engine.engine import Engine
     from ..engine.session import Session
     from ..table.registry import CommandSpec

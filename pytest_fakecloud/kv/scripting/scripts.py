@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.timeparse import give_way, monotonic
+from ...core.timers import give_way, monotonic
 from ..acl import Denied
 from ..algorithms.quoting import split_words
 from ..errors import BAD_DUMP, OOM, CommandError, CountedError, one_line

@@ -13,14 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...core.calls import Headers
-from ...core.concurrency.aio import drive, in_thread
-from ...core.concurrency.turns import Occupied
 from ...core.errors import ContractError
 from ...core.field_types import JSON, MAPPING, MESSAGE_ID, URL
+from ...core.journal import check_predicate
 from ...core.matching import HEADERS, Field, Query, fields_of
-from ...core.results import check_predicate
 from ...core.settings import number
-from ...core.timeparse import monotonic, to_datetime
+from ...core.threads import drive, in_thread
+from ...core.timers import Occupied, monotonic, to_datetime
 from ...handle import Context
 from ..delivery.drivers import at_least_now
 from ..model import DAY, NON_RETRYABLE
@@ -245,7 +244,7 @@ class CallbackWaiter:
         __tracebackhide__ = True
         with self._driving() as queues:
             for target in self._due_times(queues, done):
-                self._time._fire(target, done=done)
+                self._time.fire(target, done=done)
         return self._wait(done, patience) if self.may_arrive() else done()
 
     async def auntil(self, done: Callable[[], bool], patience: Patience) -> bool:
@@ -268,7 +267,7 @@ class CallbackWaiter:
     def _driving(self) -> Iterator[list[Queue]]:
         """Yield the queues that this call delivers, and close their idle connections afterwards."""
         queues = [queue for queue in self.queues() if queue.delivery == "driven"]
-        with self._time._drive():
+        with self._time.drive():
             yield queues
 
     def _due_times(
@@ -311,7 +310,7 @@ class CallbackWaiter:
         """
         try:
             # Fire internal timers only, because deliveries are made by their own threads.
-            self._time._fire(partial(at_least_now, self._time, due_us), ("state",), yielding=True)
+            self._time.fire(partial(at_least_now, self._time, due_us), ("state",), yielding=True)
         except Occupied:
             return False
         except ContractError:

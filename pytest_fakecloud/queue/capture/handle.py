@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
+from ...core.errors import counted
+from ...core.journal import Results, expect, results_of
 from ...core.matching import Query
-from ...core.results import Results, expect, results_of
-from ...core.timeparse import to_datetime
-from ...core.wording import counted
+from ...core.timers import to_datetime
 from ...handle import Context, Snapshot
 from ..attempt_reports import dead_letter_lines, unfinished_lines
 from ..delivery.destination_server import RAW_HEADERS, Destination, DestinationServer

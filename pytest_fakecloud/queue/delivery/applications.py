@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from ...core.timeparse import monotonic
+from ...core.timers import monotonic
 from ..model import Delivery, HeaderList, Outcome
 
 T = TypeVar("T")

@@ -14,12 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
-from ...core.concurrency.aio import in_thread
-from ...core.errors import ContractError, broken_promise, shown
+from ...core.errors import ContractError, brief, broken_promise, shortfall, shown
+from ...core.journal import Results, results_of
 from ...core.matching import Field
-from ...core.results import Results, results_of
-from ...core.timeparse import Duration
-from ...core.wording import brief, shortfall
+from ...core.threads import in_thread
+from ...core.timers import Duration
 from ...faults.answers import Response
 from ..model import Delivery, Outcome
 from ..wire.headers import named_url

@@ -82,7 +82,7 @@ class Messages(Admission):
 
     def accept(self, message: Message, now: int, *, source: Message | None = None) -> None:
         """Add a message to the pending ones. ``source`` is the message that a callback reports on."""
-        message.drive = self.clock._drives
+        message.drive = self.clock.drives
         if source is not None or self.under_way:
             self._trace(message, source, now)
         if self._to_forget:
@@ -207,7 +207,7 @@ class Messages(Admission):
             message.depth = max(message.depth, source.depth + 1)
         # Count only certain causes with background delivery. Otherwise, a client that publishes for
         # hours would look like an endless loop.
-        if source.drive == self.clock._drives and (certain or self.lane != "background"):
+        if source.drive == self.clock.drives and (certain or self.lane != "background"):
             message.chain = max(message.chain, source.chain + 1)
 
     def _publishing_delivery(self) -> tuple[Message | None, bool]:
@@ -235,7 +235,7 @@ class Messages(Admission):
         limit = self.settings.loop_limit
         if message.depth > limit:
             count, span = limit, "at the same time"
-        elif message.drive == self.clock._drives and message.chain > limit * CHAIN_FACTOR:
+        elif message.drive == self.clock.drives and message.chain > limit * CHAIN_FACTOR:
             count, span = limit * CHAIN_FACTOR, "in one call"
         else:
             return None

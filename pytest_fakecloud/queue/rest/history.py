@@ -24,8 +24,8 @@ from functools import partial
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
+from ...http.app import Route
 from ...http.messages import Answer, Request
-from ...http.routing import Route
 from ..engine.engine import Engine
 from ..engine.messages import DeadLetter
 from ..engine.publishing import Accepted

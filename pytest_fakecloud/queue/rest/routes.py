@@ -18,10 +18,8 @@ from urllib.parse import unquote
 
 from ...core.field_types import MESSAGE_ID, METHOD, TEXT, URL
 from ...core.matching import Field
-from ...http.app import App
-from ...http.messages import Answer, Request
-from ...http.readers import bearer_token, json_value, same
-from ...http.routing import Route
+from ...http.app import App, Route
+from ...http.messages import Answer, Request, bearer_token, json_value, same
 from .. import errors
 from ..engine.engine import Engine
 from ..engine.publishing import Accepted, Published

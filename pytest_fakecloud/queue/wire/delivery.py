@@ -31,7 +31,7 @@ from datetime import UTC
 from operator import add, mul, sub, truediv
 from typing import Any
 
-from ...core.wording import counted
+from ...core.errors import counted
 from ..errors import QueueError, bad_request
 from ..model import (
     DAY,

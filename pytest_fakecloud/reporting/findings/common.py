@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Action, Call, Entry, Event
-from ...faults.fault import rule_of
+from ...faults.table import rule_of
 from ..applications import ServedRequest
 from ..calls import error_of, lines_of, on_connection
 from ..model import Finding, Lookups, Severity, Subject, causes_of, records_of

@@ -15,7 +15,7 @@ from types import BuiltinFunctionType, CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ...core.wording import did_you_mean
+from ...core.errors import did_you_mean
 from ...public_names import PUBLIC_NAMES
 from ..masking import Mask
 from .missing_requests import (

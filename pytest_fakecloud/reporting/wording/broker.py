@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...core.calls import Call, Event
-from ...core.timeparse import clock_time
-from ...core.wording import counted, listed
+from ...core.errors import counted, listed
+from ...core.timers import clock_time
 from ..calls import compact, has_full_answer, parsed, scalar, shortened
 from ..model import Lookups
 from .common import Sentences, Summary, Values

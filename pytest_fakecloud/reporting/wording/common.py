@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...core.calls import Call, Event
-from ...core.wording import counted, listed, plural, shortfall
+from ...core.errors import counted, listed, plural, shortfall
 from ..calls import compact, on_connection, parsed, reply, shortened
 from ..model import Lookups
 

@@ -9,8 +9,8 @@ from itertools import zip_longest
 from typing import Any
 
 from ...core.calls import Call
-from ...core.timeparse import clock_time
-from ...core.wording import counted, listed
+from ...core.errors import counted, listed
+from ...core.timers import clock_time
 from ...kv.table.registry import find_ttl, spec_of
 from ..calls import (
     SEVERAL,

@@ -7,8 +7,8 @@ from http.client import responses
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Call
-from ...core.timeparse import clock_time, to_datetime
-from ...core.wording import listed, plural
+from ...core.errors import listed, plural
+from ...core.timers import clock_time, to_datetime
 from ..calls import compact, decoded, has_full_answer, parsed, readable, shortened
 from ..model import Lookups, Row
 from .common import EXCERPT, Sentences, Summary, Values

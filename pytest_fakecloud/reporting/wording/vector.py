@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.calls import Call
-from ...core.wording import counted, listed
+from ...core.errors import counted, listed
 from ..calls import QUERIES, UPSERTS, compact, has_full_answer, parsed, scalar, shortened
 from ..model import Lookups
 from .common import Sentences, Summary, Values, envelope, namespace, pairs

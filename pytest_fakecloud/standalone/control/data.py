@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from ...core.calls import Call, Entry, Event
-from ...core.errors import ContractError
+from ...core.errors import ContractError, unknown_name
 from ...core.journal import recorder_of
-from ...core.timeparse import monotonic
-from ...core.timers import Signal
-from ...core.wording import unknown_name
+from ...core.timers import Signal, monotonic
 from ...faults.plan import fault_kinds
 from ...handle import Handle
+from ...http.app import Route
 from ...http.messages import Answer, Request, Stream
-from ...http.routing import Route
 from ...reporting.as_json import row_json
 from ...reporting.calls import printable
 from ...reporting.masking import Mask

@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ...core.calls import Call, parts_of
-from ...core.errors import ContractError, shown
+from ...core.errors import ContractError, shown, unknown_name
 from ...core.field_types import TOKEN
-from ...core.wording import unknown_name
-from ...faults.fault import Fault as InjectedFault
-from ...faults.fault import rule_of
 from ...faults.plan import fault_kinds
+from ...faults.table import Fault as InjectedFault
+from ...faults.table import rule_of
 from ...handle import HANDLE_FIELDS, Handle
+from ...http.app import Route
 from ...http.messages import Answer, Effect, Request
-from ...http.routing import Route
 from ...public_names import PART_NAMES, PUBLIC_NAMES
 from ..browse.pages import whole_number
 from . import PREFIX, Refused, contract, fields, handle_named, named

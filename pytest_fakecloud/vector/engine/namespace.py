@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...core.timekeeper import Timekeeper
+from ...core.clock import Timekeeper
+from ...core.errors import counted
 from ...core.timers import Timer
-from ...core.wording import counted
 from ..model import Metadata, NamespaceInfo, Rows, VectorRecord
 from .vectors import Matrix, SparseIndex
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import trio
 
-from pytest_fakecloud.core.timeparse import monotonic
+from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.queue.delivery.applications import CapReached, Deadlines, loop_is_running
 
 from ..edge import frozen

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....core.calls import Event
-from ....core.timeparse import to_datetime
+from ....core.timers import to_datetime
 from ...calls import executed_at, lines_of
 from ...model import Finding
 from ..common import ObservedTest
