@@ -93,7 +93,7 @@ def make_app(queue: Queue, store: KVServer, book: Booking) -> FastAPI:
 @pytest.fixture
 def web(queue: Queue, kv_server: KVServer) -> Iterator[TestClient]:
     app = make_app(queue, kv_server, book_at_once)
-    queue.destinations.asgi(ORIGIN, app)
+    queue.destinations.asgi(ORIGIN, app, lifespan=False)
     with TestClient(app, base_url=ORIGIN) as client:
         yield client
 

@@ -336,6 +336,31 @@ def environ_of(method: str, url: str, headers: HeaderList, body: bytes) -> dict[
     return environ
 
 
+class MissingState(dict[str, Any]):
+    """The empty lifespan state of an application that the queue has not started.
+
+    ``advice`` is added to the exception of an application that needs an entry of the state.
+    """
+
+    def __init__(self, advice: str) -> None:
+        super().__init__()
+        self._advice = advice
+        self._missing: list[str] = []
+
+    def __missing__(self, name: str) -> Any:
+        self._missing.append(name)
+        raise KeyError(name)
+
+    def explained(self, error: Exception) -> Exception:
+        """Return an application's exception; if it lacked an entry of the state, one that says so."""
+        if not self._missing:
+            return error
+        text = f"the lifespan state has no {self._missing[-1]!r}, because {self._advice}"
+        explained = RuntimeError(text).with_traceback(error.__traceback__)
+        explained.__cause__ = error
+        return explained
+
+
 async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) -> Outcome:
     """Return the response of an ASGI application, called in the running loop (asyncio or trio).
 
@@ -346,7 +371,8 @@ async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) 
     with caught_by_framework() as seen:
         try:
             await app(_scope(delivery, state), answer.receive, answer.send)
-        except Exception as error:
+        except Exception as raised:
+            error = state.explained(raised) if isinstance(state, MissingState) else raised
             if not answer.complete and answer.status < 500:
                 return failed(error)
             return answer.outcome()._replace(exception=error)
@@ -425,7 +451,7 @@ def _scope(delivery: Delivery, state: Mapping[str, Any]) -> dict[str, Any]:
         "client": CLIENT,
         "server": (address.host, address.port),
         "extensions": {},
-        "state": dict(state),
+        "state": state if isinstance(state, MissingState) else dict(state),
     }
 
 

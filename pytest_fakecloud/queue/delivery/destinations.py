@@ -11,7 +11,7 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ...core.errors import ContractError, brief, broken_promise, shortfall, shown
@@ -22,7 +22,16 @@ from ...core.timers import Duration
 from ...faults.answers import Response
 from ..model import Delivery, Outcome
 from ..wire.headers import named_url
-from .applications import AsgiApp, CapReached, Deadlines, WsgiApp, call_asgi, call_wsgi, failed
+from .applications import (
+    AsgiApp,
+    CapReached,
+    Deadlines,
+    MissingState,
+    WsgiApp,
+    call_asgi,
+    call_wsgi,
+    failed,
+)
 from .replies import (
     DELIVERIES,
     DeliveredRequest,
@@ -36,11 +45,8 @@ from .url_scopes import Url, UrlScope, scope_of, split_text, split_wire
 
 if TYPE_CHECKING:
     from ...core.recorder import Recorder
-    from .event_loops import AsgiRunner, EventLoops, RunningLifespan
+    from .event_loops import AsgiRunner
     from .loopback import LoopbackSender
-
-
-LifespanMode: TypeAlias = Literal["auto"] | bool
 
 
 class RouteSpec(NamedTuple):
@@ -164,54 +170,42 @@ class WsgiRoute(DestinationRoute):
         return call_wsgi(self._app, delivery)
 
 
+_NOT_STARTED = "the queue does not run the lifespan with lifespan=False: pass lifespan=True"
+_STARTED_BY_TEST = (
+    "awaitable methods call the application in the test's event loop, in which the queue does not "
+    "run its lifespan: use the other methods (queue.run_until_idle()) with lifespan=True, or pass "
+    "asgi() an application that adds the state itself, such as the one of asgi-lifespan's manager"
+)
+
+
 class AsgiRoute(DestinationRoute):
     """Answers deliveries with an ASGI application."""
 
-    def __init__(self, spec: RouteSpec, *, app: AsgiApp, lifespan: LifespanMode) -> None:
+    def __init__(self, spec: RouteSpec, *, app: AsgiApp, lifespan: bool) -> None:
         super().__init__(spec)
         self._app = app
         self._lifespan = lifespan
 
-    def _running_lifespan(self) -> RunningLifespan | None:
-        return (
-            None if self._lifespan is True else self._table._event_loops.running_lifespan(self._app)
-        )
-
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        return self._perform_in(self._running_lifespan(), delivery, deadlines)
-
-    def _perform_in(
-        self, running: RunningLifespan | None, delivery: Delivery, deadlines: Deadlines
-    ) -> Outcome:
-        """Call the application in the loop of its running lifespan or in the queue's own loop."""
         from .event_loops import LoopEnded
 
-        runner = self._table._event_loops.runner()
-        work = self._start_and_call(runner, running, delivery)
+        runner = self._table._runner
         try:
-            return runner.run(work, deadlines, running.host if running else None)
+            return runner.run(self._start_and_call(runner, delivery), deadlines)
         except LoopEnded as error:
             return failed(error)
 
-    async def _start_and_call(
-        self, runner: AsgiRunner, running: RunningLifespan | None, delivery: Delivery
-    ) -> Outcome:
-        state: Mapping[str, Any] = {}
+    async def _start_and_call(self, runner: AsgiRunner, delivery: Delivery) -> Outcome:
+        if not self._lifespan:
+            return await call_asgi(self._app, delivery, MissingState(_NOT_STARTED))
         try:
-            if running is not None:
-                state = running.state
-            elif self._lifespan:
-                state = await runner.lifespan(self._app)
+            state = await runner.lifespan(self._app)
         except RuntimeError as error:
             return failed(broken_promise(error.__cause__) or error)
         return await call_asgi(self._app, delivery, state)
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        running = self._running_lifespan()
-        if running is not None and running.host.runs_elsewhere:
-            # Call the application in its own loop, to which its resources belong.
-            return await in_thread(self._perform_in, running, delivery, deadlines)
-        state = running.state if running is not None else {}
+        state = MissingState(_STARTED_BY_TEST)
         return await deadlines.within_cap(call_asgi(self._app, delivery, state))
 
 
@@ -226,7 +220,7 @@ class FunctionRoute(DestinationRoute):
         try:
             value = self._handler(DeliveredRequest(delivery))
             if inspect.isawaitable(value):
-                value = self._table._event_loops.runner().run(value, deadlines)
+                value = self._table._runner.run(value, deadlines)
         except CapReached:
             raise
         except Exception as error:
@@ -330,22 +324,22 @@ class Destinations:
 
     def __init__(self, *, raise_exceptions: bool = False, recorder: Recorder | None = None) -> None:
         self.raise_exceptions = raise_exceptions
-        self._loops: EventLoops | None = None
+        self._own_runner: AsgiRunner | None = None
         self._recorder = recorder
         self._routes: dict[UrlScope, DestinationRoute] = {}
         self._lock = threading.Lock()
         self._forwarding: LoopbackSender | None = None
 
     @property
-    def _event_loops(self) -> EventLoops:
-        """The event loops for applications and coroutine functions."""
+    def _runner(self) -> AsgiRunner:
+        """The event loop for applications and coroutine functions."""
         with self._lock:
-            if self._loops is None:
+            if self._own_runner is None:
                 # Imported here, because no other part of a queue needs asyncio.
-                from .event_loops import EventLoops
+                from .event_loops import AsgiRunner
 
-                self._loops = EventLoops()
-            return self._loops
+                self._own_runner = AsgiRunner()
+            return self._own_runner
 
     def __repr__(self) -> str:
         return f"<Destinations {', '.join(repr(one.prefix) for one in self.routes()) or 'none'}>"
@@ -368,27 +362,25 @@ class Destinations:
         origin: Url,
         app: AsgiApp,
         *,
-        lifespan: LifespanMode = "auto",
+        lifespan: bool = True,
         raise_exceptions: bool | None = None,
     ) -> DestinationRoute:
         """Deliver to an ASGI application.
 
         The awaitable methods (``queue.aio``) call the application in the running event loop, and
-        the test is responsible for its lifespan. The other methods call it in the queue's own loop.
-        With ``lifespan=True``, this loop also runs the application's lifespan, from the first
-        delivery until the queue is closed; with ``False``, it never does. With ``"auto"``, it does
-        unless the lifespan is already running elsewhere, such as in a block of Starlette's
-        ``TestClient`` (asyncio or trio) or of a lifespan manager in the test's own loop. Deliveries
-        then go to that loop, with its state. This detection works only for the same application
-        object, not for an object that wraps it; otherwise pass ``lifespan=False``.
+        the test is responsible for its lifespan. The other methods call it in the queue's own loop,
+        which also runs the application's lifespan, from the first delivery until the queue is
+        closed. Pass ``lifespan=False`` if other code runs the lifespan, such as a block of
+        Starlette's ``TestClient``, or if the application needs none. The application then gets an
+        empty lifespan state; if it needs an entry of it, the attempt's error says so.
         """
         __tracebackhide__ = True
         if not callable(app):
             raise ContractError(f"{app!r} is not an ASGI application; pass a callable")
         if _takes(app, 2) and not _takes(app, 3):
             raise ContractError(f"{app!r} is a WSGI application: use .wsgi()")
-        if lifespan != "auto" and not isinstance(lifespan, bool):
-            raise ContractError(f"lifespan={lifespan!r} is unknown; pass 'auto', True or False")
+        if not isinstance(lifespan, bool):
+            raise ContractError(f"lifespan={lifespan!r} is unknown; pass True or False")
         return self._add(
             AsgiRoute(RouteSpec(self, origin, "asgi", raise_exceptions), app=app, lifespan=lifespan)
         )
@@ -510,8 +502,10 @@ class Destinations:
     def _close(self) -> None:
         if self._forwarding is not None:
             self._forwarding.close()
-        if self._loops is not None:
-            self._loops.close()
+        with self._lock:
+            runner, self._own_runner = self._own_runner, None
+        if runner is not None:
+            runner.close()
 
     def _add(self, route: DestinationRoute) -> DestinationRoute:
         scope = scope_of(route._prefix)

@@ -9,13 +9,12 @@ import json
 import threading
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any
 
-import anyio
 import fastapi
 import flask
-import httpx
 import pytest
 import trio
 
@@ -289,7 +288,7 @@ def test_an_asgi_application_in_a_loop_of_its_own(table: Table) -> None:
     }
     assert json.loads(table.deliver(ECHO).body)["loop"] == first_loop
     assert events == ["start"]
-    table._event_loops.close()
+    table._close()
     assert events == ["start", "stop"]
 
 
@@ -465,27 +464,11 @@ class Pooled:
             await asyncio.sleep(0)
 
 
-def test_an_application_that_a_test_client_has_started_is_not_started_again(table: Table) -> None:
+def test_an_application_is_called_in_the_loop_that_started_it(table: Table) -> None:
     pooled = Pooled()
     table.asgi(APP, pooled.app)
-    with TestClient(pooled.app) as client:
-        for _ in range(3):
-            outcome = table.deliver(delivery())
-            assert (outcome.status, json.loads(outcome.body)) == (200, {"pool": "pool 1", "app": 1})
-        assert client.post("/hook").json() == {"pool": "pool 1", "app": 1}
-        assert pooled.starts == 1
-    # The test client has shut the application down, so the table starts it again.
-    assert json.loads(table.deliver(delivery()).body) == {"pool": "pool 2", "app": 2}
-    assert json.loads(table.deliver(delivery()).body) == {"pool": "pool 2", "app": 2}
-
-
-def test_an_application_in_two_tables_is_started_once(table: Table) -> None:
-    pooled = Pooled()
-    other = Table(table.deadlines)
-    for one in (table, other):
-        one.asgi(APP, pooled.app)
-        assert one.deliver(delivery()).status == 200
-    other._event_loops.close()
+    for _ in range(2):
+        assert json.loads(table.deliver(delivery()).body) == {"pool": "pool 1", "app": 1}
     assert pooled.starts == 1
 
 
@@ -514,210 +497,56 @@ def test_an_application_that_hangs_does_not_keep_others_from_stopping(
     for name in ("hangs", "stops"):
         table.asgi(f"{APP}/{name}", made(name))
         assert table.status(f"{APP}/{name}") == 200
-    table._event_loops.close()
+    table._close()
     assert stopped == ["hangs", "stops"]
 
 
 @pytest.mark.parametrize("lifespan", [True, False])
-def test_running_the_lifespan_can_be_requested(table: Table, lifespan: bool) -> None:
+def test_the_queue_runs_the_lifespan_unless_the_test_does(table: Table, lifespan: bool) -> None:
     events: list[str] = []
     app = fastapi_app(events)
     table.asgi(APP, app, lifespan=lifespan)
-    with TestClient(app) if lifespan else contextlib.nullcontext():
+    with contextlib.nullcontext() if lifespan else TestClient(app):
         assert table.deliver(ECHO).status == 200
-    assert events == (["start", "start", "stop"] if lifespan else [])
-    with pytest.raises(ContractError, match="lifespan='yes' is unknown; pass 'auto', True or"):
-        table.asgi(APP, app, lifespan="yes")  # type: ignore[arg-type]
+    assert events == (["start"] if lifespan else ["start", "stop"])
+    with pytest.raises(ContractError, match="lifespan='auto' is unknown; pass True or False"):
+        table.asgi(APP, app, lifespan="auto")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("shape", ["function", "method", "wrapped"])
-def test_the_running_lifespan_is_found_in_wrapped_applications(table: Table, shape: str) -> None:
-    starts: list[str] = []
-
-    async def inner(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "lifespan":
-            starts.append(shape)
-            await receive()
-            scope["state"]["pool"] = len(starts)
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-            await send({"type": "lifespan.shutdown.complete"})
-            return
-        body = str(scope["state"]["pool"]).encode()
-        await send({"type": "http.response.start", "status": 200})
-        await send({"type": "http.response.body", "body": body})
-
-    class Owner:
-        async def app(self, scope: Any, receive: Any, send: Any) -> None:
-            await inner(scope, receive, send)
-
-    async def wrapper(scope: Any, receive: Any, send: Any) -> None:
-        await inner(scope, receive, send)
-
-    app: Any = {"function": inner, "method": Owner().app, "wrapped": inner}[shape]
-    started = wrapper if shape == "wrapped" else app
-    table.asgi(APP, app)
-    with TestClient(started):
-        assert table.deliver(delivery()).body == b"1"
-    assert starts == [shape]
-
-
-def test_the_lifespan_of_another_application_of_the_same_making_is_not_taken(table: Table) -> None:
-    events: list[str] = []
-
-    def made(name: str) -> Any:
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            if scope["type"] == "lifespan":
-                await receive()
-                events.append(name)
-                await send({"type": "lifespan.startup.complete"})
-                await receive()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
-            await send({"type": "http.response.start", "status": 200})
-            await send({"type": "http.response.body"})
-
-        return app
-
-    started, other = made("started"), made("other")
-    table.asgi(APP, other)
-    with TestClient(started):
-        assert table.deliver(delivery()).status == 200
-    assert events == ["started", "other"]
-
-
-def trio_app(events: list[str]) -> Any:
-    """A trio application, which cannot run in an asyncio event loop."""
-
-    @asynccontextmanager
-    async def lifespan(app: fastapi.FastAPI) -> Any:
-        async with trio.open_nursery() as nursery:
-            events.append("start")
-            yield {"nursery": nursery}
-            nursery.cancel_scope.cancel()
-        events.append("stop")
-
-    app = fastapi.FastAPI(lifespan=lifespan)
+def test_an_application_that_needs_its_lifespan_state_names_the_argument(table: Table) -> None:
+    app = fastapi.FastAPI()
 
     @app.post("/hook")
     async def hook(request: fastapi.Request) -> Any:
-        done = trio.Event()
-        request.state.nursery.start_soon(trio.to_thread.run_sync, lambda: None)
-        request.state.nursery.start_soon(_set, done)
-        await done.wait()
-        return {"loop": "trio"}
+        if request.url.query:
+            raise ValueError("wrong")
+        return request.state.pool
 
-    @app.post("/stuck")
-    async def stuck() -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            events.append("cancelled")
-
-    @app.post("/wrong")
-    async def wrong() -> None:
-        raise ZeroDivisionError("wrong")
-
-    return app
+    table.asgi(APP, app, lifespan=False)
+    for outcome, advice in (
+        (table.deliver(delivery()), "lifespan=False: pass lifespan=True"),
+        (asyncio.run(table.adeliver(delivery())), "with lifespan=True, or pass asgi() an app"),
+    ):
+        assert outcome.status == 500
+        assert "the lifespan state has no 'pool', because " in str(outcome.exception)
+        assert advice in str(outcome.exception)
+        assert isinstance(outcome.exception.__cause__, AttributeError)  # type: ignore[union-attr]
+    assert str(table.deliver(delivery(url=f"{APP}/hook?wrong")).exception) == "wrong"
 
 
-async def _set(event: trio.Event) -> None:
-    event.set()
-
-
-def test_an_application_that_a_test_client_has_started_in_trio(table: Table) -> None:
-    events: list[str] = []
-    app = trio_app(events)
-    table.asgi(APP, app)
-    with TestClient(app, backend="trio") as client:
-        for _ in range(3):
-            assert json.loads(table.deliver(delivery()).body) == {"loop": "trio"}
-        assert client.post("/hook").json() == {"loop": "trio"}
-        outcome = table.deliver(delivery(url=f"{APP}/wrong"))
-        assert (outcome.status, repr(outcome.exception)) == (500, "ZeroDivisionError('wrong')")
-        table.deadlines.cap = 0.05
-        outcome = table.deliver(delivery(url=f"{APP}/stuck"))
-        assert isinstance(outcome.exception, DestinationTimeoutError)
-    assert events == ["start", "cancelled", "stop"]
-
-
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@pytest.mark.parametrize("driver", ["asyncio", "trio"])
-def test_awaitable_drivers_deliver_where_the_application_was_started(
-    table: Table, backend: Literal["asyncio", "trio"], driver: str
-) -> None:
-    events: list[str] = []
-    app = trio_app(events) if backend == "trio" else Pooled().app
-    table.asgi(APP, app)
-
-    async def main() -> None:
-        for _ in range(2):
-            assert (await table.adeliver(delivery())).status == 200
-
-    with TestClient(app, backend=backend):
-        anyio.run(main, backend=driver)
-
-
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_lifespan_in_the_tests_own_loop_gives_its_state(table: Table, backend: str) -> None:
-    events: list[str] = []
-    app = trio_app(events) if backend == "trio" else Pooled().app
-    table.asgi(APP, app)
-
-    async def main() -> None:
-        started, ending = anyio.Event(), anyio.Event()
-
-        async def receive() -> Any:
-            if started.is_set():
-                await ending.wait()
-                return {"type": "lifespan.shutdown"}
-            return {"type": "lifespan.startup"}
-
-        async def send(event: Any) -> None:
-            started.set()
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(app, {"type": "lifespan", "state": {}}, receive, send)
-            await started.wait()
-            async with httpx.AsyncClient(
-                transport=httpx.ASGITransport(app), base_url=APP
-            ) as client:
-                assert client is not None
-                outcome = await table.adeliver(delivery())
-            ending.set()
-        assert outcome.status == 200, outcome.exception
-        wanted = {"loop": "trio"} if backend == "trio" else {"pool": "pool 1", "app": 1}
-        assert json.loads(outcome.body) == wanted
-
-    anyio.run(main, backend=backend)
-
-
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_the_loop_of_an_application_ends_before_the_response(table: Table, backend: str) -> None:
-    ready, events = threading.Event(), {}
+def test_closing_a_table_ends_a_delivery_to_an_application(table: Table) -> None:
+    called = threading.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            events["called"].set()
-        await anyio.sleep_forever()
+        called.set()
+        await asyncio.Event().wait()
 
-    async def main() -> None:
-        events["called"] = anyio.Event()
-        async with anyio.create_task_group() as group:
-            group.start_soon(app, {"type": "lifespan"}, None, None)
-            await anyio.lowlevel.checkpoint()
-            ready.set()
-            await events["called"].wait()
-            group.cancel_scope.cancel()
-
-    table.asgi(APP, app)
-    thread = threading.Thread(target=anyio.run, args=(main,), kwargs={"backend": backend})
-    thread.start()
-    ready.wait(30)
-    outcome = table.deliver(delivery())
-    thread.join(30)
-    assert outcome.status == 500
-    assert "event loop ended before the response" in str(outcome.exception)
+    table.asgi(APP, app, lifespan=False)
+    with ThreadPoolExecutor(1) as pool:
+        outcome = pool.submit(table.deliver, delivery())
+        called.wait(30)
+        table._close()
+        assert "the queue was closed before the response" in str(outcome.result(30).exception)
 
 
 def test_cancelling_the_driver_cancels_the_application(table: Table) -> None:

@@ -384,7 +384,7 @@ def test_a_coroutine_that_never_ends_meets_the_cap(table: Table) -> None:
     for outcome in (table.deliver(delivery()), asyncio.run(table.adeliver(delivery()))):
         assert isinstance(outcome.exception, DestinationTimeoutError)
         assert outcome.virtual_us == 0
-    table._event_loops.close()
+    table._close()
     assert ended == ["ended"] * 2
 
 
