@@ -25,8 +25,8 @@ import httpx
 from pytest_fakecloud.broker.engine import MemoryEngine
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.model import ProducerRecord, TopicConfig, TopicPartition
-from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
 
 from .timing import Table, compare, limit, line

@@ -20,8 +20,8 @@ import numpy as np
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.engine import MemoryEngine
 from pytest_fakecloud.broker.model import ProducerRecord, TopicPartition
-from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.vector.engine import VectorEngine
 from pytest_fakecloud.vector.model import Include, VectorQuery, VectorRecord

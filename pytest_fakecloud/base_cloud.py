@@ -12,13 +12,14 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
-from .core.clock import Clock, Mode, Timekeeper
+from .core.clock import Clock
 from .core.errors import ContractError, shown
 from .core.ids import Ids
 from .core.journal import Journal, Results, results_of
 from .core.problems import PROBLEM_FIELDS, Allowances, Problem, with_allowance
 from .core.recorder import Recorder
 from .core.settings import SWITCH, TRANSPORT, choice, reject_unknown
+from .core.timekeeper import Mode, Timekeeper
 from .core.timers import Instant, Registry
 from .handle import ClosedFakes, Context, Delivery, Handle, Snapshot, found_handles
 from .http.ports import hand_over, release

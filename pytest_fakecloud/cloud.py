@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Unpack
 
 from .base_cloud import BaseCloud, Transport
-from .core.clock import STANDS, Mode
 from .core.errors import ContractError, importing
 from .core.settings import PROCESS_TIME
+from .core.timekeeper import STANDS, Mode
 from .core.timers import Instant
 from .handle import Delivery
 
@@ -169,7 +169,7 @@ class AioCloud:
     """Awaitable versions of a cloud's methods, for asyncio and trio."""
 
     def __init__(self, cloud: Cloud) -> None:
-        from .core.threads import in_thread
+        from .core.clock import in_thread
 
         self._cloud = cloud
         self._in_thread = in_thread

@@ -23,7 +23,7 @@ from typing import (
 )
 
 from .core.calls import Call
-from .core.clock import Clock, Mode, Timekeeper
+from .core.clock import Clock
 from .core.errors import ContractError, brief, ends_the_test, shown
 from .core.field_types import FLAG, TEXT, URL, OneOf, check_function
 from .core.ids import Ids, new_token
@@ -32,6 +32,7 @@ from .core.matching import Field
 from .core.problems import Problem, Problems, new_problem
 from .core.recorder import CodePlace, Recorder, code_place, is_own
 from .core.settings import HandleConfig, read_some
+from .core.timekeeper import Mode, Timekeeper
 from .core.timers import Instant, Registry
 from .faults.plan import FaultPlan, table_of
 from .faults.table import FaultTable, rule_of

@@ -24,8 +24,8 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
-from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.session import FakecloudWarning
 from pytest_fakecloud.transport.patches import Changes

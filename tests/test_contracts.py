@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.timekeeper import Timekeeper
 
 from .harness import check_each
 

@@ -1,40 +1,23 @@
-"""The clock of a cloud: ``Clock`` as tests use it, ``Timekeeper`` as the fakes use it."""
+"""The clock of a cloud as tests use it, and awaitable versions of blocking calls.
+
+asyncio is not loaded in programs that use only trio.
+"""
 
 from __future__ import annotations
 
+import functools
 import sys
-import threading
-import time
-import weakref
-from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from .errors import ContractError, shown
-from .settings import number
-from .timers import (
-    LANES,
-    LAST_US,
-    Begin,
-    Duration,
-    Fired,
-    Instant,
-    Lane,
-    Registry,
-    Signal,
-    Timer,
-    Timers,
-    Turns,
-    duration_us,
-    instant_us,
-    monotonic,
-    to_datetime,
-)
+from .errors import unknown_name
+from .timekeeper import Mode, Target, Timekeeper
+from .timers import Duration, Fired, Instant, to_datetime
 
-if TYPE_CHECKING:
-    from .threads import AioClock
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Clock:
@@ -106,533 +89,116 @@ class Clock:
     @property
     def aio(self) -> AioClock:
         """Awaitable versions of the methods that move the clock, for asyncio and trio."""
-        from .threads import AioClock
-
         return AioClock(self._timekeeper)
 
     def __repr__(self) -> str:
         return f"<Clock {self.mode} {self.now().isoformat()}>"
 
 
-T = TypeVar("T")
-Mode = Literal["running", "frozen"]
-Target: TypeAlias = Callable[[], int]
-"""A function that returns the time to move to, in microseconds, when the move begins."""
-Reads: TypeAlias = deque[tuple[int, int]]
-"""A log of clock readings: pairs of a thread's ID and the time that it read. A pair with a negative
-number holds the negated number of a journal entry, to which the later readings belong.
-"""
-STANDS = (
-    "with process_time=True the process's time follows it, and both are frozen until the test "
-    "moves them. Use advance() or move_to(), or leave out process_time"
-)
-_STALLED = 0.02
-"""Real seconds in which a running clock must move; otherwise it is treated as frozen."""
-BACKGROUND: tuple[Lane, ...] = ("background",)
+class AioClock:
+    """Awaitable versions of the methods that move the clock, for handlers in the event loop."""
 
+    def __init__(self, clock: Timekeeper) -> None:
+        self._clock = clock
 
-class Timekeeper:
-    """The clock of a cloud, as the fakes use it. Tests use the ``Clock`` that holds it.
-
-    ``now`` is an aware datetime or an ISO string with an offset; it freezes the clock unless
-    ``mode`` says otherwise. Internally, times are integers: microseconds since the Unix epoch.
-
-    Timers fire in (due, sequence) order inside ``advance`` and ``move_to``, each at its own due
-    time; timers that a timer creates join the same advance. Timers of the lane ``"state"`` (pure
-    changes of an engine) also fire in ``settle()``, timers of ``"background"`` in ``dispatch()``.
-    """
-
-    on_background: Callable[[], object] | None = None
-    """A function called before the listeners when a timer of lane ``"background"`` is planned."""
-
-    _wait_cap = 1.0
-    was_driven = False
-    """Whether a caller has ever fired due timers: by an advance, a move or a delivering call."""
-
-    def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
-        self._lock = threading.Lock()
-        self.timers = Timers()
-        self._state_timers = self.timers.lanes["state"]
-        self._turns = Turns()
-        self._settling = threading.RLock()
-        self._frozen_us: int | None
-        """The time of a frozen clock; None if the clock runs."""
-        self._held_us: int | None = None
-        """The time during an advance, which stands at the due time of the timer that fires."""
-        self._offset_us: int
-        """The time of a running clock minus the process's."""
-        self._live_us: int | None
-        """``_offset_us`` while the clock runs outside an advance, otherwise None."""
-        self.anchored = False
-        """Whether the process's time follows the clock, which therefore cannot run."""
-        self.reads: Reads | None = None
-        """The running clock's readings, for reports that replay the journal; None if not recorded."""
-        self._signals: weakref.WeakSet[Signal] = weakref.WeakSet()
-        self._listeners = Registry[Callable[[], None]]()
-        self.drives = 0
-        """The number of calls of tests that moved the clock or triggered due events."""
-        self._drive_ends = Registry[Callable[[], None]]()
-        """Functions to call at the end of each of these calls."""
-        self._ties = Registry[tuple[str]]()
-        """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
-        self._start_us, self._starts_frozen = start_of(now, mode)
-        self._begin_at(self._start_us, self._starts_frozen)
-
-    # -- reading ---------------------------------------------------------------------------------
-
-    @property
-    def mode(self) -> Mode:
-        """See ``Clock.mode``."""
-        return "running" if self._frozen_us is None else "frozen"
-
-    def now(self) -> datetime:
-        """See ``Clock.now()``."""
-        return to_datetime(self.now_us())
-
-    def now_ms(self) -> int:
-        """See ``Clock.now_ms()``."""
-        return self.now_us() // 1000
-
-    def now_us(self) -> int:
-        """See ``Clock.now_us()``."""
-        # Read without the lock, because every request does. A running clock's value is used only if
-        # the clock still runs afterwards, because another thread may have stopped it earlier.
-        offset = self._live_us
-        if offset is not None:
-            running = int(time.time() * 1_000_000) + offset
-            if self._live_us is offset:
-                if self.reads is not None:
-                    self.reads.append((threading.get_ident(), running))
-                return running if running < LAST_US else LAST_US
-        held = self._held_us
-        if held is not None:
-            return held
-        frozen = self._frozen_us
-        if frozen is not None:
-            return frozen
-        with self._lock:
-            return self._current_us()
-
-    @property
-    def wait_cap(self) -> float:
-        """Maximum real seconds of a client's blocking call on a frozen clock. Can be set."""
-        return self._wait_cap
-
-    @wait_cap.setter
-    def wait_cap(self, seconds: float) -> None:
-        self._wait_cap = number(0).read("wait_cap", seconds)
-
-    # -- moving ----------------------------------------------------------------------------------
-
-    def freeze(self) -> None:
-        """See ``Clock.freeze()``."""
-        self._check_free()
-        with self._lock:
-            if self._frozen_us is None:
-                self._frozen_us = self._stop_us()
-        self._moved()
-
-    def resume(self) -> None:
-        """See ``Clock.resume()``."""
-        self._check_can_run()
-        with self._lock:
-            if self._frozen_us is not None:
-                self._offset_us = self._frozen_us - process_us()
-                self._frozen_us = None
-                if self._held_us is None:
-                    self._go_live()
-        self._moved()
-
-    def advance(self, duration: Duration) -> list[Fired]:
-        """See ``Clock.advance()``."""
+    async def advance(self, duration: Duration) -> list[Fired]:
+        """Awaitable ``Clock.advance()``."""
         __tracebackhide__ = True
-        with self.drive():
-            return self.fire(self.target_after(duration))
+        with self._clock.drive():
+            return await drive(self._clock, self._clock.target_after(duration))
 
-    def move_to(self, instant: Instant) -> list[Fired]:
-        """See ``Clock.move_to()``."""
+    async def move_to(self, instant: Instant) -> list[Fired]:
+        """Awaitable ``Clock.move_to()``."""
         __tracebackhide__ = True
-        with self.drive():
-            return self.fire(self.target_at(instant))
+        with self._clock.drive():
+            return await drive(self._clock, self._clock.target_at(instant))
 
-    def advance_to_next(self) -> list[Fired]:
-        """See ``Clock.advance_to_next()``."""
+    async def advance_to_next(self) -> list[Fired]:
+        """Awaitable ``Clock.advance_to_next()``."""
         __tracebackhide__ = True
-        target = self.next_target()
+        target = self._clock.next_target()
         if target is None:
             return []
-        with self.drive():
-            return self.fire(target)
+        with self._clock.drive():
+            return await drive(self._clock, target)
 
-    def run_due(self) -> list[Fired]:
-        """Trigger every event that is due now, without moving the clock."""
-        __tracebackhide__ = True
-        with self.drive():
-            return self.fire(self.now_us)
 
-    def target_after(self, duration: Duration) -> Target:
-        """Return the target of an advance by a duration."""
-        self._check_free()
-        span = duration_us(duration)
-        return lambda: self.now_us() + span
-
-    def target_at(self, instant: Instant) -> Target:
-        """Return the target of a move to a time, which raises ``ContractError`` if that is past."""
-        self._check_free()
-        target_us = instant_us(instant)
-
-        def target() -> int:
-            now_us = self.now_us()
-            if target_us < now_us:
-                raise ContractError(
-                    f"time cannot go back: it is {to_datetime(now_us).isoformat()} on this clock, "
-                    f"and {to_datetime(target_us).isoformat()} is earlier"
-                )
-            return target_us
-
-        return target
-
-    def next_target(self) -> Target | None:
-        """Return the target of a move to the next timer, or None if none is planned."""
-        self._check_free()
-        due = self.next_due_us()
-        return None if due is None else lambda: max(due, self.now_us())
-
-    @contextmanager
-    def drive(self) -> Iterator[None]:
-        """Enclose a call of the test that moves the clock, in one or several steps."""
-        __tracebackhide__ = True
-        self.drives += 1
-        try:
-            yield
-        finally:
-            for listener in self._drive_ends.items:
-                listener()
-
-    def steps(
-        self, target: Target, lanes: tuple[Lane, ...] = LANES, *, yielding: bool = False
-    ) -> Generator[Timer, None, None]:
-        """Yield the timers due up to a target time, holding the clock at each timer's due time.
-
-        The caller fires each timer before it takes the next, so the synchronous and the
-        asynchronous API share this loop. If another advance is in progress, raises
-        ``ContractError``, which also fails that advance, or with ``yielding`` only ``Occupied``.
-        Also raises ``ContractError`` for a later time if the clock cannot be moved.
-        """
-        with self._turns.move(yielding) as turn:
-            self.was_driven = True
-            try:
-                with self._lock:
-                    self._held_us = now = self._stop_us()
-                target_us = target()
-                self._check_reach(target_us)
-                moved = target_us > now
-                if moved:
-                    self._check_free()
-                while (timer := self.timers.pop(lanes, target_us)) is not None:
-                    if timer.due_us > self._held_us:
-                        self._hold(timer.due_us)
-                    yield timer
-                    if turn.breach is not None:
-                        break
-                else:
-                    if moved and target_us > self._held_us:
-                        self._hold(target_us)
-            finally:
-                self._release()
-            if turn.breach is not None:
-                raise turn.breach
-
-    def fire(
-        self,
-        target: Target,
-        lanes: tuple[Lane, ...] = LANES,
-        *,
-        yielding: bool = False,
-        done: Callable[[], bool] = lambda: False,
-    ) -> list[Fired]:
-        """Fire and return the timers due up to a target, or until ``done()`` returns true."""
-        __tracebackhide__ = True
-        fired = []
-        # Close the iterator immediately, because an exception with a traceback would keep it alive.
-        with closing(self.steps(target, lanes, yielding=yielding)) as steps:
-            for timer in steps:
-                at_us = self.now_us()
-                fired.append(Fired(at_us, timer.label, timer.callback(timer.due_us)))
-                if done():
-                    break
-        return fired
-
-    # -- state -----------------------------------------------------------------------------------
-
-    def _begin_at(self, start_us: int | None, frozen: bool) -> None:
-        """Start at a time (None: the process's time), running or frozen."""
-        self._live_us = None
-        real_us = process_us()
-        first_us = real_us if start_us is None else start_us
-        self._offset_us = 0 if frozen else first_us - real_us
-        self._frozen_us = first_us if frozen else None
-        self._go_live()
-
-    def _current_us(self) -> int:
-        """Return the current time; the caller holds the lock."""
-        if self._held_us is not None:
-            return self._held_us
-        if self._frozen_us is not None:
-            return self._frozen_us
-        return min(process_us() + self._offset_us, LAST_US)
-
-    def _stop_us(self) -> int:
-        """Return the time at which the clock is about to stop. No thread has read a later time."""
-        self._live_us = None
-        return self._current_us()
-
-    def _go_live(self) -> None:
-        self._live_us = self._offset_us if self._frozen_us is None else None
-
-    def _check_free(self) -> None:
-        if ties := self._ties.items:
-            raise ContractError(f"this clock cannot be stopped or moved: {ties[0][0]}")
-
-    def _check_can_run(self) -> None:
-        if self.anchored:
-            raise ContractError(f"this clock cannot run: {STANDS}")
-
-    def _check_reach(self, target_us: int) -> None:
-        if target_us > LAST_US:
-            raise ContractError(
-                f"it is {self.now().isoformat()} on this clock, which ends with the year "
-                "9999: start earlier (now=), or advance by less"
-            )
-
-    def _hold(self, instant: int) -> None:
-        self._held_us = instant
-        self._moved()
-
-    def _release(self) -> None:
-        with self._lock:
-            held = self._held_us
-            if held is not None:
-                if self._frozen_us is not None:
-                    self._frozen_us = held
-                else:
-                    self._offset_us += max(0, held - (process_us() + self._offset_us))
-            self._go_live()
-            # Set this last, because now_us() reads without the lock and must never go back.
-            self._held_us = None
-        self._moved()
-
-    def _moved(self) -> None:
-        with self._lock:
-            signals = list(self._signals)
-        for signal in signals:
-            signal.notify()
-        for listener in self._listeners.items:
-            listener()
-
-    # -- rules -----------------------------------------------------------------------------------
-
-    @property
-    def driving(self) -> bool:
-        """Whether an advance is in progress."""
-        return self._turns.moving
-
-    def tie_to_real_time(self, reason: str) -> Callable[[], None]:
-        """Forbid moving the clock, whose fakes are real servers; return a function to allow it."""
-        return self._ties.add((reason,))
-
-    def check_real_time(self) -> None:
-        """Raise ``ContractError`` unless the clock is running and shows the process's own time."""
-        frozen = self._frozen_us is not None
-        if frozen or abs(self.now_us() - process_us()) > 1_000_000:
-            state = "frozen" if frozen else "not at the process's time"
-            raise ContractError(
-                f"this clock is {state}, but a real server uses real time: use the in-memory "
-                "engine (leave out engine=), or a running clock"
-            )
-
-    def anchor(self) -> Callable[[], None]:
-        """Stop the clock, which the process's time follows; return a function to undo this.
-
-        Until then, the clock cannot run, and ``rewind()`` returns to its current time.
-        """
-        before = self.mode, self.anchored, self._start_us, self._starts_frozen
-        self.freeze()
-        with self._lock:
-            self._start_us, self._starts_frozen = self._current_us(), True
-            self.anchored = True
-
-        def undo() -> None:
-            with self._lock:
-                mode, self.anchored, self._start_us, self._starts_frozen = before
-            if mode == "running":
-                self.resume()
-
-        return undo
-
-    def spend_until(self, instant_us: int) -> None:
-        """Move a frozen clock to a time without firing timers, which fire at the next opportunity.
-        For work that takes time itself, inside an advance or a delivery.
-        """
-        self._check_free()
-        self._check_reach(instant_us)
-        with self._lock:
-            if self._held_us is not None:
-                self._held_us = max(self._held_us, instant_us)
-            elif self._frozen_us is not None:
-                self._frozen_us = max(self._frozen_us, instant_us)
-        self._moved()
-
-    def rewind(self, now: Instant | None = None, mode: Mode | None = None) -> None:
-        """Return to the clock's initial mode and time, or once to the given ones.
-
-        Called between two tests that use the same cloud; nothing else moves time back. Timers stay
-        planned; their owners replace them. Raises ``ContractError`` during an advance, for another
-        start if the clock cannot be moved, and for a running mode if the process's time follows it.
-        """
-        start_us, frozen = self._start_us, self._starts_frozen
-        if now is not None or mode is not None:
-            self._check_free()
-            start_us, frozen = start_of(now, mode)
-            if not frozen:
-                self._check_can_run()
-        with self._turns.move(), self._lock:
-            self._begin_at(start_us, frozen)
-        self._moved()
-
-    def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
-        """Return when the next timer is due, or None if none is planned."""
-        return self.timers.next_due_us(lanes)
-
-    def dispatch(
-        self,
-        hand_over: Callable[[Callable[[], object]], object],
-        stopped: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Fire due timers of the lane ``"background"`` without moving the clock.
-
-        Called by the thread that delivers in the background. The function that a timer's ``begin``
-        returns is passed to ``hand_over``, which may run it in any thread. Waits for an advance in
-        progress; an advance waits for this call and for those functions. Ends once ``stopped()``.
-        """
-        while not stopped():
-            due = self.next_due_us(BACKGROUND)
-            if due is None or due > self.now_us():
-                return
-            rest: Callable[[], object] | None = None
-            with self._turns.dispatch() as free:
-                if not free:
-                    return
-                timer = self.timers.pop(BACKGROUND, self.now_us())
-                if timer is not None:
-                    if timer.begin is None:
-                        timer.callback(timer.due_us)
-                    elif (rest := timer.begin(timer.due_us)) is not None:
-                        # Register it now, so that no advance starts before it runs.
-                        rest = self._turns.hand_over(rest)
-            if rest is not None:
-                hand_over(rest)
-
-    def settle(self) -> int:
-        """Fire the due timers of lane ``"state"``, for a reading engine; return the current time."""
-        now = self.now_us()  # Every request calls this, so check without the lock first.
-        first = self._state_timers[:1]  # a slice, because another thread may remove the only timer
-        if not first or first[0].due_us > now or self.driving:
-            return now
-        with self._settling:
-            while (timer := self.timers.pop(("state",), self.now_us())) is not None:
-                timer.callback(timer.due_us)
-        return self.now_us()
-
-    def on_move(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call the listener after each move of the clock; return a function that removes it."""
-        return self._listeners.add(listener)
-
-    def on_drive_end(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call the listener after each call of a test that moved the clock or triggered due events;
-        return a function that removes it.
-        """
-        return self._drive_ends.add(listener)
-
-    # -- timers ----------------------------------------------------------------------------------
-
-    def call_at(
-        self,
-        due_us: int,
-        callback: Callable[[int], object],
-        *,
-        lane: Lane = "state",
-        label: str = "",
-        async_callback: Callable[[int], Awaitable[object]] | None = None,
-        begin: Begin | None = None,
-    ) -> Timer:
-        """Call ``callback(due_us)`` at a time, or soon if the time has passed.
-
-        A timer that is due after the end of the year 9999 never fires. Moving calls of the
-        asynchronous API await ``async_callback`` instead, and ``dispatch()`` uses ``begin`` if it
-        can hand over work. Callbacks run without holding any lock of the clock.
-        """
-        timer = Timer(due_us, callback, lane, label, async_callback, begin)
-        self.timers.add(timer)
-        if lane == "background":
-            if self.on_background is not None:
-                self.on_background()
-            for listener in self._listeners.items:
-                listener()
-        return timer
-
-    # -- waiting ---------------------------------------------------------------------------------
-
-    def signal(self) -> Signal:
-        """Return a new signal that also wakes waiting calls at every move of the clock."""
-        signal = Signal()
-        with self._lock:
-            self._signals.add(signal)
-        return signal
-
-    def wait(self, signal: Signal, poll: Callable[[], T | None], deadline_us: int) -> T | None:
-        """Wait until ``poll()`` returns something other than None, and return it.
-
-        Return None at the deadline on this clock, when the signal is closed, and after ``wait_cap``
-        real seconds in which the clock is frozen or held. ``poll`` is called without any lock.
-        """
-        # Limit the wait to the real time left now: the process's clock may be set back.
-        running_left = max(0.0, (deadline_us - self.now_us()) / 1e6) + 0.01
-        frozen_left = self._wait_cap
-        while True:
-            seen = signal.version
-            found = poll()
-            if found is not None or signal.closed:
-                return found
-            now_us = self.now_us()
-            left = (deadline_us - now_us) / 1e6
-            frozen = self._frozen_us is not None or self._held_us is not None
-            patience = frozen_left if frozen else min(running_left, left)
-            if left <= 0 or patience <= 0 or frozen_left <= 0:
-                return None
-            started = monotonic()
-            signal.sleep(seen, min(patience, _nap()))
-            slept = monotonic() - started
-            # If a running clock did not move, the process's clock is frozen.
-            if frozen or (slept >= _STALLED and self.now_us() == now_us):
-                frozen_left -= slept
+async def drive(
+    clock: Timekeeper,
+    target: Target,
+    *,
+    yielding: bool = False,
+    done: Callable[[], bool] = lambda: False,
+) -> list[Fired]:
+    """Awaitable ``Timekeeper.fire()``, which awaits deliveries in the running event loop."""
+    # Yield first, so that a caller that repeats this call in a loop can be cancelled.
+    await checkpoint()
+    fired = []
+    with closing(clock.steps(target, yielding=yielding)) as steps:
+        for timer in steps:
+            at_us = clock.now_us()
+            if timer.async_callback is not None:
+                result = await timer.async_callback(timer.due_us)
             else:
-                running_left -= slept
+                result = timer.callback(timer.due_us)
+            fired.append(Fired(at_us, timer.label, result))
+            if done():
+                break
+    return fired
 
 
-def start_of(now: Instant | None, mode: Mode | None) -> tuple[int | None, bool]:
-    """Return the time at which a clock starts (None: the process's time), and whether it is frozen."""
-    if mode not in (None, "running", "frozen"):
-        raise ContractError(f"clock={shown(mode)} is not a mode: pass 'running' or 'frozen'")
-    frozen = mode == "frozen" or (mode is None and now is not None)
-    return (None if now is None else instant_us(now)), frozen
+class Twin:
+    """Awaitable versions of the named methods of an object, each run in a worker thread."""
+
+    def __init__(self, target: object, names: Iterable[str]) -> None:
+        self._target = target
+        self._names = frozenset(names)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            # copy() and pickle look up special methods before ``_names`` is set.
+            raise AttributeError(name)
+        if name not in self._names:
+            noun = f"method of {type(self._target).__name__}.aio"
+            raise AttributeError(unknown_name(noun, name, sorted(self._names)))
+        method = getattr(self._target, name)
+
+        @functools.wraps(method)
+        async def twin(*args: Any, **kwargs: Any) -> Any:
+            return await in_thread(method, *args, **kwargs)
+
+        return twin
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._names)
 
 
-def process_us() -> int:
-    """Return the process's own time in microseconds since the Unix epoch."""
-    return int(time.time() * 1_000_000)
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a blocking call in a worker thread of the running event loop (asyncio or trio)."""
+    call = functools.partial(function, *args, **kwargs)
+    if (trio := _running_trio()) is not None:
+        result: T = await trio.to_thread.run_sync(call)
+        return result
+    import asyncio
+
+    return await asyncio.to_thread(call)
 
 
-def _nap() -> float:
-    # Wake often while a tool is loaded that can move the process's clock without notice.
-    return 0.05 if "time_machine" in sys.modules or "freezegun" in sys.modules else 1.0
+async def checkpoint() -> None:
+    """Yield to the other tasks of the running event loop; a cancellation is raised here."""
+    if (trio := _running_trio()) is not None:
+        await trio.lowlevel.checkpoint()
+    else:
+        import asyncio
+
+        await asyncio.sleep(0)
+
+
+def _running_trio() -> Any:
+    """Return the module ``trio`` if its event loop runs this task, else None."""
+    trio = sys.modules.get("trio")
+    if trio is not None:
+        with suppress(RuntimeError):
+            trio.lowlevel.current_task()
+            return trio
+    return None

@@ -16,7 +16,7 @@ from .footprint import Touch, touch_of_key
 from .simulation.loops import OwnLoop
 
 if TYPE_CHECKING:
-    from ..core.clock import Timekeeper
+    from ..core.timekeeper import Timekeeper
     from ..handle import Handle
     from .world import World
 

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.calls import end_faults
+from ..core.clock import checkpoint, in_thread
 from ..core.errors import ServiceError
-from ..core.threads import checkpoint, in_thread
 from ..http.app import EXPLORATION, GUARD
 from ..http.messages import AnyResponse, Request, Serve
 from ..queue.delivery.destinations import route_to

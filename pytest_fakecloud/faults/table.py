@@ -31,8 +31,8 @@ from ..http.messages import Answer, AnyResponse, HeaderPairs, Request, Serve
 from .answers import AnswerMaker, Response
 
 if TYPE_CHECKING:
-    from ..core.clock import Timekeeper
     from ..core.ids import RandomStream
+    from ..core.timekeeper import Timekeeper
     from ..http.app import App
 
 

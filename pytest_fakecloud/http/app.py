@@ -24,7 +24,7 @@ from ..core.recorder import Recorder
 from .messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Serve, Stream
 
 if TYPE_CHECKING:
-    from ..core.clock import Timekeeper
+    from ..core.timekeeper import Timekeeper
 
 
 _LARGEST_KEYS = 64 * 1024

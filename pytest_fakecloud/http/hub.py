@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ContractError, print_error
 from ..core.threads import WorkerPool
 from ..core.timers import give_way, monotonic
+from .app import App
 from .ports import BACKLOG, PortAllocator, kept, listen
 from .server import Connection, ConnectionHandler, Watch, serve_http
 
@@ -312,6 +313,11 @@ class Hub:
         """
         if protocol is None:
             protocol = serve_http
+            if not isinstance(app, App):
+                # Imported here, because werkzeug takes 25 ms, and few fakes are WSGI applications.
+                from .wsgi import serve_wsgi
+
+                protocol = serve_wsgi
         if self._selector is None:
             self._start()
         # Remove the final dot of "localhost.", because clients compare host names as strings.

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..core.timers import monotonic
-from .app import App
 from .messages import (
     BODY_LIMIT,
     Answer,
@@ -252,7 +251,7 @@ def serve_http(connection: Connection, begun: bytes = b"") -> None:
 
 
 class HTTPHandler:
-    """Owns one connection: reads its requests and writes their responses in order."""
+    """Owns one connection to an ``App``: reads its requests and writes their responses in order."""
 
     def __init__(self, connection: Connection) -> None:
         self.sock = connection.sock
@@ -263,7 +262,6 @@ class HTTPHandler:
         self.reader = RequestReader(
             connection.address, body_limit=BODY_LIMIT if limit is None else limit
         )
-        self.native = isinstance(self.app, App)
 
     def handle(self, begun: bytes = b"") -> None:
         sock, reader = self.sock, self.reader
@@ -297,11 +295,6 @@ class HTTPHandler:
         if not self.connection.enter(message):
             return False
         try:
-            if not self.native:
-                # Imported here, because werkzeug takes 25 ms, and few fakes are WSGI applications.
-                from .wsgi import WSGICall
-
-                return WSGICall(self.connection, message).run()
             response: AnyResponse
             try:
                 response = self.app.answer(message)
@@ -358,21 +351,22 @@ class HTTPHandler:
 
     def _refuse(self, refusal: Refusal) -> None:
         """Send the reason for closing the connection, and let the client read it."""
-        status = refusal.status
         message = Message(refusal.method or "GET", refusal.target, client=self.connection.address)
         message.version, message.keep_alive = "1.1", False
-        if self.native and refusal.method:
-            answer = self.app.foreign(message)
-        else:
-            if self.native:
-                self.app.refused(status, refusal.reason)
-            text = f"{status} {phrase(status)}: {refusal.reason}\n"
-            answer = Answer(text.encode(), status, (), "text/plain")
+        answer = self._refused(refusal, message)
         self.sock.sendall(b"".join(encode(message, answer)))
         # Close only the sending side: a reset would discard the response before it is read.
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self.sock, socket.SHUT_WR)
         self._discard_until_closed(DRAIN_SECONDS)
+
+    def _refused(self, refusal: Refusal, message: Message) -> Answer:
+        """Record the refusal in the app's journal; return the response."""
+        if refusal.method:
+            found: Answer = self.app.foreign(message)
+            return found
+        self.app.refused(refusal.status, refusal.reason)
+        return refusal_text(refusal)
 
     def _discard_until_closed(self, seconds: float) -> None:
         """Read and discard data until the client closes, for at most ``seconds`` real seconds."""
@@ -422,6 +416,12 @@ def stream_head(message: Message, stream: Stream) -> bytes:
     chunked = message.version == "1.1"
     head += "Transfer-Encoding: chunked\r\n" if chunked else "Connection: close\r\n"
     return head_bytes(f"{head}{''.join(header(*pair) for pair in stream.headers)}\r\n")
+
+
+def refusal_text(refusal: Refusal) -> Answer:
+    """Return the response to bytes that are not a valid request."""
+    text = f"{refusal.status} {phrase(refusal.status)}: {refusal.reason}\n"
+    return Answer(text.encode(), refusal.status, (), "text/plain")
 
 
 def chunk(part: bytes) -> bytes:

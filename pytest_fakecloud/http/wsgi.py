@@ -7,16 +7,23 @@ import io
 import ssl
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from werkzeug.datastructures import Headers
 from werkzeug.serving import WSGIRequestHandler
 
-from .messages import Message, asks_to_close, close_chunks
-from .server import LAST_CHUNK, chunk, connection_header, head_bytes, header, http_date
-
-if TYPE_CHECKING:
-    from .server import Connection
+from .messages import Answer, Message, Refusal, asks_to_close, close_chunks
+from .server import (
+    LAST_CHUNK,
+    Connection,
+    HTTPHandler,
+    chunk,
+    connection_header,
+    head_bytes,
+    header,
+    http_date,
+    refusal_text,
+)
 
 
 def make_environ(connection: Connection, message: Message) -> dict[str, Any]:
@@ -65,6 +72,26 @@ class _Framing(enum.Enum):
     LENGTH = enum.auto()
     CHUNKED = enum.auto()
     UNTIL_CLOSE = enum.auto()
+
+
+def serve_wsgi(connection: Connection) -> None:
+    """Serve HTTP for a WSGI application until either side closes."""
+    WSGIHandler(connection).handle()
+
+
+class WSGIHandler(HTTPHandler):
+    """Owns one connection to a WSGI application."""
+
+    def _answer(self, message: Message) -> bool:
+        if not self.connection.enter(message):
+            return False
+        try:
+            return WSGICall(self.connection, message).run()
+        finally:
+            self.connection.leave()
+
+    def _refused(self, refusal: Refusal, message: Message) -> Answer:
+        return refusal_text(refusal)
 
 
 class WSGICall:

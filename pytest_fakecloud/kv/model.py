@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol
 
-from ..core.clock import Timekeeper
+from ..core.timekeeper import Timekeeper
 from .reply import Reply
 from .table.registry import Table
 

@@ -6,8 +6,8 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ..core.clock import Timekeeper
 from ..core.errors import ContractError
+from ..core.timekeeper import Timekeeper
 from .wall import Wall
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from functools import cache
 from types import FrameType
 from typing import Any
 
-from ..core.clock import Timekeeper
 from ..core.errors import ContractError, importing
+from ..core.timekeeper import Timekeeper
 from ..core.timers import monotonic
 
 INFRASTRUCTURE = frozenset(

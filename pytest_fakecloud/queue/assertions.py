@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ..core.clock import Timekeeper
 from ..core.errors import ContractError, brief, did_you_mean, listed, shown
 from ..core.field_types import MESSAGE_ID, checked_count
 from ..core.journal import Results, expect, results_of
 from ..core.matching import Query
+from ..core.timekeeper import Timekeeper
 from .engine.engine import Engine
 from .model import MESSAGE, Attempt
 from .views import (

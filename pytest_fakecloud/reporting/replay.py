@@ -15,11 +15,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.calls import Action, Call, Entry, Event
-from ..core.clock import Timekeeper
 from ..core.errors import report_failure
 from ..core.ids import Ids
 from ..core.journal import Journal, recorder_of
 from ..core.recorder import Recorder
+from ..core.timekeeper import Timekeeper
 from ..core.timers import Instant
 from ..handle import Context, Handle, action_method
 from ..http.messages import Request

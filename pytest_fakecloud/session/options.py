@@ -316,7 +316,7 @@ class RunOptions:
         return settings
 
     def _check_process_time(self, settings: Mapping[str, Any]) -> None:
-        from ..core.clock import STANDS
+        from ..core.timekeeper import STANDS
 
         if settings["clock"] == "running":
             raise misuse(f"clock='running' is not possible: {STANDS}")

@@ -36,7 +36,7 @@ def wrap_handle_request(
 def wrap_handle_async_request(
     origins: Origins, original: Function, active: Callable[[], bool]
 ) -> Function:
-    from ..core.threads import checkpoint
+    from ..core.clock import checkpoint
 
     @functools.wraps(original)
     async def handle_async_request(transport: Any, request: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.core.clock import Timekeeper
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.process_time import ProcessTime
 from pytest_fakecloud.process_time.sleepers import (
     Sleeper,

@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from ...core.clock import Timekeeper
+from ...core.timekeeper import Timekeeper
 from ...core.timers import monotonic
 from .. import errors
 from ..engine.groups import check_instance_limit

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException, TopicPartition
 
-from ...core.clock import Timekeeper
+from ...core.timekeeper import Timekeeper
 from ...core.timers import monotonic
 from .. import errors
 from ..errors import BrokerError

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ...core.clock import Timekeeper
+from ...core.timekeeper import Timekeeper
 from ...http.server import Connection
 from ..algorithms.quoting import split_words
 from ..engine.engine import Engine

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import orjson
 
-from ...core.clock import Timekeeper
 from ...core.errors import ServiceError
 from ...core.field_types import OneOf
 from ...core.matching import Field
+from ...core.timekeeper import Timekeeper
 from ...core.timers import monotonic
 from ...http.app import App, Route
 from ...http.messages import Answer, Request, Stream, bearer_token, same

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...core.clock import Target, Timekeeper
+from ...core.clock import drive
 from ...core.errors import ContractError, FakecloudError, counted
 from ...core.journal import Results
-from ...core.threads import drive
+from ...core.timekeeper import Target, Timekeeper
 from ...core.timers import Duration, Fired, duration_us, to_datetime
 from ...handle import Aio, Handle
 from ..attempt_reports import timeline, unfinished_text

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ...core.clock import in_thread
 from ...core.errors import FakecloudError, raised_by_test, runs_through_test
-from ...core.threads import in_thread
 from ..model import Delivery, Outcome
 from ..settings import DEFAULT_CAP, Unstubbed
 from ..wire.headers import loopback_address

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...core.clock import Timekeeper
 from ...core.ids import Ids
+from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane, Timer
 from ..model import LogEntry, Message, Outcome
 from ..settings import PlanLimits, QueueConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict, get_args
 
-from ...core.clock import Mode
+from ...core.timekeeper import Mode
 
 
 class Live(TypedDict):
