@@ -10,12 +10,12 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict, Unpack, overload
 
 from ..core.calls import Call
+from ..core.clock import in_thread
 from ..core.errors import ContractError, brief, counted, importing, unknown_name
 from ..core.field_types import ITEM, OneOf
 from ..core.journal import Results, check_predicate, expect, results_of
 from ..core.matching import Condition, Field, Query
 from ..core.settings import choice, whole
-from ..core.threads import in_thread
 from ..core.timers import Duration
 from ..faults.table import FaultTable
 from ..handle import Aio, Context, action

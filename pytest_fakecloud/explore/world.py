@@ -33,7 +33,7 @@ from .watching import swap, watch
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
-    from ..core.clock import Timekeeper
+    from ..core.timekeeper import Timekeeper
     from ..core.timers import Signal, Timer
     from ..handle import Handle
     from ..process_time.wall import Wall

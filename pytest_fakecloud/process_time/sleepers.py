@@ -20,9 +20,9 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from ..core.clock import Timekeeper
+from ..core.clock import drive
 from ..core.errors import ContractError, shown
-from ..core.threads import drive
+from ..core.timekeeper import Timekeeper
 from ..core.timers import Occupied, monotonic
 
 GRACE = 0.01

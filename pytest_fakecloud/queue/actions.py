@@ -11,10 +11,10 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Required, TypedDict
 
-from ..core.clock import Timekeeper
 from ..core.errors import ContractError, unknown_name
 from ..core.ids import Ids
 from ..core.settings import SWITCH, choice, whole
+from ..core.timekeeper import Timekeeper
 from ..core.timers import Duration, duration_us
 from ..faults.answers import bytes_of, json_bytes
 from ..handle import action

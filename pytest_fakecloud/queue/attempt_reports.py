@@ -17,7 +17,6 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from ..core.clock import Timekeeper
 from ..core.errors import (
     ContractError,
     counted,
@@ -29,6 +28,7 @@ from ..core.errors import (
 )
 from ..core.problems import Problems
 from ..core.recorder import Recorder, is_library
+from ..core.timekeeper import Timekeeper
 from ..core.timers import clock_time, to_datetime
 from .engine.engine import Engine
 from .model import (

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from ...core.clock import Timekeeper
+from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane, Signal, Timer
 from .. import errors
 from ..model import ConsumerConfig, EventKind, TopicPartition

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
+from ...core.timekeeper import Timekeeper
 from ...core.timers import Signal
 from ..engine.state import GroupListener, Waits
 from ..errors import AsMisuse, BrokerError

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import budget
 from ...core.budget import UNBOUNDED, OverBudget
-from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
+from ...core.timekeeper import Timekeeper
 from ..acl import AclUser
 from ..errors import CLIENT_LEFT, CommandError, over_budget
 from ..model import Transport

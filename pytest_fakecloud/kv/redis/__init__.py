@@ -23,8 +23,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.clock import Timekeeper
 from ...core.ids import Ids
+from ...core.timekeeper import Timekeeper
 from .. import errors
 from ..errors import CommandError
 from ..reply import OK, QUEUED, Reply

@@ -17,7 +17,7 @@ from ..errors import CommandError
 from . import callbacks as errors
 
 if TYPE_CHECKING:
-    from ...core.clock import Timekeeper
+    from ...core.timekeeper import Timekeeper
     from ..engine.engine import Engine
     from ..engine.session import Session
     from ..table.registry import CommandSpec

@@ -13,12 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...core.calls import Headers
+from ...core.clock import drive, in_thread
 from ...core.errors import ContractError
 from ...core.field_types import JSON, MAPPING, MESSAGE_ID, URL
 from ...core.journal import check_predicate
 from ...core.matching import HEADERS, Field, Query, fields_of
 from ...core.settings import number
-from ...core.threads import drive, in_thread
 from ...core.timers import Occupied, monotonic, to_datetime
 from ...handle import Context
 from ..delivery.drivers import at_least_now

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+from ...core.clock import in_thread
 from ...core.errors import ContractError, brief, broken_promise, shortfall, shown
 from ...core.journal import Results, results_of
 from ...core.matching import Field
-from ...core.threads import in_thread
 from ...core.timers import Duration
 from ...faults.answers import Response
 from ..model import Delivery, Outcome

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ...core.clock import Timekeeper
+from ...core.timekeeper import Timekeeper
 from .. import errors
 from ..errors import QueueError, bad_request, quota
 from ..model import (

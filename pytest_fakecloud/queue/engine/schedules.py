@@ -17,7 +17,7 @@ from datetime import datetime
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from ...core.clock import Timekeeper
+from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane, Timer, to_datetime
 from ..errors import QueueError, bad_request, existing, quota
 from ..model import Api, HeaderList, PublishSettings

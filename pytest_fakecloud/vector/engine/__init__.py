@@ -21,9 +21,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
+from ...core.timekeeper import Timekeeper
 from .. import errors
 from ..model import (
     DEFAULT_NAMESPACE,

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...core.clock import Timekeeper
 from ...core.errors import counted
+from ...core.timekeeper import Timekeeper
 from ...core.timers import Timer
 from ..model import Metadata, NamespaceInfo, Rows, VectorRecord
 from .vectors import Matrix, SparseIndex

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.clock import Timekeeper
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.queue.engine.publishing import Quota
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import DAY, SECOND, PublishSettings

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.core.clock import Timekeeper
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.vector.engine import VectorEngine
 from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.model import VectorQuery, VectorRecord
