@@ -26,6 +26,7 @@ import hypothesis
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud
+from pytest_fakecloud.explore.patches import explored
 from pytest_fakecloud.explore.search.explorer import Explorer
 from pytest_fakecloud.explore.search.player import Player
 from pytest_fakecloud.explore.simulation.calls import Calls
@@ -196,7 +197,7 @@ def back_to_the_baseline() -> bool:
     with Cloud(seed=1, delivery="driven", now=START) as cloud:
         small_cloud(cloud)
         spent = []
-        with World(cloud) as world:
+        with explored(cloud) as world:
             for _ in range(200):
                 started = perf_counter()
                 world.reset()

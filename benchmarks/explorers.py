@@ -23,8 +23,8 @@ from time import perf_counter
 from typing import Any, cast
 
 from pytest_fakecloud import BrokenPromiseError, BrokenRunsError, Cloud, History
+from pytest_fakecloud.explore.patches import explored
 from pytest_fakecloud.explore.promises import Promises
-from pytest_fakecloud.explore.world import World
 from tests.docs.recipes import Recipe, recipes
 
 ROOT = Path(__file__).parents[1]
@@ -151,7 +151,7 @@ def by_every_failure(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, in
     """Fail each call in turn, with the clients one after the other."""
     subject = Subject(cloud, *args, **options)
     try:
-        with World(cloud):
+        with explored(cloud):
             return False, len(cloud.every_failure(subject.everything, check=subject.check))
     except BrokenRunsError as broken:
         return True, len(broken.failures)
@@ -217,7 +217,7 @@ def by_states(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
                 subject.check()
 
     chosen = settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
-    with World(cloud):
+    with explored(cloud):
         try:
             run_state_machine_as_test(Machine, settings=chosen)  # type: ignore[no-untyped-call]
         except AssertionError:

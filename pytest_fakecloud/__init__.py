@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from .core.journal import Journal as Journal
     from .core.problems import Problem as Problem
     from .core.timers import Duration as Duration, Instant as Instant
-    from .explore.schedule import replay_schedule as replay_schedule
+    from .explore.programs import observed as observed, replay_schedule as replay_schedule
     from .explore.result.exploration import (
         BrokenPromiseError as BrokenPromiseError,
         Exploration as Exploration,
@@ -79,7 +79,6 @@ if TYPE_CHECKING:
         monotonic_reads as monotonic_reads,
         never as never,
         nothing_lost as nothing_lost,
-        observed as observed,
         once as once,
         sometimes as sometimes,
     )

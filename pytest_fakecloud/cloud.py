@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from .core.journal import Results
     from .every_failure import Failure, FailureOptions
-    from .explore.explore import Checks, ExploreOptions, Runs
+    from .explore.explore import Checks, ExploreOptions
+    from .explore.programs import Runs
     from .explore.result.exploration import Exploration
     from .process_time import ProcessTimeMode
     from .recordings import Difference, ReplayOptions

@@ -26,11 +26,11 @@ core.journal Journal Results
 core.problems Problem
 core.timers Duration Instant
 every_failure BrokenRunsError
+explore.programs observed replay_schedule
 explore.promises always at_most_one eventually follows linearizable monotonic_reads never
-explore.promises nothing_lost observed once sometimes
+explore.promises nothing_lost once sometimes
 explore.result.exploration BrokenPromiseError Exploration
 explore.run History
-explore.schedule replay_schedule
 faults.answers Response
 faults.plan FaultPlan
 faults.table Fault

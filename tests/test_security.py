@@ -259,7 +259,7 @@ def test_nothing_is_evaluated_unpickled_or_started() -> None:
     # `run` starts the user's command; explore() detects processes started by others.
     starts = re.compile(r"subprocess\b|os\.(exec|spawn|posix_spawn)")
     started = {one for name, modules in found.items() if starts.match(name) for one in modules}
-    assert started <= {"standalone/serving.py", "explore/locks.py"}
+    assert started <= {"standalone/serving.py", "explore/patches.py"}
     # Imports by name, each from a fixed list of the package.
     assert found["importlib.import_module"] | found.get("import_module", set()) == {
         "__init__.py", "kv/commands/__init__.py", "services.py", "session/run.py",

@@ -3,218 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import dis
-import functools
-import inspect
-import itertools
-import re
-import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from ..core.errors import ContractError, brief, broken_promise, counted, shown, unknown_name
-from ..core.recorder import is_library
+from ..core.errors import ContractError, brief, broken_promise, counted, shown
 from ..core.timers import Duration, duration_us
 from ..every_failure import chosen_handles, names_of
-from .locks import cooperation, share_locks
+from .patches import explored
+from .programs import Runs, kinds_of, may_assert, programs_of, schedule_to_replay
 from .promises import Promises
 from .result.cause import find_cause
 from .result.exploration import BrokenPromiseError, Exploration
-from .run import Program, Run, Scope, Subject
-from .schedule import CLOCK, KINDS, SWITCHES, Kind, Schedule, current_replay
+from .run import Run, Scope
+from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.explorer import Explorer, Replays, hypothesis, replay
 from .search.player import Budget, Player, RunBudget, Tally, budget_of
+from .simulation.state import Subject
 from .simulation.turns import Threads
-from .world import World
 
 if TYPE_CHECKING:
-    from ..cloud import Cloud
-
-
-Runs = Callable[[], object] | Iterable[Callable[[], object]] | Mapping[str, Callable[[], object]]
-"""One function, several that run concurrently, or several by name."""
-
-
-def programs_of(run: Runs, workers: Runs) -> list[Program]:
-    """Return clients and workers with distinct names; raise ``ContractError`` for none."""
-    programs = [*_programs("run", run, is_worker=False), *_programs("workers", workers, True)]
-    if not programs:
-        raise ContractError("run= is empty, and so is workers=: pass the code to explore")
-    return _with_unique_names(programs)
-
-
-def _programs(what: str, given: Runs, is_worker: bool) -> list[Program]:
-    if isinstance(given, Mapping):
-        named = list(given.items())
-    else:
-        functions = [given] if callable(given) else given
-        if isinstance(functions, str) or not isinstance(functions, Iterable):
-            raise ContractError(
-                f"{what}={shown(given)} is not a function: pass one without arguments, or several"
-            )
-        named = [(_name(function), function) for function in functions]
-    for name, function in named:
-        if not callable(function):
-            raise ContractError(
-                f"{what}={shown(function)} is not a function: pass one that needs no arguments"
-            )
-        if not isinstance(name, str) or not name or any(c in " ,./" or c.isspace() for c in name):
-            raise ContractError(f"{shown(name)} is not a valid client name: pass a single word")
-    return [Program(name, function, is_worker) for name, function in named]
-
-
-def _name(function: object) -> str:
-    function = getattr(function, "func", function)
-    name = getattr(function, "__name__", type(function).__name__)
-    return name if name.isidentifier() else "client"
-
-
-def _with_unique_names(programs: Sequence[Program]) -> list[Program]:
-    taken = {program.name for program in programs}
-    named: list[Program] = []
-    for program in programs:
-        name = program.name
-        if any(other.name == name for other in named):
-            name = next(f"{name}{n}" for n in itertools.count(2) if f"{name}{n}" not in taken)
-            taken.add(name)
-        named.append(replace(program, name=name))
-    return named
-
-
-def kinds_of(given: Kind | Sequence[Kind] | None) -> frozenset[Kind]:
-    if given is None:
-        return frozenset(KINDS)
-    names = names_of("kinds", given)
-    unknown = [name for name in names if name not in KINDS]
-    if unknown:
-        raise ContractError(unknown_name("kind of event", unknown[0], KINDS))
-    return frozenset(cast("Sequence[Kind]", names))
-
-
-def schedule_to_replay(given: str | None, programs: Sequence[Program]) -> Schedule | None:
-    """Return the only schedule to run: the given one, or that of ``replay_schedule``."""
-    replay = current_replay.get()
-    if replay is not None:
-        replay.is_explored = True
-    text = given if given is not None or replay is None else replay.text
-    if text is None:
-        return None
-    schedule = Schedule.parse(text)
-    _check_names(schedule, programs)
-    return schedule
-
-
-def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
-    """Raise ``ContractError`` for an event of a strand that no program can begin."""
-    known = [program.name for program in programs]
-    for event in schedule:
-        for name in (event.strand, event.detail) if event.kind in SWITCHES else (event.strand,):
-            root = re.split(r"[/:+]", name)[0]
-            if root not in (*known, CLOCK) and not re.fullmatch(r"delivery\d+", root):
-                raise ContractError(f"{shown(str(event))}: {unknown_name('client', root, known)}")
-
-
-_DEPTH = 3
-"""Maximum number of calls between the explored function and the assertion."""
-_FAILING = frozenset({"fail", "raises", "AssertionError"})
-"""Names whose use is an assertion, in addition to names that begin with ``assert``."""
-_IMPLICIT = frozenset({"__init__", "__call__", "__enter__", "__exit__", "__aenter__", "__aexit__"})
-"""Methods that code calls without naming them."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """An object that code names, such as a function, and the object that it is an attribute of."""
-
-    value: object
-    owner: object = None
-
-
-def may_assert(function: Callable[..., object]) -> bool:
-    """Return whether a function contains an assertion, or calls application code that does."""
-    seen: set[types.CodeType] = set()
-    uses = [_Use(function), *_attributes(_Use(function), _IMPLICIT)]
-    for _ in range(_DEPTH + 1):
-        following: list[_Use] = []
-        for use in map(_unwrapped, uses):
-            code = getattr(use.value, "__code__", None)
-            if not isinstance(code, types.CodeType) or code in seen:
-                continue
-            seen.add(code)
-            codes = list(_with_inner(code))
-            if any(map(_asserts, codes)):
-                return True
-            following += _uses(use, {name for inner in codes for name in inner.co_names})
-        uses = following
-    return False
-
-
-def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Yield the code of a function and of the functions that it defines."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _with_inner(constant)
-
-
-def _asserts(code: types.CodeType) -> bool:
-    if any(name in _FAILING or name.startswith("assert") for name in code.co_names):
-        return True
-    return any(
-        instruction.opname == "LOAD_ASSERTION_ERROR"
-        # From Python 3.14 on, other constants have the same instruction.
-        or (
-            instruction.opname == "LOAD_COMMON_CONSTANT" and "AssertionError" in instruction.argrepr
-        )
-        for instruction in dis.get_instructions(code)
-    )
-
-
-def _unwrapped(use: _Use) -> _Use:
-    """Return the function behind a method, a partial object or a decorator."""
-    value: Any = use.value
-    owner = use.owner
-    while True:
-        if isinstance(value, functools.partial):
-            value = value.func
-        elif isinstance(value, types.MethodType):
-            value, owner = value.__func__, value.__self__
-        elif isinstance(value, staticmethod | classmethod):
-            value = value.__func__
-        elif (wrapped := inspect.getattr_static(value, "__wrapped__", None)) is not None:
-            value = wrapped
-        else:
-            return _Use(value, owner)
-
-
-def _uses(function: _Use, names: set[str]) -> list[_Use]:
-    """Return the objects that a function names, and those of their attributes that it names."""
-    scope = getattr(function.value, "__globals__", {})
-    values = [function.owner, *(scope[name] for name in names if name in scope)]
-    for cell in getattr(function.value, "__closure__", None) or ():
-        try:
-            values.append(cell.cell_contents)
-        except ValueError:
-            continue  # The variable has no value yet.
-    uses = [_Use(value) for value in values if value is not None]
-    # Two levels of attributes reach self.cart.check() and package.module.check().
-    attributes = [found for use in uses for found in _attributes(use, names | _IMPLICIT)]
-    attributes += [found for use in attributes for found in _attributes(use, names)]
-    return uses + [use for use in attributes if _is_application(use)]
-
-
-def _attributes(use: _Use, names: set[str] | frozenset[str]) -> Iterator[_Use]:
-    for name in names:
-        found = inspect.getattr_static(use.value, name, None)
-        if found is not None:
-            yield _Use(found, use.value)
-
-
-def _is_application(use: _Use) -> bool:
-    code = getattr(_unwrapped(use).value, "__code__", None)
-    return isinstance(code, types.CodeType) and not is_library(code.co_filename)
-
+    from ..base_cloud import BaseCloud
 
 RUNS = 1_000
 """Default budget: the number of runs of one ``explore()`` call."""
@@ -239,7 +47,7 @@ class ExploreOptions(TypedDict, total=False):
 
 
 def explore(
-    cloud: Cloud,
+    cloud: BaseCloud,
     run: Runs,
     check: Checks = None,
     *,
@@ -302,12 +110,9 @@ def explore(
     asked = () if kinds is None else names_of("kinds", kinds)
     threads = Threads()
     try:
-        with (
-            World(cloud, process_time=process_time) as world,
-            cooperation(world),
-            share_locks(world, programs),
-        ):
-            player = Player(Subject(world, programs, scope, threads), promises, setup)
+        with explored(cloud, programs, process_time=process_time) as world:
+            subject = Subject(world, programs, scope, threads, world.awaited)
+            player = Player(world, subject, promises, setup)
             if given is not None:
                 _replay(player, given)
             else:
@@ -424,7 +229,7 @@ def _check_handlers(player: Player, asked: Sequence[str]) -> None:
     covered = player.tally.coverage
     handlers = [
         route
-        for handle in player.subject.world.cloud.fakes()
+        for handle in player.world.cloud.fakes()
         if handle.fixture == "queue"
         for route in cast("Any", handle).destinations.routes()
         if getattr(route, "_handler", None) is not None

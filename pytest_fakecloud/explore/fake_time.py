@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..process_time.wall import is_infrastructure_module
 from .footprint import Touch, touch_of_key
-from .simulation.loops import OwnLoop
+from .simulation.sockets import OwnLoop
 
 if TYPE_CHECKING:
     from ..core.timekeeper import Timekeeper

@@ -1,4 +1,4 @@
-"""Footprints: the data that commands, requests and deliveries read and write, by fake."""
+"""Footprints: the data of the fakes that steps, commands, requests and deliveries access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conditions that ``explore()`` checks, such as linearizability and invariants."""
+"""Promises that ``explore()`` checks: after every step, at the end of a run, or against a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from ..core.errors import ContractError, brief, shown
 from ..core.field_types import has_not_run, positional_parameters
 from ..core.timers import Duration, duration_us, to_datetime
 from .run import History, Operation
-from .schedule import observed
 
 Check = Callable[[History], None]
 
@@ -462,9 +461,3 @@ def _frozen(state: object) -> object:
     except Exception:
         return object()
     return stream.getvalue()
-
-
-__all__ = [
-    "Check", "Promises", "always", "at_most_one", "eventually", "follows", "linearizable",
-    "monotonic_reads", "never", "nothing_lost", "observed", "once", "sometimes",
-]  # fmt: skip

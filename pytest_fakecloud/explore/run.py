@@ -4,32 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import Any, Literal, Protocol
 
-from .footprint import Footprint
-from .schedule import CLOCK, Event, Kind, Schedule
-
-if TYPE_CHECKING:
-    from ..base_cloud import BaseCloud
-    from ..core.calls import Call
-    from ..queue.delivery.url_scopes import Url
-    from .result.cause import Conflict
-    from .simulation.strands import Due, Place, Strand
-    from .simulation.turns import Threads
-    from .world import World
+from ..base_cloud import BaseCloud
+from ..core.calls import Call
+from ..core.timers import Timer
+from ..queue.delivery.url_scopes import Url
+from ..queue.handle import Queue
+from ..queue.model import Message
+from .footprint import Footprint, Touch
+from .schedule import Event, Kind, Schedule
 
 PATIENCE_US = 3_600_000_000
 """The default of ``patience``, in microseconds."""
-Option: TypeAlias = "Strand | Due | ClockMove"
-"""An option of the scheduler: a strand, a delivery, or a move of the clock."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClockMove:
-    """A move of the clock, as an option of the scheduler."""
-
-    at_us: int
-    name: ClassVar[str] = CLOCK
+Place = Literal["switch", "late", "wake"]
+"""Where a strand gave up its turn: before a call, before its answer, or before it wakes up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +45,6 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """What all runs of a search have in common: the fakes, the code, and the threads that run it."""
-
-    world: World
-    programs: Sequence[Program]
-    scope: Scope
-    threads: Threads
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """The schedule and the strategy of one run, and what the run records.
 
@@ -76,6 +55,18 @@ class Plan:
     strategy: Strategy | None = None
     stacks: bool = False
     notes: bool = True
+
+
+class Due:
+    """A delivery that can begin now."""
+
+    def __init__(self, queue: Queue, message: Message, timer: Timer, ordinal: int) -> None:
+        self.queue = queue
+        self.message = message
+        self.timer = timer
+        attempt = len(message.attempts) + 1
+        self.first_name = f"delivery{ordinal}"
+        self.name = self.first_name + (f"/{attempt}" if attempt > 1 else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +100,19 @@ class Line:
     lines: tuple[str, ...] = ()
     step: int = 0
     breaks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two calls whose order broke the promise, with the data that both access.
+
+    ``decisive`` was executed before ``after`` and, if ``before`` is not None, after ``before``.
+    """
+
+    decisive: Line
+    after: Line
+    before: Line | None
+    touch: Touch
 
 
 @dataclass(slots=True)

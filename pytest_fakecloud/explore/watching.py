@@ -21,7 +21,6 @@ from ..queue.model import Interceptor
 from ..transport.inprocess import origins
 from ..transport.shortcut import Shortcut
 from .footprint import touches_of_command
-from .simulation.loops import awaited
 from .simulation.strands import carried_source, source_of
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ def _wait_for_real(world: World, run: Callable[..., Any], *args: Any) -> Any:
 
 def _awaited(world: World, handler: Callable[[Any], Any], request: Any) -> Any:
     coroutine = handler(request)
-    return awaited(world, coroutine) if world.is_here() else coroutine
+    return world.awaited(coroutine) if world.is_here() else coroutine
 
 
 async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:

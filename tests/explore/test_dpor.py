@@ -16,14 +16,13 @@ from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import Cloud, DeliveredRequest, KVServer, observed
-from pytest_fakecloud.explore.locks import cooperation, share_locks
-from pytest_fakecloud.explore.run import Plan, Program, Redundant, Run, Scope, Subject
+from pytest_fakecloud.explore.patches import explored
+from pytest_fakecloud.explore.run import Place, Plan, Program, Redundant, Run, Scope
 from pytest_fakecloud.explore.schedule import SWITCHES, Schedule
 from pytest_fakecloud.explore.search.dpor import Interleavings, decided_places
 from pytest_fakecloud.explore.simulation.simulation import Simulation
-from pytest_fakecloud.explore.simulation.strands import Place
+from pytest_fakecloud.explore.simulation.state import Subject
 from pytest_fakecloud.explore.simulation.turns import Threads
-from pytest_fakecloud.explore.world import World
 
 from ..budget import cases
 from .conftest import expects
@@ -83,15 +82,15 @@ def outcomes(
         PATIENCE_US,
     )
     try:
-        with World(cloud) as world, cooperation(world), share_locks(world, programs):
-            subject = Subject(world, programs, scope, threads)
+        with explored(cloud, programs) as world:
+            subject = Subject(world, programs, scope, threads, world.awaited)
             while strategy.next():
                 world.reset()
                 memory.clear()
                 simulation = Simulation(subject, Plan(Schedule(), strategy))
                 redundant = False
                 try:
-                    simulation.play()
+                    world.play(simulation)
                 except Redundant:
                     redundant = True
                 if hasattr(strategy, "learn"):

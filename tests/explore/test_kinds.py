@@ -13,7 +13,8 @@ from qstash import QStash
 from upstash_redis import Redis
 
 from pytest_fakecloud import Broker, Cloud, DeliveredRequest, Handle, KVServer, Queue
-from pytest_fakecloud.explore.world import Disturbances, World
+from pytest_fakecloud.explore.fakes import Disturbances
+from pytest_fakecloud.explore.patches import explored
 
 from .conftest import failure
 
@@ -398,7 +399,7 @@ def test_a_repeated_hold_lasts_for_its_whole_span(cloud: Cloud, has_ended: bool)
         cloud.clock.advance(seconds)
         return [str(record["id"]) for record in index.pending()]
 
-    with World(cloud) as world:
+    with explored(cloud) as world:
         held = Disturbances(world.clock, [index])
         held.hold(index)
         index.client().upsert([("a", [1.0, 0.0])])
@@ -416,7 +417,7 @@ def test_tokens_of_every_service_return_after_their_rotation(cloud: Cloud) -> No
     fakes: list[Handle] = [cloud.kv_server(), cloud.vector_index(), cloud.broker(), cloud.queue()]
     before = [dict(handle.env) for handle in fakes]
     read_only = [getattr(handle, "read_only_token", None) for handle in fakes]
-    with World(cloud) as world:
+    with explored(cloud) as world:
         rotated = Disturbances(world.clock, fakes)
         for handle in fakes * 2:
             rotated.rotate(handle)

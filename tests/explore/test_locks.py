@@ -13,9 +13,8 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.explore.locks import share_locks
+from pytest_fakecloud.explore import patches
 from pytest_fakecloud.explore.run import Program
-from pytest_fakecloud.explore.world import World
 
 from .conftest import failure
 
@@ -221,7 +220,7 @@ class Holder:
 def test_locks_of_the_object_of_a_method_are_found(cloud: Cloud) -> None:
     holder = Holder(lock=threading.Lock())
     real = holder.lock
-    with World(cloud) as world, share_locks(world, [Program("method", holder.use)]):
+    with patches.explored(cloud, [Program("method", holder.use)]):
         assert holder.lock is not real
     assert holder.lock is real
 
@@ -233,7 +232,7 @@ def test_locks_are_found_by_the_shortest_way(cloud: Cloud, order: int) -> None:
     far = Holder(a=Holder(b=Holder(c=near)))
     programs = [Program("far", lambda: far), Program("near", lambda: near)]
     real = inner.lock
-    with World(cloud) as world, share_locks(world, programs[::order]):
+    with patches.explored(cloud, programs[::order]):
         assert inner.lock is not real
     assert inner.lock is real
 

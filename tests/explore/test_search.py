@@ -23,8 +23,7 @@ from pytest_fakecloud.explore.search import explorer as failures
 from pytest_fakecloud.explore.search.events import Priorities
 from pytest_fakecloud.explore.search.explorer import key_of, shrink, stored_failure
 from pytest_fakecloud.explore.search.player import Coverage, PriorityRuns
-from pytest_fakecloud.explore.simulation.loops import OwnLoop
-from pytest_fakecloud.explore.simulation.sockets import SocketPatches
+from pytest_fakecloud.explore.simulation.sockets import OwnLoop, SocketPatches
 from pytest_fakecloud.explore.watching import swap
 
 from .conftest import failure
@@ -125,13 +124,8 @@ def test_the_only_order_of_several_strands_is_exhaustive(cloud: Cloud, kv: KVSer
 
 
 def test_answers_arrive_in_the_order_of_their_sockets() -> None:
-    class Sleeper:
-        simulation = None
-
-        def now_us(self) -> int:
-            return 0
-
-    loop = OwnLoop(Sleeper())  # type: ignore[arg-type]
+    fakes: Any = types.SimpleNamespace(now_us=lambda: 0)
+    loop = OwnLoop(fakes, lambda: None, lambda seconds: False)
     pairs = [socket.socketpair() for _ in range(3)]
     try:
         for near, _ in pairs:
@@ -149,16 +143,13 @@ def test_answers_arrive_in_the_order_of_their_sockets() -> None:
 
 def test_only_a_read_that_requests_bytes_finds_the_end_of_a_connection() -> None:
     connection = types.SimpleNamespace(got=0, is_at_end=False)
-    simulation = types.SimpleNamespace(
-        state=types.SimpleNamespace(is_here=lambda: True),
-        sockets=types.SimpleNamespace(reads=lambda *_: True),
-    )
+    hooks = types.SimpleNamespace(is_here=lambda: True, reads=lambda *_: True)
     connections: Any = types.SimpleNamespace(of=lambda _: connection)
     near, far = socket.socketpair()
     with near, far:
         far.send(b"xyz")
         far.shutdown(socket.SHUT_WR)
-        patches = SocketPatches(connections, cast("Any", lambda: simulation))
+        patches = SocketPatches(connections, cast("Any", lambda: hooks))
         with ExitStack() as exits:
             for name, method in patches.methods().items():
                 swap(exits, socket.socket, name, method)
@@ -333,7 +324,7 @@ def test_only_runs_whose_priorities_could_change_anywhere_count() -> None:
     for chosen_from in (2, 5, 5):
         strategy = Priorities(random.Random(0), 2, chosen_from, late=False)
         order_of(strategy, "aabbc")
-        runs.add(strategy, is_counted=True)
+        runs.add(2, chosen_from, strategy.decisions, strategy.strands, is_counted=True)
     assert runs.most_decisions == 5
     assert runs.likely == {2: pytest.approx(1 - (1 - 1 / (3 * 5)) ** 2)}
 

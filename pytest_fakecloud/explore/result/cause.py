@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from ...reporting.model import Lookups
 from ..footprint import ALL, Footprint, Touch
-from ..run import Line, Run
+from ..run import Conflict, Line, Run
 from ..schedule import CLOCK, DELAYS, PAUSES, SWITCHES, Event, Kind, Schedule
 from .story import call_text, lookups_of_run
 
@@ -43,19 +43,6 @@ class _Call:
         """Return this call's access that conflicts with another call, or None."""
         conflict = self.data.conflict(other.data)
         return None if conflict is None else conflict[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """Two calls whose order broke the promise, with the data that both access.
-
-    ``decisive`` was executed before ``after`` and, if ``before`` is not None, after ``before``.
-    """
-
-    decisive: Line
-    after: Line
-    before: Line | None
-    touch: Touch
 
 
 def find_cause(

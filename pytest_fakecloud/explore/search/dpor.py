@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..footprint import Footprint
-from ..run import Redundant, Run, Step
+from ..run import Place, Redundant, Run, Step
 from ..schedule import CLOCK, SWITCHES, Schedule
-from ..simulation.strands import Place
 from .player import Player, Search
 
 

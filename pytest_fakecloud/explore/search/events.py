@@ -1,4 +1,10 @@
-"""Schedules with one event, with two, and random ones, in the order in which the search tries them."""
+"""The schedules to try: with one event, with two events, random ones, and random priorities.
+
+In probabilistic concurrency testing, strands have random priorities, which change a few times during
+a run, at random decisions. The new priorities are below all initial ones, and in random order as
+well. With n strands and k decisions, one run finds a bug that needs d ordered switches with a
+probability of at least 1 / (n * k^(d-1)) (Burckhardt and others, ASPLOS 2010).
+"""
 
 from __future__ import annotations
 
@@ -8,9 +14,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..footprint import READS_CLOCK, Footprint
-from ..run import Run
+from ..run import Place, Run
 from ..schedule import DELAY, DELAYS, EDGE, SLOW, SWITCHES, TRIED, WINDOWS, Event, Schedule
-from ..simulation.strands import Place
 from .dpor import decided_places
 from .player import MOST_EVENTS, Player
 
@@ -317,8 +322,13 @@ class RandomRuns:
             schedule = Schedule(self._chance.sample(others, 1) if has_event else ())
             tally.drawn += 1
             run = self._player.play(schedule, strategy=strategy)
-            chose_all = late or "late" not in kinds
-            tally.priority_runs.add(strategy, is_counted=chose_all and not has_event)
+            tally.priority_runs.add(
+                depth,
+                strategy.most_decisions,
+                strategy.decisions,
+                strategy.strands,
+                is_counted=not has_event and (late or "late" not in kinds),
+            )
             yield run
 
     def _of_schedules(self) -> Iterator[Run | None]:

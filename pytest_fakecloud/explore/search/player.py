@@ -1,26 +1,23 @@
-"""The budget of a search, the counters of what it tried, and the runs of single schedules."""
+"""Runs of the explored code under one schedule, with their budget, and counters of all runs."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from ...core.errors import ContractError, broken_promise, ends_the_test, shown
 from ...core.field_types import check_returned
 from ...core.journal import recorder_of
 from ...core.timers import Duration, duration_us, monotonic
+from ...queue.delivery.url_scopes import Url
 from ..promises import Promises
-from ..run import History, Plan, Redundant, Run, Strategy, Subject
+from ..run import History, Plan, Redundant, Run, Strategy
 from ..schedule import Schedule
-from ..simulation.loops import awaited
 from ..simulation.simulation import Simulation
-from ..simulation.state import add_schedule
-
-if TYPE_CHECKING:
-    from ...queue.delivery.url_scopes import Url
-    from .events import Priorities
+from ..simulation.state import Subject, add_schedule
+from ..world import World
 
 
 @dataclass(frozen=True)
@@ -77,6 +74,35 @@ def budget_of(given: int | Duration) -> Budget:
     )
 
 
+@dataclass
+class Search:
+    """A part of the search: an iterator that runs a schedule at each turn.
+
+    The iterator yields None if it has nothing to run at the moment. Searches share a budget in
+    rounds, in which each has ``weight`` turns; the first comes after ``head_start`` rounds of others.
+    """
+
+    runs: Iterator[Run | None]
+    weight: float = 1.0
+    head_start: float = 0.0
+    turns: int = 0
+    is_over: bool = False
+
+    @property
+    def rounds(self) -> float:
+        """The rounds so far, with the head start of the others; the search with the fewest is next."""
+        return self.head_start + self.turns / self.weight
+
+    def next(self) -> Run | None:
+        """Run the next schedule and return its run, if there is one."""
+        self.turns += 1
+        try:
+            return next(self.runs)
+        except StopIteration:
+            self.is_over = True
+            return None
+
+
 MOST_EVENTS = 6
 """Maximum number of events in a random schedule."""
 
@@ -123,13 +149,15 @@ class PriorityRuns:
     _strands: int = 1
     _decisions: int = 1
 
-    def add(self, strategy: Priorities, *, is_counted: bool) -> None:
+    def add(
+        self, depth: int, most_decisions: int, decisions: int, strands: int, *, is_counted: bool
+    ) -> None:
         """Add a run, which counts for the probability if it chose at all places and had no events."""
-        self.most_decisions = max(self.most_decisions, strategy.decisions)
+        self.most_decisions = max(self.most_decisions, decisions)
         if is_counted:
-            self._runs[strategy.depth, strategy.most_decisions] += 1
-            self._strands = max(self._strands, strategy.strands)
-            self._decisions = max(self._decisions, strategy.decisions)
+            self._runs[depth, most_decisions] += 1
+            self._strands = max(self._strands, strands)
+            self._decisions = max(self._decisions, decisions)
 
     @property
     def likely(self) -> dict[int, float]:
@@ -177,41 +205,13 @@ class Tally:
 
 
 @dataclass
-class Search:
-    """A part of the search: an iterator that runs a schedule at each turn.
-
-    The iterator yields None if it has nothing to run at the moment. Searches share a budget in
-    rounds, in which each has ``weight`` turns; the first comes after ``head_start`` rounds of others.
-    """
-
-    runs: Iterator[Run | None]
-    weight: float = 1.0
-    head_start: float = 0.0
-    turns: int = 0
-    is_over: bool = False
-
-    @property
-    def rounds(self) -> float:
-        """The rounds so far, with the head start of the others; the search with the fewest is next."""
-        return self.head_start + self.turns / self.weight
-
-    def next(self) -> Run | None:
-        """Run the next schedule and return its run, if there is one."""
-        self.turns += 1
-        try:
-            return next(self.runs)
-        except StopIteration:
-            self.is_over = True
-            return None
-
-
-@dataclass
 class Player:
     """Runs the subject under schedules, each run from the baseline of the fakes.
 
     ``known`` maps each schedule so far to the applied events, or to None if the promise held.
     """
 
+    world: World
     subject: Subject
     promises: Promises
     setup: Callable[[], object] | None
@@ -233,15 +233,15 @@ class Player:
         lines of the application that make each call. The journal forgets the calls of the run unless
         ``keep`` is true. Raises ``Redundant`` if the strategy ends the run.
         """
-        world = self.subject.world
+        world = self.world
         recorder = recorder_of(world.cloud.journal)
         number = recorder.reserve()
         world.reset()
         if self.setup is not None:
-            awaited(world, self.setup())
+            world.awaited(self.setup())
         simulation = Simulation(self.subject, Plan(schedule, strategy, stacks, notes))
         try:
-            run = simulation.play()
+            run = world.play(simulation)
         except Redundant:
             recorder.forget_since(number)
             raise
@@ -258,7 +258,7 @@ class Player:
         self, check: Callable[[History], object], history: History, schedule: Schedule
     ) -> AssertionError | None:
         try:
-            check_returned(awaited(self.subject.world, check(history)))
+            check_returned(self.world.awaited(check(history)))
         except BaseException as error:
             outcome = ends_the_test(error)
             if outcome is error:

@@ -1,4 +1,4 @@
-"""Calls made by explored code: points for other strands, and the effects of scheduled events."""
+"""Calls of explored code and deliveries of queues, with the events of the schedule for them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,34 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ...core.errors import ContractError, ServiceError, listed
+from ...core.errors import ContractError, ServiceError, broken_promise, counted, listed, shown
 from ...faults.answers import lost
 from ...handle import Handle
 from ...http.messages import Answer, AnyResponse, Effect, Request, Serve
 from ...kv.command_fields import only_prepares
+from ...queue.model import Outcome
 from ...reporting.calls import command_of
+from ..fakes import HOLD_US, ROTATED_US
 from ..footprint import touches_of_request
-from ..run import Line
+from ..run import Due, Line
 from ..schedule import DELAY, FAULTS, PARTITION, PAUSES, SLOW, Event, Kind
-from ..world import HOLD_US, ROTATED_US
-from .clock import Pauses, Waits
+from .clock import RunClock
 from .state import Part, RunState, seconds
 from .strands import Crash, Source, Strand, carried_source, source_of
 from .turns import describe_places
 
+if TYPE_CHECKING:
+    from ...queue.delivery.destinations import DestinationRoute
+    from ...queue.model import Exchange, Proceed, Sending
+
+
+MOST_POINTS = 2_000
+"""Maximum number of calls of one strand; more calls count as an endless loop."""
+T = TypeVar("T")
+_TurnsToYield = Generator[None, None, None]
+"""A generator that yields wherever the strand must give up its turn."""
 _AT_CALLS: tuple[Kind, ...] = ("respond", "drop", "lose_response", "crash")
 _FAULT_WORDS: dict[str, str] = {
     "respond": "is rejected with 503",
@@ -32,18 +43,177 @@ _FAULT_WORDS: dict[str, str] = {
 }
 
 
-class CallEffects(Part):
-    """Applies events to calls, and adds the calls to the story."""
+class Calls(Part):
+    """Lets other strands run at the points of calls, and serves each call with its events.
 
-    def __init__(self, state: RunState) -> None:
+    ``late`` says whether a strand can also give up its turn before it receives an answer.
+    """
+
+    def __init__(self, state: RunState, clock: RunClock, *, late: bool) -> None:
         super().__init__(state)
+        self._clock = clock
+        self._late = late
         self._cut: dict[tuple[str, str], int] = {}
         """The time until which calls of a root strand do not reach a fake, by title and name."""
         self._served = 0
 
-    def serve(self, strand: Strand, handle: Handle, request: Request, serve: Serve) -> AnyResponse:
+    def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
+        """Return the strand that makes a call, and whether its own thread handles the call."""
+        strand = self._state.here()
+        if strand is not None:
+            return strand, True
+        if request.client is not None and request.client[1]:
+            owner = self._connections.owners.get(request.client[1])
+            if owner is not None and owner.state != "ended":
+                return owner, False
+        # A thread that is not explored works for the running strand, or for one that waits.
+        waiting = (s for s in self._state.strands if s.is_waiting_for("lock", "join"))
+        return self._turns.current or next(waiting, None), False
+
+    def at_call(self, handle: Handle, request: Request, serve: Serve) -> AnyResponse:
+        """Handle a request at its endpoint and return its outcome.
+
+        Runs in the strand's own thread for a request in process, otherwise in the fake's thread.
+        """
+        if self._record.aside_depth:
+            return serve()
+        strand, is_own_thread = self._strand_of(request)
+        if strand is None and not self._turns.has_ended:
+            return serve()
+        try:
+            if self._turns.has_ended or strand is None or strand.root.crashed:
+                raise Crash
+            if _is_silent(handle, request):
+                if self._record.stacks:
+                    self._run.silent_calls.append(request.call)
+                return serve()
+            return self._serve_in_turn(strand, is_own_thread, handle, request, serve)
+        except Crash:
+            if is_own_thread:
+                raise
+            # Another thread runs this strand's code, and ends at the strand's next turn.
+            return Effect("drop")
+
+    def _serve_in_turn(
+        self, strand: Strand, is_own_thread: bool, handle: Handle, request: Request, serve: Serve
+    ) -> AnyResponse:
+        """Serve a call between the points before and after it, at which other strands may run."""
+        me, serving = threading.get_ident(), self._state.serving
+        # Another thread may make this call for a waiting strand, or for one that has another call in
+        # progress. The strand then has no turn to yield.
+        is_second = not is_own_thread and strand in serving.values()
+        has_turn = strand.state == "running" and not is_second
+        serving[me] = strand
+        try:
+            if is_own_thread and strand.turn.is_exchanging:
+                return self._serve(strand, handle, request, serve)
+            if not has_turn:
+                strand.points += 1
+                self._note_events(strand, handle, request, may_wait=False)
+                return self._serve(strand, handle, request, serve)
+            strand.turn.port = request.client[1] if request.client and not is_own_thread else 0
+            for _ in self._approach(strand, handle, request):
+                self._clock.take_turn(strand, is_own_thread)
+            response = self._serve(strand, handle, request, serve)
+            if self._late or self._state.schedule.at(strand.name, strand.points):
+                for _ in self._receive(strand):
+                    self._clock.take_turn(strand, is_own_thread)
+            return response
+        finally:
+            serving.pop(me, None)
+
+    async def exchange(self, handle: Handle, exchange: Callable[[], T]) -> T:
+        """Make an asynchronous request; let other tasks and strands run before and after it."""
+        strand = self._state.here()
+        if strand is None or strand.role != "task":
+            return exchange()
+        self._state.check_alive(strand)
+        for _ in self._approach(strand, handle, None):
+            await self._clock.take_turn_async(strand)
+        strand.turn.is_exchanging = True
+        try:
+            response = exchange()
+        finally:
+            strand.turn.is_exchanging = False
+        for _ in self._receive(strand):
+            await self._clock.take_turn_async(strand)
+        return response
+
+    def _approach(self, strand: Strand, handle: Handle, request: Request | None) -> _TurnsToYield:
+        """Process the point before a call; yield wherever the strand must give up its turn."""
+        strand.points += 1
+        if strand.points > MOST_POINTS:
+            self._turns.fail(
+                ContractError(
+                    f"{describe_places([strand])} has made {MOST_POINTS:,} calls and goes on: "
+                    "explore() is for code that ends, so give its loop an end"
+                )
+            )
+        may_wait = not self._fakes.clock.driving
+        self._note_events(strand, handle, request, may_wait=may_wait)
+        if not may_wait:
+            return
+        yield from self._pause(strand)
+        is_point = handle.name in self._state.scope.handles
+        if is_point or self._state.switches.get((strand.name, strand.points)):
+            self._state.park(strand, "switch")
+            yield
+
+    def _note_events(
+        self, strand: Strand, handle: Handle, request: Request | None, *, may_wait: bool
+    ) -> None:
+        if self._record.notes_points and handle.name in self._state.scope.handles:
+            events = possible_events(handle, request, may_wait=may_wait)
+            self._clock.note_point(strand, events)
+
+    def _pause(self, strand: Strand) -> _TurnsToYield:
+        """Apply the pauses that the schedule contains at a point; yield after each."""
+        for event in self._state.schedule.at(strand.name, strand.points):
+            if event.kind in PAUSES and self._clock.pause(strand, event):
+                self._run.fired.append(event)
+                yield
+
+    def _receive(self, strand: Strand) -> _TurnsToYield:
+        """Process the point before the code receives an answer; yield like ``_approach()``."""
+        if self._fakes.clock.driving or strand.state == "ended":
+            return
+        for event in self._state.schedule.at(strand.name, strand.points):
+            if event.kind == "slow" and self._clock.slow_down(strand, event):
+                self._run.fired.append(event)
+                yield
+        if self._late:
+            self._state.park(strand, "late")
+            yield
+
+    def rejected(self, request: Request) -> None:
+        """Add a call without valid credentials to the story; it has no point for events."""
+        if not self._record.stacks:
+            return
+        strand, _ = self._strand_of(request)
+        if strand is not None and not self._record.aside_depth and not self._turns.has_ended:
+            self._add_line(strand, request)
+
+    def at_gap(self) -> None:
+        """Let other strands run between two commands of a pipeline."""
+        strand = self._state.serving.get(threading.get_ident()) or self._state.here()
+        if strand is None or self._turns.has_ended or self._fakes.clock.driving:
+            return
+        is_own_thread = self._turns.here() is not None
+        if strand.role == "task" and is_own_thread:
+            return
+        strand.points += 1
+        if self._record.notes_points:
+            self._clock.note_point(strand)
+        for _ in self._pause(strand):
+            self._clock.take_turn(strand, is_own_thread)
+        self._state.park(strand, "switch")
+        self._clock.take_turn(strand, is_own_thread)
+
+    # -- the events of a call
+
+    def _serve(self, strand: Strand, handle: Handle, request: Request, serve: Serve) -> AnyResponse:
         """Apply the events of a call, add the call to the story, and return its outcome."""
-        now, root, title = self._world.now_us(), strand.root, strand.title
+        now, root, title = self._fakes.now_us(), strand.root, strand.title
         self._served += 1
         root.work.last_call = self._served
         root.work.first_call = root.work.first_call or self._served
@@ -54,14 +224,14 @@ class CallEffects(Part):
         fault = self._apply(events, strand, handle, request) if events else ""
         app: Any = handle._app
         app.recorder.renumber(request.call, now)
-        line = self.add_line(strand, request)
+        line = self._add_line(strand, request)
         self._record.touch(touches_of_request(handle, request))
         if self._cut and self._cut.get((root.title, handle.name), 0) > now:
             line.event, line.words = True, f"does not reach {handle.name}"
             return Effect("drop")
         return self._serve_faulted(fault, handle, request, serve, line) if fault else serve()
 
-    def add_line(self, strand: Strand, request: Request) -> Line:
+    def _add_line(self, strand: Strand, request: Request) -> Line:
         line = self._record.add_line(strand.name, call=request.call)
         if self._record.stacks:
             line.lines = self._source(strand, request)
@@ -97,7 +267,7 @@ class CallEffects(Part):
 
     def _apply_before(self, strand: Strand, event: Event, handle: Any, request: Request) -> bool:
         """Apply an event that precedes a call; return whether it was possible."""
-        disturbances = self._world.disturbances
+        disturbances = self._fakes.disturbances
         text = ""
         if event.kind == "crash":
             strand.root.crashed = strand.crashed = True
@@ -111,7 +281,7 @@ class CallEffects(Part):
             text = f"changes of {handle.name} stay pending for {seconds(HOLD_US)}"
         elif event.kind == "partition":
             span = int(event.detail or PARTITION)
-            self._cut[strand.root.title, handle.name] = self._world.now_us() + span * 1_000_000
+            self._cut[strand.root.title, handle.name] = self._fakes.now_us() + span * 1_000_000
             text = f"is cut off from {handle.name} for {span} s"
         elif event.kind in ("rebalance", "redeliver"):
             text = _disturb_group(event.kind, handle, request.params.get("group"))
@@ -135,6 +305,17 @@ class CallEffects(Part):
         if request.call.route == "consume":
             line.words += _lost_records(response)
         return serve()
+
+
+def _is_silent(handle: Handle, request: Request) -> bool:
+    """Return whether a Redis command only sets up its connection, or is queued for EXEC."""
+    if request.call.route != "database-port":
+        return False
+    if only_prepares(request.call):
+        return True
+    session = session_of(handle, request)
+    is_queued = session is not None and session.queue is not None
+    return is_queued and command_of(request.call) != "EXEC"
 
 
 def possible_events(
@@ -213,185 +394,105 @@ def session_of(handle: Any, request: Request) -> Any:
     return next((c.session for c in list(handle._port._open) if c.client == request.client), None)
 
 
-MOST_POINTS = 2_000
-"""Maximum number of calls of one strand; more calls count as an endless loop."""
-T = TypeVar("T")
-_TurnsToYield = Generator[None, None, None]
-"""A generator that yields wherever the strand must give up its turn."""
+_Loss = Literal["unreachable", "unheard"]
+"""A lost delivery: its destination is not reached, or the answer of its destination is lost."""
+_DELIVERY_FAULTS: tuple[Kind, ...] = ("duplicate", "crash_after_response")
+_DELIVERY_KINDS: tuple[Kind, ...] = (*_DELIVERY_FAULTS, "fail", "unreachable")
+"""The events that are possible at the start of a delivery."""
 
 
-class Calls(Part):
-    """Lets other strands run at the points of calls, and has the calls served at their turn.
+class DeliveryStrands(Part):
+    """Begins deliveries as strands, and performs them."""
 
-    ``late`` says whether a strand can also give up its turn before it receives an answer.
-    """
-
-    def __init__(self, state: RunState, pauses: Pauses, waits: Waits, *, late: bool) -> None:
+    def __init__(self, state: RunState) -> None:
         super().__init__(state)
-        self._pauses = pauses
-        self._waits = waits
-        self._late = late
-        self._effects = CallEffects(state)
+        self._faults: dict[str, tuple[str, ...]] = {}
+        """The faults of the next delivery of each message, by the message's internal ID."""
+        self._losses: dict[str, list[_Loss]] = {}
+        """The losses of the next deliveries of each message, by the message's public ID."""
 
-    def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
-        """Return the strand that makes a call, and whether its own thread handles the call."""
-        strand = self._state.here()
-        if strand is not None:
-            return strand, True
-        if request.client is not None and request.client[1]:
-            owner = self._connections.owners.get(request.client[1])
-            if owner is not None and owner.state != "ended":
-                return owner, False
-        # A thread that is not explored works for the running strand, or for one that waits.
-        waiting = (s for s in self._state.strands if s.is_waiting_for("lock", "join"))
-        return self._turns.current or next(waiting, None), False
+    def begin(self, due: Due) -> Strand | None:
+        """Begin a delivery; return its strand, or None if the delivery must wait."""
+        self._record.add_point(due.name, 0, _delivery_events(due))
+        events = [e for e in self._state.schedule.at(due.name, 0) if e.kind in _DELIVERY_KINDS]
+        self._plan(due, events)
+        self._record.touch_message(due)
+        due.timer.cancel()
+        assert due.timer.begin is not None
+        body = due.timer.begin(due.timer.due_us)
+        if body is None:
+            return None
+        self._run.fired += events
+        strand = self._state.add(Strand(due.name, "delivery", body, due))
+        strand.deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
+        self._state.created_by[due.name] = len(self._run.steps) - 1
+        self._record.add_line(due.name, _delivery_words(due, events), event=bool(events))
+        return strand
 
-    def at_call(self, handle: Handle, request: Request, serve: Serve) -> AnyResponse:
-        """Handle a request at its endpoint and return its outcome.
+    def _plan(self, due: Due, events: Sequence[Event]) -> None:
+        """Store the faults of a delivery and of the deliveries that retry it."""
+        self._faults[due.message.id] = tuple(e.kind for e in events if e.kind in _DELIVERY_FAULTS)
+        for event in events:
+            if event.kind not in ("fail", "unreachable"):
+                continue
+            losses: list[_Loss] = ["unreachable"] * int(event.detail or 1)
+            if event.kind == "fail":
+                losses[0] = "unheard"  # The first attempt reaches the destination.
+            self._losses[due.message.public_id] = losses
 
-        Runs in the strand's own thread for a request in process, otherwise in the fake's thread.
-        """
-        if self._record.aside_depth:
-            return serve()
-        strand, is_own_thread = self._strand_of(request)
-        if strand is None and not self._turns.has_ended:
-            return serve()
-        try:
-            if self._turns.has_ended or strand is None or strand.root.crashed:
-                raise Crash
-            if _is_silent(handle, request):
-                if self._record.stacks:
-                    self._run.silent_calls.append(request.call)
-                return serve()
-            return self._serve_in_turn(strand, is_own_thread, handle, request, serve)
-        except Crash:
-            if is_own_thread:
-                raise
-            # Another thread runs this strand's code, and ends at the strand's next turn.
-            return Effect("drop")
+    def perform(
+        self, exchange: Exchange, proceed: Proceed, route: DestinationRoute | None
+    ) -> Sending:
+        """Perform a delivery, or lose it if the schedule says so."""
+        losses = self._losses.get(exchange.delivery.message_id)
+        loss = losses.pop(0) if losses else None
+        if loss == "unreachable":
+            error = ConnectionError("the connection was refused")
+            return Outcome(exception=error, where="explore")
+        outcome = yield from proceed(exchange)
+        if route is not None and route._where in ("call", "wsgi", "asgi"):
+            # Count only exceptions as failures, because a handler may answer 500 on purpose.
+            handled = self._run.handler_outcomes.setdefault((route._where, route.prefix), [])
+            handled.append(outcome.exception is None)
+        if outcome.status is not None:
+            self._run.broken = self._run.broken or broken_promise(outcome.exception)
+        if loss == "unheard":
+            error = ConnectionError("the answer was lost")
+            return Outcome(exception=error, where=outcome.where)
+        return outcome
 
-    def _serve_in_turn(
-        self, strand: Strand, is_own_thread: bool, handle: Handle, request: Request, serve: Serve
-    ) -> AnyResponse:
-        """Serve a call between the points before and after it, at which other strands may run."""
-        me, serving = threading.get_ident(), self._state.serving
-        # Another thread may make this call for a waiting strand, or for one that has another call in
-        # progress. The strand then has no turn to yield.
-        is_second = not is_own_thread and strand in serving.values()
-        has_turn = strand.state == "running" and not is_second
-        serving[me] = strand
-        try:
-            if is_own_thread and strand.turn.is_exchanging:
-                return self._effects.serve(strand, handle, request, serve)
-            if not has_turn:
-                strand.points += 1
-                self._note_events(strand, handle, request, may_wait=False)
-                return self._effects.serve(strand, handle, request, serve)
-            strand.turn.port = request.client[1] if request.client and not is_own_thread else 0
-            for _ in self._approach(strand, handle, request):
-                self._waits.take_turn(strand, is_own_thread)
-            response = self._effects.serve(strand, handle, request, serve)
-            if self._late or self._state.schedule.at(strand.name, strand.points):
-                for _ in self._receive(strand):
-                    self._waits.take_turn(strand, is_own_thread)
-            return response
-        finally:
-            serving.pop(me, None)
-
-    async def exchange(self, handle: Handle, exchange: Callable[[], T]) -> T:
-        """Make an asynchronous request; let other tasks and strands run before and after it."""
-        strand = self._state.here()
-        if strand is None or strand.role != "task":
-            return exchange()
-        self._state.check_alive(strand)
-        for _ in self._approach(strand, handle, None):
-            await self._waits.take_turn_async(strand)
-        strand.turn.is_exchanging = True
-        try:
-            response = exchange()
-        finally:
-            strand.turn.is_exchanging = False
-        for _ in self._receive(strand):
-            await self._waits.take_turn_async(strand)
-        return response
-
-    def _approach(self, strand: Strand, handle: Handle, request: Request | None) -> _TurnsToYield:
-        """Process the point before a call; yield wherever the strand must give up its turn."""
-        strand.points += 1
-        if strand.points > MOST_POINTS:
-            self._turns.fail(
-                ContractError(
-                    f"{describe_places([strand])} has made {MOST_POINTS:,} calls and goes on: "
-                    "explore() is for code that ends, so give its loop an end"
-                )
-            )
-        may_wait = not self._world.clock.driving
-        self._note_events(strand, handle, request, may_wait=may_wait)
-        if not may_wait:
-            return
-        yield from self._pause(strand)
-        is_point = handle.name in self._state.scope.handles
-        if is_point or self._state.switches.get((strand.name, strand.points)):
-            self._state.park(strand, "switch")
-            yield
-
-    def _note_events(
-        self, strand: Strand, handle: Handle, request: Request | None, *, may_wait: bool
-    ) -> None:
-        if self._record.notes_points and handle.name in self._state.scope.handles:
-            events = possible_events(handle, request, may_wait=may_wait)
-            self._pauses.note_point(strand, events)
-
-    def _pause(self, strand: Strand) -> _TurnsToYield:
-        """Apply the pauses that the schedule contains at a point; yield after each."""
-        for event in self._state.schedule.at(strand.name, strand.points):
-            if event.kind in PAUSES and self._pauses.pause(strand, event):
-                self._run.fired.append(event)
-                yield
-
-    def _receive(self, strand: Strand) -> _TurnsToYield:
-        """Process the point before the code receives an answer; yield like ``_approach()``."""
-        if self._world.clock.driving or strand.state == "ended":
-            return
-        for event in self._state.schedule.at(strand.name, strand.points):
-            if event.kind == "slow" and self._pauses.slow_down(strand, event):
-                self._run.fired.append(event)
-                yield
-        if self._late:
-            self._state.park(strand, "late")
-            yield
-
-    def rejected(self, request: Request) -> None:
-        """Add a call without valid credentials to the story; it has no point for events."""
-        if not self._record.stacks:
-            return
-        strand, _ = self._strand_of(request)
-        if strand is not None and not self._record.aside_depth and not self._turns.has_ended:
-            self._effects.add_line(strand, request)
-
-    def at_gap(self) -> None:
-        """Let other strands run between two commands of a pipeline."""
-        strand = self._state.serving.get(threading.get_ident()) or self._state.here()
-        if strand is None or self._turns.has_ended or self._world.clock.driving:
-            return
-        is_own_thread = self._turns.here() is not None
-        if strand.role == "task" and is_own_thread:
-            return
-        strand.points += 1
-        if self._record.notes_points:
-            self._pauses.note_point(strand)
-        for _ in self._pause(strand):
-            self._waits.take_turn(strand, is_own_thread)
-        self._state.park(strand, "switch")
-        self._waits.take_turn(strand, is_own_thread)
+    def faults_of(self, message_id: str) -> tuple[str, ...]:
+        """Return the faults that apply to a delivery that is about to begin."""
+        return self._faults.pop(message_id, ())
 
 
-def _is_silent(handle: Handle, request: Request) -> bool:
-    """Return whether a Redis command only sets up its connection, or is queued for EXEC."""
-    if request.call.route != "database-port":
-        return False
-    if only_prepares(request.call):
-        return True
-    session = session_of(handle, request)
-    is_queued = session is not None and session.queue is not None
-    return is_queued and command_of(request.call) != "EXEC"
+def _delivery_words(due: Due, events: Sequence[Event]) -> str:
+    url = due.message.url
+    words = f"is delivered to {url if isinstance(url, str) else shown(url)}"
+    for event in events:
+        count = int(event.detail or 0)
+        if event.kind == "duplicate":
+            words += " twice"
+        elif event.kind == "crash_after_response":
+            words += "; the queue loses the answer"
+        elif event.kind == "unreachable":
+            words += ", which is unreachable" + f" {count} times" * (count > 1)
+        elif event.kind == "fail":
+            words += "; the answer is lost"
+            if count > 1:
+                verb = "fails" if count == 2 else "fail"
+                words += f", and {counted(count - 1, 'more attempt')} {verb}"
+    return words
+
+
+def _delivery_events(due: Due) -> list[tuple[Kind, str]]:
+    """Return the events of a delivery: a loss of one attempt, of all retries, and of all attempts."""
+    events: list[tuple[Kind, str]] = [(kind, "") for kind in _DELIVERY_FAULTS]
+    left = due.message.max_retries - due.message.retried
+    if left > 1:
+        events.append(("fail", str(left)))
+    if left > 0:
+        events.append(("unreachable", "1"))
+    if left > 1:
+        events.append(("unreachable", str(left)))
+    return [*events, ("fail", str(left + 1)), ("unreachable", str(left + 1))]

@@ -1,21 +1,27 @@
-"""The clock of a run: how strands sleep, wait and pause, and the moves that the search chooses."""
+"""Fake time of a run: moves of the clock, pauses that the schedule contains, and waiting strands."""
 
 from __future__ import annotations
 
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError
 from ...core.timers import Signal
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, READS_CLOCK, Footprint
-from ..run import ClockMove, Option, Step
+from ..run import Due, Step
 from ..schedule import CLOCK, DELAY, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
 from .state import Part, RunState, seconds
 from .strands import Crash, Strand, Waiting, Why
 from .turns import describe_places
 
+MOST_STEPS = 20_000
+MOST_MOVES = 8
+"""Maximum number of times that the clock moves in one run although a strand could run."""
+FIRINGS = 3
+"""Number of times that a queue's schedules fire at the end of a run, if no ``horizon`` is given."""
 _LATE_STARTS: tuple[tuple[Kind, str], ...] = (
     ("delay", str(DELAY)),
     *(("tick", span) for span in TICKS),
@@ -23,126 +29,21 @@ _LATE_STARTS: tuple[tuple[Kind, str], ...] = (
     ("jump", EDGE),
 )
 """The events by which a client may start later than the others."""
+LOOK = 0.5
+"""Wall-clock seconds between two checks of whether a strand has ended."""
+_Wait: TypeAlias = Callable[[Signal, Callable[[], Any], int], Any]
 
 
-class Pauses(Part):
-    """Pauses one strand or all strands for an event, if the patience of a client allows it."""
+@dataclass(frozen=True, slots=True)
+class ClockMove:
+    """A move of the clock, as an option of the scheduler."""
 
-    def pause(self, strand: Strand, event: Event) -> bool:
-        """Pause a strand before its call; return False if patience forbids that.
-
-        Every kind of pause but ``delay`` pauses the other strands that could run, too.
-        """
-        until_us = self._end_us(event)
-        if until_us is None:
-            return False
-        now, is_for_all = self._world.now_us(), event.kind != "delay"
-        span_us = until_us - now
-        paused = [strand]
-        if is_for_all:
-            paused += [
-                one for one in self._state.strands if one is not strand and _can_run(one, now)
-            ]
-        begun = [one for one in paused if one is strand or one.state != "new"]
-        if not all(self.may_pause(one, span_us) for one in begun):
-            return False
-        for one in paused:
-            one.held_until_us = until_us
-        for one in begun:
-            one.paused_us += span_us
-        words = f"pauses for {seconds(span_us)} before its call"
-        if is_for_all:
-            self._state.all_paused_until_us = until_us
-            strand.yields_to_others = True
-            due_us = self._world.deliveries.next_us()
-            if len(paused) > 1 or (due_us is not None and due_us < until_us):
-                words += ", and the others wait"
-        self._state.park(strand, "switch")
-        self._record.add_line(strand.name, words, event=True)
-        return True
-
-    def slow_down(self, strand: Strand, event: Event) -> bool:
-        """Delay an answer; return False if patience forbids that."""
-        span_us = int(event.detail or DELAY) * 1_000_000
-        if not self.may_pause(strand, span_us):
-            return False
-        strand.paused_us += span_us
-        strand.held_until_us = self._world.now_us() + span_us
-        self._state.park(strand, "late")
-        words = f"receives its answer {seconds(span_us)} later"
-        self._record.add_line(strand.name, words, event=True)
-        return True
-
-    def delay_starts(self) -> None:
-        """Let clients of which there are several start later, as the schedule demands."""
-        clients = [strand for strand in self._state.strands if strand.role == "client"]
-        if len(clients) < 2:
-            return
-        for strand in clients:
-            if self._record.notes_points:
-                self._record.add_point(strand.name, 0, _LATE_STARTS)
-            for event in self._state.schedule.at(strand.name, 0):
-                if event.kind in PAUSES and (end_us := self._end_us(event)) is not None:
-                    strand.waiting = Waiting(wake_us=end_us)
-                    self._run.fired.append(event)
-                    span = seconds(end_us - self._world.now_us())
-                    self._record.add_line(strand.name, f"starts {span} later", event=True)
-
-    def _end_us(self, event: Event) -> int | None:
-        """Return the time at which a pause that begins now ends, or None without such a time."""
-        now = self._world.now_us()
-        if event.kind == "delay":
-            return now + int(event.detail or DELAY) * 1_000_000
-        if event.kind == "tick":
-            return now + TICKS[event.detail]
-        if event.detail == EDGE:
-            target = _edge(now)
-        else:
-            index = int(event.detail or 1) - 1
-            instants = self._world.time.known_instants(JUMPS)
-            if index >= len(instants):
-                return None
-            target = instants[index]
-        target += {"nearly": -1_000, "past": 1_000_000}.get(event.kind, 0)
-        return target if target > now else None
-
-    def may_pause(self, strand: Strand, span_us: int) -> bool:
-        """Return whether a strand may be slower by a span, within its deadline or the patience."""
-        deadline_us = strand.root.deadline_us
-        if deadline_us is not None:
-            return self._world.now_us() + span_us <= deadline_us
-        return strand.paused_us + span_us <= self._state.scope.patience_us
-
-    def note_point(self, strand: Strand, choices: Sequence[tuple[Kind, str]] = ()) -> None:
-        """Record the events that are possible at a point: the given ones and pauses of all strands."""
-        world = self._world
-        pauses: list[tuple[Kind, str]] = []
-        if not world.clock.driving:
-            now = world.now_us()
-            for index, at in enumerate(world.time.known_instants(JUMPS), 1):
-                if self.may_pause(strand, at - now):
-                    detail = "" if index == 1 else str(index)
-                    pauses += [("jump", detail), ("past", detail), ("nearly", detail)]
-            pauses += [("tick", span) for span in TICKS]
-            if self.may_pause(strand, _edge(now) - now):
-                pauses.append(("nearly", EDGE))
-        self._record.add_point(strand.name, strand.points, [*choices, *pauses])
+    at_us: int
+    name: ClassVar[str] = CLOCK
 
 
-def _can_run(strand: Strand, now: int) -> bool:
-    return strand.state in ("parked", "new") and strand.held_until_us <= now
-
-
-def _edge(now_us: int) -> int:
-    """Return the start of the next second; the event ``nearly`` ends a millisecond before it."""
-    return (now_us // 1_000_000 + 1) * 1_000_000
-
-
-MOST_STEPS = 20_000
-MOST_MOVES = 8
-"""Maximum number of times that the clock moves in one run although a strand could run."""
-FIRINGS = 3
-"""Number of times that a queue's schedules fire at the end of a run, if no ``horizon`` is given."""
+Option: TypeAlias = Strand | Due | ClockMove
+"""An option of the scheduler: a strand, a delivery, or a move of the clock."""
 
 
 class _NextTimes(NamedTuple):
@@ -158,12 +59,16 @@ class _NextTimes(NamedTuple):
         return min(found, default=None)
 
 
-class ClockMoves(Part):
-    """Moves the clock when no strand can run, or when the schedule demands it."""
+class RunClock(Part):
+    """The fake time of a run: moves the clock, and pauses strands or lets them wait.
 
-    def __init__(self, state: RunState, pauses: Pauses, *, moves_time: bool) -> None:
+    The clock moves when no strand can run, or when the schedule demands it. An event pauses one
+    strand or all strands, if the patience of a client allows it. Other strands run while a strand
+    sleeps, waits for a condition, or reaches a point.
+    """
+
+    def __init__(self, state: RunState, *, moves_time: bool) -> None:
         super().__init__(state)
-        self._pauses = pauses
         self.moves_time = moves_time
         """Whether the search orders the moves of the clock."""
         self.may_move = moves_time or any(event.detail == CLOCK for event in state.schedule)
@@ -182,7 +87,7 @@ class ClockMoves(Part):
             return frozenset()
         waits = (s.waiting.wake_us for s in self._state.strands if s.state == "waiting")
         wakes = (wake_us for wake_us in waits if wake_us is not None)
-        return frozenset((*self._world.time.known_instants(MOST_MOVES), *wakes))
+        return frozenset((*self._fakes.time.known_instants(MOST_MOVES), *wakes))
 
     def plan_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Plan the next move of the clock, or none; end the schedules if nothing else goes on."""
@@ -190,19 +95,19 @@ class ClockMoves(Part):
             return self._chosen_move(options)
         times = self._next_times()
         self._end_schedules_after(times)
-        at_us = times.earliest(self._world.now_us())
+        at_us = times.earliest(self._fakes.now_us())
         if at_us is None or not self.moves_time:
             return None
-        return ClockMove(min([at_us, *self._world.time.known_instants(1)]))
+        return ClockMove(min([at_us, *self._fakes.time.known_instants(1)]))
 
     def _chosen_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Return a move before the strands that can run, or None if a client's patience is less."""
         at_us = self.next_us()
         if at_us is None:
             return None
-        span_us = at_us - self._world.now_us()
+        span_us = at_us - self._fakes.now_us()
         waiting = [one for one in options if isinstance(one, Strand) and one.state != "new"]
-        if not all(self._pauses.may_pause(strand, span_us) for strand in waiting):
+        if not all(self.may_pause(strand, span_us) for strand in waiting):
             return None
         if self._chosen_moves >= MOST_MOVES:
             self._run.is_cut = True
@@ -211,17 +116,17 @@ class ClockMoves(Part):
 
     def move(self, move: ClockMove, options: Sequence[Option]) -> None:
         """Move the clock as a step of its own, which a search can order relative to other steps."""
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         for option in options:
             if isinstance(option, Strand) and option.state != "new":
                 option.paused_us += move.at_us - now
         if options:
             self._chosen_moves += 1
             self._record.add_line("clock", f"moves by {seconds(move.at_us - now)}", event=True)
-        elif move.at_us == self._world.deliveries.next_firing_us():
+        elif move.at_us == self._fakes.deliveries.next_firing_us():
             self._firings += 1
-        ends = list(self._world.time.ends_until(move.at_us)) if self._record.has_steps else []
-        fired = self._world.time.move_to(move.at_us)
+        ends = list(self._fakes.time.ends_until(move.at_us)) if self._record.has_steps else []
+        fired = self._fakes.time.move_to(move.at_us)
         if self._record.has_steps:
             index = len(self._run.steps) - 1
             self.moves.append((index, move.at_us))
@@ -231,23 +136,23 @@ class ClockMoves(Part):
 
     def foresee(self) -> None:
         """Record clock moves that were due after the end: a later run may make them earlier."""
-        world, now = self._world, self._world.now_us()
+        fakes, now = self._fakes, self._fakes.now_us()
         if self._chosen_moves >= MOST_MOVES:
             return
-        for at_us in world.time.known_instants(MOST_MOVES - self._chosen_moves):
+        for at_us in fakes.time.known_instants(MOST_MOVES - self._chosen_moves):
             if at_us > now + self._state.scope.patience_us:
                 return
-            touched = Footprint([MOVES_CLOCK, *world.time.ends_until(at_us)])
+            touched = Footprint([MOVES_CLOCK, *fakes.time.ends_until(at_us)])
             if self._state.scope.always:
                 touched.add(CHECKS_PROMISE)
-            touched.is_everything = world.time.fires_until(at_us)
+            touched.is_everything = fakes.time.fires_until(at_us)
             self._run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
 
     def pass_time(self) -> bool:
         """Move the clock to the next event; return False if there is none."""
         times = self._next_times()
         self._end_schedules_after(times)
-        target = times.earliest(self._world.now_us())
+        target = times.earliest(self._fakes.now_us())
         if target is None:
             return False
         if target == times.firing:
@@ -259,18 +164,18 @@ class ClockMoves(Part):
                 f"time has moved {MOST_STEPS:,} times and the run goes on: "
                 f"{describe_places(waiting)} waits again and again. Give its loop an end"
             )
-        self._world.time.move_to(target)
+        self._fakes.time.move_to(target)
         self.barrier = len(self._run.steps) - 1
         return True
 
     def next_us(self) -> int | None:
         """Return the time of the next wake-up, delivery, timer or end of a TTL, or None."""
-        known = self._world.time.known_instants(1)
-        return self._next_times().earliest(self._world.now_us(), known)
+        known = self._fakes.time.known_instants(1)
+        return self._next_times().earliest(self._fakes.now_us(), known)
 
     def _next_times(self) -> _NextTimes:
         """Return the next times without the ends of TTLs, because no strand waits for them."""
-        now, deliveries = self._world.now_us(), self._world.deliveries
+        now, deliveries = self._fakes.now_us(), self._fakes.deliveries
         wake_up, firing = self._next_wake_up(now), deliveries.next_firing_us()
         if wake_up is None and firing is not None and not self._may_fire(firing):
             firing = None
@@ -297,7 +202,7 @@ class ClockMoves(Part):
     def _end_schedules_after(self, times: _NextTimes) -> None:
         """End the schedules if no strand waits and none of them may fire, so that the run ends."""
         if times.wake_up is None and times.firing is None:
-            self._world.deliveries.end_schedules()
+            self._fakes.deliveries.end_schedules()
 
     def _may_fire(self, at_us: int) -> bool:
         """Return whether schedules may still fire although no strand waits. Retries do not count,
@@ -308,27 +213,118 @@ class ClockMoves(Part):
             return self._firings < FIRINGS
         return at_us <= self._run.start_us + horizon_us
 
+    # -- pauses that the schedule contains
 
-LOOK = 0.5
-"""Wall-clock seconds between two checks of whether a strand has ended."""
-_Wait: TypeAlias = Callable[[Signal, Callable[[], Any], int], Any]
+    def pause(self, strand: Strand, event: Event) -> bool:
+        """Pause a strand before its call; return False if patience forbids that.
 
+        Every kind of pause but ``delay`` pauses the other strands that could run, too.
+        """
+        until_us = self._end_us(event)
+        if until_us is None:
+            return False
+        now, is_for_all = self._fakes.now_us(), event.kind != "delay"
+        span_us = until_us - now
+        paused = [strand]
+        if is_for_all:
+            paused += [
+                one for one in self._state.strands if one is not strand and _can_run(one, now)
+            ]
+        begun = [one for one in paused if one is strand or one.state != "new"]
+        if not all(self.may_pause(one, span_us) for one in begun):
+            return False
+        for one in paused:
+            one.held_until_us = until_us
+        for one in begun:
+            one.paused_us += span_us
+        words = f"pauses for {seconds(span_us)} before its call"
+        if is_for_all:
+            self._state.all_paused_until_us = until_us
+            strand.yields_to_others = True
+            due_us = self._fakes.deliveries.next_us()
+            if len(paused) > 1 or (due_us is not None and due_us < until_us):
+                words += ", and the others wait"
+        self._state.park(strand, "switch")
+        self._record.add_line(strand.name, words, event=True)
+        return True
 
-class Waits(Part):
-    """Lets other strands run while one of them sleeps, waits for a condition, or reaches a point."""
+    def slow_down(self, strand: Strand, event: Event) -> bool:
+        """Delay an answer; return False if patience forbids that."""
+        span_us = int(event.detail or DELAY) * 1_000_000
+        if not self.may_pause(strand, span_us):
+            return False
+        strand.paused_us += span_us
+        strand.held_until_us = self._fakes.now_us() + span_us
+        self._state.park(strand, "late")
+        words = f"receives its answer {seconds(span_us)} later"
+        self._record.add_line(strand.name, words, event=True)
+        return True
 
-    def __init__(self, state: RunState, clock: ClockMoves) -> None:
-        super().__init__(state)
-        self._clock = clock
+    def delay_starts(self) -> None:
+        """Let clients of which there are several start later, as the schedule demands."""
+        clients = [strand for strand in self._state.strands if strand.role == "client"]
+        if len(clients) < 2:
+            return
+        for strand in clients:
+            if self._record.notes_points:
+                self._record.add_point(strand.name, 0, _LATE_STARTS)
+            for event in self._state.schedule.at(strand.name, 0):
+                if event.kind in PAUSES and (end_us := self._end_us(event)) is not None:
+                    strand.waiting = Waiting(wake_us=end_us)
+                    self._run.fired.append(event)
+                    span = seconds(end_us - self._fakes.now_us())
+                    self._record.add_line(strand.name, f"starts {span} later", event=True)
+
+    def _end_us(self, event: Event) -> int | None:
+        """Return the time at which a pause that begins now ends, or None without such a time."""
+        now = self._fakes.now_us()
+        if event.kind == "delay":
+            return now + int(event.detail or DELAY) * 1_000_000
+        if event.kind == "tick":
+            return now + TICKS[event.detail]
+        if event.detail == EDGE:
+            target = _edge(now)
+        else:
+            index = int(event.detail or 1) - 1
+            instants = self._fakes.time.known_instants(JUMPS)
+            if index >= len(instants):
+                return None
+            target = instants[index]
+        target += {"nearly": -1_000, "past": 1_000_000}.get(event.kind, 0)
+        return target if target > now else None
+
+    def may_pause(self, strand: Strand, span_us: int) -> bool:
+        """Return whether a strand may be slower by a span, within its deadline or the patience."""
+        deadline_us = strand.root.deadline_us
+        if deadline_us is not None:
+            return self._fakes.now_us() + span_us <= deadline_us
+        return strand.paused_us + span_us <= self._state.scope.patience_us
+
+    def note_point(self, strand: Strand, choices: Sequence[tuple[Kind, str]] = ()) -> None:
+        """Record the events that are possible at a point: the given ones and pauses of all strands."""
+        fakes = self._fakes
+        pauses: list[tuple[Kind, str]] = []
+        if not fakes.clock.driving:
+            now = fakes.now_us()
+            for index, at in enumerate(fakes.time.known_instants(JUMPS), 1):
+                if self.may_pause(strand, at - now):
+                    detail = "" if index == 1 else str(index)
+                    pauses += [("jump", detail), ("past", detail), ("nearly", detail)]
+            pauses += [("tick", span) for span in TICKS]
+            if self.may_pause(strand, _edge(now) - now):
+                pauses.append(("nearly", EDGE))
+        self._record.add_point(strand.name, strand.points, [*choices, *pauses])
+
+    # -- waiting strands
 
     def sleep(self, seconds: float) -> bool:
         strand = self._state.here()
         if strand is None or self._record.aside_depth:
             return False
         self._state.check_alive(strand)
-        if self._world.clock.driving or seconds <= 0:
+        if self._fakes.clock.driving or seconds <= 0:
             return True
-        self.wait_for(strand, None, self._world.now_us() + math.ceil(seconds * 1e6), "sleep")
+        self.wait_for(strand, None, self._fakes.now_us() + math.ceil(seconds * 1e6), "sleep")
         return True
 
     def wait_for(
@@ -358,7 +354,7 @@ class Waits(Part):
         A thread that does not serve a strand waits with the clock's real method.
         """
         strand = self._state.serving.get(threading.get_ident())
-        if strand is None or self._world.clock.driving:
+        if strand is None or self._fakes.clock.driving:
             return real(signal, poll, until_us)
         result: object = None
 
@@ -368,7 +364,7 @@ class Waits(Part):
                 result = poll()
             return result is not None or signal.closed
 
-        if not ready() and self._world.now_us() < until_us:
+        if not ready() and self._fakes.now_us() < until_us:
             is_own_thread = self._state.here() is strand
             try:
                 self.wait_for(strand, ready, until_us, "wait", is_own_thread=is_own_thread)
@@ -378,12 +374,12 @@ class Waits(Part):
             ready()
         return result
 
-    def pass_time(self, seconds: float) -> bool:
+    def let_pass(self, seconds: float) -> bool:
         """Let fake time pass in an event loop that is not explored."""
         if self._turns.current is None or self._record.aside_depth:
             return False
-        if not self._world.clock.driving and seconds > 0:
-            self._world.time.move_to(self._world.now_us() + math.ceil(seconds * 1e6))
+        if not self._fakes.clock.driving and seconds > 0:
+            self._fakes.time.move_to(self._fakes.now_us() + math.ceil(seconds * 1e6))
         return True
 
     def take_turn(self, strand: Strand, is_own_thread: bool) -> None:
@@ -410,7 +406,7 @@ class Waits(Part):
 
     def _await_loop(self, strand: Strand) -> None:
         """Wait for the turn of a task, whose event loop chooses the next strand when it is idle."""
-        self._world.connections.progresses()
+        self._fakes.connections.progresses()
         self._state.check_alive(strand)
         has_turn = False
         while not has_turn and strand.state != "ended":
@@ -424,12 +420,12 @@ class Waits(Part):
         """Return whether no other strand could run, so that this strand can keep its turn."""
         if (
             self._record.has_steps
-            or self._clock.may_move
+            or self.may_move
             or strand.is_stepped_over
             or strand.state != "parked"
         ):
             return False
-        if strand.held_until_us > self._world.now_us() or self._world.deliveries.are_left():
+        if strand.held_until_us > self._fakes.now_us() or self._fakes.deliveries.are_left():
             return False
         return all(one is strand or one.state == "ended" for one in self._state.strands)
 
@@ -445,3 +441,12 @@ class Waits(Part):
             if strand.state != "ended":
                 strand.state = "running"
         self._state.check_alive(strand)
+
+
+def _can_run(strand: Strand, now: int) -> bool:
+    return strand.state in ("parked", "new") and strand.held_until_us <= now
+
+
+def _edge(now_us: int) -> int:
+    """Return the start of the next second; the event ``nearly`` ends a millisecond before it."""
+    return (now_us // 1_000_000 + 1) * 1_000_000

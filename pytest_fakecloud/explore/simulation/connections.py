@@ -15,14 +15,10 @@ from .strands import Gate, Strand
 
 PATIENCE = 10.0
 """Wall-clock seconds to wait for a fake, which normally needs less than a millisecond."""
-
-
 _CHECK = 0.001
 """Wall-clock seconds after which a waiting thread checks its condition again, because a fake's
 thread may have changed it after its last use of a socket.
 """
-
-
 _LARGE = 64 * 1024
 """Size in bytes above which a fake may have to wait until the client reads."""
 

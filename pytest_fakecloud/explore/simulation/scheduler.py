@@ -1,4 +1,4 @@
-"""The scheduler: starts strands, chooses the one that runs next, and restarts workers."""
+"""The scheduler: chooses the strand that runs next, and starts, ends and restarts strands."""
 
 from __future__ import annotations
 
@@ -8,203 +8,13 @@ from collections.abc import Iterable, Sequence
 
 from ...core.errors import ContractError, broken_promise, ends_the_test
 from ..footprint import MEMORY, Footprint
-from ..run import ClockMove, Operation, Option, Plan, Point, Step
+from ..run import Due, Operation, Place, Plan, Point, Step
 from ..schedule import CLOCK, Event, Kind
-from .clock import MOST_STEPS, ClockMoves
-from .deliveries import DeliveryStrands
-from .loops import awaited
-from .state import Part, RunState
-from .strands import Due, Place, Strand, Waiting, Work, pause
+from .calls import DeliveryStrands
+from .clock import MOST_STEPS, ClockMove, Option, RunClock
+from .state import Part, RunState, Subject
+from .strands import Strand, Waiting, Work, pause
 from .turns import describe_places, describe_stuck, is_in_application
-
-MOST_STARTS = 12
-"""Maximum number of times that one worker is started."""
-MOST_RESTARTS_WITHOUT_PROGRESS = 3
-"""Maximum number of restarts of a worker while a group's committed offsets and lag stay the same."""
-
-
-class Lifecycle(Part):
-    """Runs the code of strands, and records their starts and outcomes."""
-
-    def __init__(self, state: RunState, restarts: WorkerRestarts) -> None:
-        super().__init__(state)
-        self._restarts = restarts
-        self._operations: dict[str, Operation] = {}
-        """The operation of each client, by the client's title."""
-
-    def perform(self, strand: Strand) -> object:
-        """Run a strand's code, and return what it returns or, for a coroutine, awaits."""
-        result = strand.body()
-        self._connections.finish_calls(strand)
-        return awaited(self._world, result)
-
-    def begins(self, strand: Strand) -> None:
-        """Record the start of a strand; for a client, also the start of an operation."""
-        self._run.strands.add(strand.name)
-        if strand.role == "client":
-            operation = self._record.begin(strand.title, strand.title, (), {})
-            self._operations[strand.title] = operation
-            self._record.history.clients.append(operation)
-
-    def new_thread(self, parent: Strand, thread: threading.Thread) -> Strand:
-        self._connections.finish_calls(parent)
-        target = getattr(thread, "_target", None)
-        name = getattr(target, "__name__", "").strip("_")
-        name = name if name.isidentifier() else "thread"
-        name = self._state.new_name(f"{parent.root.title}+{name}")
-        self._state.created_by[name] = len(self._run.steps) - 1
-        child = Strand(name, "thread", parent=parent, thread=-1, is_daemon=thread.daemon)
-        return self._state.add(child)
-
-    def ended(self, strand: Strand) -> None:
-        """Store the result of a strand; report a failed delivery; restart a worker that failed."""
-        error = strand.error
-        if (outcome := ends_the_test(error)) is not None:
-            raise outcome
-        if strand.crashed:
-            strand.root.crashed = True
-            self._connections.cut(lambda owner: owner.root is strand.root)
-        self._store_outcome(strand)
-        if strand.due is not None:
-            self._report_delivery(strand.name, strand.due)
-        if strand.crashed or (error is not None and broken_promise(error) is None):
-            self._restarts.leave_groups(strand)
-            if strand.role == "worker" and strand.work.starts < MOST_STARTS:
-                self._restarts.start_again(strand, failed=True)
-
-    def _store_outcome(self, strand: Strand) -> None:
-        history, error = self._record.history, strand.error
-        if strand.crashed and strand.root is strand:
-            history.crashed.append(strand.title)
-        has_returned = error is None and not strand.crashed
-        if strand.role in ("client", "worker") and has_returned:
-            history.results[strand.title] = strand.result
-        if strand.role != "delivery" and error is not None:
-            history.errors[strand.title] = error
-        if strand.role == "client":
-            operation = self._operations[strand.title]
-            operation.error = error
-            if has_returned:
-                self._record.end(operation, strand.result)
-            else:
-                self._record.touch_history(writes=True)
-
-    def _report_delivery(self, name: str, due: Due) -> None:
-        """Add a line to the story if a delivery has failed."""
-        self._record.touch_message(due)
-        attempt = due.message.attempts[-1]
-        if attempt.state != "delivered":
-            said = attempt.status if attempt.status is not None else "nothing"
-            again = ", so it is retried" if due.message.state == "RETRY" else ""
-            self._record.add_line(name, f"answered {said}{again}")
-
-    def unhandled(self, error: BaseException) -> None:
-        """Called with an exception of a task that no code awaited."""
-        broken = broken_promise(error)
-        if broken is not None:
-            self._run.broken = self._run.broken or broken
-        else:
-            self._run.notes[f"a task raised {error!r}, which no code awaited"] = None
-
-
-class WorkerRestarts(Part):
-    """Starts workers again, each at most ``MOST_STARTS`` times."""
-
-    def __init__(self, state: RunState) -> None:
-        super().__init__(state)
-        self._starts: dict[tuple[object, ...], set[int]] = {}
-
-    def may_begin(self, now: int) -> bool:
-        # Start workers only if no delivery or sleep is pending, so that they have work to do.
-        if self._world.deliveries.next_us(after_us=now) is not None:
-            return False
-        return not any(
-            s.state == "waiting" and s.waiting.wake_us is not None and not s.is_daemon
-            for s in self._state.strands
-        )
-
-    def again(self, now: int) -> Strand | None:
-        """Restart a worker that ended before all of its work existed; return its new strand or None.
-
-        A worker has work left if a group of its consumers has not committed all records, or if
-        another strand has made a call after the worker's first one.
-        """
-        if not self.may_begin(now):
-            return None
-        latest: dict[str, Strand] = {}
-        for strand in reversed(self._state.strands):
-            if strand.role == "worker":
-                latest.setdefault(_program(strand), strand)
-        for strand in reversed(latest.values()):  # the worker that started first comes first
-            if strand.state != "ended" or strand.work.starts >= MOST_STARTS:
-                continue
-            has_backlog = self._note_backlog(strand)
-            if has_backlog:
-                self.leave_groups(strand)
-            if has_backlog or self._may_have_missed_work(strand):
-                return self.start_again(strand)
-        return None
-
-    def _note_backlog(self, strand: Strand) -> bool:
-        """Note a start that left records; return whether another restart may change that."""
-        backlog = self._backlog(strand)
-        if not backlog:
-            return False
-        starts = self._starts.setdefault((_program(strand), backlog), set())
-        starts.add(strand.work.starts)
-        return len(starts) <= MOST_RESTARTS_WITHOUT_PROGRESS
-
-    def _may_have_missed_work(self, strand: Strand) -> bool:
-        """Return whether another strand may have created work after the worker looked for it."""
-        return any(
-            other.work.last_call > strand.work.first_call
-            and (other.role != "worker" or other.work.is_restart)
-            for other in self._state.strands
-            if other.root is other
-            and not (other.role == "worker" and _program(other) == _program(strand))
-        )
-
-    def _backlog(self, strand: Strand) -> tuple[object, ...]:
-        """Return the offsets and lag of each group that has not committed all records."""
-        groups = {(broker, group) for broker, group, _ in strand.work.consumers}
-        views = [
-            view._described()
-            for broker, group in groups
-            for view in broker.groups()
-            if view.name == group
-        ]
-        return tuple(
-            (view.name, tuple(view.committed.items()), view.total_lag)
-            for view in sorted(views, key=lambda view: view.name)
-            if view.total_lag
-        )
-
-    def start_again(self, strand: Strand, *, failed: bool = False) -> Strand:
-        """Add the worker's next start; one that failed pauses first."""
-        before = strand.work.starts
-        name = f"{_program(strand)}/{before + 1}"
-        again = self._state.add(Strand(name, "worker", strand.body, work=Work(before + 1, failed)))
-        if failed:
-            # Double the pause before each restart, as process managers do.
-            pause_us = 1_000_000 * min(2 ** (before - 1), 30)
-            again.waiting = Waiting(wake_us=self._world.now_us() + pause_us)
-        else:
-            self._run.idle_restarts.add(name)
-        return again
-
-    def leave_groups(self, strand: Strand) -> None:
-        for broker, group, instance in sorted(strand.work.consumers, key=lambda one: one[1:]):
-            try:
-                broker.group(group).expire(instance)
-            except ContractError:
-                continue  # the consumer has already left
-            self._record.add_line(strand.name, f"the session of {instance} in {group} ended")
-
-
-def _program(worker: Strand) -> str:
-    """Return the name of the program that a worker runs, which is the name of its first start."""
-    return worker.title.partition("/")[0]
-
 
 _CHECK = 0.001
 """Wall-clock seconds between two checks of whether a strand can run."""
@@ -219,30 +29,39 @@ _DEFAULT_ORDER = ("parked", "waiting", "thread", "client")
 _NOT_CONTROLLED = (
     "not all interleavings: the code waited for a lock that explore() does not control"
 )
+MOST_STARTS = 12
+"""Maximum number of times that one worker is started."""
+MOST_RESTARTS_WITHOUT_PROGRESS = 3
+"""Maximum number of restarts of a worker while a group's committed offsets and lag stay the same."""
 
 
 class Scheduler(Part):
-    """Chooses the next strand, delivery or move of the clock.
+    """Chooses the next strand, delivery or move of the clock; starts, ends and restarts strands.
 
     By default a strand runs until it ends or waits. The next one to run is the strand that gave up
     its turn last; then come clients in their order, deliveries in the order of their due times, and
-    workers. The clock moves when no strand can run.
+    workers, which are started again at most ``MOST_STARTS`` times. The clock moves when no strand
+    can run.
     """
 
     def __init__(
         self,
         state: RunState,
+        subject: Subject,
         plan: Plan,
-        clock: ClockMoves,
+        clock: RunClock,
         deliveries: DeliveryStrands,
-        restarts: WorkerRestarts,
     ) -> None:
         super().__init__(state)
         self._strategy = plan.strategy
+        self._awaited = subject.awaited
         self._clock = clock
         self._deliveries = deliveries
-        self._restarts = restarts
         self.steps = Steps(state, plan, clock)
+        self._operations: dict[str, Operation] = {}
+        """The operation of each client, by the client's title."""
+        self._starts: dict[tuple[object, ...], set[int]] = {}
+        """The starts of workers that left the same records, by program and backlog."""
 
     def choose(self) -> Strand | None:
         """Return the next strand, or None at the end of the run; move the clock if none can run."""
@@ -285,9 +104,9 @@ class Scheduler(Part):
 
     def _options(self) -> list[Option]:
         """Return what can run now; the first is the default. Restart a worker if nothing can run."""
-        now = self._world.now_us()
+        now = self._fakes.now_us()
         options = self._runnable(now)
-        if not options and (again := self._restarts.again(now)) is not None:
+        if not options and (again := self._restarted(now)) is not None:
             options.append(again)
         return options
 
@@ -301,9 +120,9 @@ class Scheduler(Part):
         groups["waiting"].sort(key=lambda s: -1 if s.waiting.wake_us is None else s.waiting.wake_us)
         options: list[Option] = [one for group in _DEFAULT_ORDER for one in groups[group]]
         if self._state.all_paused_until_us <= now:
-            options += self._world.deliveries.due(now)
+            options += self._fakes.deliveries.due(now)
         workers, last = groups["worker"], groups["last"]
-        if workers and (options or last or self._restarts.may_begin(now)):
+        if workers and (options or last or self._may_workers_begin(now)):
             # A paused worker lets other workers start before it continues.
             paused = [strand for strand in last if strand.root.role == "worker"]
             last = [*(strand for strand in last if strand not in paused), *workers, *paused]
@@ -360,7 +179,7 @@ class Scheduler(Part):
 
     def _start(self, option: Option) -> Strand | None:
         if isinstance(option, ClockMove):
-            self._clock.move(option, self._runnable(self._world.now_us()))
+            self._clock.move(option, self._runnable(self._fakes.now_us()))
             return None
         if isinstance(option, Due):
             return self._deliveries.begin(option)
@@ -431,6 +250,162 @@ class Scheduler(Part):
             if not self._clock.pass_time():
                 return None
 
+    # -- the start and the end of a strand
+
+    def perform(self, strand: Strand) -> object:
+        """Run a strand's code, and return what it returns or, for a coroutine, awaits."""
+        result = strand.body()
+        self._connections.finish_calls(strand)
+        return self._awaited(result)
+
+    def begins(self, strand: Strand) -> None:
+        """Record the start of a strand; for a client, also the start of an operation."""
+        self._run.strands.add(strand.name)
+        if strand.role == "client":
+            operation = self._record.begin(strand.title, strand.title, (), {})
+            self._operations[strand.title] = operation
+            self._record.history.clients.append(operation)
+
+    def new_thread(self, parent: Strand, thread: threading.Thread) -> Strand:
+        self._connections.finish_calls(parent)
+        target = getattr(thread, "_target", None)
+        name = getattr(target, "__name__", "").strip("_")
+        name = name if name.isidentifier() else "thread"
+        name = self._state.new_name(f"{parent.root.title}+{name}")
+        self._state.created_by[name] = len(self._run.steps) - 1
+        child = Strand(name, "thread", parent=parent, thread=-1, is_daemon=thread.daemon)
+        return self._state.add(child)
+
+    def ended(self, strand: Strand) -> None:
+        """Store the result of a strand; report a failed delivery; restart a worker that failed."""
+        error = strand.error
+        if (outcome := ends_the_test(error)) is not None:
+            raise outcome
+        if strand.crashed:
+            strand.root.crashed = True
+            self._connections.cut(lambda owner: owner.root is strand.root)
+        self._store_outcome(strand)
+        if strand.due is not None:
+            self._report_delivery(strand.name, strand.due)
+        if strand.crashed or (error is not None and broken_promise(error) is None):
+            self._leave_groups(strand)
+            if strand.role == "worker" and strand.work.starts < MOST_STARTS:
+                self._start_again(strand, failed=True)
+
+    def _store_outcome(self, strand: Strand) -> None:
+        history, error = self._record.history, strand.error
+        if strand.crashed and strand.root is strand:
+            history.crashed.append(strand.title)
+        has_returned = error is None and not strand.crashed
+        if strand.role in ("client", "worker") and has_returned:
+            history.results[strand.title] = strand.result
+        if strand.role != "delivery" and error is not None:
+            history.errors[strand.title] = error
+        if strand.role == "client":
+            operation = self._operations[strand.title]
+            operation.error = error
+            if has_returned:
+                self._record.end(operation, strand.result)
+            else:
+                self._record.touch_history(writes=True)
+
+    def _report_delivery(self, name: str, due: Due) -> None:
+        """Add a line to the story if a delivery has failed."""
+        self._record.touch_message(due)
+        attempt = due.message.attempts[-1]
+        if attempt.state != "delivered":
+            said = attempt.status if attempt.status is not None else "nothing"
+            again = ", so it is retried" if due.message.state == "RETRY" else ""
+            self._record.add_line(name, f"answered {said}{again}")
+
+    # -- restarts of workers
+
+    def _may_workers_begin(self, now: int) -> bool:
+        # Start workers only if no delivery or sleep is pending, so that they have work to do.
+        if self._fakes.deliveries.next_us(after_us=now) is not None:
+            return False
+        return not any(
+            s.state == "waiting" and s.waiting.wake_us is not None and not s.is_daemon
+            for s in self._state.strands
+        )
+
+    def _restarted(self, now: int) -> Strand | None:
+        """Restart a worker that ended before all of its work existed; return its new strand or None.
+
+        A worker has work left if a group of its consumers has not committed all records, or if
+        another strand has made a call after the worker's first one.
+        """
+        if not self._may_workers_begin(now):
+            return None
+        latest: dict[str, Strand] = {}
+        for strand in reversed(self._state.strands):
+            if strand.role == "worker":
+                latest.setdefault(_program(strand), strand)
+        for strand in reversed(latest.values()):  # the worker that started first comes first
+            if strand.state != "ended" or strand.work.starts >= MOST_STARTS:
+                continue
+            has_backlog = self._note_backlog(strand)
+            if has_backlog:
+                self._leave_groups(strand)
+            if has_backlog or self._may_have_missed_work(strand):
+                return self._start_again(strand)
+        return None
+
+    def _note_backlog(self, strand: Strand) -> bool:
+        """Note a start that left records; return whether another restart may change that."""
+        backlog = self._backlog(strand)
+        if not backlog:
+            return False
+        starts = self._starts.setdefault((_program(strand), backlog), set())
+        starts.add(strand.work.starts)
+        return len(starts) <= MOST_RESTARTS_WITHOUT_PROGRESS
+
+    def _may_have_missed_work(self, strand: Strand) -> bool:
+        """Return whether another strand may have created work after the worker looked for it."""
+        return any(
+            other.work.last_call > strand.work.first_call
+            and (other.role != "worker" or other.work.is_restart)
+            for other in self._state.strands
+            if other.root is other
+            and not (other.role == "worker" and _program(other) == _program(strand))
+        )
+
+    def _backlog(self, strand: Strand) -> tuple[object, ...]:
+        """Return the offsets and lag of each group that has not committed all records."""
+        groups = {(broker, group) for broker, group, _ in strand.work.consumers}
+        views = [
+            view._described()
+            for broker, group in groups
+            for view in broker.groups()
+            if view.name == group
+        ]
+        return tuple(
+            (view.name, tuple(view.committed.items()), view.total_lag)
+            for view in sorted(views, key=lambda view: view.name)
+            if view.total_lag
+        )
+
+    def _start_again(self, strand: Strand, *, failed: bool = False) -> Strand:
+        """Add the worker's next start; one that failed pauses first."""
+        before = strand.work.starts
+        name = f"{_program(strand)}/{before + 1}"
+        again = self._state.add(Strand(name, "worker", strand.body, work=Work(before + 1, failed)))
+        if failed:
+            # Double the pause before each restart, as process managers do.
+            pause_us = 1_000_000 * min(2 ** (before - 1), 30)
+            again.waiting = Waiting(wake_us=self._fakes.now_us() + pause_us)
+        else:
+            self._run.idle_restarts.add(name)
+        return again
+
+    def _leave_groups(self, strand: Strand) -> None:
+        for broker, group, instance in sorted(strand.work.consumers, key=lambda one: one[1:]):
+            try:
+                broker.group(group).expire(instance)
+            except ContractError:
+                continue  # the consumer has already left
+            self._record.add_line(strand.name, f"the session of {instance} in {group} ended")
+
 
 def _can_run(strand: Strand, now: int) -> bool:
     if strand.held_until_us > now or strand.is_stepped_over:
@@ -456,7 +431,7 @@ def _group_of(strand: Strand) -> str:
 class Steps(Part):
     """Records the steps of a run for the search, and the points at which strands can be switched."""
 
-    def __init__(self, state: RunState, plan: Plan, clock: ClockMoves) -> None:
+    def __init__(self, state: RunState, plan: Plan, clock: RunClock) -> None:
         super().__init__(state)
         self._clock = clock
         self._shares_memory = plan.strategy is not None and "late" in plan.strategy.places
@@ -477,7 +452,7 @@ class Steps(Part):
             return
         last = self._run.steps[-1]
         last.disabled = set(last.options) - {last.strand, *options}
-        if last.strand != CLOCK and any(at > self._world.now_us() for at in before - self._times):
+        if last.strand != CLOCK and any(at > self._fakes.now_us() for at in before - self._times):
             last.disabled.add(CLOCK)
 
     def begin(self, option: Option, options: Sequence[str]) -> None:
@@ -509,3 +484,8 @@ def _place_of(option: Option) -> tuple[Place, int]:
     if not isinstance(option, Strand) or option.state == "new":
         return "switch", 0
     return ("wake" if option.state == "waiting" else option.place), option.points
+
+
+def _program(worker: Strand) -> str:
+    """Return the name of the program that a worker runs, which is the name of its first start."""
+    return worker.title.partition("/")[0]

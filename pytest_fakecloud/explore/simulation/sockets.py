@@ -1,25 +1,28 @@
-"""Sockets of explored code: a strand that waits for an answer lets other strands run."""
+"""Sockets and event loops of explored code: a strand that waits for an answer lets others run."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import itertools
 import math
 import select
+import selectors
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from traceback import walk_stack
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .clock import LOOK, Waits
+from ...core.errors import broken_promise
+from ...core.recorder import is_library
+from ..fakes import Fakes
+from ..footprint import READS_CLOCK
+from .clock import LOOK, RunClock
 from .connections import PATIENCE, ClientConnection, Connections
 from .state import Part, RunState
-from .strands import Strand
-
-if TYPE_CHECKING:
-    from .simulation import Simulation
-
+from .strands import Crash, Strand, Waiting
 
 _REQUESTS: dict[str, Callable[..., tuple[int, int]]] = {
     "recv": lambda size, flags=0: (size, flags),
@@ -28,12 +31,19 @@ _REQUESTS: dict[str, Callable[..., tuple[int, int]]] = {
 """The requested number of bytes and the flags of each method that reads, by its arguments."""
 
 
+_SOON = 0.005
+"""Wall-clock seconds to wait for other servers to answer."""
+
+
 class SocketHooks(Part):
     """Called when explored code uses a socket that is connected to a fake."""
 
-    def __init__(self, state: RunState, waits: Waits) -> None:
+    def __init__(self, state: RunState, clock: RunClock) -> None:
         super().__init__(state)
-        self._waits = waits
+        self._clock = clock
+
+    def is_here(self) -> bool:
+        return self._state.is_here()
 
     def sends(self, port: int, *, is_blocking: bool) -> None:
         """Called before the code sends to a fake from a local port.
@@ -100,11 +110,11 @@ class SocketHooks(Part):
         """Let other strands run until a fake has sent something; return False after the timeout."""
 
         def has_arrived() -> bool:
-            self._world.connections.settle()
+            self._fakes.connections.settle()
             return connection.is_readable(LOOK if connection.has_unread() else 0)
 
-        until = None if timeout is None else self._world.now_us() + math.ceil(timeout * 1e6)
-        self._waits.wait_for(strand, has_arrived, until, "answer")
+        until = None if timeout is None else self._fakes.now_us() + math.ceil(timeout * 1e6)
+        self._clock.wait_for(strand, has_arrived, until, "answer")
         return connection.is_readable(0)
 
 
@@ -116,11 +126,9 @@ def _is_finalizer(frame: FrameType) -> bool:
 class SocketPatches:
     """Replaces the methods of sockets, and counts the bytes of explored connections."""
 
-    def __init__(
-        self, connections: Connections, simulation: Callable[[], Simulation | None]
-    ) -> None:
+    def __init__(self, connections: Connections, hooks: Callable[[], SocketHooks | None]) -> None:
         self._connections = connections
-        self._simulation = simulation
+        self._hooks = hooks
 
     def methods(self) -> dict[str, Callable[..., Any]]:
         original = socket.socket
@@ -139,9 +147,9 @@ class SocketPatches:
 
     def _connecting(self, original: Callable[..., None]) -> Callable[..., None]:
         def connect(sock: socket.socket, address: Any, /) -> None:
-            simulation = self._simulation()
+            hooks = self._hooks()
             mount = self._connections.mount_at(address[1]) if isinstance(address, tuple) else None
-            if simulation is None or mount is None or not simulation.state.is_here():
+            if hooks is None or mount is None or not hooks.is_here():
                 original(sock, address)
                 return
             try:
@@ -158,20 +166,20 @@ class SocketPatches:
 
     def _is_outside(self) -> bool:
         """Return whether this thread is not explored while a run is in progress."""
-        simulation = self._simulation()
-        return simulation is not None and not simulation.state.is_here()
+        hooks = self._hooks()
+        return hooks is not None and not hooks.is_here()
 
     def _explored_connection(self, sock: socket.socket) -> ClientConnection | None:
         """Return the connection to which explored code is about to send, or None."""
-        simulation = self._simulation()
-        if simulation is None:
+        hooks = self._hooks()
+        if hooks is None:
             return None
-        if not simulation.state.is_here():
-            simulation.sockets.sends_elsewhere(sock)
+        if not hooks.is_here():
+            hooks.sends_elsewhere(sock)
             return None
         connection = self._connections.of(sock)
         if connection is not None:
-            simulation.sockets.sends(connection.port, is_blocking=sock.gettimeout() != 0)
+            hooks.sends(connection.port, is_blocking=sock.gettimeout() != 0)
         return connection
 
     def _sending(self, original: Callable[..., int]) -> Callable[..., int]:
@@ -204,17 +212,17 @@ class SocketPatches:
         request, connections = _REQUESTS[name], self._connections
 
         def read(sock: socket.socket, *args: Any, **options: Any) -> Any:
-            simulation = self._simulation()
-            if simulation is None:
+            hooks = self._hooks()
+            if hooks is None:
                 return original(sock, *args, **options)
-            if not simulation.state.is_here():
+            if not hooks.is_here():
                 # A fake's thread reads again after it has handled all earlier bytes.
                 connections.progresses()
                 return original(sock, *args, **options)
             connection = connections.of(sock)
             if connection is None:
                 return original(sock, *args, **options)
-            if not simulation.sockets.reads(connection, sock.gettimeout()):
+            if not hooks.reads(connection, sock.gettimeout()):
                 raise TimeoutError("timed out")
             try:
                 found = original(sock, *args, **options)
@@ -251,8 +259,215 @@ class SocketPatches:
         return shutdown
 
     def _await_end(self, connection: ClientConnection) -> None:
-        simulation = self._simulation()
-        if simulation is not None and simulation.state.is_here():
+        hooks = self._hooks()
+        if hooks is not None and hooks.is_here():
             self._connections.wait_while(
                 lambda: connection.is_served() and not connection.is_inside()
             )
+
+
+class _Selector(selectors.DefaultSelector):
+    """A selector that lets other strands run when no socket is ready."""
+
+    loop: OwnLoop
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._since: dict[int, int] = {}
+        self._registered = itertools.count()
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> Any:
+        key = super().register(fileobj, events, data)
+        self._since[key.fd] = next(self._registered)
+        return key
+
+    def select(self, timeout: float | None = None) -> Any:
+        self.loop.await_answers()
+        ready = super().select(0)
+        if not ready and (timeout is None or timeout > 0):
+            if self.loop.idle(timeout):
+                timeout = 0
+                self.loop.await_answers()
+            ready = super().select(timeout)
+        # Sort by registration: the order of arrival differs from run to run.
+        return sorted(ready, key=lambda one: self._since[one[0].fd])
+
+    def has_events(self, seconds: float = 0.0) -> bool:
+        """Return whether a socket or another thread has an event for the loop."""
+        return bool(super().select(seconds))
+
+
+class OwnLoop(asyncio.SelectorEventLoop):
+    """The event loop of one strand, which runs on fake time."""
+
+    def __init__(
+        self, fakes: Fakes, hooks: Callable[[], EventLoops | None], sleep: Callable[[float], bool]
+    ) -> None:
+        self._fakes = fakes
+        self._hooks = hooks
+        self._sleep = sleep
+        self.strand: Strand | None = None
+        # Measure times from the start: a float of the full time cannot tell microseconds apart.
+        self._began_us = fakes.now_us()
+        self.selector = _Selector()
+        self.selector.loop = self
+        super().__init__(self.selector)
+        self.set_exception_handler(self._handle)
+
+    def time(self) -> float:
+        return (self._fakes.now_us() - self._began_us) / 1e6
+
+    def idle(self, timeout: float | None) -> bool:
+        """Called when the loop has nothing to run; return False if nothing else can run."""
+        hooks = self._hooks()
+        if hooks is not None:
+            return hooks.idle(self, timeout)
+        return timeout is not None and self._sleep(timeout)
+
+    def await_answers(self) -> None:
+        if (hooks := self._hooks()) is not None:
+            hooks.await_answers(self)
+
+    def run_forever(self) -> None:
+        if (hooks := self._hooks()) is not None:
+            hooks.on_start(self)
+        try:
+            super().run_forever()
+        finally:
+            if (hooks := self._hooks()) is not None:
+                hooks.on_end(self)
+
+    def create_task(self, coro: Any, **options: Any) -> Any:
+        task = super().create_task(coro, **options)
+        if (hooks := self._hooks()) is not None:
+            hooks.on_task(task, _is_inner(coro, sys._getframe(1)))
+        return task
+
+    def has_sockets(self, known: Collection[int]) -> bool:
+        """Return whether the loop waits for sockets other than its own and the known ones."""
+        own = self._ssock.fileno()  # type: ignore[attr-defined]
+        return any(fd != own and fd not in known for fd in self.selector.get_map())
+
+    def _handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, BaseException):
+            hooks = self._hooks()
+            if not isinstance(error, Crash) and hooks is not None:
+                hooks.on_unhandled(error)
+        elif "was destroyed" not in str(context.get("message")):
+            self.default_exception_handler(context)
+
+
+def _is_inner(coroutine: Any, frame: FrameType | None) -> bool:
+    """Return whether the code in ``frame``, which creates a task, only awaits it, as ``wait_for()``
+    and libraries do. The task is then a part of the strand that creates it.
+    """
+    code = getattr(coroutine, "cr_code", None)
+    if code is None:
+        return True
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("asyncio."):
+        if frame.f_code is asyncio.wait_for.__code__:
+            return True
+        frame = frame.f_back
+    # The application may pass coroutines of a library to gather(), which runs them concurrently.
+    is_created_by_library = frame is None or is_library(frame.f_code.co_filename)
+    return is_library(code.co_filename) and is_created_by_library
+
+
+class EventLoops(Part):
+    """Lets other strands run while an event loop of explored code waits."""
+
+    def on_start(self, loop: OwnLoop) -> None:
+        """Called when an event loop starts in this thread. Turns its tasks into strands."""
+        host = self._turns.here()
+        if host is None or host.loop.running is loop:
+            return
+        host.loop.running = loop
+        loop.strand = host
+        if host.role != "task" and host.loop.main_task is None:
+            main = Strand(host.title, "task", parent=host, points=host.points)
+            main.state = "running"
+            self._state.add(main)
+            host.loop.main_task = main
+            for task in asyncio.all_tasks(loop):
+                self._state.tasks[task] = main
+
+    def on_end(self, loop: OwnLoop) -> None:
+        host = self._turns.here()
+        if host is None or host.loop.running is not loop:
+            return
+        host.loop.running = None
+        if host.loop.main_task is not None:
+            host.points = host.loop.main_task.points
+            host.loop.main_task = None
+        tasks = [one for one in self._state.strands if one.role == "task" and one.host is host]
+        for strand in sorted(tasks, key=lambda one: one.parked_at):
+            while strand.state == "parked":
+                # A request may still wait for its turn after its task has ended, e.g. because of a
+                # timeout. The fake handles it, because it has already been sent.
+                strand.state = "running"
+                strand.gate.release()
+                self._connections.await_handling(host)
+            strand.state = "ended"
+            strand.gate.release()
+
+    def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
+        """Let other strands run while an event loop waits.
+
+        Return True if the loop may have events now, and False for a loop that is not explored here.
+        """
+        host = loop.strand
+        if host is None or self._record.aside_depth or self._turns.here() is not host:
+            return False
+        self._state.check_alive(host)
+        if self._fakes.clock.driving:
+            return True
+        sockets = [one.fileno() for one in self._connections.of_host(host)]
+        if loop.has_sockets(sockets) and loop.selector.has_events(_SOON):
+            return True
+        wake_us = None
+        if timeout is not None:
+            wake_us = self._fakes.now_us() + math.ceil(timeout * 1e6)
+            self._record.touch([READS_CLOCK])
+
+        def arrived() -> bool:
+            self._fakes.connections.settle()
+            self._connections.await_answers(host)
+            return loop.selector.has_events()
+
+        host.place = "wake"
+        host.points = 0 if host.loop.main_task is None else host.loop.main_task.points
+        self._turns.idle(host, Waiting("loop", arrived, wake_us))
+        self._state.check_alive(host)
+        host.loop.is_settled = False
+        return True
+
+    def await_answers(self, loop: OwnLoop) -> None:
+        """Wait, in wall-clock time, until the loop can read the answers to all requests of its tasks.
+
+        Otherwise the order in which several answers arrive would influence the run. Requests that
+        wait for the turn of their strand are skipped.
+        """
+        host = loop.strand
+        if host is None or host.loop.is_settled:
+            return
+        if self._record.aside_depth or self._turns.here() is not host:
+            return
+        self._connections.await_handling(host)
+        self._connections.await_answers(host)
+        host.loop.is_settled = True
+
+    def on_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
+        """Assign an inner task to the strand that created it, and note the line that created it."""
+        creator = self._state.here()
+        if is_inner and creator is not None and creator.role == "task":
+            self._state.tasks[task] = creator
+        self._state.sources.note_task(task)
+
+    def on_unhandled(self, error: BaseException) -> None:
+        """Called with an exception of a task that no code awaited."""
+        broken = broken_promise(error)
+        if broken is not None:
+            self._run.broken = self._run.broken or broken
+        else:
+            self._run.notes[f"a task raised {error!r}, which no code awaited"] = None

@@ -6,26 +6,37 @@ import asyncio
 import contextlib
 import itertools
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from ...core.calls import Call
+from ..fakes import Fakes
 from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
-from ..run import History, Line, Operation, Plan, Point, Run, Subject
+from ..run import Due, History, Line, Operation, Place, Plan, Point, Program, Run, Scope
 from ..schedule import SWITCHES, Event, Kind, Schedule
 from .connections import RunConnections
-from .strands import Crash, Place, Sources, Strand
-from .turns import Turns
+from .strands import Crash, Sources, Strand
+from .turns import Threads, Turns
 
-if TYPE_CHECKING:
-    from ...core.calls import Call
-    from .strands import Due
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What all runs of a search have in common: the fakes, the code, and the threads that run it."""
+
+    fakes: Fakes
+    programs: Sequence[Program]
+    scope: Scope
+    threads: Threads
+    awaited: Callable[[Any], Any]
+    """Returns a value or, if it is a coroutine, its result in a loop that runs on fake time."""
 
 
 class Record:
     """Records a run for its story, for the search, and for the promise."""
 
     def __init__(self, subject: Subject, plan: Plan) -> None:
-        self._world = world = subject.world
+        self._fakes = subject.fakes
         self._scope = subject.scope
         self.stacks = plan.stacks
         """Whether the lines of the application that make each call are recorded."""
@@ -35,8 +46,8 @@ class Record:
         """Whether the steps and their accesses are recorded."""
         self.aside_depth = 0
         """Number of blocks of ``aside()`` that are in progress."""
-        self.run = Run(plan.schedule, start_us=world.now_us())
-        self.history = History(world.cloud, str(plan.schedule))
+        self.run = Run(plan.schedule, start_us=self._fakes.now_us())
+        self.history = History(self._fakes.cloud, str(plan.schedule))
         self._positions = itertools.count()
         """The order of the starts and ends of operations."""
 
@@ -77,7 +88,7 @@ class Record:
         self, strand: str, words: str = "", call: Call | None = None, *, event: bool = False
     ) -> Line:
         step = len(self.run.steps) - 1
-        line = Line(self._world.now_us(), strand, words, call, event=event, step=step)
+        line = Line(self._fakes.now_us(), strand, words, call, event=event, step=step)
         self.run.lines.append(line)
         return line
 
@@ -87,7 +98,7 @@ class Record:
         self.aside_depth += 1
         try:
             # The clients of a promise have the old tokens, as those of the code do.
-            with self._world.disturbances.old_tokens():
+            with self._fakes.disturbances.old_tokens():
                 yield
         finally:
             self.aside_depth -= 1
@@ -97,12 +108,12 @@ class RunState:
     """The strands of one run, with their turns, connections and tasks."""
 
     def __init__(self, subject: Subject, plan: Plan, record: Record) -> None:
-        self.world = subject.world
+        self.fakes = subject.fakes
         self.schedule = plan.schedule
         self.scope = subject.scope
         self.record = record
         self.turns = Turns(subject.threads, self.live)
-        self.connections = RunConnections(subject.world.connections, lambda: self.turns.has_ended)
+        self.connections = RunConnections(subject.fakes.connections, lambda: self.turns.has_ended)
         self.sources = Sources(stacks=record.stacks)
         self.strands: list[Strand] = []
         self.tasks: weakref.WeakKeyDictionary[Any, Strand] = weakref.WeakKeyDictionary()
@@ -201,7 +212,7 @@ class Part:
 
     def __init__(self, state: RunState) -> None:
         self._state = state
-        self._world = state.world
+        self._fakes = state.fakes
         self._record = state.record
         self._run = state.record.run
         self._turns = state.turns

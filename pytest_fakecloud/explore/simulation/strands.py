@@ -1,7 +1,4 @@
-"""Strands of explored code (clients, workers, deliveries, tasks, threads), which run one at a time.
-
-With their stack frames, and which of these belong to the application.
-"""
+"""Strands of explored code (clients, workers, deliveries, tasks, threads), and their stack frames."""
 
 from __future__ import annotations
 
@@ -15,23 +12,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ...core.recorder import is_library
-
-if TYPE_CHECKING:
-    from ...core.timers import Timer
-    from ...queue.handle import Queue
-    from ...queue.model import Message
+from ..run import Due, Place
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
-
-
 State = Literal["new", "running", "parked", "waiting", "ended"]
-
-
-Place = Literal["switch", "late", "wake"]
-"""Where a strand gave up its turn: before a call, before its answer, or before it wakes up."""
 
 
 class Gate:
@@ -234,12 +221,8 @@ class Strand:
 
 _DEPTH = 4
 """Maximum number of lines to keep of a stack."""
-
-
 Source: TypeAlias = tuple[str, ...]
 """The innermost lines of a stack that are in the same file of the application, as ``file:line``."""
-
-
 carried_source: ContextVar[Source] = ContextVar("carried_source", default=())
 """The source of a request that a thread of ``explore()`` makes for an event loop."""
 
@@ -318,15 +301,3 @@ def application_frame(frame: FrameType | None) -> FrameType | None:
             return frame
         frame = frame.f_back
     return None
-
-
-class Due:
-    """A delivery that can begin now."""
-
-    def __init__(self, queue: Queue, message: Message, timer: Timer, ordinal: int) -> None:
-        self.queue = queue
-        self.message = message
-        self.timer = timer
-        attempt = len(message.attempts) + 1
-        self.first_name = f"delivery{ordinal}"
-        self.name = self.first_name + (f"/{attempt}" if attempt > 1 else "")

@@ -1,4 +1,4 @@
-"""Turns of the strands, and strands that are stuck: where each of them waits, and for what."""
+"""Turns of the strands, which run one at a time, and detection of strands that are stuck."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ...core.errors import ContractError
 from ...core.recorder import is_library
 from ...core.timers import monotonic
 from .strands import Crash, Gate, Strand, Waiting, application_frame, source_of
 
-if TYPE_CHECKING:
-    from .scheduler import Lifecycle, Scheduler
-
-
+_ENDING = 5.0
+"""Wall-clock seconds to wait for the threads of strands at the end of a run or of the pool."""
+_STUCK = 0.05
+"""Wall-clock seconds to wait for the end of a thread that still runs explored code."""
+_real_start = threading.Thread.start
 LOOK = 0.05
 """Wall-clock seconds between two calls of ``Watchdog.look()``."""
 _BUSY = 0.3
 """Wall-clock seconds for which a strand may block before another strand runs."""
-_STUCK = 1.5
+_STUCK_AFTER = 1.5
 """Wall-clock seconds for which a strand may block before it counts as stuck, if no other can run."""
 _LOST = 10.0
 """Wall-clock seconds without a running strand after which the run fails."""
@@ -34,10 +35,356 @@ _REAL = 30.0
 """Wall-clock seconds for which a strand may wait for a thread of the fakes or another process."""
 
 
+class Decisions(Protocol):
+    """Chooses the strand that has the next turn, and runs its code."""
+
+    def choose(self) -> Strand | None:
+        """Return the next strand, or None at the end of the run."""
+
+    def choose_meanwhile(self) -> Strand | None:
+        """Return a strand that can run while another one is blocked, or None."""
+
+    def stuck(self, strand: Strand) -> None:
+        """Report a blocked strand as a finding."""
+
+    def begins(self, strand: Strand) -> None:
+        """Record the start of a strand."""
+
+    def perform(self, strand: Strand) -> object:
+        """Run a strand's code."""
+
+    def ended(self, strand: Strand) -> None:
+        """Record the end of a strand."""
+
+
+class Turns:
+    """Passes the turn between strands, so that only one runs at a time.
+
+    A thread passes the turn on in three steps: the scheduler chooses the next strand, ``current``
+    is set to that strand, and the gate of that strand's thread is released. The thread then waits
+    at its own gate. A strand that was stepped over while it was blocked can come back at any time:
+    ``_lock`` protects changes of ``current`` and ``_switching``, by which it decides whether another
+    thread passes the turn on.
+    """
+
+    _scheduler: Decisions
+    _context: contextvars.Context
+
+    def __init__(self, threads: Threads, live: Callable[[], list[Strand]]) -> None:
+        self._threads = threads
+        self._live_strands = live
+        self._finished = Gate()
+        self._lock = threading.Lock()
+        self.has_ended = False
+        self.failure: BaseException | None = None
+        self.current: Strand | None = None
+        self.by_thread: dict[int, Strand] = {}
+        self.progress = 0
+        """Number of times that the turn has been passed on."""
+        self._live = 0
+        """Number of threads that run a strand."""
+        self._switching = False
+        """Whether the next strand is being chosen."""
+
+    def run(self, scheduler: Decisions) -> None:
+        """Run all strands to their end. Raises errors of ``explore()``, but not of the code."""
+        self._scheduler = scheduler
+        self._context = contextvars.copy_context()
+        self._wake(self._choose())
+        watchdog = Watchdog(self, scheduler)
+        try:
+            while not self._finished.acquire(timeout=LOOK):
+                watchdog.look()
+        except BaseException as error:
+            # Let Ctrl-C and the exception of pytest-timeout end the test.
+            self.end(error)
+            raise
+        if self._live:
+            self._await_threads()
+        if self.failure is not None:
+            raise self.failure
+
+    def _await_threads(self) -> None:
+        """Wait, for a limited time, until the threads of the strands have ended."""
+        deadline = monotonic() + _ENDING
+        for strand in self._live_strands():
+            strand.gate.release()
+        while self._live and monotonic() < deadline:
+            self._finished.acquire(timeout=0.002)
+            if self._live and all(one.is_stepped_over for one in self.by_thread.values()):
+                break
+
+    def step_over(self, strand: Strand) -> None:
+        """Let another strand run, if one can, while the running strand is blocked."""
+        with self._lock:
+            if self.current is not strand or self.has_ended:
+                return
+            strand.begin_step_over()
+            self.current, self._switching = None, True
+        chosen = self._scheduler.choose_meanwhile()
+        with self._lock:
+            self.current, self._switching = chosen, False
+            if chosen is None and strand.is_stepped_over:
+                strand.end_step_over()
+                self.current = strand
+                return
+        self.progress += 1
+        # Without a choice, the strand has gone on, and waits for its turn or has ended.
+        self._wake(self._choose() if chosen is None else chosen)
+
+    def here(self) -> Strand | None:
+        """Return the strand of the current thread, or None if the thread is not explored."""
+        return self.by_thread.get(threading.get_ident())
+
+    def yield_turn(self, strand: Strand) -> None:
+        """Let the next strand run; return when it is this strand's turn again."""
+        chosen = self._choose() if self._passes_turn_on(strand) else None
+        if chosen is not strand:
+            self._wake(chosen)
+            if self.has_ended:
+                raise Crash
+            strand.gate.acquire()
+        self._resume(strand)
+
+    def _passes_turn_on(self, strand: Strand) -> bool:
+        """Return whether this strand's thread must choose the next strand; while the strand was
+        blocked, another thread may have done so.
+        """
+        if not strand.is_stepped_over:
+            return True
+        with self._lock:
+            strand.is_stepped_over = False
+            return self.current is None and not self._switching
+
+    def _resume(self, strand: Strand) -> None:
+        if self.has_ended:
+            raise Crash
+        strand.resume()
+
+    def idle(self, host: Strand, waiting: Waiting) -> None:
+        """Let the next strand run while the event loop of this thread is idle.
+
+        If that strand is a task of the loop, the loop goes on, too. The task waits for a future or,
+        in a thread of a fake, at its gate.
+        """
+        if host.is_stepped_over:
+            self.yield_turn(host)
+        host.wait(waiting)
+        host.loop.is_idle = True
+        self._wake(self._choose())
+        host.gate.acquire()
+        host.loop.is_idle = False
+        chosen, host.loop.chosen = host.loop.chosen, None
+        self._resume(host)
+        if chosen is not None and chosen is not host:
+            self._resume(chosen)
+            if chosen.turn.future is None:
+                chosen.gate.release()
+            elif not chosen.turn.future.done():
+                chosen.turn.future.set_result(None)
+
+    def run_in_own_thread(self, strand: Strand, body: Callable[[], None]) -> None:
+        """Run a strand in this thread, which the code has started, and then let the next one run."""
+        with self._lock:
+            self._live += 1
+        with self._in_this_thread(strand):
+            try:
+                strand.gate.acquire()
+                self._resume(strand)
+                self._scheduler.begins(strand)
+                body()
+            except Crash:
+                strand.crashed = True
+            except BaseException as error:
+                strand.error = error
+        if not self.has_ended and self._passes_turn_on(strand):
+            self._wake(self._choose())
+        self._thread_is_done()
+
+    @contextlib.contextmanager
+    def _in_this_thread(self, strand: Strand) -> Iterator[None]:
+        """Assign a strand to this thread; record its end at the end of the block."""
+        strand.thread = threading.get_ident()
+        self.by_thread[strand.thread] = strand
+        try:
+            yield
+        finally:
+            self.by_thread.pop(strand.thread, None)
+            self._record_end(strand)
+
+    def _choose(self) -> Strand | None:
+        self.progress += 1
+        with self._lock:
+            self.current, self._switching = None, True
+        chosen = error = None
+        try:
+            chosen = None if self.has_ended else self._scheduler.choose()
+        except BaseException as raised:
+            error = raised
+        with self._lock:
+            self.current, self._switching = chosen, False
+        if chosen is None:
+            self.end(error)
+        return chosen
+
+    def _wake(self, chosen: Strand | None) -> None:
+        if chosen is None or self.has_ended:
+            return
+        if _needs_thread(chosen):
+            chosen.state = "running"
+            with self._lock:
+                self._live += 1
+            here = self.here()
+            with contextlib.nullcontext() if here is None else here.waits_for_real():
+                self._threads.start(self, chosen)
+            return
+        has_loop = chosen.role == "task" or chosen.loop.running is not None
+        if has_loop and not chosen.turn.is_inline:
+            chosen.host.loop.chosen = chosen
+            chosen.host.gate.release()
+        else:
+            chosen.gate.release()
+
+    def run_strands(self, strand: Strand, rest: Callable[[], None]) -> None:
+        """Run a strand in this thread, and then the strands that begin after it.
+
+        Calls ``rest()``, which makes this thread available again, before another thread is woken.
+        """
+        chosen = None
+        try:
+            try:
+                chosen = self._run_successively(strand)
+            finally:
+                rest()
+            self._wake(chosen)
+        finally:
+            self._thread_is_done()
+
+    def _run_successively(self, strand: Strand) -> Strand | None:
+        """Run strands until the next one has a thread of its own; return that one, or None."""
+        while True:
+            with self._in_this_thread(strand):
+                self._context.copy().run(self._run_code, strand)
+            if self.has_ended or not self._passes_turn_on(strand):
+                return None
+            chosen = self._choose()
+            if chosen is None or not _needs_thread(chosen):
+                return chosen
+            chosen.state = "running"
+            strand = chosen
+
+    def _thread_is_done(self) -> None:
+        with self._lock:
+            self._live -= 1
+            none = not self._live
+        if none and self.has_ended:
+            self._finished.release()
+
+    def _run_code(self, strand: Strand) -> None:
+        self._scheduler.begins(strand)
+        try:
+            strand.result = self._scheduler.perform(strand)
+        except Crash:
+            strand.crashed = True
+        except ContractError as error:
+            self.end(error)
+        except BaseException as error:
+            strand.error = error
+
+    def _record_end(self, strand: Strand) -> None:
+        strand.state = "ended"
+        # Release any thread of a fake that still waits for the turn of the strand's last call.
+        strand.gate.release()
+        if self.has_ended:
+            return
+        try:
+            self._scheduler.ended(strand)
+        except BaseException as error:
+            self.end(error)
+
+    def end(self, error: BaseException | None) -> None:
+        with self._lock:
+            if self.has_ended:
+                return
+            self.has_ended = True
+            self.failure = error
+            self.current = None
+        for strand in self._live_strands():
+            strand.gate.release()
+        self._finished.release()
+
+    def fail(self, error: BaseException) -> None:
+        """End the run and the calling strand with an error."""
+        self.end(error)
+        raise Crash
+
+
+def _needs_thread(strand: Strand) -> bool:
+    return strand.state == "new" and not strand.thread
+
+
+class _PoolThread(threading.Thread):
+    """A thread that runs strands, one after the other."""
+
+    def __init__(self, rest: Callable[[_PoolThread], None]) -> None:
+        super().__init__(name="explore", daemon=True)
+        self.gate = Gate()
+        self.next: tuple[Turns, Strand] | None = None
+        self._rest = rest
+
+    def run(self) -> None:
+        while True:
+            self.gate.acquire()
+            if self.next is None:
+                return
+            turns, strand = self.next
+            turns.run_strands(strand, lambda: self._rest(self))
+
+
+class Threads:
+    """A pool of threads that runs share."""
+
+    def __init__(self) -> None:
+        self._idle: list[_PoolThread] = []
+        self._all: list[_PoolThread] = []
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def start(self, turns: Turns, strand: Strand) -> None:
+        with self._lock:
+            if self._idle:
+                thread = self._idle.pop()
+            else:
+                thread = _PoolThread(self._rest)
+                self._all.append(thread)
+        if thread.ident is None:
+            _real_start(thread)
+        thread.next = turns, strand
+        thread.gate.release()
+
+    def close(self) -> None:
+        """End the idle threads; a thread that is stuck in explored code is left running."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for thread in idle:
+            thread.gate.release()
+        for thread in self._all:
+            thread.join(_ENDING if thread in idle else _STUCK)
+
+    def _rest(self, thread: _PoolThread) -> None:
+        with self._lock:
+            thread.next = None
+            if self._closed:
+                thread.gate.release()
+            else:
+                self._idle.append(thread)
+
+
 class Watchdog:
     """Lets other strands run while one is blocked, and ends a run that is stuck."""
 
-    def __init__(self, turns: Turns, scheduler: Scheduler) -> None:
+    def __init__(self, turns: Turns, scheduler: Decisions) -> None:
         self._turns = turns
         self._scheduler = scheduler
         self._seen: object = None
@@ -64,7 +411,7 @@ class Watchdog:
 
     def _help(self, blocked: Strand, seconds: float) -> None:
         """Step over a blocked strand, or end the run if that has not helped for long enough."""
-        if seconds > _STUCK:
+        if seconds > _STUCK_AFTER:
             self._scheduler.stuck(blocked)
             blocked.is_stepped_over = True
             self._turns.end(None)
@@ -179,335 +526,3 @@ def _held_in(frame: FrameType) -> Iterator[Any]:
                 found = _value(frame, item.context_expr)
                 if found is not None:
                     yield found
-
-
-_ENDING = 5.0
-"""Wall-clock seconds to wait for the threads of strands at the end of a run or of the pool."""
-_UNRESPONSIVE = 0.05
-"""Wall-clock seconds to wait for the end of a thread that still runs explored code."""
-_real_start = threading.Thread.start
-
-
-class Turns:
-    """Passes the turn between strands, so that only one runs at a time.
-
-    A thread passes the turn on in three steps: the scheduler chooses the next strand, ``current``
-    is set to that strand, and the gate of that strand's thread is released. The thread then waits
-    at its own gate. A strand that was stepped over while it was blocked can come back at any time:
-    ``_lock`` protects changes of ``current`` and ``_switching``, by which it decides whether another
-    thread passes the turn on.
-    """
-
-    _scheduler: Scheduler
-    _lifecycle: Lifecycle
-    _context: contextvars.Context
-
-    def __init__(self, threads: Threads, live: Callable[[], list[Strand]]) -> None:
-        self._threads = threads
-        self._live_strands = live
-        self._finished = Gate()
-        self._lock = threading.Lock()
-        self.has_ended = False
-        self.failure: BaseException | None = None
-        self.current: Strand | None = None
-        self.by_thread: dict[int, Strand] = {}
-        self.progress = 0
-        """Number of times that the turn has been passed on."""
-        self._live = 0
-        """Number of threads that run a strand."""
-        self._switching = False
-        """Whether the next strand is being chosen."""
-
-    def run(self, scheduler: Scheduler, lifecycle: Lifecycle) -> None:
-        """Run all strands to their end. Raises errors of ``explore()``, but not of the code."""
-        self._scheduler, self._lifecycle = scheduler, lifecycle
-        self._context = contextvars.copy_context()
-        self._wake(self._choose())
-        watchdog = Watchdog(self, scheduler)
-        try:
-            while not self._finished.acquire(timeout=LOOK):
-                watchdog.look()
-        except BaseException as error:
-            # Let Ctrl-C and the exception of pytest-timeout end the test.
-            self.end(error)
-            raise
-        if self._live:
-            self._await_threads()
-        if self.failure is not None:
-            raise self.failure
-
-    def _await_threads(self) -> None:
-        """Wait, for a limited time, until the threads of the strands have ended."""
-        deadline = monotonic() + _ENDING
-        for strand in self._live_strands():
-            strand.gate.release()
-        while self._live and monotonic() < deadline:
-            self._finished.acquire(timeout=0.002)
-            if self._live and all(one.is_stepped_over for one in self.by_thread.values()):
-                break
-
-    def step_over(self, strand: Strand) -> None:
-        """Let another strand run, if one can, while the running strand is blocked."""
-        with self._lock:
-            if self.current is not strand or self.has_ended:
-                return
-            strand.begin_step_over()
-            self.current, self._switching = None, True
-        chosen = self._scheduler.choose_meanwhile()
-        with self._lock:
-            self.current, self._switching = chosen, False
-            if chosen is None and strand.is_stepped_over:
-                strand.end_step_over()
-                self.current = strand
-                return
-        self.progress += 1
-        # Without a choice, the strand has gone on, and waits for its turn or has ended.
-        self._wake(self._choose() if chosen is None else chosen)
-
-    def here(self) -> Strand | None:
-        """Return the strand of the current thread, or None if the thread is not explored."""
-        return self.by_thread.get(threading.get_ident())
-
-    def yield_turn(self, strand: Strand) -> None:
-        """Let the next strand run; return when it is this strand's turn again."""
-        chosen = self._choose() if self._passes_turn_on(strand) else None
-        if chosen is not strand:
-            self._wake(chosen)
-            if self.has_ended:
-                raise Crash
-            strand.gate.acquire()
-        self._resume(strand)
-
-    def _passes_turn_on(self, strand: Strand) -> bool:
-        """Return whether this strand's thread must choose the next strand; while the strand was
-        blocked, another thread may have done so.
-        """
-        if not strand.is_stepped_over:
-            return True
-        with self._lock:
-            strand.is_stepped_over = False
-            return self.current is None and not self._switching
-
-    def _resume(self, strand: Strand) -> None:
-        if self.has_ended:
-            raise Crash
-        strand.resume()
-
-    def idle(self, host: Strand, waiting: Waiting) -> None:
-        """Let the next strand run while the event loop of this thread is idle.
-
-        If that strand is a task of the loop, the loop goes on, too. The task waits for a future or,
-        in a thread of a fake, at its gate.
-        """
-        if host.is_stepped_over:
-            self.yield_turn(host)
-        host.wait(waiting)
-        host.loop.is_idle = True
-        self._wake(self._choose())
-        host.gate.acquire()
-        host.loop.is_idle = False
-        chosen, host.loop.chosen = host.loop.chosen, None
-        self._resume(host)
-        if chosen is not None and chosen is not host:
-            self._resume(chosen)
-            if chosen.turn.future is None:
-                chosen.gate.release()
-            elif not chosen.turn.future.done():
-                chosen.turn.future.set_result(None)
-
-    def run_in_own_thread(self, strand: Strand, body: Callable[[], None]) -> None:
-        """Run a strand in this thread, which the code has started, and then let the next one run."""
-        with self._lock:
-            self._live += 1
-        with self._in_this_thread(strand):
-            try:
-                strand.gate.acquire()
-                self._resume(strand)
-                self._lifecycle.begins(strand)
-                body()
-            except Crash:
-                strand.crashed = True
-            except BaseException as error:
-                strand.error = error
-        if not self.has_ended and self._passes_turn_on(strand):
-            self._wake(self._choose())
-        self._thread_is_done()
-
-    @contextlib.contextmanager
-    def _in_this_thread(self, strand: Strand) -> Iterator[None]:
-        """Assign a strand to this thread; record its end at the end of the block."""
-        strand.thread = threading.get_ident()
-        self.by_thread[strand.thread] = strand
-        try:
-            yield
-        finally:
-            self.by_thread.pop(strand.thread, None)
-            self._record_end(strand)
-
-    def _choose(self) -> Strand | None:
-        self.progress += 1
-        with self._lock:
-            self.current, self._switching = None, True
-        chosen = error = None
-        try:
-            chosen = None if self.has_ended else self._scheduler.choose()
-        except BaseException as raised:
-            error = raised
-        with self._lock:
-            self.current, self._switching = chosen, False
-        if chosen is None:
-            self.end(error)
-        return chosen
-
-    def _wake(self, chosen: Strand | None) -> None:
-        if chosen is None or self.has_ended:
-            return
-        if _needs_thread(chosen):
-            chosen.state = "running"
-            with self._lock:
-                self._live += 1
-            here = self.here()
-            with contextlib.nullcontext() if here is None else here.waits_for_real():
-                self._threads.start(self, chosen)
-            return
-        has_loop = chosen.role == "task" or chosen.loop.running is not None
-        if has_loop and not chosen.turn.is_inline:
-            chosen.host.loop.chosen = chosen
-            chosen.host.gate.release()
-        else:
-            chosen.gate.release()
-
-    def run_strands(self, strand: Strand, rest: Callable[[], None]) -> None:
-        """Run a strand in this thread, and then the strands that begin after it.
-
-        Calls ``rest()``, which makes this thread available again, before another thread is woken.
-        """
-        chosen = None
-        try:
-            try:
-                chosen = self._run_successively(strand)
-            finally:
-                rest()
-            self._wake(chosen)
-        finally:
-            self._thread_is_done()
-
-    def _run_successively(self, strand: Strand) -> Strand | None:
-        """Run strands until the next one has a thread of its own; return that one, or None."""
-        while True:
-            with self._in_this_thread(strand):
-                self._context.copy().run(self._run_code, strand)
-            if self.has_ended or not self._passes_turn_on(strand):
-                return None
-            chosen = self._choose()
-            if chosen is None or not _needs_thread(chosen):
-                return chosen
-            chosen.state = "running"
-            strand = chosen
-
-    def _thread_is_done(self) -> None:
-        with self._lock:
-            self._live -= 1
-            none = not self._live
-        if none and self.has_ended:
-            self._finished.release()
-
-    def _run_code(self, strand: Strand) -> None:
-        self._lifecycle.begins(strand)
-        try:
-            strand.result = self._lifecycle.perform(strand)
-        except Crash:
-            strand.crashed = True
-        except ContractError as error:
-            self.end(error)
-        except BaseException as error:
-            strand.error = error
-
-    def _record_end(self, strand: Strand) -> None:
-        strand.state = "ended"
-        # Release any thread of a fake that still waits for the turn of the strand's last call.
-        strand.gate.release()
-        if self.has_ended:
-            return
-        try:
-            self._lifecycle.ended(strand)
-        except BaseException as error:
-            self.end(error)
-
-    def end(self, error: BaseException | None) -> None:
-        with self._lock:
-            if self.has_ended:
-                return
-            self.has_ended = True
-            self.failure = error
-            self.current = None
-        for strand in self._live_strands():
-            strand.gate.release()
-        self._finished.release()
-
-    def fail(self, error: BaseException) -> None:
-        """End the run and the calling strand with an error."""
-        self.end(error)
-        raise Crash
-
-
-def _needs_thread(strand: Strand) -> bool:
-    return strand.state == "new" and not strand.thread
-
-
-class _PoolThread(threading.Thread):
-    """A thread that runs strands, one after the other."""
-
-    def __init__(self, rest: Callable[[_PoolThread], None]) -> None:
-        super().__init__(name="explore", daemon=True)
-        self.gate = Gate()
-        self.next: tuple[Turns, Strand] | None = None
-        self._rest = rest
-
-    def run(self) -> None:
-        while True:
-            self.gate.acquire()
-            if self.next is None:
-                return
-            turns, strand = self.next
-            turns.run_strands(strand, lambda: self._rest(self))
-
-
-class Threads:
-    """A pool of threads that runs share."""
-
-    def __init__(self) -> None:
-        self._idle: list[_PoolThread] = []
-        self._all: list[_PoolThread] = []
-        self._closed = False
-        self._lock = threading.Lock()
-
-    def start(self, turns: Turns, strand: Strand) -> None:
-        with self._lock:
-            if self._idle:
-                thread = self._idle.pop()
-            else:
-                thread = _PoolThread(self._rest)
-                self._all.append(thread)
-        if thread.ident is None:
-            _real_start(thread)
-        thread.next = turns, strand
-        thread.gate.release()
-
-    def close(self) -> None:
-        """End the idle threads; a thread that is stuck in explored code is left running."""
-        with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-        for thread in idle:
-            thread.gate.release()
-        for thread in self._all:
-            thread.join(_ENDING if thread in idle else _UNRESPONSIVE)
-
-    def _rest(self, thread: _PoolThread) -> None:
-        with self._lock:
-            thread.next = None
-            if self._closed:
-                thread.gate.release()
-            else:
-                self._idle.append(thread)

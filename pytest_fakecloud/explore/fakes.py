@@ -1,0 +1,269 @@
+"""The fakes of a cloud while it is explored: their deliveries, disturbances, and baseline."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from ..base_cloud import BaseCloud
+from ..core.errors import ContractError
+from ..core.timers import to_datetime
+from ..services import find
+from .run import Due
+from .schedule import Kind
+from .simulation.connections import Connections
+
+if TYPE_CHECKING:
+    from ..core.timekeeper import Timekeeper
+    from ..core.timers import Timer
+    from ..handle import Handle
+    from ..process_time.wall import Wall
+    from ..queue.engine.schedules import Schedule, Schedules
+    from ..queue.handle import Queue
+    from ..queue.model import Message
+    from ..vector.handle import VectorIndex
+    from .fake_time import FakeTime
+
+HOLD_US = 60_000_000
+"""Microseconds for which vectors remain pending after a ``hold`` event."""
+ROTATED_US = 10_000_000
+"""Microseconds for which the code keeps using an old token after a ``rotate_token`` event."""
+_Key: TypeAlias = tuple[Kind, str]
+"""The kind of event that began a disturbance, and the name of the fake."""
+
+
+class _Disturbance(NamedTuple):
+    undo: Callable[[], None]
+    timer: Timer
+
+
+class _Tokens(NamedTuple):
+    handle: Handle
+    tokens: tuple[str, ...]
+
+    def restore(self) -> None:
+        self.handle._set_tokens(*self.tokens)
+
+
+class Disturbances:
+    """The disturbances of a run that have not ended yet.
+
+    A fake has at most one disturbance of each kind. If an event repeats it, the disturbance lasts
+    for its whole span from then on.
+    """
+
+    def __init__(self, clock: Timekeeper, handles: Iterable[Handle]) -> None:
+        self._clock = clock
+        self._baseline = [_Tokens(handle, handle._tokens()) for handle in handles]
+        self._active: dict[_Key, _Disturbance] = {}
+        self._rotated: dict[str, _Tokens] = {}
+        """The tokens that the code still uses, by the names of the fakes that rotated them."""
+
+    def hold(self, index: VectorIndex) -> None:
+        """Keep changes of a vector index pending for a limited time."""
+        from ..vector.handle import hold, release  # imported here: it needs numpy
+
+        key: _Key = "hold", index.name
+        if key not in self._active:
+            hold(index)
+        self._start(key, "pending changes become ready", HOLD_US, lambda: release(index))
+
+    def rotate(self, handle: Handle) -> None:
+        """Rotate a fake's token, and restore the old token after a limited time."""
+        old = self._rotated.setdefault(handle.name, _Tokens(handle, handle._tokens()))
+        handle.rotate_token()
+
+        def undo() -> None:
+            del self._rotated[handle.name]
+            old.restore()
+
+        key: _Key = "rotate_token", handle.name
+        self._start(key, "the new token is known", ROTATED_US, undo)
+
+    def is_rotated(self, handle: Handle) -> bool:
+        return handle.name in self._rotated
+
+    @contextlib.contextmanager
+    def old_tokens(self) -> Iterator[None]:
+        """Make the fakes accept the tokens from before their rotation within the block."""
+        new = [_Tokens(old.handle, old.handle._tokens()) for old in self._rotated.values()]
+        for old in self._rotated.values():
+            old.restore()
+        try:
+            yield
+        finally:
+            for tokens in new:
+                tokens.restore()
+
+    def _start(self, key: _Key, effect: str, span_us: int, undo: Callable[[], None]) -> None:
+        if key in self._active:
+            self._active.pop(key).timer.cancel()
+        due_us = self._clock.now_us() + span_us
+        timer = self._clock.call_at(due_us, lambda _: self._end(key), label=f"{key[1]}: {effect}")
+        self._active[key] = _Disturbance(undo, timer)
+
+    def _end(self, key: _Key) -> None:
+        disturbance = self._active.pop(key)
+        disturbance.timer.cancel()
+        disturbance.undo()
+
+    def end(self) -> None:
+        """End all disturbances, so that the promise can be checked."""
+        for key in list(self._active):
+            self._end(key)
+
+    def reset(self) -> None:
+        """End all disturbances, and restore the credentials of the baseline."""
+        self.end()
+        for tokens in self._baseline:
+            tokens.restore()
+
+
+_HORIZON_US = 30 * 86_400 * 1_000_000
+"""Microseconds after the start until which deliveries are made, as in ``run_until_idle``."""
+
+
+class Deliveries:
+    """The messages that the queues deliver in one run, numbered in the order of their creation."""
+
+    def __init__(self, queues: Sequence[Queue], start_us: int) -> None:
+        self._queues = queues
+        self._end_us = start_us + _HORIZON_US
+        self._ordinals: dict[str, int] = {}
+        self._ended: list[tuple[Schedules, Schedule]] = []
+
+    def are_left(self) -> bool:
+        """Return whether a queue has a message to deliver, now or later."""
+        for queue in self._queues:  # noqa: SIM110 - called at every turn
+            if queue._engine.timers:
+                return True
+        return False
+
+    def next_us(self, after_us: int = -1) -> int | None:
+        found = [q._engine.next_due_us() for q in self._queues if q._engine.pending]
+        return min(
+            (at for at in found if at is not None and after_us < at <= self._end_us), default=None
+        )
+
+    def next_firing_us(self) -> int | None:
+        """Return the time at which the next schedule of a queue fires, or None."""
+        found = (queue._engine.schedules.earliest_run_us() for queue in self._queues)
+        return min((at for at in found if at is not None), default=None)
+
+    def end_schedules(self) -> None:
+        """Let no schedule fire until ``resume_schedules()``."""
+        for queue in self._queues:
+            schedules = queue._engine.schedules
+            for schedule in schedules.by_id.values():
+                schedules.unplan(schedule)
+                self._ended.append((schedules, schedule))
+
+    def resume_schedules(self) -> None:
+        """Let the schedules fire again, because the run has ended."""
+        for schedules, schedule in self._ended:
+            if schedules.by_id.get(schedule.id) is schedule:
+                schedules.replan(schedule)
+        self._ended.clear()
+
+    def due(self, now_us: int) -> list[Due]:
+        """Return the deliveries that can begin at a given time, in the order of their due times."""
+        # Number messages by creation, so that names do not depend on the order of delivery.
+        for message in self._messages():
+            self._ordinals.setdefault(message.id, len(self._ordinals) + 1)
+        found = [
+            Due(queue, queue._engine.messages[id_], timer, self._ordinals[id_])
+            for queue in self._queues
+            for id_, timer in queue._engine.timers.items()
+            if timer.lane == "driven" and timer.due_us <= now_us and not timer.cancelled
+        ]
+        return sorted(found, key=lambda due: (due.timer.due_us, due.timer.sequence))
+
+    def names(self) -> dict[str, str]:
+        """Return the names that a story uses for messages, by message ID."""
+        return {
+            message.public_id: f"message {self._ordinals[message.id]}"
+            for message in self._messages()
+            if message.id in self._ordinals
+        }
+
+    def _messages(self) -> Iterator[Message]:
+        for queue in self._queues:
+            yield from queue._engine.messages.values()
+
+
+class _Baseline(NamedTuple):
+    """The state to which each run returns."""
+
+    start_us: int
+    data: Any
+    random_state: tuple[Any, ...]
+
+
+class Fakes:
+    """The fakes of a cloud with what a run needs of them; ``reset()`` prepares the next run.
+
+    Raises ``ContractError`` for a queue that delivers in the background.
+    """
+
+    _baseline: _Baseline
+
+    def __init__(
+        self, cloud: BaseCloud, time: Callable[[Timekeeper, Sequence[Handle]], FakeTime]
+    ) -> None:
+        self.cloud = cloud
+        self.clock = cloud._time
+        self.handles = [handle for handle in cloud.fakes() if find(handle.fixture).in_process]
+        self.connections = Connections(self.handles)
+        self.time = time(self.clock, self.handles)
+        self._queues: list[Queue] = [h for h in self.handles if h.fixture == "queue"]  # type: ignore[misc]
+        for queue in self._queues:
+            if queue.delivery != "driven":
+                raise ContractError(
+                    f"{queue.name} delivers in the background, but explore() must control the "
+                    "order of deliveries: pass delivery='driven'"
+                )
+        self.disturbances = Disturbances(self.clock, self.handles)
+        self.deliveries = Deliveries(self._queues, self.clock.now_us())
+        self.wall: Wall | None = None
+        """The process's wall-clock time, if it follows the clock."""
+
+    def set_baseline(self) -> None:
+        """Make each run start from the current state."""
+        self._baseline = _Baseline(self.clock.now_us(), self.cloud.snapshot(), random.getstate())
+
+    def reset(self) -> None:
+        """Return to the baseline: data, clock, randomness and credentials."""
+        _collect_garbage()
+        self.disturbances.reset()
+        self.time.forget()
+        self.connections.forget()
+        start_us, data, random_state = self._baseline
+        if self.clock.now_us() != start_us or self.clock.mode != "frozen":
+            self.clock.rewind(to_datetime(start_us), "frozen")
+        self.cloud.restore(data)
+        self.cloud._reseed(self.cloud.seed)
+        # Clients use ``random`` to choose how long they wait before they retry.
+        random.setstate(random_state)
+        if self.wall is not None:
+            self.wall.forget_reads()
+        self.deliveries = Deliveries(self._queues, start_us)
+        # A queue limits the chain of messages that cause each other within one drive.
+        self.clock.drives += 1
+
+    def now_us(self) -> int:
+        return self.clock.now_us()
+
+    def elapsed_us(self) -> int:
+        """Return the fake time since the start of the exploration."""
+        return self.clock.now_us() - self._baseline.start_us
+
+
+def _collect_garbage() -> None:
+    """Collect the oldest generation of objects that is due by the collector's own thresholds."""
+    counts = zip(gc.get_count(), gc.get_threshold(), strict=True)
+    due = [generation for generation, (count, limit) in enumerate(counts) if count > limit > 0]
+    if due:
+        gc.collect(due[-1])

@@ -1,0 +1,510 @@
+"""The process of explored code: its time, sockets, threads and locks, which the exploration replaces."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import gc
+import importlib.metadata
+import importlib.util
+import logging
+import math
+import multiprocessing.process
+import os
+import queue
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from traceback import walk_stack
+from types import FrameType
+from typing import Any
+
+from ..base_cloud import BaseCloud
+from ..core.errors import ContractError, shown
+from ..core.recorder import is_library, is_own
+from ..core.timers import Signal
+from ..process_time import ProcessTime
+from .fake_time import clocks_follow, sleeps_follow
+from .run import Program
+from .simulation.simulation import Simulation
+from .simulation.sockets import SocketPatches
+from .simulation.strands import Crash, Strand, innermost
+from .watching import swap, watch
+from .world import World
+
+_EXIT_ADVICE = "explore() sees only this process and keeps it alive. Replace that call in the test"
+_CELERY_ADVICE = (
+    "it waits with epoll, which explore() does not control. Make a client that takes messages with "
+    "`channel.basic_get('celery')` of `app.connection()`, calls `app.tasks[...]` and acknowledges them"
+)
+_allocate = threading.Lock  # Keep the original, because explore() replaces the name.
+_MAKERS_OF_LOCKS = ("threading", "queue", __name__)
+"""Modules that create locks for their callers."""
+_ENDING = 0.5
+"""Wall-clock seconds to wait, at the end of a run, for a lock that another strand holds."""
+_DEPTH = 3
+"""Maximum number of references to follow from a program to a lock."""
+_Patch = tuple[object, str, object]
+"""The owner and the name of an attribute, and its value while code is explored."""
+
+
+@contextlib.contextmanager
+def explored(
+    cloud: BaseCloud, programs: Iterable[Program] = (), *, process_time: bool | None = None
+) -> Iterator[World]:
+    """Explore a cloud within the block.
+
+    The clock is frozen, the process's time follows the clock if time-machine is installed, requests
+    of this process skip the socket, sleeping moves the clock, and calls pass through the world's
+    simulation. At the end everything is restored, and the cloud's data is at the baseline. Raises
+    ``ContractError`` for a clock that cannot be frozen, and for a queue that delivers in the
+    background.
+    """
+    if process_time is not None and not isinstance(process_time, bool):
+        raise ContractError(
+            f"process_time={shown(process_time)} is not possible in explore(): pass True or "
+            "False. Sleeps always move the clock"
+        )
+    world = World(cloud)
+    with contextlib.ExitStack() as exits:
+        _stop_time(world, exits)
+        _steer_process(world, exits, process_time)
+        for handle in world.handles:
+            watch(world, handle, exits)
+        world.set_baseline()
+        exits.callback(world.reset)
+        exits.enter_context(_no_garbage_collection())
+        # redis-py reads its version from its metadata file for each new connection.
+        swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
+        exits.enter_context(sleeps_follow(world))
+        real_loop = asyncio.events.new_event_loop
+        swap(
+            exits,
+            asyncio.events,
+            "new_event_loop",
+            lambda: world.new_loop() if world.is_here() else real_loop(),
+        )
+        if process_time is not False:
+            exits.enter_context(clocks_follow(world))
+        sockets = SocketPatches(world.connections, world.sockets)
+        for name, method in sockets.methods().items():
+            swap(exits, socket.socket, name, method)
+        exits.callback(world.carriers.shutdown, wait=False)
+        for owner, name, value in _patches(world):
+            swap(exits, owner, name, value)
+        exits.enter_context(share_locks(world, programs))
+        yield world
+
+
+def _stop_time(world: World, exits: contextlib.ExitStack) -> None:
+    clock = world.clock
+    ran = clock.mode == "running"
+    clock.freeze()
+    swap(exits, clock, "wait_cap", 0)
+    real_wait = clock.wait
+
+    def wait(signal: Signal, poll: Callable[[], Any], deadline_us: int) -> Any:
+        if world.simulation is None:
+            return real_wait(signal, poll, deadline_us)
+        return world.simulation.clock.wait(real_wait, signal, poll, deadline_us)
+
+    swap(exits, clock, "wait", wait)
+    if ran:
+        exits.callback(clock.resume)
+
+
+def _steer_process(world: World, exits: contextlib.ExitStack, wanted: bool | None) -> None:
+    """Make the process's time follow the clock, if that is possible and wanted."""
+    if wanted is None:
+        wanted = importlib.util.find_spec("time_machine") is not None
+    if wanted and not world.clock.anchored:
+        steering = ProcessTime(world.clock)
+        steering.start()
+        steering.wall.on_read = world.note_clock_read
+        world.wall = steering.wall
+        exits.callback(steering.stop)
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Collect garbage only where ``_collect_garbage()`` is called, between schedules.
+
+    A finalizer that sends a command (redis-py's Pipeline has one) would otherwise run at
+    any allocation, also in code of the fakes that holds a lock, and would make the schedules differ.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    freezes = not _has_frozen_objects()
+    if freezes:
+        gc.freeze()  # Exclude the objects of the test session from these collections.
+    try:
+        yield
+    finally:
+        if freezes:
+            gc.unfreeze()
+        gc.enable()
+
+
+@functools.cache
+def _has_frozen_objects() -> bool:
+    """Return whether the test session has frozen its objects, which ``gc.unfreeze()`` would undo.
+
+    Checked once per process, because Python counts the frozen objects one by one.
+    """
+    return gc.get_freeze_count() > 0
+
+
+def _patches(world: World) -> list[_Patch]:
+    """Return what turns threads of explored code into strands, and makes its locks yield to others."""
+    urandom = _seeded_urandom(world)
+    return [
+        *lock_patches(world),
+        *_thread_patches(world),
+        *_process_patches(world),
+        *_signal_patches(world),
+        (os, "urandom", urandom),
+        (random, "_urandom", urandom),
+        # Silence this logger, because it would report a pool's threads that the end of the run stops.
+        (logging.getLogger("concurrent.futures"), "disabled", True),
+    ]
+
+
+def _in_strands(
+    world: World, original: Callable[..., Any], replacement: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a function that calls ``replacement(simulation, strand, …)`` in explored code only."""
+
+    def patched(*args: Any, **kwargs: Any) -> Any:
+        here = world.here()
+        return original(*args, **kwargs) if here is None else replacement(*here, *args, **kwargs)
+
+    return patched
+
+
+def _thread_patches(world: World) -> Iterator[_Patch]:
+    real_start, real_join = threading.Thread.start, threading.Thread.join
+    real_shutdown = ThreadPoolExecutor.shutdown
+
+    def start(simulation: Simulation, strand: Strand, thread: threading.Thread) -> None:
+        # Do not explore threads of the fakes, e.g. for ASGI applications.
+        target = getattr(thread, "_target", None)
+        if not str(getattr(target, "__module__", "")).startswith("pytest_fakecloud."):
+            child = simulation.scheduler.new_thread(strand, thread)
+            vars(thread)["_strand"] = child
+            run = partial(simulation.turns.run_in_own_thread, child, thread.run)
+            thread.run = run  # type: ignore[method-assign]
+        with strand.waits_for_real():
+            real_start(thread)
+
+    def join(
+        simulation: Simulation,
+        strand: Strand,
+        thread: threading.Thread,
+        timeout: float | None = None,
+    ) -> None:
+        child: Strand | None = vars(thread).get("_strand")
+        if child is None or thread is threading.current_thread():
+            real_join(thread, timeout)
+            return
+        until = None
+        if timeout is not None:
+            until = world.now_us() + math.ceil(max(0.0, timeout) * 1e6)
+        while child.state != "ended" and (until is None or world.now_us() < until):
+            simulation.clock.wait_for(strand, lambda: child.state == "ended", until, "join")
+
+    def shutdown(pool: Any, *args: Any, **options: Any) -> None:
+        # Join the threads in the same order in each run. The order of a set differs.
+        pool._threads = sorted(pool._threads, key=lambda one: one.name)
+        real_shutdown(pool, *args, **options)
+
+    yield threading.Thread, "start", _in_strands(world, real_start, start)
+    yield threading.Thread, "join", _in_strands(world, real_join, join)
+    yield ThreadPoolExecutor, "shutdown", shutdown
+
+
+def _process_patches(world: World) -> Iterator[_Patch]:
+    def refuses(what: str, advice: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def refused(simulation: Simulation, strand: Strand, *_: Any, **__: Any) -> None:
+            where = innermost(sys._getframe())
+            simulation.turns.fail(
+                ContractError(f"{strand.title} calls {what} at {where}: {advice}")
+            )
+
+        return _in_strands(world, original, refused)
+
+    def notes_process(original: Callable[..., Any]) -> Callable[..., Any]:
+        def started(simulation: Simulation, strand: Strand, *args: Any, **kwargs: Any) -> Any:
+            if not _finds_address(sys._getframe()):
+                where = innermost(sys._getframe())
+                note = f"not explored: a child process that {strand.title} started at {where}"
+                simulation.run.notes[note] = None
+            with strand.waits_for_real():
+                return original(*args, **kwargs)
+
+        return _in_strands(world, original, started)
+
+    process = multiprocessing.process.BaseProcess
+    yield os, "_exit", refuses("os._exit", _EXIT_ADVICE, os._exit)
+    yield subprocess.Popen, "__init__", notes_process(subprocess.Popen.__init__)
+    yield process, "start", notes_process(process.start)
+    celery = sys.modules.get("celery.worker")
+    if celery is not None:
+        owner = celery.WorkController
+        yield owner, "start", refuses("Worker.start of Celery", _CELERY_ADVICE, owner.start)
+
+
+def _finds_address(frame: FrameType) -> bool:
+    """Return whether a call comes from ``uuid``, which starts a process to find a network address."""
+    return any(each.f_globals.get("__name__") == "uuid" for each, _ in walk_stack(frame))
+
+
+def _signal_patches(world: World) -> Iterator[_Patch]:
+    """Yield functions that do nothing in a strand, where the originals raise an error."""
+
+    def skips(original: Callable[..., Any], result: object) -> Callable[..., Any]:
+        def skipped(simulation: Simulation, strand: Strand, *_: Any, **__: Any) -> object:
+            simulation.run.notes["not explored: signals, and timeouts that signals end"] = None
+            return result
+
+        return _in_strands(world, original, skipped)
+
+    results = {"signal": signal.SIG_DFL, "alarm": 0, "setitimer": (0.0, 0.0)}
+    for name, result in results.items():
+        if hasattr(signal, name):
+            yield signal, name, skips(getattr(signal, name), result)
+
+
+def _seeded_urandom(world: World) -> Callable[[int], bytes]:
+    """Return a function whose bytes, and so those of ``uuid4()``, are the same in every run."""
+    real_urandom = os.urandom
+
+    def urandom(size: int, /) -> bytes:
+        strand = world.cooperating()
+        if strand is None:
+            return real_urandom(size)
+        strand.urandom_calls += 1
+        seed = f"{world.cloud.seed} {strand.title} {strand.urandom_calls}"
+        return random.Random(seed).randbytes(size)
+
+    return urandom
+
+
+_LOCK, _REENTRANT_LOCK = type(threading.Lock()), type(threading.RLock())
+
+
+class _SharedLock:
+    """A lock that lets other strands run during a wait. Other threads use the wrapped lock."""
+
+    def __init__(self, world: World, name: str, real: Any = None) -> None:
+        self._world = world
+        self.name = name
+        self._real: Any = _allocate() if real is None else real
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire the lock like ``threading.Lock``; ``timeout`` is in fake time."""
+        here = self._world.here()
+        if here is None:
+            return self._acquire_outside(blocking, timeout)
+        simulation, strand = here
+        until = None
+        if timeout != -1:
+            if not blocking or timeout < 0:
+                return bool(self._real.acquire(blocking, timeout))  # raises ValueError
+            # A real wait lasts longer than its timeout. Code such as `as_completed()` relies on this.
+            until = self._world.now_us() + math.floor(timeout * 1e6) + 1
+        while not (acquired := self._real.acquire(False)):
+            if not blocking or (until is not None and self._world.now_us() >= until):
+                break
+            simulation.clock.wait_for(strand, self._is_free, until, "lock")
+        simulation.record.touch_lock(self.name)
+        return bool(acquired)
+
+    def _acquire_outside(self, blocking: bool, timeout: float) -> bool:
+        """Acquire the lock in a thread that is not explored, or at the end of a run."""
+        simulation = self._world.simulation
+        if blocking and simulation is not None and simulation.state.is_ending():
+            if self._real.acquire(True, _ENDING):
+                return True
+            raise Crash
+        return bool(self._real.acquire(blocking, timeout))
+
+    def release(self) -> None:
+        self._real.release()
+        simulation = self._world.simulation
+        # Skip a thread that just starts, because it may do so in a step of another strand. Include
+        # the strands that the end of a run stops: a strand that waited depends on their order.
+        if simulation is not None and simulation.state.is_here():
+            simulation.record.touch_lock(self.name)
+
+    def locked(self) -> bool:
+        return not self._is_free()
+
+    def _is_free(self) -> bool:
+        if not self._real.acquire(False):
+            return False
+        self._real.release()
+        return True
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+class _SharedReentrantLock(_SharedLock):
+    """Like ``_SharedLock``, for a lock that its owner can acquire again."""
+
+    def _is_free(self) -> bool:
+        # The strand that the owner's thread asks for is another one, for which the lock is not free.
+        return not self._real._is_owned() and super()._is_free()
+
+    def _acquire_restore(self, state: Any) -> None:
+        """Acquire the lock again after ``Condition.wait()``, as often as before."""
+        self.acquire()
+        self._real.release()
+        self._real._acquire_restore(state)
+
+
+def lock_patches(world: World) -> list[tuple[object, str, object]]:
+    """Return replacements, as owner, name and value, with which explored code creates shared locks."""
+    real_rlock, real_queue, real_monotonic = threading.RLock, queue.SimpleQueue, time.monotonic
+
+    def in_strands(real: Callable[[], Any], made: Callable[[Strand], Any]) -> Callable[[], Any]:
+        def create() -> Any:
+            strand = world.cooperating()
+            return real() if strand is None or _is_of_a_fake(sys._getframe(1)) else made(strand)
+
+        return create
+
+    def shared_lock(strand: Strand) -> _SharedLock:
+        # Choose a name that is the same in every run, because footprints of runs are compared.
+        strand.locks_created += 1
+        return _SharedLock(world, f"{strand.name}#{strand.locks_created}")
+
+    # The versions of ``threading`` and ``queue`` in Python create the locks that are replaced here.
+    lock = in_strands(_allocate, shared_lock)
+    rlock = in_strands(real_rlock, lambda _: threading._PyRLock())  # type: ignore[attr-defined]
+    simple_queue = in_strands(real_queue, lambda _: queue._PySimpleQueue())  # type: ignore[attr-defined]
+
+    class SimpleQueue:
+        """A class, because code also writes ``SimpleQueue[int]()``."""
+
+        def __new__(cls) -> Any:
+            return simple_queue()
+
+        def __class_getitem__(cls, item: Any) -> type:
+            return cls
+
+    def monotonic() -> float:
+        """Return the time with which ``threading`` and ``queue`` measure their time-outs."""
+        if world.cooperating() is None:
+            return real_monotonic()
+        return world.elapsed_us() / 1e6
+
+    return [
+        (threading, "Lock", lock),
+        (threading, "_allocate_lock", lock),
+        (threading, "RLock", rlock),
+        (threading, "_time", monotonic),
+        (queue, "SimpleQueue", SimpleQueue),
+        (queue, "time", monotonic),
+    ]
+
+
+def _is_of_a_fake(frame: FrameType | None) -> bool:
+    """Return whether a lock is created by this package, whose own locks are not explored.
+
+    Otherwise, the first client that uses a port would record accesses to the locks of the port,
+    but the same client in the next exploration would not.
+    """
+    while frame is not None and frame.f_globals.get("__name__") in _MAKERS_OF_LOCKS:
+        frame = frame.f_back
+    return frame is not None and is_own(frame)
+
+
+@contextlib.contextmanager
+def share_locks(world: World, programs: Iterable[Program]) -> Iterator[None]:
+    """Replace the locks that programs refer to with locks that let other strands run."""
+    with contextlib.ExitStack() as exits:
+        replacements = _Replacements(world, exits)
+        for program in programs:
+            replacements.visit(program.function, _DEPTH)
+        yield
+
+
+class _Replacements:
+    """Replaces locks that were created before ``explore()``: in the closures and modules of
+    functions, and in the objects that the functions refer to. Closing ``exits`` puts them back.
+    """
+
+    def __init__(self, world: World, exits: contextlib.ExitStack) -> None:
+        self._world = world
+        self._exits = exits
+        self._shared: dict[int, _SharedLock] = {}
+        self._seen: dict[int, int] = {}
+        """The greatest depth with which each object was visited, by ``id()``."""
+
+    def visit(self, value: Any, depth: int) -> None:
+        """Replace the locks to which a function, a method or an object refers.
+
+        ``depth`` is the number of further references to follow from it to other objects.
+        """
+        if self._seen.get(id(value), -1) >= depth:
+            return
+        self._seen[id(value)] = depth
+        if isinstance(value, partial):
+            value = value.func
+        owner = getattr(value, "__self__", None)
+        if owner is not None and not isinstance(owner, type(sys)):
+            self.visit(owner, depth)
+        code = getattr(value, "__code__", None)
+        if code is None:
+            self._visit_attributes(value, depth)
+        elif not is_library(code.co_filename):
+            self._visit_closure(value, depth)
+            self._visit_names(getattr(value, "__globals__", {}), code.co_names, depth)
+
+    def _visit_attributes(self, value: Any, depth: int) -> None:
+        module = sys.modules.get(type(value).__module__)
+        source = getattr(module, "__file__", None)
+        names = getattr(value, "__dict__", None)
+        if source and not is_library(source) and isinstance(names, dict):
+            self._visit_names(names, list(names), depth)
+
+    def _visit_closure(self, function: Any, depth: int) -> None:
+        for cell in getattr(function, "__closure__", None) or ():
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                continue  # The variable has no value yet.
+            self._replace(value, depth, partial(setattr, cell, "cell_contents"))
+
+    def _visit_names(self, scope: dict[str, Any], names: Iterable[str], depth: int) -> None:
+        for name in names:
+            if name in scope and (depth or isinstance(scope[name], _LOCK | _REENTRANT_LOCK)):
+                self._replace(scope[name], depth - 1, partial(scope.__setitem__, name))
+
+    def _replace(self, value: Any, depth: int, put: Callable[[Any], None]) -> None:
+        if isinstance(value, _LOCK | _REENTRANT_LOCK):
+            kind = _SharedReentrantLock if isinstance(value, _REENTRANT_LOCK) else _SharedLock
+            shared = self._shared.setdefault(
+                id(value), kind(self._world, f"#{len(self._shared)}", value)
+            )
+            put(shared)
+            self._exits.callback(put, value)
+        elif value is not None:
+            self.visit(value, depth)
