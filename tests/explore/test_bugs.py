@@ -49,8 +49,10 @@ def test_the_bug_is_found_and_told_in_six_lines(make: Make, cloud: Cloud) -> Non
 def test_the_correction_holds_for_the_whole_budget_and_every_single_event(
     make: Make, cloud: Cloud
 ) -> None:
-    budget = max(200, cases(20))
-    found = explored(cloud, make(cloud, True), budget=budget)
+    of = make(cloud, True)
+    # A third of this budget is left for orders of calls and for several events.
+    budget = max(explored(cloud, of, budget=1).all_singles * 3 // 2, cases(20))
+    found = explored(cloud, of, budget=budget)
     assert found.tried > budget * 0.4
     assert found.singles == found.all_singles
 
@@ -64,4 +66,4 @@ def test_the_bug_is_found_and_its_correction_is_not_accused(make: Make) -> None:
     print(f"{make.__name__}: {found.value.tried} schedules, {time.perf_counter() - started:.1f} s")
     print(found.value.story, found.value.schedule, sep="\n")
     with opened() as cloud:
-        explored(cloud, make(cloud, True), budget=max(2 * found.value.tried, cases(20)))
+        explored(cloud, make(cloud, True), budget=max(min(found.value.tried, 100), cases(20)))

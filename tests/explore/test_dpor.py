@@ -132,7 +132,7 @@ def compared(
 
 
 def test_clients_of_different_keys_have_one_order(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
-    clients = {name: lambda name=name: [redis.incr(name) for _ in range(3)] for name in "ab"}
+    clients = {name: lambda name=name: [redis.incr(name) for _ in range(2)] for name in "ab"}
     assert compared(cloud, kv, clients)[0] == 1
 
 
@@ -155,8 +155,6 @@ def test_the_code_between_calls_shares_memory(cloud: Cloud, kv: KVServer, redis:
 
     def client(name: str) -> Callable[[], None]:
         def run() -> None:
-            redis.get(name)
-            memory.append(name)
             redis.get(name)
             memory.append(name)
 
@@ -197,6 +195,8 @@ def test_deliveries_are_orders_too(cloud: Cloud, kv: KVServer, redis: Redis, sam
 
     few, many = compared(cloud, kv, {"client": client})
     assert few < many
+    if not same:
+        return  # Nothing else uses these keys.
     publisher.message.publish(url="https://app.example.com/hook", body="3", retries=0)
     clients: Clients = {
         "looks": lambda: len(publisher.dlq.list().messages),

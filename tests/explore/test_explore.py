@@ -104,9 +104,9 @@ def test_a_seed_decides_everything(cloud: Cloud, redis: Redis) -> None:
         cloud.explore(run, check, seed=seed, budget=50)
         return texts
 
-    assert tried(1) == tried(1)
-    assert tried(1) != tried(2)
-    assert len(set(tried(1))) == 51, "each once, and the undisturbed run"
+    first = tried(1)
+    assert tried(1) == first != tried(2)
+    assert len(set(first)) == 51, "each once, and the undisturbed run"
 
 
 def test_schedules_of_several_events_are_drawn_and_made_smaller(cloud: Cloud, kv: KVServer) -> None:
@@ -134,23 +134,6 @@ def test_schedules_of_several_events_are_drawn_and_made_smaller(cloud: Cloud, kv
         match="three calls",
     )
     assert found.events == 3
-
-
-def test_code_with_many_calls_is_sampled(cloud: Cloud, kv: KVServer) -> None:
-    seen: set[str] = set()
-
-    def run() -> None:
-        for number in range(40):
-            httpx.get(f"{kv.url}/incr/n{number}", headers=kv.headers)
-
-    def check(history: History) -> None:
-        seen.update(part.split()[1] for part in history.schedule.split(", ") if part)
-
-    found = cloud.explore(run, check, budget=40)
-    assert found.tried == 40
-    assert found.singles >= 30
-    assert found.all_singles > 200
-    assert len(seen) > 5, "some of each kind"
 
 
 def test_a_failure_is_tried_first_the_next_time(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
@@ -261,7 +244,7 @@ def test_everything_is_as_before(cloud: Cloud, kv: KVServer, redis: Redis) -> No
     kv.execute("SET", "kept", "1")
     now, entries, token = cloud.clock.now(), len(cloud.journal), kv.token
     faults, real_sleep = kv._app.faults, time.sleep
-    cloud.explore(claim(redis), holds, budget=80)
+    cloud.explore(claim(redis), holds, budget=40)
     assert kv.contents() == {"kept": "1"}
     assert (cloud.clock.now(), kv.token) == (now, token)
     assert len(cloud.journal) == entries
@@ -635,7 +618,7 @@ def test_clients_of_one_name_are_numbered(cloud: Cloud, redis: Redis) -> None:
     def ping() -> None:
         redis.ping()
 
-    found = cloud.explore({"ping": ping, "ping2": ping}, holds, workers=[ping, ping], kinds="drop")
+    found = cloud.explore({"ping": ping, "ping2": ping}, holds, workers=[ping, ping], budget=1)
     assert {name.partition("/")[0] for name in found.calls} == {"ping", "ping2", "ping3", "ping4"}
 
 

@@ -205,7 +205,7 @@ def test_a_transaction_lets_nobody_in_between(cloud: Cloud, redis: Redis, seen: 
         {"reader": reader, "writer": lambda: redis.set("n", "1")},
         check,
         setup=seen.values.clear,
-        budget=100,
+        budget=70,
     )
     assert found.singles == found.all_singles
 
@@ -305,7 +305,7 @@ def test_an_ordered_queue_keeps_its_order(cloud: Cloud, queue: Queue, seen: Seen
         firsts = list(dict.fromkeys(seen.values))
         assert firsts == sorted(firsts)
 
-    found = cloud.explore(run, check, setup=seen.values.clear, budget=120)
+    found = cloud.explore(run, check, setup=seen.values.clear, budget=90)
     assert found.singles == found.all_singles
 
 
@@ -353,7 +353,7 @@ def test_two_consumers_share_and_one_takes_over(cloud: Cloud, orders: Broker, se
     def check() -> None:
         assert set(seen.values) == {"0", "1", "2", "3"}
 
-    found = cloud.explore((), check, workers=workers, setup=seen.values.clear, budget=150)
+    found = cloud.explore((), check, workers=workers, setup=seen.values.clear, budget=110)
     assert found.singles == found.all_singles
 
 

@@ -169,7 +169,7 @@ def test_all_interleavings_is_said_only_if_every_search_for_them_ended(
         for number in range(3):
             redis.set(f"key {number}", "value")
 
-    cut = cloud.explore([run, run], lambda: None, kinds=("switch", "late"), budget=60)
+    cut = cloud.explore([run, run], lambda: None, kinds=("switch", "late"), budget=20)
     assert "all" not in str(cut).partition(" distinct")[0]
     whole = cloud.explore([redis.dbsize, redis.flushdb], lambda: None, kinds=("switch", "late"))
     assert str(whole).startswith("the promise held in all")
@@ -222,7 +222,8 @@ def test_each_kind_gets_its_turn_within_a_small_budget(cloud: Cloud, kv: KVServe
             redis.incr(f"n{number} {time.time()}")
 
     found = cloud.explore(run, lambda: None, budget=25)
-    assert found.all_singles > 400
+    assert (found.tried, found.all_singles > 400) == (25, True), "the schedules are sampled"
+    assert found.singles >= 18
     assert not found.unreached
 
 
@@ -258,12 +259,12 @@ def test_orders_and_events_take_turns(cloud: Cloud, kv: KVServer) -> None:
     redis = kv.client()
 
     def run() -> None:
-        for _ in range(6):
+        for _ in range(4):
             redis.incr("n")
 
-    found = cloud.explore([run, run], lambda: None, budget=120)
-    assert found.orders > 30
-    assert found.singles > 60
+    found = cloud.explore([run, run], lambda: None, budget=80)
+    assert found.orders > 20
+    assert found.singles > 40
     assert found.pairs
 
 
