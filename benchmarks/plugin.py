@@ -26,7 +26,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud import Transport
-from pytest_fakecloud.transport.patches import Changes
+from pytest_fakecloud.outside.surroundings import Changes
 
 from .timing import compare, limit, line
 

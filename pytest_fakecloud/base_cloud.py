@@ -23,8 +23,8 @@ from .core.timekeeper import Mode, Timekeeper
 from .core.timers import Instant, Registry
 from .handle import ClosedFakes, Context, Delivery, Handle, Snapshot, found_handles
 from .http.ports import hand_over, release
+from .outside.surroundings import Changes
 from .services import find, handle_class
-from .transport.patches import Changes
 
 if TYPE_CHECKING:
     from .broker.handle import Broker
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from .core.typed import ProblemFields
     from .kv.handle import KVServer
     from .kv.settings import KVSettings
+    from .outside.inprocess import Interception
+    from .outside.surroundings import Authority
     from .queue.capture.handle import CallbackCapture
     from .queue.delivery.destination_server import Destination
     from .queue.handle import Queue
     from .queue.settings import CallbackCaptureSettings, DestinationSettings, QueueSettings
-    from .transport.inprocess import Interception
-    from .transport.tls import Authority
     from .vector.handle import VectorIndex
     from .vector.settings import VectorSettings
 
@@ -103,7 +103,7 @@ class BaseCloud:
         self._changes = Changes(shares_tls_context=share_tls_context, in_process=self._in_process)
         self._exits.append(self._changes.close)
         if tls:
-            from .transport.tls import Authority
+            from .outside.surroundings import Authority
 
             self._authority = Authority()
             self._context.tls = self._authority.server_context
@@ -124,7 +124,7 @@ class BaseCloud:
         )
 
     def _intercept(self, handle: Handle, origin: str) -> Interception:
-        from .transport.inprocess import Interception
+        from .outside.inprocess import Interception
 
         return Interception(
             handle.url, origin, self._authority.ca_file if self._authority else None
@@ -133,8 +133,8 @@ class BaseCloud:
     def _open_transport(self, handle: Handle) -> None:
         self._changes.refresh()
         if self._in_process and find(handle.fixture).in_process:
-            from .transport.inprocess import origins
-            from .transport.shortcut import Shortcut
+            from .outside.inprocess import origins
+            from .outside.shortcut import Shortcut
 
             handle.on_close(origins.add(handle._mount.origin, Shortcut(handle._mount)))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .explore.explore import Checks, ExploreOptions
     from .explore.programs import Runs
     from .explore.result.exploration import Exploration
-    from .process_time import ProcessTimeMode
+    from .outside.process_time import ProcessTimeMode
     from .recordings import Difference, ReplayOptions
 
 
@@ -68,7 +68,7 @@ class Cloud(BaseCloud):
             share_tls_context=share_tls_context,
         )
         if process_time:
-            from .process_time import ProcessTime
+            from .outside.process_time import ProcessTime
 
             with self._undone():
                 steering = ProcessTime(self._time, process_time)
@@ -103,7 +103,7 @@ class Cloud(BaseCloud):
 
         Raises ``ContractError`` without time-machine, and inside another cloud's ``autojump()``.
         """
-        from .process_time import AUTOJUMP, ProcessTime
+        from .outside.process_time import AUTOJUMP, ProcessTime
 
         return ProcessTime(self._time, AUTOJUMP)
 

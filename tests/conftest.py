@@ -14,10 +14,10 @@ from _pytest.runner import runtestprotocol
 from hypothesis import settings
 
 from pytest_fakecloud.http.hub import Hub
+from pytest_fakecloud.outside.inprocess import origins
+from pytest_fakecloud.outside.replace import Hooks
+from pytest_fakecloud.outside.surroundings import cheap_clients, no_proxy
 from pytest_fakecloud.session.run import run_of
-from pytest_fakecloud.transport.hooks import Hooks
-from pytest_fakecloud.transport.inprocess import origins
-from pytest_fakecloud.transport.patches import cheap_clients, no_proxy
 
 from .budget import EXAMPLES
 from .demo import Demo, Raw

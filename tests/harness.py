@@ -27,8 +27,8 @@ from _pytest.mark import ParameterSet
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import monotonic
+from pytest_fakecloud.outside.surroundings import Changes
 from pytest_fakecloud.session import FakecloudWarning
-from pytest_fakecloud.transport.patches import Changes
 
 # A run in this process forgets the modules it imported. Import everything it may need once, here,
 # because it is faster and numpy cannot be imported twice.
@@ -57,16 +57,16 @@ _KEPT = (
     "pytest_fakecloud.reporting.hints.missing_requests",
     "pytest_fakecloud.reporting.hints.variables",
     "pytest_fakecloud.kv.handle",
-    "pytest_fakecloud.process_time",
+    "pytest_fakecloud.outside.process_time",
     "pytest_fakecloud.queue.capture.handle",
     "pytest_fakecloud.queue.delivery.destination_server",
     "pytest_fakecloud.queue.delivery.event_loops",
     "pytest_fakecloud.queue.handle",
     "pytest_fakecloud.queue.signatures",
     "pytest_fakecloud.reporting.page",
-    "pytest_fakecloud.transport.patches",
-    "pytest_fakecloud.transport.inprocess",
-    "pytest_fakecloud.transport.tls",
+    "pytest_fakecloud.outside.surroundings",
+    "pytest_fakecloud.outside.inprocess",
+    "pytest_fakecloud.outside.surroundings",
     "pytest_fakecloud.vector.handle",
 )
 

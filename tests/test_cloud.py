@@ -23,7 +23,7 @@ import urllib3
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.problems import PROBLEM_KINDS
 from pytest_fakecloud.core.threads import Dispatcher
-from pytest_fakecloud.transport.patches import no_proxy
+from pytest_fakecloud.outside.surroundings import no_proxy
 
 from .harness import wait_until
 from .http.test_hub import descriptors

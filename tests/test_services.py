@@ -146,7 +146,7 @@ def test_a_cloud_starts_it(toy: str) -> None:
 
 
 def test_the_transport_in_process_reaches_it(toy: str) -> None:
-    from pytest_fakecloud.transport.inprocess import origins
+    from pytest_fakecloud.outside.inprocess import origins
 
     with Cloud(transport="inprocess") as cloud:
         inside, outside = cloud._start("toy", {}), cloud.destination()

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
-from ..process_time.wall import is_infrastructure_module
+from ..outside.clocks import (
+    RealClock,
+    clocks_of,
+    is_infrastructure_module,
+    keeps_originals,
+    module_of,
+    sleeps_of,
+)
+from ..outside.replace import Everywhere
 from .footprint import Touch, touch_of_key
 from .simulation.sockets import OwnLoop
 
@@ -24,18 +30,12 @@ MOST_TIMERS = 1_000
 """Maximum number of timers, or of pending stream entries of one group, that are inspected."""
 _CLAIMS = frozenset((b"XAUTOCLAIM", b"XCLAIM", b"XPENDING"))
 """Commands whose fourth argument is a minimum idle time; for XPENDING, only after ``IDLE``."""
-_PER_SECOND = {
-    "monotonic": 1, "perf_counter": 1, "monotonic_ns": 10**9, "perf_counter_ns": 10**9,
-}  # fmt: skip
-"""The replaced functions of ``time``, with the number of their units in a second."""
 _WAITING_FOR_CALLERS = frozenset({"concurrent", "multiprocessing", "queue", "sched", "threading"})
 """Packages of the standard library that measure the timeouts of their callers."""
 _MEASURING_REQUESTS = frozenset({"httpcore", "httpx", "redis", "requests", "urllib3"})
 """Packages that read a clock for each request, and do nothing that depends on it."""
 _LOCKS = frozenset({"redis.asyncio.lock", "redis.lock"})
 """Modules of these packages whose behaviour depends on the clock."""
-_Replacement: TypeAlias = tuple[str, Callable[..., Any], Callable[..., Any]]
-"""The name of a function, the function, and the function that replaces it."""
 
 
 class FakeTime:
@@ -100,84 +100,49 @@ class FakeTime:
         return any(timer.lane == "state" and timer.due_us <= until_us for timer in timers)
 
 
-def clocks_follow(world: World) -> AbstractContextManager[None]:
-    """Make ``time.monotonic()``, ``time.perf_counter()`` and their ``_ns`` variants follow the fake
-    time of explored code within the block.
+@contextmanager
+def time_follows(world: World, *, clocks: bool) -> Iterator[None]:
+    """Make sleeps of explored code pass fake time within the block, and optionally ``clocks`` show it.
 
-    They continue from the real time at the start of the block. The replacements also apply to
-    modules that imported the functions by name, but not to infrastructure or in other threads.
+    The clocks continue from the real time at the start of the block. Infrastructure and other
+    threads keep reading the real ones.
     """
-    replacements = [
-        (name, getattr(time, name), _following(world, getattr(time, name), per_second))
-        for name, per_second in _PER_SECOND.items()
-    ]
-    return _replaced(
-        replacements, leaves_out=lambda name: name != "time" and is_infrastructure_module(name)
-    )
+    policy = _ExploredTime(world)
+    everywhere = Everywhere(keeps_originals)
+    try:
+        everywhere.add([*sleeps_of(policy), *(clocks_of(policy) if clocks else ())])
+        yield
+    finally:
+        everywhere.restore()
 
 
-def _following(world: World, real: Callable[[], float], per_second: int) -> Callable[[], float]:
-    start = real()
+class _ExploredTime:
+    """The policy of explored code. A thread that is not explored has real time."""
 
-    @functools.wraps(real)
-    def read() -> float:
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def sleep(self, seconds: float, really: Callable[[float], None], caller: FrameType) -> None:
+        is_span = isinstance(seconds, int | float) and seconds >= 0
+        if not is_span or not self._world.sleep(seconds):
+            really(seconds)
+
+    async def sleep_in_asyncio(
+        self, delay: float, result: Any, really: Callable[..., Awaitable[Any]], caller: FrameType
+    ) -> Any:
+        is_own = isinstance(asyncio.get_running_loop(), OwnLoop)
+        is_passed = not is_own and self._world.pass_time(delay)
+        return await really(0 if is_passed else delay, result)
+
+    def read(self, clock: RealClock, caller: FrameType) -> Any:
+        world = self._world
         if not world.shows_fake_time():
-            return real()
-        module = str(sys._getframe(1).f_globals.get("__name__", ""))
+            return clock.read()
+        module = module_of(caller)
         package = module.partition(".")[0]
         if is_infrastructure_module(package) and package not in _WAITING_FOR_CALLERS:
-            return real()
+            return clock.read()
         if package not in _MEASURING_REQUESTS or module in _LOCKS:
             world.note_clock_read()
         elapsed_us = world.elapsed_us()
-        return start + (elapsed_us / 1e6 if per_second == 1 else elapsed_us * 1000)
-
-    return read
-
-
-def sleeps_follow(world: World) -> AbstractContextManager[None]:
-    """Make ``time.sleep()`` and ``asyncio.sleep()`` pass fake time within the block.
-
-    The replacement also applies to modules that imported the functions by name. When the block
-    ends, the originals are restored everywhere.
-    """
-    real, real_async = time.sleep, asyncio.sleep
-
-    def sleep(seconds: float, /) -> None:
-        if isinstance(seconds, int | float) and seconds >= 0 and world.sleep(seconds):
-            return
-        real(seconds)
-
-    async def sleep_async(delay: float, result: Any = None) -> Any:
-        if isinstance(asyncio.get_running_loop(), OwnLoop) or not world.pass_time(delay):
-            return await real_async(delay, result)
-        return await real_async(0, result)
-
-    return _replaced([("sleep", real, sleep), ("sleep", real_async, sleep_async)])
-
-
-@contextmanager
-def _replaced(
-    replacements: Sequence[_Replacement], *, leaves_out: Callable[[str], bool] = lambda name: False
-) -> Iterator[None]:
-    """Replace functions within the block, also in modules that imported them by name.
-
-    ``leaves_out`` is called with the name of a module and returns whether the module keeps the
-    originals. When the block ends, the originals are restored everywhere, also in modules that were
-    imported or removed from ``sys.modules`` within the block.
-    """
-    modules = dict(sys.modules)
-    _exchange((module for name, module in modules.items() if not leaves_out(name)), replacements)
-    try:
-        yield
-    finally:
-        back = [(name, ours, original) for name, original, ours in replacements]
-        _exchange([*modules.values(), *sys.modules.values()], back)
-
-
-def _exchange(modules: Iterable[object], replacements: Sequence[_Replacement]) -> None:
-    for module in modules:
-        names = getattr(module, "__dict__", {})
-        for name, original, ours in replacements:
-            if names.get(name) is original:
-                names[name] = ours
+        return clock.started + (elapsed_us / 1e6 if clock.per_second == 1 else elapsed_us * 1000)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..core.timekeeper import Timekeeper
     from ..core.timers import Timer
     from ..handle import Handle
-    from ..process_time.wall import Wall
+    from ..outside.process_time import Wall
     from ..queue.engine.schedules import Schedule, Schedules
     from ..queue.handle import Queue
     from ..queue.model import Message

@@ -31,8 +31,8 @@ from ..base_cloud import BaseCloud
 from ..core.errors import ContractError, shown
 from ..core.recorder import is_library, is_own
 from ..core.timers import Signal
-from ..process_time import ProcessTime
-from .fake_time import clocks_follow, sleeps_follow
+from ..outside.process_time import ProcessTime
+from .fake_time import time_follows
 from .run import Program
 from .simulation.simulation import Simulation
 from .simulation.sockets import SocketPatches
@@ -84,7 +84,7 @@ def explored(
         exits.enter_context(_no_garbage_collection())
         # redis-py reads its version from its metadata file for each new connection.
         swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
-        exits.enter_context(sleeps_follow(world))
+        exits.enter_context(time_follows(world, clocks=process_time is not False))
         real_loop = asyncio.events.new_event_loop
         swap(
             exits,
@@ -92,8 +92,6 @@ def explored(
             "new_event_loop",
             lambda: world.new_loop() if world.is_here() else real_loop(),
         )
-        if process_time is not False:
-            exits.enter_context(clocks_follow(world))
         sockets = SocketPatches(world.connections, world.sockets)
         for name, method in sockets.methods().items():
             swap(exits, socket.socket, name, method)

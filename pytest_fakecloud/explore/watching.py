@@ -16,10 +16,11 @@ from ..core.clock import checkpoint, in_thread
 from ..core.errors import ServiceError
 from ..http.app import EXPLORATION, GUARD
 from ..http.messages import AnyResponse, Request, Serve
+from ..outside.inprocess import origins
+from ..outside.replace import replace
+from ..outside.shortcut import Shortcut
 from ..queue.delivery.destinations import route_to
 from ..queue.model import Interceptor
-from ..transport.inprocess import origins
-from ..transport.shortcut import Shortcut
 from .footprint import touches_of_command
 from .simulation.strands import carried_source, source_of
 
@@ -52,12 +53,7 @@ def watch(world: World, handle: Handle, exits: contextlib.ExitStack) -> None:
 
 def swap(exits: contextlib.ExitStack, owner: object, name: str, value: object) -> None:
     """Set an attribute of an object, class or module until the stack is closed."""
-    before = getattr(owner, name)
-    if callable(before) and name not in vars(owner):
-        exits.callback(delattr, owner, name)  # The owner inherits the method again.
-    else:
-        exits.callback(setattr, owner, name, before)
-    setattr(owner, name, value)
+    exits.callback(replace(owner, name, value).restore)
 
 
 def _see_rejection(world: World, handle: Handle, request: Request, proceed: Serve) -> AnyResponse:

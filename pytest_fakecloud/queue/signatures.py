@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeGuard
 from urllib.parse import urlsplit
 
 from ..core.ids import RandomStream
+from ..outside.replace import Replacement, replace
 from .delivery.applications import Address
 from .model import Delivery, Exchange, HeaderList, Interceptor, Proceed, Sending, SigningKeys, first
 from .settings import SignatureClock
@@ -315,7 +316,7 @@ class SignatureWatcher:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: dict[int, list[FailedCheck]] = {}
-        self._wrapped: list[tuple[type, str, FunctionType, _Method]] = []
+        self._wrapped: list[Replacement] = []
 
     def begin(self, found: list[FailedCheck]) -> None:
         """Add the signature checks that fail until ``end()`` to ``found``.
@@ -330,19 +331,14 @@ class SignatureWatcher:
                     owner: Any = getattr(sys.modules.get(module), class_name, None)
                     original = getattr(owner, "__dict__", {}).get(name)
                     if isinstance(original, FunctionType):
-                        wrapper = watched(original)
-                        setattr(owner, name, wrapper)
-                        self._wrapped.append((owner, name, original, wrapper))
+                        self._wrapped.append(replace(owner, name, watched(original)))
             self._open[id(found)] = found
 
     def end(self, found: list[FailedCheck]) -> None:
         with self._lock:
             del self._open[id(found)]
             while self._wrapped and not self._open:
-                owner, name, original, wrapper = self._wrapped.pop()
-                # Keep a replacement that the application itself has made since.
-                if vars(owner).get(name) is wrapper:
-                    setattr(owner, name, original)
+                self._wrapped.pop().restore()
 
     def found(self) -> list[FailedCheck]:
         """Return the list for the delivery in progress, or a new list if several are in progress."""

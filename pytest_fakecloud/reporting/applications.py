@@ -24,6 +24,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core.journal import recorder_of
+from ..outside.replace import Replacement, replace
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
@@ -149,7 +150,7 @@ class Listener:
         self.recorder = RequestRecorder()
         self._observed: set[str] = set()
         self._connected: list[tuple[Any, _Receiver]] = []
-        self._wrapped: list[tuple[Any, str, Any]] = []
+        self._wrapped: list[Replacement] = []
 
     def listen(self, cloud: BaseCloud | None) -> None:
         """Record requests for this cloud from now on; if it is None, record nothing."""
@@ -179,8 +180,8 @@ class Listener:
         """Stop recording, and remove the wrappers."""
         for signal, receiver in self._connected:
             signal.disconnect(receiver)
-        for owner, name, original in self._wrapped:
-            setattr(owner, name, original)
+        for wrapper in self._wrapped:
+            wrapper.restore()
         self._connected.clear()
         self._wrapped.clear()
         self._observed.clear()
@@ -210,10 +211,8 @@ class Listener:
         self._replace(testclient._TestClientTransport, "handle_request", observed)
 
     def _replace(self, owner: type, name: str, function: Callable[..., Any]) -> None:
-        original = vars(owner).get(name)
-        if isinstance(original, FunctionType):
-            setattr(owner, name, function)
-            self._wrapped.append((owner, name, original))
+        if isinstance(vars(owner).get(name), FunctionType):
+            self._wrapped.append(replace(owner, name, function))
 
     @contextmanager
     def _observing(self, transport: Any, request: Any, thread: int) -> Iterator[list[Any]]:

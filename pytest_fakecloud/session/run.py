@@ -38,8 +38,8 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
+    from ..outside.surroundings import Changes
     from ..reporting.applications import Listener, ServedRequest
-    from ..transport.patches import Changes
 
 try:
     import resource
@@ -227,7 +227,7 @@ class Run:
     def _keep_process_changes(self, settings: Mapping[str, Any]) -> None:
         # Keep a cloud's process-wide patches, because reapplying them for each test is costly.
         if self._process_changes is None:
-            from ..transport.patches import Changes
+            from ..outside.surroundings import Changes
 
             self._process_changes = Changes(
                 shares_tls_context=settings["share_tls_context"],
@@ -390,7 +390,7 @@ class Observation:
             recorded = recorder_of(cloud.journal).shared
             recorded.find_site = None
             if options.wants_call_sites(item):
-                from ..transport.call_sites import call_site
+                from ..outside.call_sites import call_site
 
                 recorded.find_site = call_site
             if options.timelines is not None:

@@ -53,6 +53,32 @@ def test_every_clock_moves_by_the_same_time(
     assert seen == [[one] * len(CLOCKS) for one in expected]
 
 
+def by_default(sleep: Any = time.sleep, *, clock: Any = time.monotonic) -> float:
+    began: float = clock()
+    sleep(5)
+    ended: float = clock()
+    return round(ended - began, 3)
+
+
+class Waiter:
+    pause = time.sleep
+
+
+def test_functions_that_were_bound_before_pass_fake_time(cloud: Cloud, redis: Redis) -> None:
+    seen: list[float] = []
+
+    def run() -> None:
+        redis.ping()
+        began = time.time()
+        seen.append(by_default())
+        Waiter().pause(5)
+        seen.append(time.time() - began)
+
+    cloud.explore(run, lambda: None, schedule="", setup=seen.clear)
+    assert seen == [5.0, 10.0]
+    assert time.sleep in (by_default.__defaults__ or ())
+
+
 def test_timeouts_of_the_standard_library_pass(cloud: Cloud, redis: Redis) -> None:
     waited: list[float] = []
 

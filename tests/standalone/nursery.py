@@ -28,7 +28,7 @@ NEEDED = (
     "pytest_fakecloud.http.messages", "pytest_fakecloud.http.server", "pytest_fakecloud.kv.handle",
     "pytest_fakecloud.queue.handle", "pytest_fakecloud.standalone.api",
     "pytest_fakecloud.standalone.browse.queue", "pytest_fakecloud.standalone.state_file",
-    "pytest_fakecloud.transport.patches", "pytest_fakecloud.vector.handle",
+    "pytest_fakecloud.outside.surroundings", "pytest_fakecloud.vector.handle",
 )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.settings import read
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.transport import patches
+from pytest_fakecloud.outside import surroundings as patches
 
 from ...harness import check_each, together, wait_until
 from .. import test_routes

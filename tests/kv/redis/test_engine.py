@@ -36,9 +36,9 @@ from pytest_fakecloud.kv.redis.rewriting import Answered, Prefixes, Rewriter, fi
 from pytest_fakecloud.kv.rest import formats as limits
 from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import COMMANDS
+from pytest_fakecloud.outside import surroundings as patches
 from pytest_fakecloud.standalone.browse.kv import LISTS, content
 from pytest_fakecloud.standalone.browse.pages import Wanted
-from pytest_fakecloud.transport import patches
 from tests.harness import wait_until
 
 from ...budget import cases

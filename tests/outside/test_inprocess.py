@@ -18,7 +18,7 @@ import respx
 import urllib3
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.transport.inprocess import origins
+from pytest_fakecloud.outside.inprocess import origins
 
 from ..harness import in_threads
 from .conftest import CLIENTS, GONE, Send, by_requests, by_session

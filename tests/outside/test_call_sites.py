@@ -18,12 +18,12 @@ import redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
+from pytest_fakecloud.outside import call_sites
+from pytest_fakecloud.outside.call_sites import call_site
 from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.rows import rows
 from pytest_fakecloud.reporting.text import section
-from pytest_fakecloud.transport import call_sites
-from pytest_fakecloud.transport.call_sites import call_site
 
 from ..harness import Run
 

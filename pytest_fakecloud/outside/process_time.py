@@ -1,6 +1,7 @@
-"""Controls the wall clock of the process with time-machine, or with an active freezegun.
+"""Makes the process's time follow a cloud's clock (extra ``time``), and lets sleeps move the clock.
 
-Detects loops that wait for a frozen time to change.
+Controls the wall clock of the process with time-machine, or with an active freezegun, and detects
+loops that wait for a frozen time to change.
 """
 
 from __future__ import annotations
@@ -10,62 +11,18 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..core.errors import ContractError, importing
 from ..core.timekeeper import Timekeeper
 from ..core.timers import monotonic
+from .clocks import is_infrastructure, module_of
 
-INFRASTRUCTURE = frozenset(
-    {
-        "IPython", "_pydevd_bundle", "_pytest", "coverage", "debugpy", "execnet", "freezegun",
-        "hypercorn", "hypothesis", "playwright", "pluggy", "pydevd", "pytest", "pytest_asyncio",
-        "pytest_benchmark", "pytest_fakecloud", "pytest_httpserver", "pytest_timeout", "pytest_trio",
-        "selenium", "time_machine", "trio", "uvicorn", "uvloop", "werkzeug", "xdist",
-    }
-)  # fmt: skip
-"""Packages that always see real time, besides the standard library: test runners, servers and their
-event loops, debuggers.
-"""
-CARRIERS = frozenset({"asyncio", "concurrent", "contextvars", "functools", "threading", "trio"})
-"""Packages that sleep on behalf of their callers, as in ``Thread(target=time.sleep)``."""
-
-_LIBRARIES_OF_TIMEOUTS = CARRIERS | {"contextlib", "anyio"}
-"""Packages that set timeouts on behalf of their callers."""
-
-
-def module_of(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
-
-
-@cache
-def is_infrastructure_module(name: str) -> bool:
-    """Return whether a module belongs to infrastructure, whose sleeps and clocks stay real."""
-    top = name.partition(".")[0]
-    return top in INFRASTRUCTURE or top in sys.stdlib_module_names
-
-
-def is_infrastructure(frame: FrameType) -> bool:
-    return is_infrastructure_module(module_of(frame))
-
-
-def times_out_really(frame: FrameType | None) -> bool:
-    """Return whether infrastructure sets the timeout, directly or through a library."""
-    while frame is not None:
-        name = module_of(frame)
-        if name.partition(".")[0] not in _LIBRARIES_OF_TIMEOUTS:
-            return is_infrastructure_module(name)
-        frame = frame.f_back
-    return True
-
-
-def sleeps_really(frame: FrameType) -> bool:
-    """Return whether a sleep that is called in a frame belongs to infrastructure."""
-    name = module_of(frame)
-    return is_infrastructure_module(name) and name.partition(".")[0] not in CARRIERS
+if TYPE_CHECKING:
+    from .sleepers import Sleepers
 
 
 _TOLERANCE_US = 1_000_000
@@ -254,3 +211,83 @@ class Wall:
             travel, self._travel = self._travel, None
             if travel is not None:
                 travel.stop()
+
+
+__all__ = ["AUTOJUMP", "ProcessTime", "ProcessTimeMode"]
+
+ProcessTimeMode: TypeAlias = bool | Literal["autojump"]
+"""True: the process's time follows the clock. ``"autojump"``: in addition, sleeps move the clock."""
+AUTOJUMP: Literal["autojump"] = "autojump"
+_lock = threading.Lock()
+_sleeping: list[ProcessTime] = []
+"""The instance that controls the sleeps of this process, if any."""
+
+
+class ProcessTime:
+    """Makes ``time.time()`` and ``datetime.now()`` of this process follow a clock.
+
+    The clock is frozen between ``start()`` and ``stop()``, because it cannot follow the process's
+    time at the same time. Both change only when the clock is moved or, with ``autojump``, when the
+    process sleeps (see ``sleepers``). Raises ``ContractError`` without time-machine, or if the
+    sleeps of this process already move another cloud's clock.
+    """
+
+    def __init__(self, clock: Timekeeper, mode: ProcessTimeMode = True) -> None:
+        self._clock = clock
+        self._autojump = mode == AUTOJUMP
+        self._ends = ExitStack()
+        self._sleepers: Sleepers | None = None
+        self.wall = Wall(clock)
+
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        if self._autojump and not self._claim():
+            return
+        with ExitStack() as ends:
+            ends.callback(self._release)
+            ends.callback(self._clock.anchor())
+            self.wall.start()
+            ends.callback(self.wall.stop)
+            if self._autojump:
+                from .loops import Autojump
+                from .sleepers import Sleepers
+
+                self._sleepers = Sleepers(self._clock)
+                ends.callback(self._sleepers.stop)
+                jumps = Autojump(self._sleepers)
+                ends.callback(jumps.stop)
+                jumps.start()
+            self._ends = ends.pop_all()
+
+    def _claim(self) -> bool:
+        """Take control of the sleeps of this process; return False if they already move this clock."""
+        with _lock:
+            if _sleeping and _sleeping[0]._clock is self._clock:
+                return False
+            if _sleeping:
+                raise ContractError(
+                    "the sleeps of this process already move the clock of another cloud, and they "
+                    "can move only one: end its autojump first"
+                )
+            _sleeping.append(self)
+            return True
+
+    def _release(self) -> None:
+        with _lock:
+            if self in _sleeping:
+                _sleeping.remove(self)
+
+    def stop(self) -> None:
+        """Stop controlling the process's time. A clock that ran before continues from its time.
+
+        Raises the exception of a handler that failed while the clock moved to a loop's timeout.
+        """
+        self._ends.close()
+        sleepers, self._sleepers = self._sleepers, None
+        if sleepers is not None and sleepers.failure is not None:
+            raise sleepers.failure

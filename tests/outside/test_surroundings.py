@@ -14,7 +14,7 @@ import requests
 import trustme
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.transport.patches import no_proxy
+from pytest_fakecloud.outside.surroundings import no_proxy
 
 NAMES = ("NO_PROXY", "no_proxy")
 

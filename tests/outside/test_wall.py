@@ -12,7 +12,7 @@ import pytest
 import time_machine
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.process_time import wall
+from pytest_fakecloud.outside import process_time
 
 NOON = "2026-01-01T12:00:00Z"
 
@@ -21,7 +21,7 @@ NOON = "2026-01-01T12:00:00Z"
 def test_a_loop_that_waits_for_a_time_that_stands_is_broken(
     mode: Literal[True, "autojump"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wall, "STANDING_SECONDS", 0.05)
+    monkeypatch.setattr(process_time, "STANDING_SECONDS", 0.05)
     with Cloud(now=NOON, process_time=mode):
         end = time.time() + 60
 
@@ -36,7 +36,7 @@ def test_a_loop_that_waits_for_a_time_that_stands_is_broken(
 def test_many_reads_of_a_time_that_stands_are_no_loop_that_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(wall, "STANDING_SECONDS", 0.0)
+    monkeypatch.setattr(process_time, "STANDING_SECONDS", 0.0)
     with Cloud(now=NOON, process_time=True) as cloud:
         # Alternating between two source lines, as working code does.
         for _ in range(100):
@@ -49,13 +49,13 @@ def test_many_reads_of_a_time_that_stands_are_no_loop_that_waits(
 
 
 def test_reads_of_two_threads_are_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wall, "STANDING_SECONDS", 0.0)
+    monkeypatch.setattr(process_time, "STANDING_SECONDS", 0.0)
 
     def look() -> None:
         datetime.now(UTC)
 
     def wait(pool: ThreadPoolExecutor) -> None:
-        for _ in range(wall.POLLS):
+        for _ in range(process_time.POLLS):
             time.time()
             pool.submit(time.monotonic_ns).result()
             pool.submit(look).result()
@@ -71,10 +71,10 @@ def test_reads_of_two_threads_are_counted_apart(monkeypatch: pytest.MonkeyPatch)
 def test_reads_by_the_standard_library_are_its_callers(monkeypatch: pytest.MonkeyPatch) -> None:
     import logging
 
-    monkeypatch.setattr(wall, "STANDING_SECONDS", 0.0)
+    monkeypatch.setattr(process_time, "STANDING_SECONDS", 0.0)
 
     def log() -> None:
-        for _ in range(wall.POLLS):
+        for _ in range(process_time.POLLS):
             logging.getLogger("quiet").makeRecord("n", 10, "f", 1, "m", (), None)
 
     with Cloud(now=NOON, process_time=True), pytest.raises(ContractError, match=r"test_wall\.py"):

@@ -11,7 +11,7 @@ import responses
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, KVServer
-from pytest_fakecloud.transport.inprocess import origins
+from pytest_fakecloud.outside.inprocess import origins
 
 from .conftest import GONE, Send, by_httpx, by_requests, by_urllib3
 

@@ -1,22 +1,273 @@
-"""Sends the requests of ``urllib3`` and ``requests`` without a socket, or redirects them."""
+"""Sends requests to mounted fakes without their sockets (``transport="inprocess"``).
+
+The sending functions of ``httpx``, ``requests`` and ``urllib3`` are wrapped while a cloud uses this
+transport. A request for the origin of a mounted fake goes directly into the fake's pipeline, with
+the same journal entries and responses. Everything that needs a socket still uses it: endpoints that
+wait or stream, injected faults, unusual bodies, a client's own proxy, and invalid requests.
+
+The same wrappers redirect origins that are hard-coded in an application (``intercept``) to a fake's
+socket, where all features of the fake work. This also works while ``responses`` is active.
+"""
 
 from __future__ import annotations
 
 import functools
 import io
+import ssl
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
+from functools import partial
 from http.client import HTTPMessage, RemoteDisconnected
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
+from ..core.errors import ContractError
 from ..http.server import phrase
-from .hooks import Function
-from .shortcut import PORTS, Detour, NoAnswer, Origin, Shortcut, are_timeouts, origin_of
+from .replace import Function, Hook, Hooks
+from .shortcut import (
+    PORTS,
+    Detour,
+    NoAnswer,
+    Origin,
+    Shortcut,
+    are_timeouts,
+    origin_of,
+    parse_origin,
+)
 
-if TYPE_CHECKING:
-    from .inprocess import Origins
+_IF_UNPATCHED = "its requests to fakes are slower, and intercept() does not redirect its requests"
+
+
+class Origins(Hooks):
+    """The origins that are reached without a socket or redirected, while clients are patched."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            Hook(module, path, partial(wrap, self), without=_IF_UNPATCHED)
+            for module, path, wrap in (
+                ("httpx", "HTTPTransport.handle_request", wrap_handle_request),
+                ("httpx", "AsyncHTTPTransport.handle_async_request", wrap_handle_async_request),
+                ("requests.adapters", "HTTPAdapter.send", wrap_send),
+                ("urllib3.connectionpool", "HTTPConnectionPool._make_request", wrap_make_request),
+            )
+        )
+        self._mocks = Hook(
+            "responses",
+            "RequestsMock._on_request",
+            partial(wrap_on_request, self),
+            without="intercept() redirects nothing while responses is active",
+        )
+        self._lock = threading.Lock()
+        self._added: dict[Origin, list[Shortcut]] = {}
+        self.shortcuts: dict[Origin, Shortcut] = {}
+        self.detours: dict[Origin, Detour] = {}
+
+    def add(self, origin: Origin, shortcut: Shortcut) -> Callable[[], None]:
+        """Use a shortcut for an origin until the returned function is called."""
+        with self._lock:
+            self._added.setdefault(origin, []).append(shortcut)
+            self.shortcuts[origin] = shortcut
+
+        def remove() -> None:
+            with self._lock:
+                remaining = self._added[origin]
+                remaining.remove(shortcut)
+                if remaining:
+                    self.shortcuts[origin] = remaining[-1]
+                else:
+                    del self._added[origin], self.shortcuts[origin]
+
+        return remove
+
+    def redirect(self, origin: Origin, detour: Detour) -> bool:
+        """Redirect an origin to a fake; return False if it is already redirected."""
+        with self._lock:
+            if self.detours.setdefault(origin, detour) is not detour:
+                return False
+        self.enter()
+        self._mocks.enter()
+        return True
+
+    def restore(self, origin: Origin) -> None:
+        """Stop redirecting an origin."""
+        with self._lock:
+            del self.detours[origin]
+        self.leave()
+        self._mocks.leave()
+
+    def refresh(self) -> None:
+        """Wrap libraries imported after ``enter()``, or whose functions another tool restored."""
+        super().refresh()
+        self._mocks.refresh()
+
+
+class Interception(AbstractContextManager["Interception"]):
+    """Redirects one origin to a fake, from construction until ``close()``.
+
+    Raises ``ContractError`` if the origin is already intercepted. A request that the service has no
+    route for is reported like any unrouted request.
+    """
+
+    def __init__(self, url: str, origin: str, ca_file: str | None = None) -> None:
+        self._key = parse_origin(origin)
+        self.origin = origin.rstrip("/")
+        self._open = origins.redirect(self._key, Detour(url, ca_file))
+        if not self._open:
+            raise ContractError(
+                f"{self.origin} is already intercepted: end that interception first"
+            )
+
+    def close(self) -> None:
+        """Stop intercepting. Can be called repeatedly."""
+        if self._open:
+            self._open = False
+            origins.restore(self._key)
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Interception of {self.origin}{'' if self._open else ' closed'}>"
+
+
+_POOLS = frozenset({"ConnectionPool", "AsyncConnectionPool"})
+
+
+# -- httpx ------------------------------------------------------------------------------------------
+
+
+def wrap_handle_request(
+    origins: Origins, original: Function, active: Callable[[], bool]
+) -> Function:
+    @functools.wraps(original)
+    def handle_request(transport: Any, request: Any) -> Any:
+        if not active():
+            return original(transport, request)
+        simple, sending = _planned(origins, "HTTPTransport", transport, request)
+        if simple is None or len(body := request.read()) != simple.length:
+            return original(*sending)
+        return simple.exchange(body)
+
+    return handle_request
+
+
+def wrap_handle_async_request(
+    origins: Origins, original: Function, active: Callable[[], bool]
+) -> Function:
+    from ..core.clock import checkpoint
+
+    @functools.wraps(original)
+    async def handle_async_request(transport: Any, request: Any) -> Any:
+        if not active():
+            return await original(transport, request)
+        simple, sending = _planned(origins, "AsyncHTTPTransport", transport, request)
+        if simple is None or len(body := await request.aread()) != simple.length:
+            return await original(*sending)
+        if simple.shortcut.around is not None:
+            return await simple.shortcut.around(functools.partial(simple.exchange, body))
+        # Let other tasks run, as they would while a client waits for a socket. Otherwise a
+        # client that polls would block the loop and could not be cancelled.
+        await checkpoint()
+        return simple.exchange(body)
+
+    return handle_async_request
+
+
+def _planned(
+    origins: Origins, kind: str, transport: Any, request: Any
+) -> tuple[_HttpxRequest | None, tuple[Any, Any]]:
+    """Return a request that may skip the socket, or None; and what to send through the socket."""
+    url = request.url
+    origin = origin_of(url.scheme, url.host, url.port)
+    detour = origins.detours.get(origin)
+    if detour is not None:
+        return None, _httpx_redirected(kind, detour, request)
+    shortcut, sending = origins.shortcuts.get(origin), (transport, request)
+    if shortcut is None or not is_plain(transport, request):
+        return None, sending
+    target = url.raw_path.decode("ascii")
+    headers = [_decoded(pair) for pair in request.headers.raw]
+    length = shortcut.body_length(request.method, target, headers)
+    if length is None:
+        return None, sending
+    return _HttpxRequest(shortcut, request, target, headers, length), sending
+
+
+def _httpx_redirected(kind: str, detour: Detour, request: Any) -> tuple[Any, Any]:
+    """Return a transport of ``httpx`` that trusts the fake, and the request for its address."""
+    import httpx
+
+    limits = httpx.Limits(max_keepalive_connections=0)  # so that the transport needs no close()
+    transport = getattr(httpx, kind)(verify=_context(detour), trust_env=False, limits=limits)
+    parts = urlsplit(detour.url)
+    moved = httpx.Request(
+        request.method,
+        request.url.copy_with(scheme=parts.scheme, host=parts.hostname, port=parts.port),
+        headers=request.headers,
+        stream=request.stream,
+        extensions=request.extensions,
+    )
+    return transport, moved
+
+
+def _context(detour: Detour) -> ssl.SSLContext:
+    if detour.ca_file is not None:
+        return ssl.create_default_context(cafile=detour.ca_file)
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # not used, but httpx's default loads files
+
+
+class _HttpxRequest(NamedTuple):
+    """A request that may skip the socket if its body has ``length`` bytes."""
+
+    shortcut: Shortcut
+    request: Any
+    target: str
+    headers: list[tuple[str, str]]
+    length: int
+
+    def exchange(self, body: bytes) -> Any:
+        """Send the request with its body; return the response."""
+        import httpx
+
+        try:
+            status, headers, payload = self.shortcut.send(
+                self.request.method, self.target, self.headers, body
+            )
+        except NoAnswer as error:
+            text = "Server disconnected without sending a response."
+            raise httpx.RemoteProtocolError(text, request=self.request) from error
+        reason = phrase(status).encode("ascii")
+        response = httpx.Response(
+            status,
+            headers=headers,
+            stream=httpx.ByteStream(payload),
+            extensions={"http_version": b"HTTP/1.1", "reason_phrase": reason},
+        )
+        if all(name.isascii() and value.isascii() for name, value in headers):
+            # Without a known encoding, httpx would try several, again for each copy of the headers.
+            response.headers.encoding = "ascii"
+        return response
+
+
+def is_plain(transport: Any, request: Any) -> bool:
+    """Return whether a request has no proxy, Unix socket, odd timeout or extension of its own."""
+    pool = getattr(transport, "_pool", None)
+    if type(pool).__name__ not in _POOLS or getattr(pool, "_uds", None) is not None:
+        return False
+    extensions = request.extensions
+    timeouts = extensions.get("timeout")
+    if timeouts is None:
+        return not extensions
+    return len(extensions) == 1 and are_timeouts(*timeouts.values())
+
+
+@functools.lru_cache(maxsize=512)  # because clients send the same headers repeatedly
+def _decoded(pair: tuple[bytes, bytes]) -> tuple[str, str]:
+    name, value = pair
+    return name.decode("latin-1"), value.decode("latin-1")
+
 
 _READING = ("preload_content", "decode_content", "enforce_content_length", "retries")
 """The options of ``_make_request`` that its response gets too."""
@@ -296,3 +547,7 @@ def _sends_normally(adapter: Any, request: Any, timeout: Any) -> bool:
     if type(timeout) is tuple:
         return len(timeout) == 2 and are_timeouts(*timeout)
     return are_timeouts(timeout)
+
+
+origins = Origins()
+"""The origins of this process. Client libraries are patched for the whole process."""

@@ -22,6 +22,7 @@ from ..http.server import BODILESS, http_date
 if TYPE_CHECKING:
     from ..http.hub import Mount
 
+
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _TARGET = re.compile(r"/[!-~]*")
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")

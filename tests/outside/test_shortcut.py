@@ -19,9 +19,8 @@ from urllib3.util import SKIP_HEADER, Retry
 
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.http.messages import Answer, Request
-from pytest_fakecloud.transport.httpx_hook import is_plain
-from pytest_fakecloud.transport.shortcut import NoAnswer, Shortcut
-from pytest_fakecloud.transport.urllib3_hook import sent_headers
+from pytest_fakecloud.outside.inprocess import is_plain, sent_headers
+from pytest_fakecloud.outside.shortcut import NoAnswer, Shortcut
 
 Case = Callable[[KVServer], object]
 Transport = Literal["socket", "inprocess"]

@@ -1,4 +1,4 @@
-"""Changes the process while clouds are open: NO_PROXY, client libraries, in-process requests.
+"""Changes the process while clouds are open: NO_PROXY, client libraries, requests, certificates.
 
 Two changes make HTTP clients cheaper to construct. httpx, which every official client uses, builds
 a TLS context and loads the certificate authorities for each client. This takes about 20 ms, many
@@ -17,14 +17,19 @@ import functools
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .hooks import Function, Hook, Hooks
+from ..core.errors import importing
+from .replace import Function, Hook, Hooks
+
+if TYPE_CHECKING:
+    import ssl
 
 HOST = "127.0.0.1"
 _PROXY_VARIABLES = ("NO_PROXY", "no_proxy")
-_lock = threading.Lock()
+_contexts_lock = threading.Lock()
 _contexts: dict[tuple[object, ...], Any] = {}
 
 
@@ -93,7 +98,7 @@ def _share_contexts(original: Function, active: Callable[[], bool]) -> Function:
         if verify is not True or cert is not None or not active():
             return original(*args, **kwargs)
         key = (_trusted("SSL_CERT_FILE"), _trusted("SSL_CERT_DIR"), bool(trust_env))
-        with _lock:
+        with _contexts_lock:
             context = _contexts.get(key)
             if context is None:
                 context = _contexts[key] = original(*args, **kwargs)
@@ -177,3 +182,52 @@ class Changes:
         """Undo the changes, unless another open cloud needs them."""
         for part in reversed(self._parts):
             part.leave()
+
+
+# -- HTTPS ------------------------------------------------------------------------------------------
+
+
+class Authority:
+    """A certificate authority for one test run, with the settings that make clients trust it.
+
+    ``ca_file`` is the path of its certificate (PEM), ``variables`` are the environment variables
+    for httpx, requests, curl and Node.js, ``server_context`` is the TLS context for servers on
+    loopback. Raises ``ContractError`` if trustme is not installed.
+    """
+
+    def __init__(self) -> None:
+        # Imported here, because few tests need HTTPS.
+        import ssl
+        import tempfile
+
+        with importing("tls=True", extra="tls"):
+            import trustme
+        authority = trustme.CA()
+        folder = tempfile.mkdtemp(prefix="fakecloud-tls-")
+        self._remove = weakref.finalize(self, _remove, folder, os.getpid())
+        self.ca_file = os.path.join(folder, "ca.pem")
+        authority.cert_pem.write_to_path(self.ca_file)
+        self.server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("127.0.0.1", "localhost").configure_cert(self.server_context)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        names = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+        return dict.fromkeys(names, self.ca_file)
+
+    def client_context(self) -> ssl.SSLContext:
+        """Return a TLS context that trusts the authority, for clients that accept one."""
+        import ssl
+
+        return ssl.create_default_context(cafile=self.ca_file)
+
+    def close(self) -> None:
+        """Delete the files. A forked process does nothing, because they belong to its parent."""
+        self._remove()
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:
+        import shutil
+
+        shutil.rmtree(folder, ignore_errors=True)

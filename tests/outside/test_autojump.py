@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic as took_monotonic
 from time import sleep as took_sleep
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 import freezegun
@@ -31,9 +31,9 @@ import upstash_vector
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.process_time import sleepers as loops
-from pytest_fakecloud.process_time import sleepers as moving
-from pytest_fakecloud.process_time.replacements import Patches
+from pytest_fakecloud.outside import loops
+from pytest_fakecloud.outside import sleepers as moving
+from pytest_fakecloud.outside.loops import Autojump
 
 from ..harness import Run, in_threads
 
@@ -78,6 +78,36 @@ def test_a_sleep_moves_all_time_there_is(cloud: Cloud) -> None:
     assert 60 <= time.monotonic() - mono < 80
     assert 60 <= took_monotonic() - mono < 80
     assert 60e9 <= time.perf_counter_ns() - counter < 80e9
+
+
+def by_default(seconds: float, sleep: Any = time.sleep, *, clock: Any = time.monotonic) -> float:
+    began: float = clock()
+    sleep(seconds)
+    ended: float = clock()
+    return ended - began
+
+
+class Waiter:
+    pause = time.sleep
+    clocks: ClassVar[dict[str, Any]] = {"monotonic": time.monotonic}
+
+
+SLEEPS: list[Any] = [time.sleep]
+
+
+def test_a_function_that_was_bound_before_moves_the_clock_too(cloud: Cloud) -> None:
+    began = Waiter.clocks["monotonic"]()
+    assert 40 <= by_default(40) < 60
+    Waiter().pause(40)
+    SLEEPS[0](40)
+    assert since_noon(cloud) == 120
+    assert 120 <= Waiter.clocks["monotonic"]() - began < 150
+
+    class Late:
+        pause = time.sleep
+
+    Late().pause(40)
+    assert since_noon(cloud) == 160
 
 
 def test_expiries_and_deliveries_happen_while_the_application_sleeps() -> None:
@@ -144,7 +174,8 @@ def test_a_sleep_under_way_at_the_end_sleeps_the_rest_in_real_time() -> None:
         entered, release = threading.Event(), threading.Event()
         slept: list[float] = []
         with cloud.autojump():
-            sleepers = time.sleep.__closure__[1].cell_contents  # type: ignore[attr-defined]
+            policy: Any = time.sleep.__wrapped__.__closure__[0].cell_contents  # type: ignore[attr-defined]
+            sleepers = policy._sleepers
 
             def work() -> None:
                 # Another thread always wakes first, so this one sleeps until the end.
@@ -731,11 +762,11 @@ def test_trio_in_a_process_that_has_not_imported_it(source: str, output: list[st
 
 
 def test_a_start_that_fails_leaves_nothing_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(patches: Patches) -> None:
+    def fails(jumps: Autojump) -> None:
         raise LookupError
 
     before = time.sleep, asyncio.sleep, asyncio.BaseEventLoop.call_at
-    monkeypatch.setattr(Patches, "_replace_imported", fails)
+    monkeypatch.setattr(Autojump, "_call_at_of_loops", fails)
     with pytest.raises(LookupError):
         Cloud(process_time="autojump")
     assert (time.sleep, asyncio.sleep, asyncio.BaseEventLoop.call_at) == before
@@ -748,6 +779,7 @@ def test_all_names_are_given_back() -> None:
             *(getattr(time, name) for name in NAMES),
             asyncio.sleep, asyncio.tasks.sleep, trio.sleep, trio.sleep_until,
             here.took_sleep, here.took_monotonic,  # type: ignore[attr-defined]
+            *(by_default.__defaults__ or ()), vars(Waiter)["pause"], *SLEEPS,
         ]  # fmt: skip
 
     before = names()

@@ -1,0 +1,372 @@
+"""Replaces attributes and functions of other code, alongside other tools that replace them.
+
+``replace()`` replaces one attribute of a module, class or object. ``Everywhere`` replaces functions
+wherever a module holds them. A ``Hook`` replaces a function of a library once the library has been
+imported, while the hook has users.
+
+Whatever ends first, each of them restores exactly what it found. If other code has replaced an
+attribute since, its replacement stays. Source: decided here.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from types import FunctionType, ModuleType
+from typing import Any, TypeAlias
+
+Function: TypeAlias = Callable[..., Any]
+"""A function of other code, or its replacement."""
+_MISSING: Any = object()
+_lock = threading.RLock()
+_covered: dict[int, Replacement] = {}
+"""Replacements that ended while other code's were in place, by the ID of their value."""
+
+
+class ShortcutWarning(UserWarning):
+    """A warning that a client library has no function of a name that should be replaced."""
+
+
+# -- one place -------------------------------------------------------------------------------------
+
+
+class Replacement:
+    """A replaced attribute of a module, class or object, until ``restore()``."""
+
+    __slots__ = ("_before", "_ended", "_holder", "_place", "value")
+
+    def __init__(self, holder: Any, place: Any, value: Any) -> None:
+        self._holder = holder
+        self._place = place
+        self._ended = False
+        self.value = value
+        with _lock:
+            self._before = original_of(self._read()) if _covered else self._read()
+            _covered.pop(id(value), None)
+            self._write(value)
+
+    def is_in_place(self) -> bool:
+        return self._read() is self.value
+
+    def restore(self) -> None:
+        """Restore the value before, unless other code has replaced this one. Can be repeated."""
+        with _lock:
+            if self._ended:
+                return
+            self._ended = True
+            if self._read() is self.value:
+                self._write(original_of(self._before) if _covered else self._before)
+            else:
+                _covered[id(self.value)] = self
+
+    def _read(self) -> Any:
+        """Return the value of the holder itself, not an inherited one."""
+        if hasattr(getattr(type(self._holder), self._place, None), "__set__"):  # a slot
+            return getattr(self._holder, self._place, _MISSING)
+        return self._holder.__dict__.get(self._place, _MISSING)
+
+    def _write(self, value: Any) -> None:
+        if value is _MISSING:
+            delattr(self._holder, self._place)
+        else:
+            setattr(self._holder, self._place, value)
+
+
+class _Item(Replacement):
+    """A replaced item of a namespace, dictionary or list."""
+
+    __slots__ = ()
+
+    def _read(self) -> Any:
+        try:
+            return self._holder[self._place]
+        except LookupError:
+            return _MISSING
+
+    def _write(self, value: Any) -> None:
+        self._holder[self._place] = value
+
+
+class _Default(Replacement):
+    """A replaced default of a function's positional argument."""
+
+    __slots__ = ()
+
+    def _read(self) -> Any:
+        defaults = self._holder.__defaults__ or ()
+        return defaults[self._place] if self._place < len(defaults) else _MISSING
+
+    def _write(self, value: Any) -> None:
+        defaults = list(self._holder.__defaults__)
+        defaults[self._place] = value
+        self._holder.__defaults__ = tuple(defaults)
+
+
+def original_of(value: Any) -> Any:
+    """Return what a replacement replaced, if it has ended; return any other value unchanged.
+
+    Other code may keep a replacement, or restore it later.
+    """
+    while (ended := _covered.get(id(value))) is not None:
+        value = ended._before
+    return value
+
+
+def replace(holder: Any, name: str, value: Any) -> Replacement:
+    """Replace an attribute of a module, class or object.
+
+    Restoring deletes an attribute that the holder had inherited. Raises ``AttributeError`` if it has
+    no such attribute.
+    """
+    if not hasattr(holder, name):
+        raise AttributeError(f"{holder!r} has no {name!r} that could be replaced")
+    return Replacement(holder, name, value)
+
+
+# -- every place -----------------------------------------------------------------------------------
+
+
+class Everywhere:
+    """Functions that are replaced wherever a module holds them, until ``restore()``.
+
+    Modules hold functions under any name, in dictionaries and lists, and in their own functions
+    (default arguments, closures) and classes. ``leaves_out`` is called with the name of a module and
+    returns whether the module keeps the originals. ``restore()`` also finds replacements that have
+    been stored since, for example by modules imported later.
+
+    Only modules that hold one of the functions, or the module it is from, are searched closely.
+    """
+
+    def __init__(self, leaves_out: Callable[[str], bool] = lambda name: False) -> None:
+        self._leaves_out = leaves_out
+        self._replacements: list[Replacement] = []
+        self._pairs: list[tuple[Function, Function]] = []
+
+    def add(self, pairs: Iterable[tuple[Function, Function]]) -> None:
+        """Replace functions, given as pairs of the original and its replacement."""
+        # A builtin function does not bind to instances as a method, so its replacement must not.
+        new = [
+            (original, ours if hasattr(type(original), "__get__") else staticmethod(ours))
+            for original, ours in pairs
+        ]
+        self._pairs += new
+        self._replacements += _Search(new).replaced(self._leaves_out)
+
+    def restore(self) -> None:
+        while self._replacements:
+            self._replacements.pop().restore()
+        back = [(ours, original) for original, ours in self._pairs]
+        self._pairs.clear()
+        _Search(back).replaced(self._leaves_out)
+
+
+class _Search:
+    """Searches the loaded modules for functions, and replaces them."""
+
+    def __init__(self, pairs: Iterable[tuple[Function, Function]]) -> None:
+        self._pairs = list(pairs)
+        self._by_id = {id(function): replacement for function, replacement in self._pairs}
+        self._module = ""
+        """The name of the module that is being searched."""
+        self._seen: set[int] = set()
+        self._found: list[Replacement] = []
+
+    def replaced(self, leaves_out: Callable[[str], bool]) -> list[Replacement]:
+        """Replace the functions in all modules, unless they are left out."""
+        origins = {function.__module__ for pair in self._pairs for function in pair}
+        origins |= {name.partition(".")[0] for name in origins}
+        wanted = {id(sys.modules[name]) for name in origins if name in sys.modules}
+        wanted.update(self._by_id)
+        for name, names in _namespaces(leaves_out):
+            if not wanted.isdisjoint(map(id, list(names.values()))):
+                self._module = name
+                self._in_items(names, list(names.items()), is_module=True)
+        return self._found
+
+    def _match(self, held: Any) -> Any:
+        """Return the function to store instead of a value, or None to keep the value."""
+        if _covered:
+            held = original_of(held)
+        return self._by_id.get(id(held))
+
+    def _in_items(
+        self, items: Any, pairs: Iterable[tuple[Any, Any]], *, is_module: bool = False
+    ) -> None:
+        """Search a namespace, dictionary or list; what a namespace holds is searched, too."""
+        for key, held in pairs:
+            if (function := self._match(held)) is not None:
+                self._found.append(_Item(items, key, function))
+            elif is_module:
+                self._below(held)
+
+    def _below(self, value: Any) -> None:
+        """Search a dictionary or list, and a function or class of this module."""
+        # Ask only for its type, because proxies (of Flask) may raise an error for anything else.
+        kind = type(value)
+        if kind is staticmethod or kind is classmethod:
+            value = value.__func__
+            kind = type(value)
+        if kind is FunctionType:
+            if value.__module__ == self._module and id(value) not in self._seen:
+                self._seen.add(id(value))
+                self._in_function(value)
+        elif kind is dict:
+            self._in_items(value, list(value.items()))
+        elif kind is list:
+            self._in_items(value, enumerate(list(value)))
+        elif issubclass(kind, type) and id(value) not in self._seen:
+            self._seen.add(id(value))
+            names = dict(vars(value))
+            if names.get("__module__") == self._module:
+                self._in_class(value, names)
+
+    def _in_function(self, function: FunctionType) -> None:
+        for index, held in enumerate(function.__defaults__ or ()):
+            if (found := self._match(held)) is not None:
+                self._found.append(_Default(function, index, found))
+        if function.__kwdefaults__:
+            self._in_items(function.__kwdefaults__, list(function.__kwdefaults__.items()))
+        for cell in function.__closure__ or ():
+            with suppress(ValueError):  # an empty cell
+                held = cell.cell_contents
+                if (found := self._match(held)) is not None:
+                    self._found.append(replace(cell, "cell_contents", found))
+                else:
+                    self._below(held)
+
+    def _in_class(self, owner: type, names: dict[str, Any]) -> None:
+        for name, held in names.items():
+            if (found := self._match(held)) is not None:
+                self._found.append(replace(owner, name, found))
+            elif type(held) is not staticmethod or (found := self._match(held.__func__)) is None:
+                self._below(held)
+            else:
+                self._found.append(replace(owner, name, staticmethod(found)))
+
+
+def _namespaces(leaves_out: Callable[[str], bool]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, module in list(sys.modules.items()):
+        if isinstance(module, ModuleType) and not leaves_out(name):
+            yield name, vars(module)
+    # anyio keeps its event-loop modules, even if a nested pytest run has removed them from
+    # ``sys.modules``.
+    anyio = sys.modules.get("anyio._core._eventloop")
+    for loop in list(getattr(anyio, "loaded_backends", {}).values()):
+        names = getattr(loop.sleep, "__globals__", {})
+        yield str(names.get("__name__")), names
+
+
+# -- functions of libraries ------------------------------------------------------------------------
+
+
+class Hook:
+    """One function of a library, which is replaced while the hook has users.
+
+    ``module`` and ``path`` name the function (``"httpx"``, ``"HTTPTransport.handle_request"``);
+    ``wrap`` makes the replacement from the original and a function that returns whether the hook
+    has users; ``without`` is the part of the warning that says what follows if the library has no
+    such function. If another tool's function is in place when the last user leaves, it stays, and
+    the hook's replacement, if that tool calls it, calls the original.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        path: str,
+        wrap: Callable[[Function, Callable[[], bool]], Function],
+        *,
+        without: str,
+    ) -> None:
+        self.module = module
+        self.path = path
+        self.without = without
+        self._wrap = wrap
+        *self._owners, self._name = path.split(".")
+        self._users = 0
+        self._library: Any = None
+        """The module in which the function was replaced last."""
+        self._last: Replacement | None = None
+        self._made: tuple[Function, Function] | None = None
+        """The latest original and its replacement, which is used again for the same original."""
+        self._warned = False
+        self._lock = threading.RLock()
+
+    def active(self) -> bool:
+        return self._users > 0
+
+    def enter(self) -> None:
+        """Register a user. The function is replaced as soon as its library has been imported."""
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self.refresh()
+
+    def refresh(self) -> None:
+        """Replace the function, if the library is imported and the replacement not in place."""
+        # Every fake calls this, so check the usual case first.
+        last = self._last
+        library = sys.modules.get(self.module)
+        if last is not None and self._library is library and last.is_in_place():
+            return
+        with self._lock:
+            holder = self._find() if self._users else None
+            if holder is None:
+                return
+            present = getattr(holder, self._name)
+            if self._made is not None and present is self._made[1]:
+                if self._last is not None:
+                    return
+                present = self._made[0]
+            if self._made is None or present is not self._made[0]:
+                self._made = present, self._wrap(present, self.active)
+            self._library = sys.modules[self.module]
+            self._last = replace(holder, self._name, self._made[1])
+
+    def leave(self) -> None:
+        """Remove a user. The last restores the original, unless another tool replaced it too."""
+        with self._lock:
+            self._users = max(0, self._users - 1)
+            if not self._users and self._last is not None:
+                self._last.restore()
+                self._last = None
+
+    def _find(self) -> Any:
+        module = sys.modules.get(self.module)
+        if module is None:
+            return None
+        holder: Any = module
+        for owner in self._owners:
+            holder = getattr(holder, owner, None)
+        if callable(getattr(holder, self._name, None)):
+            return holder
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{self.module} has no {self.path} in this version, so {self.without}",
+                ShortcutWarning,
+                stacklevel=3,
+            )
+        return None
+
+
+class Hooks:
+    """Hooks that are used together."""
+
+    def __init__(self, hooks: Iterable[Hook]) -> None:
+        self.hooks = tuple(hooks)
+
+    def enter(self) -> None:
+        for hook in self.hooks:
+            hook.enter()
+
+    def refresh(self) -> None:
+        """Replace functions of libraries imported since ``enter()``, or restored by another tool."""
+        for hook in self.hooks:
+            hook.refresh()
+
+    def leave(self) -> None:
+        for hook in self.hooks:
+            hook.leave()

@@ -1,1 +1,0 @@
-"""Requests without sockets, redirected origins, HTTPS, and cheaper client libraries."""
