@@ -66,4 +66,4 @@ def test_the_bug_is_found_and_its_correction_is_not_accused(make: Make) -> None:
     print(f"{make.__name__}: {found.value.tried} schedules, {time.perf_counter() - started:.1f} s")
     print(found.value.story, found.value.schedule, sep="\n")
     with opened() as cloud:
-        explored(cloud, make(cloud, True), budget=max(min(found.value.tried, 100), cases(20)))
+        explored(cloud, make(cloud, True), budget=max(min(found.value.tried, 40), cases(20)))

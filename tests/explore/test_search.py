@@ -218,11 +218,11 @@ def test_each_kind_gets_its_turn_within_a_small_budget(cloud: Cloud, kv: KVServe
     redis = kv.client()
 
     def run() -> None:
-        for number in range(30):
+        for number in range(20):
             redis.incr(f"n{number} {time.time()}")
 
     found = cloud.explore(run, lambda: None, budget=25)
-    assert (found.tried, found.all_singles > 400) == (25, True), "the schedules are sampled"
+    assert (found.tried, found.all_singles > 250) == (25, True), "the schedules are sampled"
     assert found.singles >= 18
     assert not found.unreached
 
