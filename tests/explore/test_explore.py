@@ -284,12 +284,15 @@ def test_garbage_is_collected_between_schedules(cloud: Cloud, redis: Redis) -> N
     def client() -> None:
         nonlocal is_running
         is_running = True
-        Garbage()
-        redis.incr("n")
-        for _ in range(25_000):
-            cycle: list[Any] = []
-            cycle.append(cycle)
-        is_running = False
+        try:
+            Garbage()
+            redis.incr("n")
+            for _ in range(25_000):
+                cycle: list[Any] = []
+                cycle.append(cycle)
+        finally:
+            # A call that fails twice ends the client.
+            is_running = False
 
     cloud.explore(client, holds, budget=4, kinds=("lose_response", "respond"))
     assert finalized
