@@ -11,13 +11,11 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from operator import attrgetter
-from traceback import walk_tb
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..core.calls import Call, Entry, Event
-from ..core.errors import ContractError, ends_the_test, report_failure
-from ..core.recorder import SharedRecords, is_library, is_own
+from ..core.errors import report_failure
+from ..core.recorder import SharedRecords
 from ..core.timers import instant_us
 from .applications import ServedRequest
 from .calls import PUBLISHING, executed_but_lost, gathered, has_full_answer, items_of, lines_of
@@ -26,72 +24,6 @@ from .masking import Mask
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
     from ..queue.model import Delivery, Outcome
-
-
-_RUNNERS = ("_pytest.", "pluggy.")
-
-
-def hide_ours(item: Any, call: Any) -> None:
-    """Remove this package's frames from a failure, before pytest writes its report.
-
-    Only failed assertions and ``ContractError`` are changed; a bug in a fake keeps its frames.
-    ``--full-trace`` keeps all frames. ``item`` and ``call`` are pytest's objects.
-    """
-    if item.config.getoption("fulltrace"):
-        return
-    if call.excinfo is not None:
-        call.excinfo = _hidden(call.excinfo)
-    # A unittest.TestCase keeps its failures in a list until the report.
-    kept = getattr(item, "_excinfo", None)
-    if isinstance(kept, list):
-        kept[:] = map(_hidden, kept)
-
-
-def _hidden(info: Any) -> Any:
-    error: BaseException = info.value
-    is_outcome = ends_the_test(error) is error  # such as that of pytest.fail()
-    if not is_outcome and not isinstance(error, AssertionError | ContractError):
-        return info
-    chain = [error, *causes_of(error)]
-    rest = _without_ours(error.__traceback__)
-    has_ours = any(is_own(frame) for one in chain for frame, _ in walk_tb(one.__traceback__))
-    if not _has_testers(rest) or not has_ours:
-        return info
-    error.__traceback__ = rest
-    for cause in chain[1:]:
-        rest = _without_ours(cause.__traceback__)
-        cause.__traceback__ = rest if _has_testers(rest) else None
-    return type(info).from_exception(error)
-
-
-def _without_ours(trace: TracebackType | None) -> TracebackType | None:
-    entries = []
-    while trace is not None:
-        if not is_own(trace.tb_frame):
-            entries.append(trace)
-        trace = trace.tb_next
-    rest: TracebackType | None = None
-    for entry in reversed(entries):
-        rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return rest
-
-
-def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield the cause or context of an exception, then its own cause or context, and so on."""
-    seen = {id(error)}
-    cause = error.__cause__ or error.__context__
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        yield cause
-        cause = cause.__cause__ or cause.__context__
-
-
-def _has_testers(trace: TracebackType | None) -> bool:
-    return any(
-        not str(frame.f_globals.get("__name__")).startswith(_RUNNERS)
-        and not is_library(frame.f_code.co_filename)
-        for frame, _ in walk_tb(trace)
-    )
 
 
 _SENT = 2_000

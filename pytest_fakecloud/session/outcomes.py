@@ -71,7 +71,7 @@ def explain(run: Run, item: pytest.Item, error: Exception) -> None:
     failed = _failed_assertion(found)
     if failed is None:
         return
-    from ..reporting.model import causes_of
+    from ..reporting.tracebacks import causes_of
 
     chain = [error, *causes_of(error)]
     if failed not in chain:

@@ -14,7 +14,8 @@ from ...core.calls import Action, Call, Entry, Event
 from ...faults.table import rule_of
 from ..applications import ServedRequest
 from ..calls import error_of, lines_of, on_connection
-from ..model import Finding, Lookups, Severity, Subject, causes_of, records_of
+from ..model import Finding, Lookups, Severity, Subject, records_of
+from ..tracebacks import causes_of
 
 if TYPE_CHECKING:
     from ...base_cloud import BaseCloud
