@@ -8,7 +8,7 @@ from ..algorithms.glob import matches
 from ..engine.session import Session
 from ..errors import NOT_INTEGER, TOO_MANY_KEYS, CommandError
 from ..reply import OK, Map, Reply, SetReply, Status
-from ..scripting import callbacks as errors
+from ..scripting import errors
 from ..table.registry import Args, command, variant
 from ..table.syntax import parse_int
 from .arguments import subcommand_error

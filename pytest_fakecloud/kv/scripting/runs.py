@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.timers import monotonic
 from ..errors import CommandError
-from . import callbacks as errors
+from . import errors
 
 if TYPE_CHECKING:
     from ...core.timekeeper import Timekeeper

@@ -23,7 +23,7 @@ from ..reply import Reply
 from ..table.config import Config
 from ..table.registry import asks_to_wait
 from ..table.versions import rdb_version
-from . import callbacks as errors
+from . import errors
 from .runs import (
     GIVE_WAY_SECONDS,
     LEVELS,

@@ -1,0 +1,96 @@
+"""Errors of scripts, with the messages of Redis 7.0 (observed) or the vendor's where known."""
+
+from __future__ import annotations
+
+from ..errors import Template
+
+NO_SCRIPT = b"NOSCRIPT No matching script. Please use EVAL."
+NOT_BUSY = b"NOTBUSY No scripts in execution right now."
+UNKILLABLE = (
+    b"UNKILLABLE Sorry the script already executed write commands against the dataset. You can "
+    b"either wait the script termination or kill the server in a hard way using the SHUTDOWN "
+    b"NOSAVE command."
+)
+KILLED = b"ERR Script killed by user with SCRIPT KILL..."
+KEYS_NEGATIVE = b"ERR Number of keys can't be negative"
+KEYS_BAD = b"ERR Bad number of keys provided"
+WRITE_FLAG_IN_RO = b"ERR Can not execute a script with write flag using *_ro command."
+OUT_OF_MEMORY = b"ERR not enough memory for the script"
+SCRIPT_FLUSH_MODE = b"ERR SCRIPT FLUSH only support SYNC|ASYNC option"
+SCRIPT_DEBUG_MODE = b"ERR Use SCRIPT DEBUG YES/SYNC/NO"
+
+
+def busy(function: bool) -> bytes:
+    """Return the error for a command while a script has run longer than ``busy-reply-threshold``."""
+    kill = b"FUNCTION KILL" if function else b"SCRIPT KILL"
+    return b"BUSY Redis is busy running a script. You can only call %b or SHUTDOWN NOSAVE." % kill
+
+
+# -- shebang ---------------------------------------------------------------------------------------
+
+INVALID_SHEBANG = b"ERR Invalid script shebang"
+INVALID_ENGINE = b"ERR Invalid engine in script shebang"
+
+unexpected_engine = Template("ERR Unexpected engine in script shebang: <engine>")
+unexpected_flag = Template("ERR Unexpected flag in script shebang: <flag>")
+unknown_shebang_option = Template("ERR Unknown lua shebang option: <option>")
+compile_error = Template("ERR Error compiling script (new function): <message>")
+
+
+# -- commands called from scripts ------------------------------------------------------------------
+
+UNKNOWN_COMMAND = b"ERR Unknown Redis command called from script"
+WRONG_ARITY = b"ERR Wrong number of args calling Redis command from script"
+NOT_FROM_SCRIPT = b"ERR This Redis command is not allowed from script"
+READ_ONLY = b"ERR Write commands are not allowed from read-only scripts."
+READ_ONLY_VENDOR = b"READONLY Write commands are not allowed from read-only scripts."
+NO_PERMISSION = {
+    "command": b"ERR The user executing the script can't run this command or subcommand",
+    "key": b"ERR The user executing the script can't access at least one of the keys mentioned in "
+    b"the command arguments",
+    "channel": b"ERR The user executing the script can't access at least one of the channels "
+    b"mentioned in the command arguments",
+}
+waits_in_script = Template("ERR <command> command is not allowed with BLOCK option from scripts")
+INVALID_FOR_ACL_CHECK = b"ERR Invalid command passed to redis.acl_check_cmd()"
+FLUSH_WITH_KEY_LOCKING = (  # Decided here, because the vendor publishes no message.
+    b"ERR FLUSHDB and FLUSHALL are not allowed in Lua scripts when 'allow-key-locking' flag is set"
+)
+
+dynamic_key = Template(
+    "ERR Dynamic keys are not allowed in Lua scripts when 'allow-key-locking' flag is set. "
+    "Key was: <key>"
+)
+"""From the vendor's documentation."""
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+FUNCTION_NOT_FOUND = b"ERR Function not found"
+LIBRARY_NOT_FOUND = b"ERR Library not found"
+NO_FUNCTIONS = b"ERR No functions registered"
+NO_METADATA = b"ERR Missing library metadata"
+INVALID_METADATA = b"ERR Invalid library metadata"
+NO_LIBRARY_NAME = b"ERR Library name was not given"
+NAME_TWICE = b"ERR Invalid metadata value, name argument was given multiple times"
+BAD_LIBRARY_NAME = (
+    b"ERR Library names can only contain letters, numbers, or underscores(_) and must be at least "
+    b"one character long"
+)
+FUNCTION_FLUSH_MODE = b"ERR FUNCTION FLUSH only supports SYNC|ASYNC option"
+NO_LIBRARY_ARGUMENT = b"ERR library name argument was not given"
+NOT_A_FUNCTION = b"ERR given type is not a function"
+BAD_LIBRARIES = b"ERR Failed loading library payload"
+BAD_POLICY = b"ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE."
+LOAD_TIMEOUT = b"ERR FUNCTION LOAD timeout"
+
+bad_metadata = Template("ERR Invalid metadata value given: <word>")
+engine_not_found = Template("ERR Engine '<engine>' not found")
+library_exists = Template("ERR Library '<name>' already exists")
+library_collides = Template("ERR Library <name> already exists")
+"""For FUNCTION RESTORE."""
+function_exists = Template("ERR Function <name> already exists")
+unknown_load_option = Template("ERR Unknown option given: <option>")
+unknown_list_argument = Template("ERR Unknown argument <argument>")
+library_compile_error = Template("ERR Error compiling function: <message>")
+registration_error = Template("ERR Error registering functions: <message>")
