@@ -135,8 +135,6 @@ class Engine(Publisher):
             delivery = next(sending)
             while True:
                 try:
-                    if exchange.error is not None:
-                        raise exchange.error
                     outcome = await self.perform_async(delivery)
                 except BaseException as error:
                     delivery = sending.throw(error)
@@ -163,8 +161,6 @@ class Engine(Publisher):
             delivery = next(sending)
             while True:
                 try:
-                    if exchange.error is not None:
-                        raise exchange.error
                     outcome = self.perform(delivery)
                 except BaseException as error:
                     delivery = sending.throw(error)
@@ -566,6 +562,9 @@ class Engine(Publisher):
 
 
 def _send(exchange: Exchange) -> Sending:
+    """Send the request: the innermost part of the chain."""
+    if exchange.error is not None:
+        raise exchange.error
     return (yield exchange.delivery)
 
 
