@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar
 
-from .errors import unknown_name
 from .timekeeper import Mode, Target, Timekeeper
 from .timers import Duration, Fired, Instant, to_datetime
 
@@ -145,32 +144,6 @@ async def drive(
             if done():
                 break
     return fired
-
-
-class Twin:
-    """Awaitable versions of the named methods of an object, each run in a worker thread."""
-
-    def __init__(self, target: object, names: Iterable[str]) -> None:
-        self._target = target
-        self._names = frozenset(names)
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_"):
-            # copy() and pickle look up special methods before ``_names`` is set.
-            raise AttributeError(name)
-        if name not in self._names:
-            noun = f"method of {type(self._target).__name__}.aio"
-            raise AttributeError(unknown_name(noun, name, sorted(self._names)))
-        method = getattr(self._target, name)
-
-        @functools.wraps(method)
-        async def twin(*args: Any, **kwargs: Any) -> Any:
-            return await in_thread(method, *args, **kwargs)
-
-        return twin
-
-    def __dir__(self) -> list[str]:
-        return sorted(self._names)
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
