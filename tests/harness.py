@@ -66,7 +66,6 @@ _KEPT = (
     "pytest_fakecloud.reporting.page",
     "pytest_fakecloud.outside.surroundings",
     "pytest_fakecloud.outside.inprocess",
-    "pytest_fakecloud.outside.surroundings",
     "pytest_fakecloud.vector.handle",
 )
 

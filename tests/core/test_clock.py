@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import time_machine
 
-from pytest_fakecloud.core import timers as turns
+from pytest_fakecloud.core import timers
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timekeeper import STANDS, Timekeeper
 from pytest_fakecloud.core.timers import Fired, Occupied, Registry, Signal, instant_us, monotonic
@@ -313,7 +313,7 @@ def test_what_a_delivery_leaves_to_do_may_be_done_later(clock: Timekeeper) -> No
 def test_an_advance_that_waits_in_vain_says_for_what(
     clock: Timekeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "_PATIENCE", 0.01)
+    monkeypatch.setattr(timers, "_PATIENCE", 0.01)
     kept: list[Callable[[], object]] = []
     clock.call_at(NOON_US, print, lane="background", begin=lambda at: lambda: None)
     clock.dispatch(kept.append)
@@ -330,7 +330,7 @@ def test_an_advance_that_waits_in_vain_says_for_what(
 def test_nothing_is_delivered_while_an_advance_does_not_end(
     clock: Timekeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "_PATIENCE", 0.01)
+    monkeypatch.setattr(timers, "_PATIENCE", 0.01)
     delivered: list[int] = []
 
     def during_the_advance(at_us: int) -> None:

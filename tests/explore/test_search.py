@@ -18,8 +18,7 @@ from upstash_redis import Redis
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.run import Point, Run, Scope
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
-from pytest_fakecloud.explore.search import events
-from pytest_fakecloud.explore.search import explorer as failures
+from pytest_fakecloud.explore.search import events, explorer
 from pytest_fakecloud.explore.search.events import Priorities
 from pytest_fakecloud.explore.search.explorer import key_of, shrink, stored_failure
 from pytest_fakecloud.explore.search.player import Coverage, PriorityRuns
@@ -291,7 +290,7 @@ def test_nothing_is_stored_without_a_database() -> None:
 def test_a_stored_failure_that_is_not_text_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     database = InMemoryExampleDatabase()
     database.save(b"key", b"\xff")
-    monkeypatch.setattr(failures, "database", lambda: database)
+    monkeypatch.setattr(explorer, "database", lambda: database)
     assert stored_failure(cast("Any", None), b"key") is None
     assert not list(database.fetch(b"key"))
 

@@ -11,8 +11,7 @@ A parser describes an expression as a tree: `Character`, `Assertion`, `Sequence`
 the same time, so it never backtracks.
 
 RE2 would be several times as fast, but has no wheels for musl, so installing pytest-fakecloud on
-Alpine would require a compiler. It does not parse Python's syntax either, which
-`standalone/patterns.py` needs.
+Alpine would require a compiler.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.settings import read
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.outside import surroundings as patches
+from pytest_fakecloud.outside import surroundings
 
 from ...harness import check_each, together, wait_until
 from .. import test_routes
@@ -138,10 +138,10 @@ for _name, _test in vars(test_routes).items():
 
 @pytest.fixture(scope="module", autouse=True)
 def cheap_clients() -> Iterator[None]:
-    patches.cheap_clients.enter()
-    patches.cheap_clients.refresh()
+    surroundings.cheap_clients.enter()
+    surroundings.cheap_clients.refresh()
     yield
-    patches.cheap_clients.leave()
+    surroundings.cheap_clients.leave()
 
 
 @pytest.fixture(scope="module")

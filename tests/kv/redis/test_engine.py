@@ -33,10 +33,10 @@ from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.redis import namespace as namespaces
 from pytest_fakecloud.kv.redis.links import ClusterLink, open_link
 from pytest_fakecloud.kv.redis.rewriting import Answered, Prefixes, Rewriter, find_spec
-from pytest_fakecloud.kv.rest import formats as limits
+from pytest_fakecloud.kv.rest import formats
 from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import COMMANDS
-from pytest_fakecloud.outside import surroundings as patches
+from pytest_fakecloud.outside import surroundings
 from pytest_fakecloud.standalone.browse.kv import LISTS, content
 from pytest_fakecloud.standalone.browse.pages import Wanted
 from tests.harness import wait_until
@@ -74,10 +74,10 @@ def emptied(real: Server) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def cheap_clients() -> Iterator[None]:
     """Share one TLS context among clients: it costs twenty times the rest of a test."""
-    patches.cheap_clients.enter()
-    patches.cheap_clients.refresh()
+    surroundings.cheap_clients.enter()
+    surroundings.cheap_clients.refresh()
     yield
-    patches.cheap_clients.leave()
+    surroundings.cheap_clients.leave()
 
 
 @pytest.fixture(scope="module", params=SHARES, ids=lambda share: "-".join(share))
@@ -189,7 +189,7 @@ class TestLimits(test_routes.TestLimits):
         self, make: Callable[..., KVServer], context: Context, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # Midnight does not come on demand in real time, so a day lasts for a second here.
-        monkeypatch.setattr(limits, "_DAY_US", 1_000_000)
+        monkeypatch.setattr(formats, "_DAY_US", 1_000_000)
         text = "-ERR max daily request limit exceeded"
         with make(context, daily_limit=3) as server:
             line = ["INCR", "n"]
