@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import orjson
 
-from ...core.errors import ServiceError
 from ...core.field_types import OneOf
 from ...core.matching import Field
 from ...core.timekeeper import Timekeeper
@@ -121,9 +120,6 @@ class KVApp(App):
         if user is None:
             raise RestError(401, errors.REST_UNAUTHORIZED)
         return user
-
-    def render_error(self, error: ServiceError) -> Answer:
-        return Answer({"error": error.message}, error.status, error.headers)
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> NoReturn:
         """Raise a 405 error for methods other than HEAD, GET, POST and PUT (specification)."""
