@@ -119,7 +119,7 @@ def _told(name: str) -> str:
         link = _link_to_settings(name)
     else:
         members = f"   :members:\n   :inherited-members: {_DOCUMENTED_ELSEWHERE}\n"
-        if value.__bases__ != (object,):
+        if any(base is not object and base.__name__[0] != "_" for base in value.__bases__):
             members += "   :show-inheritance:\n"
     return f"```{{eval-rst}}\n.. autoclass:: pytest_fakecloud.{place}\n{members}```\n{link}"
 

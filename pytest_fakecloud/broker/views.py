@@ -33,23 +33,40 @@ Its keywords are names given by the test, which must be strings.
 """
 
 
-class TopicView:
-    """A topic of a broker.
-
-    Properties show the current state. They raise ``ContractError`` if the topic no longer exists.
-    Views are equal if they are of the same topic.
-    """
+class _NamedView:
+    """A view of what has this name in a broker."""
 
     __slots__ = ("_broker", "_engine", "_settled", "name")
-
-    name: str
-    """The topic's name."""
 
     def __init__(self, broker: Handle, engine: BrokerEngine, settled: Settled, name: str) -> None:
         self._broker = broker
         self._engine = engine
         self._settled = settled
         self.name = name
+
+    def _owner(self) -> tuple[Handle, tuple[Any, ...]]:
+        return self._broker, (self.name,)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, type(self)):
+            return False
+        return self._broker is other._broker and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash((id(self._broker), self.name))
+
+
+class TopicView(_NamedView):
+    """A topic of a broker.
+
+    Properties show the current state. They raise ``ContractError`` if the topic no longer exists.
+    Views are equal if they are of the same topic.
+    """
+
+    __slots__ = ()
+
+    name: str
+    """The topic's name."""
 
     @property
     def partitions(self) -> int:
@@ -107,19 +124,6 @@ class TopicView:
         with self._settled():
             return self._engine.topics.delete_records(self.name, partition, before)
 
-    def _owner(self) -> tuple[Handle, tuple[Any, ...]]:
-        return self._broker, (self.name,)
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, TopicView)
-            and self._broker is other._broker
-            and self.name == other.name
-        )
-
-    def __hash__(self) -> int:
-        return hash((id(self._broker), self.name))
-
     def __repr__(self) -> str:
         try:
             return f"<Topic {self.name}, partitions: {self.partitions}>"
@@ -127,7 +131,7 @@ class TopicView:
             return f"<Topic {self.name}: {error}>"
 
 
-class GroupView:
+class GroupView(_NamedView):
     """A consumer group of a broker.
 
     Properties show the current state. They raise ``ContractError`` if the group no longer exists:
@@ -135,16 +139,10 @@ class GroupView:
     equal if they are of the same group.
     """
 
-    __slots__ = ("_broker", "_engine", "_settled", "name")
+    __slots__ = ()
 
     name: str
     """The group's name."""
-
-    def __init__(self, broker: Handle, engine: BrokerEngine, settled: Settled, name: str) -> None:
-        self._broker = broker
-        self._engine = engine
-        self._settled = settled
-        self.name = name
 
     def _described(self) -> GroupDescription:
         """Return all data of the group at one moment."""
@@ -222,19 +220,6 @@ class GroupView:
         """End an instance's session, reassign its partitions, and reject its later commits."""
         with self._settled(instance=instance):
             self._engine.groups.expire(self.name, instance)
-
-    def _owner(self) -> tuple[Handle, tuple[Any, ...]]:
-        return self._broker, (self.name,)
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, GroupView)
-            and self._broker is other._broker
-            and self.name == other.name
-        )
-
-    def __hash__(self) -> int:
-        return hash((id(self._broker), self.name))
 
     def __repr__(self) -> str:
         try:
