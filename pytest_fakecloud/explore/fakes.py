@@ -1,9 +1,10 @@
-"""The fakes of a cloud while it is explored: their deliveries, disturbances, and baseline."""
+"""The fakes of a cloud while it is explored: their deliveries, disturbances, time and baseline."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -12,6 +13,7 @@ from ..base_cloud import BaseCloud
 from ..core.errors import ContractError
 from ..core.timers import to_datetime
 from ..services import find
+from .footprint import Touch, touch_of_key
 from .run import Due
 from .schedule import Kind
 from .simulation.connections import Connections
@@ -25,12 +27,17 @@ if TYPE_CHECKING:
     from ..queue.handle import Queue
     from ..queue.model import Message
     from ..vector.handle import VectorIndex
-    from .fake_time import FakeTime
 
 HOLD_US = 60_000_000
 """Microseconds for which vectors remain pending after a ``hold`` event."""
 ROTATED_US = 10_000_000
 """Microseconds for which the code keeps using an old token after a ``rotate_token`` event."""
+MOST_TIMERS = 1_000
+"""Maximum number of timers, or of pending stream entries of one group, that are inspected."""
+
+
+_CLAIMS = frozenset((b"XAUTOCLAIM", b"XCLAIM", b"XPENDING"))
+"""Commands whose fourth argument is a minimum idle time; for XPENDING, only after ``IDLE``."""
 _Key: TypeAlias = tuple[Kind, str]
 """The kind of event that began a disturbance, and the name of the fake."""
 
@@ -194,6 +201,68 @@ class Deliveries:
             yield from queue._engine.messages.values()
 
 
+class FakeTime:
+    """Moves a cloud's clock, and finds the times at which the state of its fakes changes."""
+
+    def __init__(self, clock: Timekeeper, handles: Sequence[Handle]) -> None:
+        self._clock = clock
+        self._handles = handles
+        self._idle_times: set[tuple[str, int, bytes, bytes, int]] = set()
+
+    def forget(self) -> None:
+        self._idle_times.clear()
+
+    def note_idle_time(self, fake: str, database: int, argv: list[bytes]) -> None:
+        """Record the idle time after which a command claims or lists pending stream entries."""
+        name = argv[0].upper()
+        if name not in _CLAIMS or len(argv) <= 4 or not argv[4].isdigit():
+            return
+        if name != b"XPENDING" or argv[3].upper() == b"IDLE":
+            self._idle_times.add((fake, database, argv[1], argv[2], int(argv[4])))
+
+    def move_to(self, instant_us: int) -> bool:
+        """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
+        target = max(instant_us, self._clock.now_us())
+        return bool(self._clock.fire(lambda: target, ("state",)))
+
+    def known_instants(self, most: int) -> list[int]:
+        """Return the next times of timers, deliveries, the ends of TTLs and of idle times."""
+        now = self._clock.now_us()
+        _, timers = self._clock.timers.planned(most + 8)
+        found = {timer.due_us for timer in timers}
+        found.update(at_ms * 1000 for _, _, at_ms in self._ends_of_keys())
+        found.update(at_ms * 1000 for at_ms in self._ends_of_idle_times())
+        return sorted(at for at in found if at > now)[:most]
+
+    def _ends_of_keys(self) -> Iterator[tuple[str, tuple[int, bytes], int]]:
+        """Yield the keys that expire or have fields that expire, with the time in milliseconds."""
+        for handle in self._handles:
+            for keyspace in getattr(handle._engine, "databases", ()):
+                if keyspace.expires or keyspace.volatile:
+                    for key, at_ms in [*keyspace.expires.items(), *keyspace.volatile.items()]:
+                        yield handle.name, (keyspace.index, key), at_ms
+
+    def _ends_of_idle_times(self) -> Iterator[int]:
+        """Yield the times at which pending stream entries become claimable, in milliseconds."""
+        for fake, database, key, group, idle_ms in self._idle_times:
+            engine: Any = next(h._engine for h in self._handles if h.name == fake)
+            stream = engine.databases[database].values.get(key)
+            found = getattr(stream, "groups", {}).get(group)
+            if found is not None:
+                for _, pending in itertools.islice(found.pending.items(), MOST_TIMERS):
+                    yield pending.delivered_ms + idle_ms
+
+    def ends_until(self, until_us: int) -> Iterable[Touch]:
+        """Yield the accesses to keys that expire, or have fields that expire, by a given time."""
+        for fake, (database, key), at_ms in self._ends_of_keys():
+            if at_ms * 1000 <= until_us:
+                yield touch_of_key(fake, database, key, True)
+
+    def fires_until(self, until_us: int) -> bool:
+        _, timers = self._clock.timers.planned(MOST_TIMERS)
+        return any(timer.lane == "state" and timer.due_us <= until_us for timer in timers)
+
+
 class _Baseline(NamedTuple):
     """The state to which each run returns."""
 
@@ -210,14 +279,12 @@ class Fakes:
 
     _baseline: _Baseline
 
-    def __init__(
-        self, cloud: BaseCloud, time: Callable[[Timekeeper, Sequence[Handle]], FakeTime]
-    ) -> None:
+    def __init__(self, cloud: BaseCloud) -> None:
         self.cloud = cloud
         self.clock = cloud._time
         self.handles = [handle for handle in cloud.fakes() if find(handle.fixture).in_process]
         self.connections = Connections(self.handles)
-        self.time = time(self.clock, self.handles)
+        self.time = FakeTime(self.clock, self.handles)
         self._queues: list[Queue] = [h for h in self.handles if h.fixture == "queue"]  # type: ignore[misc]
         for queue in self._queues:
             if queue.delivery != "driven":

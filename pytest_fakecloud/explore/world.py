@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..base_cloud import BaseCloud
-from .fake_time import MOST_TIMERS, FakeTime
-from .fakes import Fakes
+from .fakes import MOST_TIMERS, Fakes
 from .footprint import READS_CLOCK
 from .programs import current_observer
 from .run import Run
@@ -27,7 +26,7 @@ class World(Fakes):
     """
 
     def __init__(self, cloud: BaseCloud) -> None:
-        super().__init__(cloud, FakeTime)
+        super().__init__(cloud)
         self.simulation: Simulation | None = None
         self._owner = threading.get_ident()
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
