@@ -185,7 +185,10 @@ def failed(exception: BaseException) -> Outcome:
 
 
 class Address(NamedTuple):
-    """The parts of a URL that a request contains. ``netloc`` is the host as published."""
+    """The parts of a URL that a request contains.
+
+    ``netloc`` is the host as published, ``target`` the path with the query.
+    """
 
     scheme: str
     host: str
@@ -193,23 +196,22 @@ class Address(NamedTuple):
     netloc: str
     path: str
     query: str
+    target: str
 
     @classmethod
     def of(cls, url: str) -> Address:
         parts = urlsplit(url)
         scheme = parts.scheme.lower()
+        path = parts.path or "/"
         return cls(
             scheme=scheme,
             host=parts.hostname or "",
             port=parts.port or (443 if scheme == "https" else 80),
             netloc=parts.netloc.rpartition("@")[2],
-            path=parts.path or "/",
+            path=path,
             query=parts.query,
+            target=f"{path}?{parts.query}" if parts.query else path,
         )
-
-    @property
-    def target(self) -> str:
-        return f"{self.path}?{self.query}" if self.query else self.path
 
 
 def checked_status(code: int) -> int:
