@@ -277,7 +277,7 @@ def pytest_runtest_makereport(
 def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> None:
     """Explain the failed import of a module that needs an environment variable of a fake."""
     if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
-        from .reporting.hints.variables import at_import
+        from .reporting.mistakes import at_import
 
         lines = at_import(call.excinfo.value)
         if lines:

@@ -54,8 +54,8 @@ _KEPT = (
     "pytest_fakecloud.session.outcomes",
     "pytest_fakecloud.session.run",  # if it were forgotten with a run's modules, it would undo nothing
     "pytest_fakecloud.every_failure",
-    "pytest_fakecloud.reporting.hints.missing_requests",
-    "pytest_fakecloud.reporting.hints.variables",
+    "pytest_fakecloud.reporting.missing_requests",
+    "pytest_fakecloud.reporting.mistakes",
     "pytest_fakecloud.kv.handle",
     "pytest_fakecloud.outside.process_time",
     "pytest_fakecloud.queue.capture.handle",

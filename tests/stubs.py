@@ -54,7 +54,7 @@ from pytest_fakecloud.queue.views import (
     PublishedMessage,
     ScheduleView,
 )
-from pytest_fakecloud.recordings.replaying import Difference
+from pytest_fakecloud.recordings import Difference
 
 PACKAGE = Path(pytest_fakecloud.__file__).parent
 Names = Iterable[str]

@@ -16,18 +16,10 @@ from ..core.calls import Call, Event
 from ..core.errors import shown
 from ..core.timers import to_datetime
 from .applications import ServedRequest
-from .calls import (
-    compact,
-    decoded,
-    each_from_base64,
-    is_error,
-    on_connection,
-    parsed,
-    printable,
-    reply,
-)
+from .calls import Lookups, is_error, on_connection, reply
+from .formatting import compact, decoded, each_from_base64, parsed, printable
 from .masking import HIDDEN, Mask, hides_words, write_private
-from .model import VERSION, Finding, Lookups, Place, Report, Row
+from .model import VERSION, Finding, Place, Report, Row
 from .text import problem
 from .wording import describe, sentence, status_line
 from .wording.kv import command_text

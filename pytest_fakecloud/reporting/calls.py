@@ -1,20 +1,30 @@
-"""Calls as a report reads them: outcomes, bodies as text, and those of a Redis connection."""
+"""Read calls of the journal: their commands, their replies, and the other entries they belong to.
+
+`Lookups` answers questions that depend on more than one entry. A client of a database sends several
+commands when it connects, and a transaction consists of several commands; one row shows all of
+them (`gathered()`). Source of the format of replies: the specifications of RESP2 and RESP3.
+"""
 
 from __future__ import annotations
 
-import base64
-import html
-import json
-import re
-import zlib
+import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
-from unicodedata import category, normalize
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
-from ..core.calls import Call, Entry, faults_ended
-from ..core.timers import to_datetime
-from .masking import hides_words
+from ..core.calls import Call, Entry, Event, faults_ended
+from ..core.errors import report_failure
+from ..core.recorder import SharedRecords
+from ..core.timers import instant_us
+from .formatting import items_of, parsed, readable, scalar
+from .masking import Mask, hides_words
+
+if TYPE_CHECKING:
+    from ..base_cloud import BaseCloud
+    from ..queue.model import Delivery, Outcome
+
 
 SEVERAL = ("pipeline", "multi-exec")
 """Routes of a key-value server for several commands."""
@@ -22,7 +32,7 @@ QUEUED = b"+QUEUED\r\n"
 """The reply to a command in a transaction; EXEC executes the command."""
 QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
 UPSERTS = ("upsert", "upsert-data")
-"""Routes of a vector index, repeated here because `vector.handle` would import NumPy."""
+"""Routes of a vector index, repeated here because `vector.assertions` would import NumPy."""
 PUBLISHING = ("publish", "enqueue", "batch")
 """Routes of a queue that create messages."""
 
@@ -70,189 +80,7 @@ def executed_but_lost(call: Call) -> bool:
     return call.reached and call.status in (200, 201, 202) and is_lost
 
 
-CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
-"""A table for ``str.translate`` that escapes control characters, which a terminal would execute."""
-
-_TOKEN = re.compile(r"eyJ[\w-]+\.(eyJ[\w-]+)\.(?:[\w-]*|\*\*\*)")
-"""A JSON web token, possibly with a masked signature."""
-_BASE64_LEAST = 16
-"""Minimum length of a string that is decoded as Base64; shorter words may be Base64 by chance."""
-_END_OF_TIME = 253_402_300_800
-_WORDS = ("True", "False", "None")
-_TAGS = re.compile(r"(?s)<(script|style|head)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>")
-_TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
-
-
-def shortened(text: str, most: int = 48) -> str:
-    """Shorten a string to ``most`` characters: its two ends and a checksum of the whole string."""
-    if len(text) <= most:
-        return text
-    # The gap and the checksum take eight characters.
-    room = max(2, most - 8)
-    tail = room // 3
-    check = zlib.crc32(text.encode("utf-8", "surrogatepass")) & 0xFFFF
-    return f"{text[: room - tail]}…{text[-tail:]} #{check:04x}"
-
-
-def printable(text: str) -> str:
-    r"""Escape the lone surrogates (``"\ud800"``) of a string, because UTF-8 cannot encode them."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def visible(text: str) -> str:
-    """Escape the characters of a string that a reader cannot see or distinguish.
-
-    These are invisible and bidirectional characters, unusual spaces and decomposed letters.
-    """
-    if text.isascii():
-        return text
-    hidden = {"Cf", "Zs", "Zl", "Zp"}
-    if normalize("NFC", text) != text:
-        hidden.add("Mn")
-    return "".join(
-        one.encode("ascii", "backslashreplace").decode()
-        if one != " " and category(one) in hidden
-        else one
-        for one in text
-    )
-
-
-def compact(value: Any) -> str:
-    """Return a JSON value as one line."""
-    return printable(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
-
-
-def scalar(value: Any) -> str:
-    """Format a value of a response; quote only strings that look like another type."""
-    if not isinstance(value, str) or value in _WORDS:
-        return compact(value)
-    try:
-        json.loads(value)
-    except (ValueError, RecursionError):
-        return value if value and value == value.strip() else compact(value)
-    return f"'{value}'" if '"' in value and "'" not in value else compact(value)
-
-
-def parsed(body: bytes | str) -> Any:
-    """Parse a JSON body; return None if it is not JSON, or is nested too deeply."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-
-
-def items_of(body: bytes | str) -> list[dict[str, Any]]:
-    """Return the objects in a JSON body, which is one object or a list of them."""
-    value = parsed(body)
-    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
-
-
-def readable(body: bytes | str, kind: str = "") -> str:
-    """Return a body as one line: compact JSON, the text of HTML, or the body itself.
-
-    ``kind`` is its content type. Encoded strings in JSON are decoded (`decoded()`).
-    """
-    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
-    stripped = text.lstrip()
-    if stripped[:1] in ("{", "["):
-        value = parsed(text)
-        if value is not None:
-            return compact(decoded(value))
-    if "html" in kind or stripped[:9].lower().startswith(("<!doctype", "<html")):
-        title = _TITLE.search(text)
-        text = html.unescape(_TAGS.sub(" ", text))
-        if title:
-            name = " ".join(html.unescape(title[1]).split())
-            if name[:3].isdigit():
-                return name
-            text = " ".join(text.split()).removeprefix(name)
-            text = f"{name}: {text}" if text.strip() else name
-    return " ".join(text.split())
-
-
-def decoded(value: Any) -> Any:
-    """Decode the strings in a JSON value that contain JSON, Base64 or web tokens.
-
-    A decoded string becomes an object that names its encoding, so that it cannot be mistaken for
-    JSON that was sent. The Base64 fields of a callback or dead letter are replaced directly. A
-    value that is nested too deeply is returned unchanged.
-    """
-    try:
-        return _decoded(value)
-    except RecursionError:
-        return value
-
-
-def _decoded(value: Any) -> Any:
-    if isinstance(value, str):
-        return _inside(value)
-    if isinstance(value, list):
-        return [_decoded(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    fields = ("sourceBody", "body", "responseBody") if "sourceBody" in value else ()
-    found = {}
-    for name, inner in value.items():
-        if name == "bodyBase64" and isinstance(inner, str):
-            found[name] = from_base64(inner)
-        elif name in fields and isinstance(inner, str):
-            text = from_base64(inner)
-            found[name] = text if (whole := parsed(text)) is None else _decoded(whole)
-        else:
-            found[name] = inner if name in fields else _decoded(inner)
-    return found
-
-
-def _inside(text: str) -> Any:
-    """Return an object that maps a string's encoding to its content, or the string itself."""
-    if text[:1] in ("{", "["):
-        value = parsed(text)
-        return {"JSON in a string": _decoded(value)} if isinstance(value, dict | list) else text
-    token = _TOKEN.fullmatch(text)
-    if token:
-        claims = parsed(from_base64(_padded(token[1])))
-        return {"JWT": _with_times(claims)} if isinstance(claims, dict) else text
-    if len(text) < _BASE64_LEAST:
-        return text
-    coded = _padded(text) if "-" in text or "_" in text else text
-    inner = from_base64(coded)
-    is_readable = inner.isascii() and all(one.isprintable() or one in "\r\n\t" for one in inner)
-    if inner == coded or not is_readable:
-        return text
-    value = parsed(inner)
-    return {"Base64": _decoded(value) if isinstance(value, dict | list) else inner}
-
-
-def _padded(text: str) -> str:
-    """Convert URL-safe Base64 to the standard alphabet, with padding."""
-    return text.translate({45: "+", 95: "/"}) + "=" * (-len(text) % 4)
-
-
-def _with_times(claims: dict[str, Any]) -> dict[str, Any]:
-    found = dict(claims)
-    for name in ("exp", "nbf", "iat"):
-        seconds = claims.get(name)
-        if type(seconds) is int and 0 < seconds < _END_OF_TIME:
-            found[name] = f"{seconds} ({to_datetime(seconds * 1_000_000):%Y-%m-%d %H:%M:%SZ})"
-    return found
-
-
-def each_from_base64(value: Any) -> Any:
-    """Return a JSON value with its Base64 strings decoded."""
-    if isinstance(value, list):
-        return [each_from_base64(each) for each in value]
-    if isinstance(value, dict):
-        return {key: each_from_base64(each) for key, each in value.items()}
-    return from_base64(value) if isinstance(value, str) else value
-
-
-def from_base64(value: str) -> str:
-    """Return the text that a Base64 string encodes; the string itself if it does not encode text."""
-    try:
-        return base64.b64decode(value, validate=True).decode("utf-8")
-    except ValueError:
-        return value
-
+# -- database connections --------------------------------------------------------------------------
 
 _GREETINGS = {"HELLO", "AUTH", "SELECT", "CLIENT SETINFO", "CLIENT SETNAME",
               "CLIENT MAINT_NOTIFICATIONS"}  # fmt: skip
@@ -275,6 +103,14 @@ def reply(call: Call) -> Any:
     """
     value, _ = _read(call.response_body, 0)
     return value if is_error(value) else {"result": value}
+
+
+def envelope(call: Call) -> Any:
+    """Return the ``result`` of a response.
+
+    Raises ``LookupError``, ``TypeError`` or ``ValueError`` if the response has none.
+    """
+    return (reply(call) if on_connection(call) else parsed(call.response_body))["result"]
 
 
 def is_error(value: Any) -> bool:
@@ -385,3 +221,181 @@ def error_of(call: Call) -> tuple[str, str]:
     if isinstance(body, dict) and isinstance(body.get("error"), str):
         return str(call.status), scalar(body["error"])
     return str(call.status), readable(call.response_body)
+
+
+# -- several entries -------------------------------------------------------------------------------
+
+_SENT = 2_000
+"""Maximum number of characters of a body that an attempt's event keeps."""
+_DETAILS = attrgetter("_reports.finished")
+"""Returns the number, request and outcome of each recent attempt of a queue."""
+_LONG = 16
+"""Maximum length of a consumer's name that is shown in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """Lookups of one cloud and its journal.
+
+    - ``ids``: the short forms of ids: messages, schedules, and long names of consumers.
+    - ``published``: when each message was first published, in microseconds; ``bodies``: the
+      beginning of its body.
+    - ``end_offsets``: the end offsets of the partitions, by fake and topic.
+    - ``attempts``: the request and the outcome of each attempt, by the number at which it began.
+    - ``created_by_lost_call``: the message that a request created whose answer was lost, by the
+      request's number.
+    - ``grouped_calls``: calls that are shown in the row of another call (the steps of a transaction
+      in its ``EXEC``), by that call's number; ``without_row`` contains the numbers of these calls.
+    - ``scripts``: the sources of Lua scripts, by the first eight characters of their hash.
+    - ``mask``: masks credentials that become visible when values are decoded.
+    """
+
+    ids: Mapping[str, str] = field(default_factory=dict)
+    published: Mapping[str, int] = field(default_factory=dict)
+    bodies: Mapping[str, str] = field(default_factory=dict)
+    end_offsets: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
+    attempts: Mapping[int, tuple[Delivery, Outcome]] = field(default_factory=dict)
+    created_by_lost_call: Mapping[int, str] = field(default_factory=dict)
+    grouped_calls: Mapping[int, Sequence[Call]] = field(default_factory=dict)
+    without_row: Set[int] = frozenset()
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    mask: Mask = field(default_factory=Mask)
+
+    def short(self, name: object) -> str:
+        """Return the short form of an id or name; the name itself if it has none."""
+        return self.ids.get(str(name), str(name))
+
+    def header(self, began: int | None, name: str) -> str:
+        """Return a header of the delivery that began at a journal number; empty if it is unknown."""
+        sent = self.attempts.get(began or 0)
+        headers = sent[0].headers if sent is not None else ()
+        return next((value for one, value in headers if one.lower() == name), "")
+
+
+def lookups_of(cloud: BaseCloud, entries: Sequence[Entry]) -> Lookups:
+    """Return the lookups of a cloud and its journal, with credentials in grouped calls masked.
+
+    A fake that raises an exception contributes nothing.
+    """
+    queues: list[Any] = [one for one in cloud.fakes() if one.service == "queue"]
+    brokers: list[Any] = [one for one in cloud.fakes() if one.service == "broker"]
+    messages = [message for queue in queues for message in _tried(queue.messages)]
+    schedules = [schedule.id for queue in queues for schedule in _tried(queue.schedules)]
+    attempts = [each for queue in queues for each in _tried(_DETAILS, queue)]
+    calls = [one for one in entries if isinstance(one, Call)]
+    created = list(_created(calls))
+    published: dict[str, int] = {}
+    for message_id, call in created:
+        published.setdefault(message_id, call.at_us)
+    published.update((one.id, instant_us(one.created)) for one in messages)
+    instances = {str(one.facts.get("instance")) for one in calls if one.service == "broker"}
+    ids = [*_named_by_events(entries), *(one.id for one in messages), *schedules]
+    groups, without_row = gathered(entries)
+    mask = Mask(cloud)
+    return Lookups(
+        ids=_abbreviated(ids) | _abbreviated_names(instances),
+        published=published,
+        bodies={message_id: _beginning(call) for message_id, call in created
+                if call.route != "batch"},
+        end_offsets={(broker.name, topic.name): topic.end_offsets
+                     for broker in brokers for topic in _tried(broker.topics)},
+        attempts={number: (sent, outcome) for number, sent, outcome in attempts},
+        created_by_lost_call=_messages_of_lost_calls(cloud, entries),
+        grouped_calls={
+            number: [mask.call(one) for one in grouped] for number, grouped in groups.items()
+        },
+        without_row=without_row,
+        scripts={hash_of(source)[:8]: source for call in calls if call.service == "kv"
+                 for source in _scripts_of(call)},
+        mask=mask,
+    )  # fmt: skip
+
+
+def records_of(cloud: BaseCloud) -> SharedRecords:
+    """Return the actions and call sites of a cloud; none if it runs in another process."""
+    recorder = getattr(cloud.journal, "_recorder", None)
+    return SharedRecords() if recorder is None else recorder.shared
+
+
+def _tried(read: Callable[..., Iterable[Any]], *given: Any) -> list[Any]:
+    """Return the values that a function of a fake returns; none if it raises an exception."""
+    with report_failure("", lambda line: None):
+        return list(read(*given))
+    return []
+
+
+def _created(calls: Iterable[Call]) -> Iterator[tuple[str, Call]]:
+    """Yield the ID of each message that a publish request created, with the request."""
+    for call in calls:
+        if call.route in PUBLISHING and has_full_answer(call):
+            for one in items_of(call.response_body):
+                if "messageId" in one and not one.get("deduplicated"):
+                    yield str(one["messageId"]), call
+
+
+def _beginning(call: Call) -> str:
+    """Return as much of a call's body as the event of a delivery attempt keeps."""
+    return call.request_body[: 4 * _SENT].decode("utf-8", "replace")[:_SENT]
+
+
+def _named_by_events(entries: Iterable[Entry]) -> Iterator[str]:
+    """Yield the IDs of the messages of the events, and of those that callbacks are about."""
+    for event in entries:
+        if isinstance(event, Event) and "message_id" in event.data:
+            for name in ("message_id", "about"):
+                if event.data.get(name):
+                    yield str(event.data[name])
+
+
+def _scripts_of(call: Call) -> Iterator[str]:
+    for name, *arguments in lines_of(call):
+        yield from {"EVAL": arguments[:1], "SCRIPT": arguments[1:2]}.get(name.upper(), ())
+
+
+def hash_of(script: str) -> str:
+    """Return the hash that EVALSHA uses to refer to a script."""
+    text = script.encode("utf-8", "surrogatepass")
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()
+
+
+def _messages_of_lost_calls(cloud: BaseCloud, entries: Sequence[Entry]) -> dict[int, str]:
+    """Return the messages that requests with a lost response created, by the requests' numbers.
+
+    This is the only message with that URL and time that is not in any response. If there are
+    several such messages, the request is left out.
+    """
+    calls = [one for one in entries if isinstance(one, Call) and one.service == "queue"]
+    lost = [call for call in calls if executed_but_lost(call)]
+    if not lost:
+        return {}
+    named = b"".join(call.response_body for call in calls if call not in lost)
+    queues: dict[str, Any] = {one.name: one for one in cloud.fakes() if one.service == "queue"}
+    found = {}
+    for call in lost:
+        alike = [
+            one.id
+            for one in (queues[call.handle].messages() if call.handle in queues else ())
+            if (one.url, one.created) == (call.facts.get("url"), call.at)
+            and one.id.encode() not in named
+        ]
+        if len(alike) == 1:
+            found[call.number] = alike[0]
+    return found
+
+
+def _abbreviated(ids: Iterable[str]) -> dict[str, str]:
+    """Return the IDs shortened to a common length at which they still differ."""
+    whole = set(ids)
+    length = 8  # of a message ID, "msg_" and four characters
+    while len({one[:length] for one in whole}) < len(whole):
+        length += 2
+    return {one: one[:length] for one in whole}
+
+
+def _abbreviated_names(names: Iterable[str]) -> dict[str, str]:
+    """Return long names shortened to their two ends, with a length at which they still differ."""
+    whole = {one for one in names if len(one) > _LONG}
+    length = 6  # the ends of generated names differ, such as "worker-7f9c5d-x2kqp"
+    while len({one[-length:] for one in whole}) < len(whole):
+        length += 2
+    return {one: f"{one[:3]}…{one[-length:]}" for one in whole if length + 4 < len(one)}

@@ -1,4 +1,7 @@
-"""Masks credentials in reports, and writes the files that only their owner can read."""
+"""Mask known secrets, and what looks like a credential, in reports, pages and recordings.
+
+The files that contain them can be read only by their owner, because masking may miss a secret.
+"""
 
 from __future__ import annotations
 
@@ -20,31 +23,6 @@ from .applications import ServedRequest
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
-
-
-PRIVATE = 0o600
-
-
-def make_private(path: Path) -> Path:
-    """Create a file and its folders, readable only by its owner; return the path.
-
-    An existing file keeps its content. A pipe or a terminal keeps its mode.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
-    try:
-        # os.open() sets the mode of new files only.
-        if hasattr(os, "fchmod") and stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.fchmod(descriptor, PRIVATE)
-    finally:
-        os.close(descriptor)
-    return path
-
-
-def write_private(path: Path, text: str) -> Path:
-    """Write a string to a file that only its owner can read, creating folders; return the path."""
-    make_private(path).write_text(text, encoding="utf-8", errors="backslashreplace")
-    return path
 
 
 HIDDEN = "***"
@@ -239,3 +217,30 @@ def _spellings(secret: str) -> Iterator[str]:
             padded = bytes(offset) + secret.encode()
             start, end = math.ceil(offset * 8 / 6), len(padded) * 8 // 6  # six bits per character
             yield encode(padded).decode()[start:end]
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+PRIVATE = 0o600
+
+
+def make_private(path: Path) -> Path:
+    """Create a file and its folders, readable only by its owner; return the path.
+
+    An existing file keeps its content. A pipe or a terminal keeps its mode.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+    try:
+        # os.open() sets the mode of new files only.
+        if hasattr(os, "fchmod") and stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, PRIVATE)
+    finally:
+        os.close(descriptor)
+    return path
+
+
+def write_private(path: Path, text: str) -> Path:
+    """Write a string to a file that only its owner can read, creating folders; return the path."""
+    make_private(path).write_text(text, encoding="utf-8", errors="backslashreplace")
+    return path

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from ..core.errors import counted, shown
 from .as_json import as_json
-from .calls import printable, shortened
+from .formatting import printable, shortened
 from .masking import Mask, write_private
 from .model import Report
 from .replay import states

@@ -12,9 +12,10 @@ from ..core.errors import report_failure
 from ..handle import Handle
 from ..queue.attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 from .applications import ServedRequest
+from .calls import Lookups, lookups_of
 from .findings import ObservedTest, find
 from .masking import Mask
-from .model import WEIGHT, Fake, Finding, Lookups, Report, Row, Severity, Subject, lookups_of
+from .model import WEIGHT, Fake, Finding, Report, Row, Severity, Subject
 from .rows import rows
 
 if TYPE_CHECKING:

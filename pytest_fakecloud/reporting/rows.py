@@ -1,4 +1,4 @@
-"""The journal of a cloud as rows, each after the row that caused it.
+"""The journal of a cloud as rows, each after the row that caused it, with the subjects of each row.
 
 Rows are data; `wording` describes them.
 """
@@ -16,89 +16,13 @@ from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
 from ..kv.command_fields import keys_of
 from .applications import ServedRequest
-from .calls import has_full_answer, items_of, lines_of
+from .calls import Lookups, has_full_answer, lines_of, records_of
+from .formatting import items_of
 from .masking import Mask
-from .model import APPLICATION, CLIENT, TEST, AppliedFault, Lookups, Place, Row, Subject, records_of
+from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
-
-
-_SUBSCRIBING = {
-    "SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE", "PUNSUBSCRIBE",
-}  # fmt: skip
-"""Commands whose arguments are channels or patterns of channels."""
-
-
-def subjects_of(call: Call) -> Iterator[Subject]:
-    """Yield the subjects of a call, which must be masked."""
-    facts, fake = call.facts, call.handle
-    if call.service == "kv":
-        for line in lines_of(call):
-            name, *arguments = line
-            if name.upper() in ("PUBLISH", "SPUBLISH"):
-                yield from (Subject("channel", one, fake) for one in arguments[:1])
-            elif name.upper() in _SUBSCRIBING:
-                yield from (Subject("channel", one, fake) for one in arguments)
-            else:
-                yield from (Subject("key", one, fake) for one in keys_of(line))
-    elif call.service == "vector":
-        yield Subject("namespace", str(facts.get("namespace") or ""), fake)
-    elif call.service == "broker":
-        for topic in facts.get("topic") or ():
-            yield Subject("topic", str(topic), fake)
-        if facts.get("group"):
-            yield Subject("group", str(facts["group"]), fake)
-    elif call.service == "queue":
-        yield from _messages(call, fake)
-    message = call.request_headers.get("Upstash-Message-Id")
-    if message:
-        yield Subject("message", message, fake)
-
-
-def further_subjects(entry: Entry, began: int, lookups: Lookups) -> Iterator[Subject]:
-    """Yield the subjects of the calls that an entry's row includes, and the schedule of a delivery."""
-    for step in lookups.grouped_calls.get(entry.number, ()):
-        yield from subjects_of(step)
-    if schedule := lookups.header(began, "upstash-schedule-id"):
-        yield Subject("schedule", schedule, entry.handle)
-
-
-def subjects_of_action(action: Action, cloud: BaseCloud, mask: Mask) -> Iterator[Subject]:
-    """Yield the topics, groups and keys in the arguments of the method that the test called."""
-    handle = next((one for one in cloud.fakes() if one.name == action.handle), None)
-    if action.call is None or handle is None:
-        return
-    given, named = action.call
-    owner, _, name = action.kind.rpartition(".")
-    if owner in ("topic", "group"):
-        yield Subject(owner, mask.text(given[0]), action.handle)
-        return
-    method = getattr(getattr(handle, owner) if owner else handle, name, None)
-    if method is None:
-        return
-    with suppress(TypeError, ValueError):
-        arguments = signature(method).bind(*given, **named).arguments
-        for kind in ("topic", "group", "key"):
-            value = arguments.get(kind)
-            if isinstance(value, str):
-                yield Subject(kind, mask.text(value), action.handle)
-
-
-def _messages(call: Call, fake: str) -> Iterator[Subject]:
-    if call.facts.get("queue"):
-        yield Subject("queue", str(call.facts["queue"]), fake)
-    for one in items_of(call.response_body) if has_full_answer(call) else ():
-        for name, kind in (("messageId", "message"), ("scheduleId", "schedule")):
-            if isinstance(one.get(name), str):
-                yield Subject(kind, one[name], fake)
-
-
-def subjects_of_event(event: Event) -> Iterator[Subject]:
-    data: Mapping[str, Any] = event.data
-    for name, kind in (("message_id", "message"), ("about", "message"), ("group", "group")):
-        if isinstance(data.get(name), str):
-            yield Subject(kind, data[name], event.handle)
 
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
@@ -410,3 +334,82 @@ def _operation(call: Call) -> str:
     if call.service == "kv" and isinstance(command, list) and len(command) == 1:
         return str(command[0])
     return call.route or f"{call.method} {call.path}"
+
+
+# -- subjects --------------------------------------------------------------------------------------
+
+_SUBSCRIBING = {
+    "SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE", "PUNSUBSCRIBE",
+}  # fmt: skip
+"""Commands whose arguments are channels or patterns of channels."""
+
+
+def subjects_of(call: Call) -> Iterator[Subject]:
+    """Yield the subjects of a call, which must be masked."""
+    facts, fake = call.facts, call.handle
+    if call.service == "kv":
+        for line in lines_of(call):
+            name, *arguments = line
+            if name.upper() in ("PUBLISH", "SPUBLISH"):
+                yield from (Subject("channel", one, fake) for one in arguments[:1])
+            elif name.upper() in _SUBSCRIBING:
+                yield from (Subject("channel", one, fake) for one in arguments)
+            else:
+                yield from (Subject("key", one, fake) for one in keys_of(line))
+    elif call.service == "vector":
+        yield Subject("namespace", str(facts.get("namespace") or ""), fake)
+    elif call.service == "broker":
+        for topic in facts.get("topic") or ():
+            yield Subject("topic", str(topic), fake)
+        if facts.get("group"):
+            yield Subject("group", str(facts["group"]), fake)
+    elif call.service == "queue":
+        yield from _messages(call, fake)
+    message = call.request_headers.get("Upstash-Message-Id")
+    if message:
+        yield Subject("message", message, fake)
+
+
+def further_subjects(entry: Entry, began: int, lookups: Lookups) -> Iterator[Subject]:
+    """Yield the subjects of the calls that an entry's row includes, and the schedule of a delivery."""
+    for step in lookups.grouped_calls.get(entry.number, ()):
+        yield from subjects_of(step)
+    if schedule := lookups.header(began, "upstash-schedule-id"):
+        yield Subject("schedule", schedule, entry.handle)
+
+
+def subjects_of_action(action: Action, cloud: BaseCloud, mask: Mask) -> Iterator[Subject]:
+    """Yield the topics, groups and keys in the arguments of the method that the test called."""
+    handle = next((one for one in cloud.fakes() if one.name == action.handle), None)
+    if action.call is None or handle is None:
+        return
+    given, named = action.call
+    owner, _, name = action.kind.rpartition(".")
+    if owner in ("topic", "group"):
+        yield Subject(owner, mask.text(given[0]), action.handle)
+        return
+    method = getattr(getattr(handle, owner) if owner else handle, name, None)
+    if method is None:
+        return
+    with suppress(TypeError, ValueError):
+        arguments = signature(method).bind(*given, **named).arguments
+        for kind in ("topic", "group", "key"):
+            value = arguments.get(kind)
+            if isinstance(value, str):
+                yield Subject(kind, mask.text(value), action.handle)
+
+
+def _messages(call: Call, fake: str) -> Iterator[Subject]:
+    if call.facts.get("queue"):
+        yield Subject("queue", str(call.facts["queue"]), fake)
+    for one in items_of(call.response_body) if has_full_answer(call) else ():
+        for name, kind in (("messageId", "message"), ("scheduleId", "schedule")):
+            if isinstance(one.get(name), str):
+                yield Subject(kind, one[name], fake)
+
+
+def subjects_of_event(event: Event) -> Iterator[Subject]:
+    data: Mapping[str, Any] = event.data
+    for name, kind in (("message_id", "message"), ("about", "message"), ("group", "group")):
+        if isinstance(data.get(name), str):
+            yield Subject(kind, data[name], event.handle)

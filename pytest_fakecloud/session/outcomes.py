@@ -126,8 +126,8 @@ def _failure(run: Run, clouds: list[Cloud]) -> BaseException | None:
 
 def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
     """Describe the violations of these kinds, equal ones of a client that retries only once."""
+    from ..reporting.calls import Lookups
     from ..reporting.masking import Mask
-    from ..reporting.model import Lookups
     from ..reporting.report import problems
     from ..reporting.text import problem
 
@@ -149,7 +149,7 @@ def _refused_clients(cloud: Cloud) -> list[str]:
     entries = cloud.journal.entries
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return []
-    from ..reporting.model import Lookups
+    from ..reporting.calls import Lookups
     from ..reporting.report import rejected
     from ..reporting.wording import sentence
 
@@ -271,12 +271,8 @@ def _journal(phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: in
 
 def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
     """Return the likely reasons of a failure that the journal does not show."""
-    from ..reporting.hints.missing_requests import (
-        hints_about_error,
-        hints_about_silence,
-        old_token_hints,
-    )
-    from ..reporting.hints.variables import mistakes, unread_variables, unrequested_fakes
+    from ..reporting.missing_requests import hints_about_error, hints_about_silence, old_token_hints
+    from ..reporting.mistakes import mistakes, unread_variables, unrequested_fakes
 
     item = phase.item
     lines: list[str] = []

@@ -105,7 +105,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _compare(given: argparse.Namespace, targets: list[Target], mask: Mask) -> int:
     # Imported here, so that the other commands do not load these modules.
-    from ..reporting.calls import CONTROLS, printable
+    from ..reporting.formatting import CONTROLS, printable
     from ..reporting.masking import write_private
     from .run import as_html, as_json, as_text, verify
 

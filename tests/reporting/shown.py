@@ -7,7 +7,8 @@ from typing import Any
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.reporting.model import Row, lookups_of
+from pytest_fakecloud.reporting.calls import lookups_of
+from pytest_fakecloud.reporting.model import Row
 from pytest_fakecloud.reporting.rows import rows
 from pytest_fakecloud.reporting.wording import Summary, describe
 

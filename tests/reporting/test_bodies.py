@@ -8,7 +8,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from pytest_fakecloud.reporting.calls import (
+from pytest_fakecloud.reporting.formatting import (
     compact,
     decoded,
     from_base64,

@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.hints.missing_requests import (
+from pytest_fakecloud.reporting.missing_requests import (
     hints_about_error,
     hints_about_silence,
     old_token_hints,

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.hints.variables import VARIABLES, at_import, mistakes
+from pytest_fakecloud.reporting.mistakes import VARIABLES, at_import, mistakes
 
 from ..harness import Run
 

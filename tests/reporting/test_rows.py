@@ -19,7 +19,7 @@ from qstash import Receiver
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.reporting.model import lookups_of
+from pytest_fakecloud.reporting.calls import lookups_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
 

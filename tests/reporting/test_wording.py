@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.applications import ServedRequest
-from pytest_fakecloud.reporting.calls import scalar, shortened
-from pytest_fakecloud.reporting.model import Finding, lookups_of
+from pytest_fakecloud.reporting.calls import lookups_of
+from pytest_fakecloud.reporting.formatting import scalar, shortened
+from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section, text
 from pytest_fakecloud.reporting.wording import kv as wording

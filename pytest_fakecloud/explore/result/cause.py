@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ...reporting.model import Lookups
+from ...reporting.calls import Lookups
 from ..footprint import ALL, Footprint, Touch
 from ..run import Conflict, Line, Run
 from ..schedule import CLOCK, DELAYS, PAUSES, SWITCHES, Event, Kind, Schedule

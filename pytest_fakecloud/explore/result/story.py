@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 from ...core.calls import Call
 from ...core.errors import counted
-from ...reporting.calls import SEVERAL, gathered
-from ...reporting.model import Lookups
+from ...reporting.calls import SEVERAL, Lookups, gathered
 from ...reporting.wording import summarise
 from ..footprint import ALL, Touch
 from ..run import Line, Run

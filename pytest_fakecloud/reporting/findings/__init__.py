@@ -13,15 +13,28 @@ from typing import Any
 
 from ...core.errors import report_failure
 from ..model import WEIGHT, Finding
-from . import broker, common, kv, queue, vector
+from . import broker, common, kv_keys, kv_results, queue, vector
 from .common import ObservedTest
+from .kv_history import of_each_database
 
 __all__ = ["MOST", "Finding", "ObservedTest", "find"]
 
 MOST = 10
 """Maximum number of findings in one report."""
+_OF_SERVERS = {kv_results.accept_missing, kv_results.commands_failed, kv_keys.no_subscriber}
+"""Detectors of key-value servers whose findings are not about keys."""
+_KV = (
+    kv_keys.check_then_set, kv_keys.ttl_not_set, kv_keys.expires_by_wall_clock,
+    kv_keys.lock_without_ttl, kv_keys.key_mismatch, kv_keys.lock_of_another, kv_keys.ttl_removed,
+    kv_keys.ttl_renewed, kv_results.accept_missing, kv_keys.python_value_in_key,
+    kv_keys.counter_mismatch, kv_keys.lost_update, kv_results.commands_failed,
+    kv_results.scan_not_finished, kv_keys.counter_recreated, kv_keys.read_after_expiry,
+    kv_keys.no_subscriber, kv_results.equal_scores, kv_keys.changed_nothing,
+    kv_results.repeated_after_failure, kv_results.never_acknowledged, kv_results.pages_overlap,
+    kv_results.limit_shared, kv_results.stopped_writing,
+)  # fmt: skip
 _BY_SERVICE: Mapping[str, tuple[Callable[[ObservedTest, Any], Iterator[Finding]], ...]] = {
-    "kv": kv.FINDINGS,
+    "kv": tuple(one if one in _OF_SERVERS else of_each_database(one) for one in _KV),
     "vector": vector.FINDINGS,
     "broker": broker.FINDINGS,
 }

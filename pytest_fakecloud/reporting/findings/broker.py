@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 from ...broker.model import CONSUMER_HEADERS
 from ...core.calls import Call, Event
-from ..calls import executed, has_full_answer, items_of, parsed
+from ..calls import executed, has_full_answer
+from ..formatting import items_of, parsed
 from ..model import Finding
 from .common import ObservedTest, about, about_entry, about_group
-from .kv.history import ADDING, commands
+from .kv_history import ADDING, commands
 
 
 class _Place(NamedTuple):

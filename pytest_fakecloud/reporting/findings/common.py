@@ -1,4 +1,7 @@
-"""What all detectors use, and the findings that any service can have."""
+"""Findings about all services: errors, credentials, unused faults, fakes without calls.
+
+`ObservedTest` is the input of all detectors, and `about()` creates their findings.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ...core.calls import Action, Call, Entry, Event
 from ...faults.table import rule_of
 from ..applications import ServedRequest
-from ..calls import error_of, lines_of, on_connection
-from ..model import Finding, Lookups, Severity, Subject, records_of
+from ..calls import Lookups, error_of, lines_of, on_connection, records_of
+from ..model import Finding, Severity, Subject
 from ..tracebacks import causes_of
 
 if TYPE_CHECKING:
@@ -125,6 +128,8 @@ class ObservedTest:
     def events(self, kind: str) -> list[Event]:
         return [e for e in self.entries if isinstance(e, Event) and e.kind == kind]
 
+
+# -- findings --------------------------------------------------------------------------------------
 
 SLEPT_S = 1.0
 """Minimum wall-clock time in seconds that a test must sleep before a frozen clock is reported."""

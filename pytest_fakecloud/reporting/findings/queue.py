@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...core.calls import Call, Event
-from ..calls import PUBLISHING, has_full_answer, items_of, parsed
+from ..calls import PUBLISHING, has_full_answer
+from ..formatting import items_of, parsed
 from ..model import Finding, Severity
 from .common import ObservedTest, about_entry, about_message
 

@@ -10,11 +10,12 @@ from typing import Any
 from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...vector.filter import why_not
-from ..calls import QUERIES, UPSERTS, executed, executed_but_lost, items_of, parsed
+from ..calls import QUERIES, UPSERTS, executed, executed_but_lost
+from ..formatting import items_of, parsed
 from ..model import Finding
 from .common import NONE, ObservedTest, about_namespace
-from .kv.history import WRITES as KV_WRITES
-from .kv.history import Command, commands
+from .kv_history import WRITES as KV_WRITES
+from .kv_history import Command, commands
 
 _READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
 _WRITES = (*UPSERTS, "update")

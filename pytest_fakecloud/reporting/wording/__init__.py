@@ -5,15 +5,28 @@ Only renderers call this package. It returns strings for rows and findings, whic
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ...core.calls import Call, Event
+from ...core.errors import counted, listed, plural, shortfall
 from ..applications import ServedRequest
-from ..calls import error_of, readable, shortened, visible
-from ..model import Finding, Lookups, Row
-from . import broker, common, kv, queue, vector
+from ..calls import Lookups, error_of
+from ..formatting import (
+    EXCERPT,
+    Sentences,
+    Summary,
+    Values,
+    compact,
+    namespace,
+    readable,
+    shortened,
+    visible,
+)
+from ..model import Finding, Row
+from . import broker, kv, queue, vector
 from .broker import effect
-from .common import EXCERPT, Sentences, Summary, filled
 
 __all__ = ["Summary", "describe", "effect", "sentence", "summarise"]
 
@@ -24,13 +37,6 @@ _BY_SERVICE: Mapping[str, Callable[[Call, Lookups], Summary | None]] = {
     "queue": queue.summary,
     "callback_capture": queue.callback_summary,
     "destination": queue.callback_summary,
-}
-_SENTENCES: Sentences = {
-    **kv.SENTENCES,
-    **vector.SENTENCES,
-    **broker.SENTENCES,
-    **queue.SENTENCES,
-    **common.SENTENCES,
 }
 
 
@@ -74,7 +80,7 @@ def _described(row: Row, last: Row, lookups: Lookups) -> Summary:
         if row.kind == "attempt":
             return queue.attempt_summary(row, last, lookups)
         if row.kind == "action":
-            return Summary(common.action(entry, lookups))
+            return Summary(_action(entry, lookups))
         is_brokers = row.service == "broker"
         what = broker.event_text(entry, lookups) if is_brokers else f"{entry.kind}: {entry.text}"
         return Summary(what, note=str(entry.data.get("note") or ""))
@@ -121,11 +127,129 @@ def status_line(call: Call) -> str:
     return f"{call.status} {queue.phrase_of(call.status)}".strip() + ending
 
 
+def _action(event: Event, lookups: Lookups) -> str:
+    arguments = event.data.get("arguments") or []
+    given = ", ".join(arguments)
+    did = {"add_fault": "added", "remove_fault": "removed"}.get(event.kind)
+    if did:
+        limits = f" ({given})" if given else ""
+        return f"{event.handle} fault {did}: {event.data['fault']}{limits}"
+    if event.kind == "clear_faults":
+        return f"{event.handle} faults cleared"
+    if event.kind in ("hold", "release"):
+        return f"{event.handle}.holding() {'began' if event.kind == 'hold' else 'ended'}"
+    message = event.data.get("message_id")
+    made = f" -> {lookups.short(message)}" if message else ""
+    owner, _, name = event.kind.rpartition(".")
+    if owner in ("", "faults"):
+        return f"{event.handle}.{event.kind}({given}){made}"
+    thing, *rest = arguments
+    return f"{event.handle}.{owner}({thing}).{name}({', '.join(rest)}){made}"
+
+
+# -- findings -------------------------------------------------------------------------------------
+
+
 def sentence(finding: Finding, lookups: Lookups) -> str:
     """Return the sentence of a finding, with the name of its fake."""
     says = _SENTENCES[finding.kind]
     values = {**finding.values, "fake": finding.fake}
-    text = filled(says, values, lookups) if isinstance(says, str) else says(values, lookups)
+    text = _filled(says, values, lookups) if isinstance(says, str) else says(values, lookups)
     # The text of a violation already contains the name of its fake.
     named = bool(finding.fake) and finding.kind != "problem"
     return visible(f"{finding.fake}: {text}" if named else text)
+
+
+class _Template(string.Formatter):
+    """Formats the sentence of a finding with its values.
+
+    ``{name}`` is a string, shortened; ``{name:raw}`` is a string in full; ``{name:json}`` is JSON;
+    ``{name:id}`` is the short form of an ID; ``{name:list}`` is a list of strings, ``{name:quoted}``
+    one of strings in quotes, ``{name:counts}`` one of names with their counts;
+    ``{name:namespace}`` is the name of a namespace; ``{name:record}`` is a count with its noun.
+    """
+
+    def __init__(self, lookups: Lookups) -> None:
+        self._lookups = lookups
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        match format_spec:
+            case "":
+                return shortened(str(value))
+            case "raw":
+                return str(value)
+            case "json":
+                return compact(shortened(value) if isinstance(value, str) else value)
+            case "id":
+                return self._lookups.short(value)
+            case "list":
+                return listed([shortened(str(one)) for one in value], 4)
+            case "quoted":
+                return listed([compact(shortened(one)) for one in value], 4)
+            case "counts":
+                return listed([f"{name} {count}" for name, count in value.items()])
+            case "namespace":
+                return namespace(value)
+            case "record" | "earlier record" | "vector":
+                return counted(value, format_spec)
+            case _:
+                raise ValueError(f"unknown format {format_spec!r}")
+
+
+def _filled(template: str, values: Values, lookups: Lookups) -> str:
+    return _Template(lookups).vformat(template, (), values)
+
+
+def _continued(values: Values, lookups: Lookups) -> str:
+    later = counted(values["later"], "call")
+    error = " ".join(filter(None, [values["status"], values["error"]]))
+    return f"{values['call']} was answered {error}, and {later} followed"
+
+
+def _swallowed(values: Values, lookups: Lookups) -> str:
+    answered = values["status"] or "with an error"
+    return f"this {values['call']} was answered {answered}, and the test saw no exception"
+
+
+def _unused_fault(values: Values, lookups: Lookups) -> str:
+    faults: dict[str, list[str]] = {}
+    for one in values["faults"]:
+        how = shortfall(one["deed"], one["used"], one["planned"])
+        faults.setdefault(how, []).append(one["fault"])
+    found = [
+        f"the {plural('fault', len(those))} {listed(those)} {how}" for how, those in faults.items()
+    ]
+    named = "; ".join(found) or "a fault was used less often than planned"
+    return f"{named}; the calls were {listed(values['calls'])}"
+
+
+def _rejected(values: Values, lookups: Lookups) -> str:
+    reasons = "; ".join(
+        _WHY_REJECTED[one["kind"]].format(fake=values["fake"], **one) for one in values["reasons"]
+    )
+    return f"answered 401 to {values['rejected']} of {counted(values['calls'], 'call')}: {reasons}"
+
+
+_WHY_REJECTED = {
+    "none": "no credentials were sent",
+    "query": "the _token in the URL is wrong",
+    "read_only": "the credentials are the read-only token",
+    "other": "the credentials are those of {other}",
+    "unknown": "the credentials are not those of {fake}",
+}
+_SENTENCES: Sentences = {
+    **kv.SENTENCES,
+    **vector.SENTENCES,
+    **broker.SENTENCES,
+    **queue.SENTENCES,
+    "continued_after_error": _continued,
+    "error_not_seen": _swallowed,
+    "unused_fault": _unused_fault,
+    "never_called": "no call was received",
+    "clock_frozen": "{seconds:raw} s of wall-clock time passed while the fake clock was frozen; "
+    "fakecloud.clock.advance() moves it, time.sleep() does not",
+    "rejected": _rejected,
+    "problem": "[{problem:raw}] {text:raw}",
+    "failed": "{text:raw}",
+    "more": "and {count:raw} more",
+}

@@ -8,9 +8,8 @@ from typing import Any
 from ...core.calls import Call, Event
 from ...core.errors import counted, listed
 from ...core.timers import clock_time
-from ..calls import compact, has_full_answer, parsed, scalar, shortened
-from ..model import Lookups
-from .common import Sentences, Summary, Values
+from ..calls import Lookups, has_full_answer
+from ..formatting import Sentences, Summary, Values, compact, parsed, scalar, shortened
 
 _EVENTS = {
     "auto commit": "auto commit of {who}: {offsets}",

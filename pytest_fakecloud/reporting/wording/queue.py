@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING, Any
 from ...core.calls import Call
 from ...core.errors import listed, plural
 from ...core.timers import clock_time, to_datetime
-from ..calls import compact, decoded, has_full_answer, parsed, readable, shortened
-from ..model import Lookups, Row
-from .common import EXCERPT, Sentences, Summary, Values
+from ..calls import Lookups, has_full_answer
+from ..formatting import (
+    EXCERPT,
+    Sentences,
+    Summary,
+    Values,
+    compact,
+    decoded,
+    parsed,
+    readable,
+    shortened,
+)
+from ..model import Row
 
 if TYPE_CHECKING:
     from ...queue.signatures import SignatureDetails

@@ -6,9 +6,18 @@ from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import counted, listed
-from ..calls import QUERIES, UPSERTS, compact, has_full_answer, parsed, scalar, shortened
-from ..model import Lookups
-from .common import Sentences, Summary, Values, envelope, namespace, pairs
+from ..calls import QUERIES, UPSERTS, Lookups, envelope, has_full_answer
+from ..formatting import (
+    Sentences,
+    Summary,
+    Values,
+    compact,
+    namespace,
+    pairs,
+    parsed,
+    scalar,
+    shortened,
+)
 
 
 def summary(call: Call, lookups: Lookups) -> Summary | None:

@@ -22,9 +22,9 @@ from ...handle import Handle
 from ...http.app import Route
 from ...http.messages import Answer, Request, Stream
 from ...reporting.as_json import row_json
-from ...reporting.calls import printable
+from ...reporting.calls import Lookups
+from ...reporting.formatting import printable
 from ...reporting.masking import Mask
-from ...reporting.model import Lookups
 from ...reporting.model import Row as ReportRow
 from ...reporting.rows import began, rows
 from ...services import find, view_of

@@ -26,7 +26,7 @@ from pytest_fakecloud.kv.values.collections import HashValue, QuickList, SetValu
 from pytest_fakecloud.kv.values.sizes import ENTRY, content_size, usage
 from pytest_fakecloud.kv.values.stream import Stream
 from pytest_fakecloud.kv.values.zset import SortedSet
-from pytest_fakecloud.reporting.findings.kv.history import Command, Expiries
+from pytest_fakecloud.reporting.findings.kv_history import Command, Expiries
 from tests.kv.conftest import Run, argv
 from tests.kv.scenarios import FOLDER, Scenario, play, scenarios
 

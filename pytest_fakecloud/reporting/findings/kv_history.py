@@ -1,4 +1,7 @@
-"""The history of keys and connections, from which the findings of the key-value store are derived."""
+"""The history of a key-value server or of one of its databases: its commands, read from the journal.
+
+`Command` has the properties that detectors need.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,16 @@ from dataclasses import dataclass, field, replace
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ....core.calls import Action, Call, Entry
-from ....kv.python_values import encode
-from ....kv.table.registry import COMMANDS, CommandSpec, Ttl, find_ttl, sets_ttl, spec_of
-from ...calls import (
-    QUEUED,
-    SEVERAL,
-    each_from_base64,
-    executed_at,
-    is_error,
-    on_connection,
-    parsed,
-    reply,
-)
-from ...model import Finding
-from ..common import ObservedTest, about_key
+from ...core.calls import Action, Call, Entry
+from ...kv.python_values import encode
+from ...kv.table.registry import COMMANDS, CommandSpec, Ttl, find_ttl, sets_ttl, spec_of
+from ..calls import QUEUED, SEVERAL, executed_at, is_error, on_connection, reply
+from ..formatting import each_from_base64, parsed
+from ..model import Finding
+from .common import ObservedTest, about_key
 
 if TYPE_CHECKING:
-    from ....kv.handle import KVServer
+    from ...kv.handle import KVServer
 
 
 UNKNOWN: Any = object()

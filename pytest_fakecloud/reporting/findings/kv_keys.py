@@ -1,0 +1,522 @@
+"""Findings about keys: their TTL, clients that compete for them, and their names."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...core.calls import Call, Entry, Event
+from ...core.timers import to_datetime
+from ..calls import executed_at, lines_of
+from ..model import Finding
+from .common import NONE, ObservedTest, about
+from .kv_history import (
+    COUNTING,
+    READS,
+    UNKNOWN,
+    WRITES,
+    Command,
+    Expiry,
+    ServerOrDatabase,
+    by_execution,
+    commands,
+    history,
+    with_expiries,
+)
+
+# -- TTL -------------------------------------------------------------------------------------------
+
+_FAR_US = 24 * 3600 * 1_000_000
+"""Difference in microseconds below which two times are taken to come from the same clock."""
+
+
+def ttl_removed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find SET commands that removed the TTL of a key that was never given another."""
+    for command, expiries in with_expiries(test, handle):
+        plain = command.deadline_us() is None and "KEEPTTL" not in command.options
+        if command.name != "SET" or not command.succeeded or not plain:
+            continue
+        had_ttl = command.key in expiries and not expiries.expired(command.key, command.at_us)
+        if had_ttl and handle._ttl_ms(command.key) == -1:
+            yield command.finding("ttl_removed")
+
+
+def ttl_renewed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find counters whose TTL was renewed repeatedly before it expired."""
+    counted: set[str] = set()
+    # The first of a key's commands set its TTL, and the others renewed it.
+    setters: dict[str, list[Command]] = {}
+    for command, expiries in with_expiries(test, handle):
+        key = command.key
+        if command.name in ("INCR", "INCRBY"):
+            counted.add(key)
+        renews = command.name in ("EXPIRE", "PEXPIRE") and len(command.words) == 3
+        if not renews or not command.succeeded or key not in counted:
+            continue
+        if key not in expiries or expiries.expired(key, command.at_us):
+            setters[key] = [command]
+            continue
+        chain = setters.get(key, [])
+        if expiries[key].setter not in chain[-1:]:
+            chain = [expiries[key].setter]  # another command has set the TTL since then
+        setters[key] = [*chain, command]
+    for first, *renewals in setters.values():
+        end_us = first.deadline_us() or 0
+        if len(renewals) > 1 and renewals[-1].at_us >= end_us:
+            span = f"{(end_us - first.at_us) / 1e6:g}"
+            yield renewals[-1].finding("ttl_renewed", seconds=span, times=len(renewals))
+
+
+def ttl_not_set(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find keys without a TTL whose EXPIRE was not executed, and that got no other TTL."""
+    others = {
+        key: one.entry.number
+        for one in history(test, handle)
+        if one.deadline_us()
+        for key in one.keys
+    }
+    for call in test.calls_of(handle):
+        if call.facts.get("database", 0) != getattr(handle, "number", 0):
+            continue
+        rejected = call.status == 400 and call.fault is None
+        for line in lines_of(call) if rejected or not call.reached else ():
+            command = Command(call, [line[0].upper(), *line[1:]], UNKNOWN)
+            sets_span = command.spec is not None and command.spec.effects.ttl_unit is not None
+            if not sets_span or command.ttl is None or command.ttl.unit.is_absolute:
+                continue
+            if others.get(command.key, 0) < call.number and handle._ttl_ms(command.key) == -1:
+                yield command.finding("ttl_not_set", command=command.name)
+
+
+def expires_by_wall_clock(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find absolute expiries computed from the wall clock while the fake clock shows another time."""
+    real_us = int(time.time() * 1e6)
+    for command in commands(test, handle):
+        ttl, deadline = command.ttl, command.deadline_us()
+        if ttl is None or deadline is None or not ttl.unit.is_absolute:
+            continue
+        is_real = abs(deadline - real_us) < _FAR_US <= abs(command.at_us - real_us)
+        if is_real and abs(deadline - command.at_us) > _FAR_US:
+            at, now = map(_shown_time, (deadline, command.at_us))
+            yield command.finding("expires_by_wall_clock", command=ttl.word, at=at, now=now)
+
+
+def _shown_time(at_us: int) -> str:
+    return f"{to_datetime(at_us):%Y-%m-%d %H:%M:%SZ}"
+
+
+def counter_recreated(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find counters that were recreated without a TTL after they had expired."""
+    recreated: dict[str, Command] = {}
+    for command, expiries in with_expiries(test, handle):
+        ended = expiries.expired(command.key, command.at_us)
+        # If a fault's function ran first, the time of the execution is unknown.
+        was_held_up = executed_at(command.entry) > command.entry.number
+        ended = ended or (command.key in expiries and was_held_up)
+        if command.deadline_us() is not None and command.succeeded:
+            for key in command.keys:
+                recreated.pop(key, None)
+        elif ended and command.name in COUNTING and _starts_at_zero(command):
+            recreated[command.key] = command
+    for key, command in recreated.items():
+        if handle._ttl_ms(key) == -1:
+            yield command.finding("counter_recreated", command=command.name)
+
+
+def _starts_at_zero(command: Command) -> bool:
+    """Return whether a counter did not exist before a command, so that it is now one step."""
+    step = command.words[2] if len(command.words) > 2 else "1"
+    try:
+        return abs(float(command.result)) == abs(float(step))
+    except (TypeError, ValueError):
+        return False
+
+
+def read_after_expiry(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find keys that were read after they had expired."""
+    late: dict[str, tuple[Command, Expiry]] = {}
+    for command, expiries in with_expiries(test, handle):
+        missing = command.name in READS and not command.result
+        if missing and expiries.expired(command.key, command.at_us):
+            late[command.key] = command, expiries[command.key]
+    for command, (until_us, setter) in late.values():
+        values = {"seconds": (command.at_us - until_us) / 1e6, "ttl": str(setter.ttl)}
+        number = setter.entry.number
+        yield command.finding("read_after_expiry", [number], severity="hint", **values)
+
+
+# -- clients that compete for a key ----------------------------------------------------------------
+
+_RACE_US = 1_000_000
+"""Maximum time in microseconds from the first check to the second write of a race."""
+_CHECKS = {"GET": 2, "EXISTS": 2, "HGET": 3, "HEXISTS": 3}
+"""Commands that check for a value, with the number of words up to the key or field."""
+_UNCHECKED = {"SET": 2, "HSET": 3}
+"""Unconditional writes, with the number of words up to the key or field."""
+_LOCK_NAME = re.compile(
+    r"(?i)(^|[^a-z])(locks?|locked|mutex|lease|idempoten\w*|dedup\w*|once|processed|seen)([^a-z]|$)"
+)
+
+
+@dataclass(slots=True)
+class _Updates:
+    """The last SET of a key, and the GETs and WATCHes of connections before and after it."""
+
+    last_set: Command | None = None
+    """None if another command may have changed the key since."""
+    current: dict[object, Command] = field(default_factory=dict)
+    """The last GET of each connection, if after the last SET."""
+    outdated: dict[object, Command] = field(default_factory=dict)
+    """The last GET of each connection, if before the last SET."""
+    late_watchers: set[object] = field(default_factory=set)
+    """Connections that have sent WATCH since the last SET."""
+
+    def note_get(self, command: Command) -> None:
+        self.outdated.pop(command.client, None)
+        self.current[command.client] = command
+
+    def note_set(self, command: Command) -> Finding | None:
+        """Note a SET; return a finding if it loses a SET by another connection."""
+        client = command.client
+        get, lost = self.outdated.pop(client, None), self.last_set
+        late = client in self.late_watchers
+        self.current.pop(client, None)
+        if client is not None:
+            self.last_set = command
+            self.outdated |= self.current
+            self.current.clear()
+            self.late_watchers.clear()
+        if get is None or lost is None or lost.client == client:
+            return None
+        # `check_then_set` reports keys that did not exist.
+        if get.result in (None, lost.words[2]):
+            return None
+        values = {"written": command.words[2], "overwritten": lost.words[2], "read": get.result}
+        return command.finding("lost_update", watch_late=late, **values)
+
+
+def lost_update(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+    """Find SET commands that replaced what another connection wrote after this connection's GET.
+
+    Example: client A sends ``GET k``, client B sends ``SET k 1``, A sends ``SET k 2``.
+    """
+    updates: defaultdict[str, _Updates] = defaultdict(_Updates)
+    for command in by_execution(test, handle):
+        if command.name == "WATCH":
+            for key in command.arguments:
+                updates[key].late_watchers.add(command.client)
+        elif command.name == "GET":
+            updates[command.key].note_get(command)
+        elif command.name == "SET" and len(command.words) == 3 and command.succeeded:
+            if finding := updates[command.key].note_set(command):
+                yield finding
+        elif command.changes:
+            for key in updates if command.changes_any else updates.keys() & command.arguments:
+                updates[key].last_set = None
+
+
+@dataclass(slots=True)
+class _Race:
+    """Checks that found a key or field missing, and the unconditional writes after them."""
+
+    checks: list[Command] = field(default_factory=list)
+    writes: list[Command] = field(default_factory=list)
+
+    def add(self, command: Command) -> bool:
+        """Add a check before all writes, or a write after several checks; reject other commands."""
+        if _found_nothing(command) and not self.writes:
+            self.checks.append(command)
+        elif _overwrites(command) and len(self.checks) > 1:
+            self.writes.append(command)
+        else:
+            return False
+        return True
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether a write followed each check; otherwise one client may have checked repeatedly."""
+        return len(self.writes) == len(self.checks)
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether all happened within a second, and each write replaced the one before it."""
+        replaced = all(
+            (deadline := earlier.deadline_us()) is None or later.at_us < deadline
+            for earlier, later in itertools.pairwise(self.writes)
+        )
+        return replaced and self.writes[-1].at_us - self.checks[0].at_us <= _RACE_US
+
+    def finding(self) -> Finding:
+        last = self.writes[-1]
+        evidence = [command.entry.number for command in (*self.checks, *self.writes)]
+        reads = " or ".join(dict.fromkeys(check.name for check in self.checks))
+        values = {"read": reads, "write": last.name, "item": " ".join(_item(last))}
+        return last.finding("check_then_set", evidence, clients=len(self.checks), **values)
+
+
+def check_then_set(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+    """Find clients that all found a value missing, within a second, and then all wrote it.
+
+    Example: client A sends ``GET k``, client B sends ``GET k``, A sends ``SET k 1``, B sends
+    ``SET k 2``.
+    """
+    races: dict[tuple[str, ...], _Race] = {}
+    for command in by_execution(test, handle):
+        item = _item(command)
+        race = races.get(item, _Race())
+        if race.add(command):
+            races[item] = race
+            if race.is_complete:
+                del races[item]
+                if race.is_certain:
+                    yield race.finding()
+        elif command.changes_any:
+            races.clear()
+        else:
+            for other in [other for other in races if other[0] in command.arguments]:
+                del races[other]
+
+
+def _item(command: Command) -> tuple[str, ...]:
+    """Return the key, or the key and field, that a command checks or writes; empty for others."""
+    return tuple(command.words[1 : (_CHECKS | _UNCHECKED).get(command.name, 0)])
+
+
+def _found_nothing(command: Command) -> bool:
+    return len(command.words) == _CHECKS.get(command.name) and command.result in (None, 0)
+
+
+def _overwrites(command: Command) -> bool:
+    is_known = command.name in _UNCHECKED and command.result is not UNKNOWN
+    return is_known and not command.options & {"NX", "XX"}
+
+
+def lock_without_ttl(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+    """Find locks and idempotency keys that were set with NX and have no TTL."""
+    deleted = {
+        key: command.entry.number
+        for command in commands(test, handle)
+        if command.name in ("DEL", "UNLINK")
+        for key in command.arguments
+    }
+    for command in commands(test, handle):
+        key = command.key
+        sets = command.sets_nx and command.succeeded and command.ttl is None
+        stays = deleted.get(key, 0) <= command.entry.number
+        if sets and stays and _LOCK_NAME.search(key) and handle._ttl_ms(key) == -1:
+            yield command.finding("lock_without_ttl")
+
+
+def lock_of_another(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+    """Find locks that were deleted while they held a value that another client had set.
+
+    Example: one client sets a lock with a TTL, which ends; a second client sets the lock; then the
+    first client, or the second, deletes it.
+    """
+    holders: dict[str, list[str]] = {}
+    for command, expiries in with_expiries(test, handle):
+        key = command.key
+        for removed in holders.keys() - expiries.keys():
+            del holders[removed]
+        if command.name == "SET" and command.sets_nx and command.succeeded:
+            earlier = holders.get(key, []) if expiries.expired(key, command.at_us) else []
+            holders[key] = [*earlier, command.words[2]]
+            continue
+        values = holders.get(key, [])
+        deletes = command.name == "DEL" and command.result == 1 and len(command.words) == 2
+        if deletes and len(set(values)) > 1 and not expiries.expired(key, command.at_us):
+            yield command.finding("lock_of_another", holder=values[-1], earlier=values[0])
+        command.drop_replaced(holders)
+
+
+class _Setters(dict[str, Event]):
+    """The delivery attempt during which each key was set with NX; replaced keys are removed."""
+
+    def follow(self, command: Command, attempt: Event | None) -> None:
+        command.drop_replaced(self)
+        if command.sets_nx and command.succeeded and attempt is not None:
+            self[command.key] = attempt
+
+    def failed_before(self, command: Command, attempt: Event | None) -> Event | None:
+        """Return the failed attempt of the same message that set the key of a command with NX."""
+        setter = self.get(command.key)
+        was_prevented = command.sets_nx and not command.succeeded
+        if not was_prevented or setter is None or attempt is None or setter is attempt:
+            return None
+        is_same = setter.data.get("message_id") == attempt.data.get("message_id")
+        status = setter.data.get("status")
+        has_failed = not isinstance(status, int) or status >= 300
+        return setter if is_same and has_failed else None
+
+
+def changed_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+    """Find writes that had no effect because of NX or XX.
+
+    Two cases are expected and not reported: a lock that is held, unless a failed attempt of the
+    same message set it, and a counter that NX initializes.
+    """
+    every = history(test, handle)
+    counters = {command.key for command in every if command.name in COUNTING}
+    setters = _Setters()
+    for command in every:
+        attempt = test.attempt_around(command.entry)
+        setters.follow(command, attempt)
+        if command.result is UNKNOWN or len(command.words) < 3 or command.key in counters:
+            continue
+        option, members = _prevented(command)
+        values = {"message": "", "attempt": 0}
+        if failed := setters.failed_before(command, attempt):
+            option = option or "NX"
+            values = {
+                "message": str(failed.data.get("message_id")),
+                "attempt": failed.data.get("number"),
+            }
+        elif _LOCK_NAME.search(command.key):
+            continue
+        if option:
+            values |= {"command": command.name, "option": option, "members": members}
+            yield command.finding("changed_nothing", **values)
+
+
+def _prevented(command: Command) -> tuple[str, list[str]]:
+    """Return the option that prevented a write, and the affected members; empty if none did."""
+    if command.name == "SET" and command.result is None and "GET" not in command.options:
+        return next((one for one in ("NX", "XX") if one in command.options), ""), []
+    if command.name == "HSETNX" and command.result == 0:
+        return "HSETNX", [command.words[2]]
+    if command.name == "ZADD" and command.result == 0:
+        options = command.zadd_options
+        if "NX" in options:
+            return "ZADD", command.words[3 + len(options) :: 2]
+    return "", []
+
+
+# -- names of keys and channels --------------------------------------------------------------------
+
+_READS = {*READS, "ZRANGE", "TTL"}
+_BYTES = re.compile(r"""(?<![A-Za-z0-9])b(?:'[^']*'|"[^"]*")""")
+_MIN_SIMILARITY = 0.8
+"""Minimum similarity, from 0 to 1, at which two keys are reported as a mismatch."""
+
+
+def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find pairs of similar keys where one was only read and the other only written."""
+    every = history(test, handle)
+    if any(one.name == "" for one in every):
+        return
+    present = {str(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no dict)
+    read_keys = {one.key for one in every if _reads(one)}
+    read = _used_only_by(every, _reads)
+    written = _used_only_by(every, _writes)
+    for key, command in read.items():
+        if key in present:
+            continue
+        similar = difflib.get_close_matches(key, written, 1, _MIN_SIMILARITY)
+        similar = similar or _of_one_kind(key, read_keys, written)
+        # Names that differ only in a number refer to different things.
+        if similar and re.sub(r"\d", "", key) != re.sub(r"\d", "", similar[0]):
+            write = written[similar[0]].entry
+            run = _same_run(test, command.entry, write)
+            yield command.finding("key_mismatch", [write.number], other=similar[0], run=run)
+
+
+def _reads(command: Command) -> bool:
+    return command.name in _READS
+
+
+def _writes(command: Command) -> bool:
+    """Return whether a command certainly wrote its key, and did not read it."""
+    reads_too = command.name == "GETSET" or "GET" in command.options
+    return command.name in WRITES and not reads_too and command.result is not UNKNOWN
+
+
+def _used_only_by(every: Iterable[Command], uses: Callable[[Command], bool]) -> dict[str, Command]:
+    """Return the keys that no other commands mention, each with the first command that uses it."""
+    found: dict[str, Command] = {}
+    others: set[str] = set()
+    for command in every:
+        if uses(command):
+            found.setdefault(command.key, command)
+        else:
+            others.update(command.arguments)
+    return {key: command for key, command in found.items() if key not in others}
+
+
+def _same_run(test: ObservedTest, *entries: Entry) -> str:
+    """Return the ID of the workflow run that contains all entries; empty if there is none."""
+    attempts = map(test.attempt_around, entries)
+    numbers = {one.data["began"] if one is not None else None for one in attempts}
+    runs = {test.lookups.header(number, "upstash-workflow-runid") for number in numbers}
+    return runs.pop() if len(runs) == 1 else ""
+
+
+def _of_one_kind(key: str, read: Iterable[str], written: Iterable[str]) -> list[str]:
+    """Return the only written key with the same prefix, if only one key with the prefix was read."""
+    prefix, colon, _ = key.rpartition(":")
+    alike = [one for one in written if one.rpartition(":")[:2] == (prefix, colon)]
+    others = [one for one in read if one.rpartition(":")[:2] == (prefix, colon)]
+    return alike if colon and len(alike) == len(others) == 1 else []
+
+
+def python_value_in_key(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find keys that contain ``None`` or ``b'...'``, as Python formats missing values and bytes."""
+    known = (one for one in commands(test, handle) if one.name in _READS | WRITES)
+    for key, command in {one.key: one for one in known}.items():
+        if NONE.search(key):
+            yield command.finding("none_in_key")
+        elif found := _BYTES.search(key):
+            yield command.finding("bytes_in_key", text=found[0])
+
+
+def counter_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find counters decremented without an initial value, if one number was set but never used."""
+    every = history(test, handle)
+    if any(one.name == "" for one in every):
+        return
+    mentioned: set[str] = set()
+    used: set[str] = set()
+    numbers: dict[str, str] = {}
+    decremented: dict[str, Command] = {}
+    for command in every:
+        is_first = command.key not in mentioned
+        sets = command.name == "SET" and command.succeeded and command.words[2].isdigit()
+        if sets and is_first:
+            numbers[command.key] = command.words[2]
+        else:
+            used.update(command.arguments)
+        if command.name == "DECR" and is_first and command.result == -1:
+            decremented[command.key] = command
+        mentioned.update(command.arguments)
+    unused = [key for key in numbers if key not in used]
+    for command in decremented.values() if len(unused) == 1 else ():
+        yield command.finding("counter_mismatch", other=unused[0], value=numbers[unused[0]])
+
+
+def no_subscriber(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find messages to a channel without subscribers, while a channel with subscribers had none."""
+    subscribed: dict[str, int] = {}
+    heard: set[str] = set()
+    unheard: dict[str, tuple[Command, int]] = {}
+    for call in test.calls_of(handle):
+        for line in lines_of(call) if call.reached else ():
+            if line[0].upper() == "SUBSCRIBE":
+                subscribed.update(dict.fromkeys(line[1:], call.number))
+    for command in history(test, handle):
+        if command.name == "PUBLISH" and command.result == 0 and isinstance(command.entry, Call):
+            steps = test.lookups.grouped_calls.get(command.entry.number) or [command.entry]
+            lines = [[line[0].upper(), *line[1:]] for one in steps for line in lines_of(one)]
+            unheard[command.key] = command, lines.index(command.words)
+        elif command.name == "PUBLISH":
+            heard.add(command.key)
+    others = [one for one in subscribed if one not in heard and one not in unheard]
+    for channel, (command, index) in unheard.items():
+        if others and channel not in heard and channel not in subscribed:
+            values = {"others": others, "line": index}
+            evidence = [subscribed[one] for one in others]
+            yield about("channel", "no_subscriber", command.entry, channel, evidence, **values)

@@ -1,1 +1,0 @@
-"""Hints about failed tests: requests that did not reach their fake, and common mistakes."""
