@@ -272,13 +272,15 @@ class Lookups:
         return next((value for one, value in headers if one.lower() == name), "")
 
 
-def lookups_of(cloud: BaseCloud, entries: Sequence[Entry]) -> Lookups:
+def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = None) -> Lookups:
     """Return the lookups of a cloud and its journal, with credentials in grouped calls masked.
 
     A fake that raises an exception contributes nothing.
     """
-    queues: list[Any] = [one for one in cloud.fakes() if one.service == "queue"]
-    brokers: list[Any] = [one for one in cloud.fakes() if one.service == "broker"]
+    mask = mask or Mask(cloud)
+    fakes: list[Any] = list(cloud.fakes())
+    queues = [one for one in fakes if one.service == "queue"]
+    brokers = [one for one in fakes if one.service == "broker"]
     messages = [message for queue in queues for message in _tried(queue.messages)]
     schedules = [schedule.id for queue in queues for schedule in _tried(queue.schedules)]
     attempts = [each for queue in queues for each in _tried(_DETAILS, queue)]
@@ -291,7 +293,6 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry]) -> Lookups:
     instances = {str(one.facts.get("instance")) for one in calls if one.service == "broker"}
     ids = [*_named_by_events(entries), *(one.id for one in messages), *schedules]
     groups, without_row = gathered(entries)
-    mask = Mask(cloud)
     return Lookups(
         ids=_abbreviated(ids) | _abbreviated_names(instances),
         published=published,
@@ -300,7 +301,7 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry]) -> Lookups:
         end_offsets={(broker.name, topic.name): topic.end_offsets
                      for broker in brokers for topic in _tried(broker.topics)},
         attempts={number: (sent, outcome) for number, sent, outcome in attempts},
-        created_by_lost_call=_messages_of_lost_calls(cloud, entries),
+        created_by_lost_call=_messages_of_lost_calls(queues, calls),
         grouped_calls={
             number: [mask.call(one) for one in grouped] for number, grouped in groups.items()
         },
@@ -358,18 +359,18 @@ def hash_of(script: str) -> str:
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
-def _messages_of_lost_calls(cloud: BaseCloud, entries: Sequence[Entry]) -> dict[int, str]:
+def _messages_of_lost_calls(handles: Iterable[Any], every: Iterable[Call]) -> dict[int, str]:
     """Return the messages that requests with a lost response created, by the requests' numbers.
 
     This is the only message with that URL and time that is not in any response. If there are
     several such messages, the request is left out.
     """
-    calls = [one for one in entries if isinstance(one, Call) and one.service == "queue"]
+    calls = [one for one in every if one.service == "queue"]
     lost = [call for call in calls if executed_but_lost(call)]
     if not lost:
         return {}
     named = b"".join(call.response_body for call in calls if call not in lost)
-    queues: dict[str, Any] = {one.name: one for one in cloud.fakes() if one.service == "queue"}
+    queues = {one.name: one for one in handles}
     found = {}
     for call in lost:
         alike = [

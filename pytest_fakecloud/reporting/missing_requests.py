@@ -15,7 +15,7 @@ from ..handle import secrets_of, was_given
 from ..http.hub import default_hub
 from ..http.messages import bearer_token
 from ..services import named
-from .tracebacks import attributes_of, chain, frames_of, locals_of, root
+from .tracebacks import attributes_of, chain, frames_of, locals_of, root, with_attributes
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
@@ -290,10 +290,9 @@ def _clients(values: Iterable[object]) -> dict[tuple[str, str], object]:
     address. A client that is a part of another one is left out.
     """
     found: dict[tuple[str, str], object] = {}
-    for value in values:
-        for one in (value, *attributes_of(value).values()):
-            if (package := root(type(one))) in _CLIENTS and (url := _url_of(one)):
-                found.setdefault((package, url), one)
+    for package, one in with_attributes(values):
+        if package in _CLIENTS and (url := _url_of(one)):
+            found.setdefault((package, url), one)
     return found
 
 

@@ -23,7 +23,7 @@ from ..core.errors import did_you_mean
 from ..public_names import PUBLIC_NAMES
 from .masking import Mask
 from .missing_requests import FAKE_ADDRESS, official_clients, request_of
-from .tracebacks import chain, frames_of, locals_of, root
+from .tracebacks import chain, frames_of, locals_of, packages_of, root
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
@@ -79,7 +79,7 @@ def _misspelt(error: BaseException) -> Iterator[str]:
 
 def _moved_clocks(frames: Sequence[FrameType]) -> Iterator[str]:
     """Yield hints about libraries that move ``time.time()``, but not the fakes' clock."""
-    used = {root(time.time), *(package for frame in frames for package in _packages(frame))}
+    used = {root(time.time), *packages_of(frames)}
     machine: Any = sys.modules.get("time_machine")
     if machine is not None and machine.escape_hatch.is_travelling():
         used.add("time_machine")
@@ -101,13 +101,6 @@ def _patched_sleep(frames: Sequence[FrameType]) -> Iterator[str]:
             "time.sleep() is patched, so waiting takes no time, and the clock of the fakes does not "
             "move either: move it with fakecloud.clock.advance()"
         )
-
-
-def _packages(frame: FrameType) -> Iterator[str]:
-    yield str(frame.f_globals.get("__name__")).partition(".")[0]
-    for name in frame.f_code.co_names:
-        if name in frame.f_globals:
-            yield root(frame.f_globals[name])
 
 
 def _patches_sleep(frame: FrameType) -> bool:

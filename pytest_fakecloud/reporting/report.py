@@ -53,11 +53,11 @@ def report_of(
     found: list[Finding] = []
     left: list[Finding] = []
     with report_failure("the lookups failed", failures.append):
-        lookups = lookups_of(cloud, list(cloud.journal.entries))
+        lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
     with report_failure("the findings failed", failures.append):
         found = find(ObservedTest(cloud, lookups, idle_s, raised, served))
     with report_failure("the calls cannot be shown", failures.append):
-        every = rows(cloud, served=served, lookups=lookups)
+        every = rows(cloud, served=served, lookups=lookups, mask=mask)
     with report_failure("what is unfinished cannot be shown", failures.append):
         left = unfinished(cloud, lookups, found)
     closed = cloud._closed_fakes.addresses.items()

@@ -34,6 +34,7 @@ def rows(
     entries: Iterable[Entry] | None = None,
     served: Iterable[ServedRequest] = (),
     lookups: Lookups | None = None,
+    mask: Mask | None = None,
 ) -> list[Row]:
     """Return the journal of a cloud as rows, with credentials masked.
 
@@ -43,7 +44,7 @@ def rows(
     that are shown in another call's row, and the schedules of deliveries.
     """
     source = list(cloud.journal.entries if entries is None else entries)
-    builder = _Builder(cloud, source, lookups or Lookups())
+    builder = _Builder(cloud, source, lookups or Lookups(), mask or Mask(cloud))
     found = builder.rows(source)
     if entries is None:
         found += builder.action_rows()
@@ -153,12 +154,14 @@ def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
 class _Builder:
     """Makes the rows of the entries and actions of a cloud, with credentials masked."""
 
-    def __init__(self, cloud: BaseCloud, entries: Sequence[Entry], lookups: Lookups) -> None:
-        self.mask = Mask(cloud)
-        self._cloud, self._lookups = cloud, lookups
+    def __init__(
+        self, cloud: BaseCloud, entries: Sequence[Entry], lookups: Lookups, mask: Mask
+    ) -> None:
+        self._lookups, self.mask = lookups, mask
+        self._fakes = {handle.name: handle for handle in cloud.fakes()}
         self._records = records_of(cloud)
         self._names = {url: name for name, (_, url) in cloud._closed_fakes.addresses.items()}
-        self._names.update((handle.url, handle.name) for handle in cloud.fakes())
+        self._names.update((handle.url, handle.name) for handle in self._fakes.values())
         self._attempts = _attempts_of_calls(entries)
 
     def rows(self, entries: Iterable[Entry]) -> list[Row]:
@@ -169,12 +172,14 @@ class _Builder:
             if id(entry) in received or entry.number in self._lookups.without_row:
                 continue
             # An entry that raises an exception must not prevent the rows of the other entries.
-            failures: list[str] = []
-            with report_failure("this entry cannot be shown", failures.append):
+            try:
                 found.append(self._row_of(entry))
-            for text in failures:
+            except BaseException:
+                failures: list[str] = []
+                with report_failure("this entry cannot be shown", failures.append):
+                    raise
                 failed = replace(_row_for(entry), ok=False, same=entry.number)
-                found.append(replace(failed, failure=self.mask.text(text)))
+                found.append(replace(failed, failure=self.mask.text(failures[0])))
         return found
 
     def action_rows(self) -> list[Row]:
@@ -229,7 +234,7 @@ class _Builder:
 
     def _action_row(self, action: Action) -> Row:
         masked = self.mask.event(action)
-        subjects = subjects_of_action(action, self._cloud, self.mask)
+        subjects = subjects_of_action(action, self._fakes.get(action.handle), self.mask)
         return replace(
             _row_for(action), entry=masked, kind="action", actor=TEST, operation=action.kind,
             subjects=tuple(dict.fromkeys(subjects)), where=Place(**masked.data["where"]),
@@ -378,9 +383,8 @@ def further_subjects(entry: Entry, began: int, lookups: Lookups) -> Iterator[Sub
         yield Subject("schedule", schedule, entry.handle)
 
 
-def subjects_of_action(action: Action, cloud: BaseCloud, mask: Mask) -> Iterator[Subject]:
+def subjects_of_action(action: Action, handle: Any, mask: Mask) -> Iterator[Subject]:
     """Yield the topics, groups and keys in the arguments of the method that the test called."""
-    handle = next((one for one in cloud.fakes() if one.name == action.handle), None)
     if action.call is None or handle is None:
         return
     given, named = action.call

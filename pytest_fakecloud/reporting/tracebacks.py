@@ -6,7 +6,7 @@ Neither runs code of the application.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from traceback import walk_tb
 from types import (
     BuiltinFunctionType,
@@ -46,27 +46,29 @@ def _hidden(info: Any) -> Any:
     if not is_outcome and not isinstance(error, AssertionError | ContractError):
         return info
     chain = [error, *causes_of(error)]
-    rest = _without_ours(error.__traceback__)
-    has_ours = any(is_own(frame) for one in chain for frame, _ in walk_tb(one.__traceback__))
-    if not _has_testers(rest) or not has_ours:
+    rests = [_without_ours(one.__traceback__) for one in chain]
+    if not _has_testers(rests[0][0]) or not any(has_ours for _, has_ours in rests):
         return info
-    error.__traceback__ = rest
-    for cause in chain[1:]:
-        rest = _without_ours(cause.__traceback__)
+    error.__traceback__ = rests[0][0]
+    for cause, (rest, _) in zip(chain[1:], rests[1:], strict=True):
         cause.__traceback__ = rest if _has_testers(rest) else None
     return type(info).from_exception(error)
 
 
-def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+def _without_ours(trace: TracebackType | None) -> tuple[TracebackType | None, bool]:
+    """Return a traceback without this package's frames, and whether it had any."""
     entries = []
+    has_ours = False
     while trace is not None:
-        if not is_own(trace.tb_frame):
+        if is_own(trace.tb_frame):
+            has_ours = True
+        else:
             entries.append(trace)
         trace = trace.tb_next
     rest: TracebackType | None = None
     for entry in reversed(entries):
         rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return rest
+    return rest, has_ours
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
@@ -133,6 +135,22 @@ def root(value: Any) -> str:
     else:
         name = inspect.getattr_static(value, "__module__", None)
     return name.partition(".")[0] if type(name) is str else ""
+
+
+def packages_of(frames: Iterable[FrameType]) -> set[str]:
+    """Return the packages of functions, and those whose objects they name globally."""
+    found = set()
+    for frame in frames:
+        names = frame.f_globals
+        found.add(str(names.get("__name__")).partition(".")[0])
+        found.update(root(names[name]) for name in frame.f_code.co_names if name in names)
+    return found
+
+
+def with_attributes(values: Iterable[object]) -> list[tuple[str, object]]:
+    """Return values and their attributes, each after the package of its class."""
+    every = [one for value in values for one in (value, *attributes_of(value).values())]
+    return [(root(type(one)), one) for one in every]
 
 
 def attributes_of(value: object) -> dict[str, object]:

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from ...core.errors import report_failure
 from ..model import WEIGHT, Finding
 from . import broker, common, kv_keys, kv_results, queue, vector
 from .common import ObservedTest
-from .kv_history import of_each_database
+from .kv_history import databases_of
 
 __all__ = ["MOST", "Finding", "ObservedTest", "find"]
 
 MOST = 10
 """Maximum number of findings in one report."""
-_OF_SERVERS = {kv_results.accept_missing, kv_results.commands_failed, kv_keys.no_subscriber}
-"""Detectors of key-value servers whose findings are not about keys."""
 _KV = (
     kv_keys.check_then_set, kv_keys.ttl_not_set, kv_keys.expires_by_wall_clock,
     kv_keys.lock_without_ttl, kv_keys.key_mismatch, kv_keys.lock_of_another, kv_keys.ttl_removed,
@@ -33,8 +31,11 @@ _KV = (
     kv_results.repeated_after_failure, kv_results.never_acknowledged, kv_results.pages_overlap,
     kv_results.limit_shared, kv_results.stopped_writing,
 )  # fmt: skip
+_OF_SERVERS = {kv_results.accept_missing, kv_results.commands_failed, kv_keys.no_subscriber}
+_OF_KEYS = {*_KV} - _OF_SERVERS
+"""Detectors that are called for each database of a key-value server that clients have used."""
 _BY_SERVICE: Mapping[str, tuple[Callable[[ObservedTest, Any], Iterator[Finding]], ...]] = {
-    "kv": tuple(one if one in _OF_SERVERS else of_each_database(one) for one in _KV),
+    "kv": _KV,
     "vector": vector.FINDINGS,
     "broker": broker.FINDINGS,
 }
@@ -48,15 +49,24 @@ _OF_ALL: tuple[Callable[[ObservedTest], Iterator[Finding]], ...] = (
 def find(test: ObservedTest) -> list[Finding]:
     """Return the findings about a cloud: the most important first, then the newest."""
     found: list[Finding] = []
-    calls: list[partial[Iterator[Finding]]] = []
+    databases = cache(partial(databases_of, test))
+    calls: list[tuple[Callable[..., Iterator[Finding]], Any]] = []
     for service, detectors in _BY_SERVICE.items():
-        calls += [partial(one, test, fake) for one in detectors for fake in test.handles(service)]
-    calls += [partial(one, test) for one in _OF_ALL]
-    for detector in calls:
-        failures: list[str] = []
-        with report_failure(f"{detector.func.__name__} failed", failures.append):
-            found += detector()
-        found += [Finding("failed", values={"text": text}) for text in failures]
+        fakes = test.handles(service)
+        calls += [(detector, fake) for detector in detectors for fake in fakes]
+    calls += [(detector, None) for detector in _OF_ALL]
+    for detector, fake in calls:
+        try:
+            if fake is None:
+                found += detector(test)
+            else:
+                for each in databases(fake) if detector in _OF_KEYS else (fake,):
+                    found += detector(test, each)
+        except BaseException:
+            failures: list[str] = []
+            with report_failure(f"{detector.__name__} failed", failures.append):
+                raise
+            found.append(Finding("failed", values={"text": failures[0]}))
     if any(one.severity == "cause" for one in found):
         # If a cause is known, a fake without calls is not worth reporting.
         found = [one for one in found if one.kind != "never_called"]

@@ -90,9 +90,14 @@ class ObservedTest:
     """The commands of key-value servers and of their databases (see `kv.history.history()`)."""
 
     @cached_property
+    def fakes(self) -> list[Any]:
+        """The open fakes of the cloud."""
+        return list(self.cloud.fakes())
+
+    @cached_property
     def entries(self) -> list[Entry]:
         # Leave out calls before a restored snapshot, which do not explain the current data.
-        rewound = {one.name: getattr(one, "_rewound", 0) for one in self.cloud.fakes()}
+        rewound = {one.name: getattr(one, "_rewound", 0) for one in self.fakes}
         every = self.cloud.journal.entries
         return [_as_known(one) for one in every if one.number > rewound.get(one.handle, 0)]
 
@@ -101,7 +106,7 @@ class ObservedTest:
         return [entry for entry in self.entries if isinstance(entry, Call)]
 
     def handles(self, service: str) -> list[Any]:
-        return [handle for handle in self.cloud.fakes() if handle.service == service]
+        return [handle for handle in self.fakes if handle.service == service]
 
     def calls_of(self, handle: Any) -> list[Call]:
         return [call for call in self.calls if call.handle == handle.name]
@@ -162,7 +167,7 @@ def unused_fault(test: ObservedTest) -> Iterator[Finding]:
     unused = {
         one.facts.get("handle") for one in test.cloud.problems() if one.kind == "unused_fault"
     }
-    for handle in test.cloud.fakes():
+    for handle in test.fakes:
         received: dict[str, None] = {}
         for call in test.calls_of(handle) if handle.name in unused else ():
             received.update(dict.fromkeys(_names_of(call)))
@@ -193,7 +198,7 @@ def never_called(test: ObservedTest) -> Iterator[Finding]:
     """Find fakes without calls, if all calls of other fakes succeeded."""
     if not test.entries or any(map(_has_failed, test.entries)):
         return
-    for handle in test.cloud.fakes():
+    for handle in test.fakes:
         # A test that acts on a fake directly may need no client.
         if not len(handle.journal) and not test.actions_on(handle):
             yield Finding("never_called", handle.name, severity="hint")
@@ -268,7 +273,7 @@ def read_only_token(test: ObservedTest) -> Iterator[Finding]:
 def _read_only_tokens(test: ObservedTest) -> dict[str, str]:
     return {
         handle.name: f"Bearer {handle.read_only_token}"
-        for handle in test.cloud.fakes()
+        for handle in test.fakes
         if hasattr(handle, "read_only_token")
     }
 

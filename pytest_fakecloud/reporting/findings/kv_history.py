@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache, wraps
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...core.calls import Action, Call, Entry
@@ -49,7 +49,7 @@ SCRIPTS = {
 _ZADD_OPTIONS = COMMANDS["ZADD"].options
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Command:
     """A command that a server executed or, if the result is ``UNKNOWN``, may have executed.
 
@@ -63,20 +63,22 @@ class Command:
     words: list[str]
     result: Any
     database: int | None = 0
-    spec: CommandSpec | None = field(init=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "spec", spec_of(self.words))
+    # Several detectors read each of these, so they are computed once.
 
-    @property
+    @cached_property
+    def spec(self) -> CommandSpec | None:
+        return spec_of(self.words)
+
+    @cached_property
     def name(self) -> str:
         return self.words[0]
 
-    @property
+    @cached_property
     def arguments(self) -> list[str]:
         return self.words[1:]
 
-    @property
+    @cached_property
     def keys(self) -> list[str]:
         """The keys of the command, or its first argument if it has no keys."""
         spec, words = self.spec, self.words
@@ -86,35 +88,35 @@ class Command:
             positions = [at for at, _ in spec.key_positions(line)] or positions
         return [words[at] for at in positions if at < len(words)]
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The first of the keys, or an empty string without arguments."""
         return next(iter(self.keys), "")
 
-    @property
+    @cached_property
     def options(self) -> set[str]:
         """The words after the first two arguments, in capitals."""
         return {word.upper() for word in self.words[3:]}
 
-    @property
+    @cached_property
     def zadd_options(self) -> list[str]:
         """The options of a ZADD, which precede its scores and members, in capitals."""
         return list(itertools.takewhile(_ZADD_OPTIONS.__contains__, map(str.upper, self.words[2:])))
 
-    @property
+    @cached_property
     def at_us(self) -> int:
         return self.entry.at_us
 
-    @property
+    @cached_property
     def client(self) -> object:
         return self.entry.client if isinstance(self.entry, Call) else None
 
-    @property
+    @cached_property
     def sets_nx(self) -> bool:
         """Whether the command sets a key only if the key does not exist."""
         return self.name == "SETNX" or (self.name == "SET" and "NX" in self.options)
 
-    @property
+    @cached_property
     def succeeded(self) -> bool:
         """Whether a command that sets a value or a TTL certainly did so."""
         if self.name == "SET" and "GET" in self.options:
@@ -122,13 +124,13 @@ class Command:
             return self.result is not UNKNOWN and not self.options & {"NX", "XX"}
         return self.result is not UNKNOWN and self.result not in (None, 0)
 
-    @property
+    @cached_property
     def changes(self) -> bool:
         """Whether the command may have changed data."""
         spec = self.spec
         return spec is None or spec.write or self.name in SCRIPTS or self.name == "DEBUG"
 
-    @property
+    @cached_property
     def changes_any(self) -> bool:
         """Whether the command may have changed keys that are not among its arguments."""
         spec = self.spec
@@ -137,12 +139,12 @@ class Command:
         of_all_keys = spec.write and not spec.keys and "@keyspace" in spec.categories
         return of_all_keys or (self.name in SCRIPTS and self.words[2:3] == ["0"])
 
-    @property
+    @cached_property
     def changes_only_ttl(self) -> bool:
         """Whether the command changes the TTL of its key, and not the value."""
         return self.spec is not None and _changes_only_ttl(self.spec)
 
-    @property
+    @cached_property
     def replaces(self) -> bool:
         """Whether the command may have removed or replaced keys among its arguments."""
         if self.sets_nx and self.result is not UNKNOWN and "GET" not in self.options:
@@ -157,7 +159,7 @@ class Command:
             for key in self.arguments:
                 by_key.pop(key, None)
 
-    @property
+    @cached_property
     def ttl(self) -> Ttl | None:
         """The TTL that the command sets for its keys; None if it sets none."""
         spec = self.spec
@@ -165,6 +167,7 @@ class Command:
             return None
         return find_ttl(spec, self.words)
 
+    @cached_property
     def deadline_us(self) -> int | None:
         """Return the time at which the command lets its keys expire; None if it sets no TTL."""
         ttl = self.ttl
@@ -219,7 +222,7 @@ class Expiries(dict[str, Expiry]):
         for key in command.arguments if command.changes else ():
             if self.expired(key, command.at_us):
                 del self[key]
-        deadline = command.deadline_us()
+        deadline = command.deadline_us
         if deadline is not None and command.succeeded:
             self.update(dict.fromkeys(command.keys, Expiry(deadline, command)))
         elif command.changes_only_ttl:
@@ -380,9 +383,6 @@ def _word(value: object) -> str:
 # -- databases -------------------------------------------------------------------------------------
 
 
-Detector: TypeAlias = Callable[[ObservedTest, Any], Iterator[Finding]]
-
-
 class Database:
     """A numbered database of a key-value server, which a detector examines instead of the server."""
 
@@ -409,19 +409,12 @@ class Database:
             engine.abandon(session)
 
 
-def of_each_database(detector: Detector) -> Detector:
-    """Return a detector that examines each database that a server's clients have used."""
-
-    @wraps(detector)
-    def detect(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-        used = {one.database for one in history(test, handle) if one.database is not None}
-        if used <= {0}:
-            yield from detector(test, handle)
-        else:
-            # The test itself may have tried to select a database that does not exist. With a real
-            # server, a fake has a single database.
-            databases = getattr(handle._engine, "databases", [0])
-            for number in sorted(used & set(range(len(databases)))):
-                yield from detector(test, Database(handle, number))
-
-    return detect
+def databases_of(test: ObservedTest, handle: Any) -> list[ServerOrDatabase]:
+    """Return the databases that a server's clients have used: the server itself if only the first."""
+    used = {one.database for one in history(test, handle) if one.database is not None}
+    if used <= {0}:
+        return [handle]
+    # The test itself may have tried to select a database that does not exist. With a real server, a
+    # fake has a single database.
+    databases = getattr(handle._engine, "databases", [0])
+    return [Database(handle, number) for number in sorted(used & set(range(len(databases))))]

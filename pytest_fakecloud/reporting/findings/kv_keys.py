@@ -39,7 +39,7 @@ _FAR_US = 24 * 3600 * 1_000_000
 def ttl_removed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find SET commands that removed the TTL of a key that was never given another."""
     for command, expiries in with_expiries(test, handle):
-        plain = command.deadline_us() is None and "KEEPTTL" not in command.options
+        plain = command.deadline_us is None and "KEEPTTL" not in command.options
         if command.name != "SET" or not command.succeeded or not plain:
             continue
         had_ttl = command.key in expiries and not expiries.expired(command.key, command.at_us)
@@ -67,7 +67,7 @@ def ttl_renewed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             chain = [expiries[key].setter]  # another command has set the TTL since then
         setters[key] = [*chain, command]
     for first, *renewals in setters.values():
-        end_us = first.deadline_us() or 0
+        end_us = first.deadline_us or 0
         if len(renewals) > 1 and renewals[-1].at_us >= end_us:
             span = f"{(end_us - first.at_us) / 1e6:g}"
             yield renewals[-1].finding("ttl_renewed", seconds=span, times=len(renewals))
@@ -78,7 +78,7 @@ def ttl_not_set(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     others = {
         key: one.entry.number
         for one in history(test, handle)
-        if one.deadline_us()
+        if one.deadline_us
         for key in one.keys
     }
     for call in test.calls_of(handle):
@@ -98,7 +98,7 @@ def expires_by_wall_clock(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find absolute expiries computed from the wall clock while the fake clock shows another time."""
     real_us = int(time.time() * 1e6)
     for command in commands(test, handle):
-        ttl, deadline = command.ttl, command.deadline_us()
+        ttl, deadline = command.ttl, command.deadline_us
         if ttl is None or deadline is None or not ttl.unit.is_absolute:
             continue
         is_real = abs(deadline - real_us) < _FAR_US <= abs(command.at_us - real_us)
@@ -119,7 +119,7 @@ def counter_recreated(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         # If a fault's function ran first, the time of the execution is unknown.
         was_held_up = executed_at(command.entry) > command.entry.number
         ended = ended or (command.key in expiries and was_held_up)
-        if command.deadline_us() is not None and command.succeeded:
+        if command.deadline_us is not None and command.succeeded:
             for key in command.keys:
                 recreated.pop(key, None)
         elif ended and command.name in COUNTING and _starts_at_zero(command):
@@ -247,7 +247,7 @@ class _Race:
     def is_certain(self) -> bool:
         """Whether all happened within a second, and each write replaced the one before it."""
         replaced = all(
-            (deadline := earlier.deadline_us()) is None or later.at_us < deadline
+            (deadline := earlier.deadline_us) is None or later.at_us < deadline
             for earlier, later in itertools.pairwise(self.writes)
         )
         return replaced and self.writes[-1].at_us - self.checks[0].at_us <= _RACE_US
