@@ -22,8 +22,8 @@ class Service(NamedTuple):
     server's configuration file (None if it cannot be started there). ``handle`` is the import path
     (``"package.module:name"``) of the fake's class. ``in_process``: clients of this process may skip
     the socket. ``delivers``: it sends requests to destinations, which ``--forward`` can redirect.
-    ``development`` are the default settings of a server that the command line starts. ``browse`` is
-    the name of the module of the console that shows the fake's data; for another package's fake,
+    ``development`` are the default settings of a server that the command line starts. ``data`` is
+    the name of the module of ``reporting.data`` that reads the fake's data; for another package's fake,
     ``view`` is the import path of a function that returns it.
     """
 
@@ -33,7 +33,7 @@ class Service(NamedTuple):
     in_process: bool = False
     delivers: bool = False
     development: Mapping[str, Any] = {}
-    browse: str | None = None
+    data: str | None = None
     view: str | None = None
 
     @property
@@ -52,7 +52,7 @@ def _service(
         word=word,
         in_process=True,
         development=development,
-        browse=word,
+        data=word,
         delivers=delivers,
     )
 

@@ -27,9 +27,9 @@ from ..kv.errors import CommandError
 from ..queue.model import Outcome
 from ..queue.wire.values import as_text
 from .calls import executed_at, on_connection
+from .data import Item, State, data_of
 from .model import Report
 from .rows import began
-from .views import VIEWS, Change, State, changes_of, frames, shortened, state_of
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
@@ -59,6 +59,24 @@ def record_times(cloud: BaseCloud) -> None:
     cloud._time.reads = recorder_of(cloud.journal).shared.reads = reads
 
 
+class Change(NamedTuple):
+    """A changed item of a fake, with its fields after the change; None if it was removed."""
+
+    fake: str
+    section: str
+    item: str
+    fields: Item | None
+
+
+LONGEST = 2_000
+"""Maximum number of characters that are kept of a value."""
+
+
+def _state_of(handle: Handle) -> State:
+    state: State = data_of(handle.fixture).state(handle)
+    return state
+
+
 class Inexact(Exception):
     """Raised for an entry that cannot be replayed as it happened."""
 
@@ -72,7 +90,7 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     have their own journal number as ``order``. Credentials are not masked.
     """
     failures: list[str] = []
-    with_data = [handle for handle in cloud.fakes() if handle.fixture in VIEWS]
+    with_data = [handle for handle in cloud.fakes() if data_of(handle.fixture) is not None]
     reasons = {one.name: reason for one in with_data if (reason := _obstacle(one))}
     followed = [handle for handle in with_data if handle.name not in reasons]
     found: dict[str, Any] = {"initial": {}, "steps": []}
@@ -368,11 +386,11 @@ class _Player:
     def move_to(self, at_us: int) -> None:
         self.time.fire(lambda: max(at_us, self.time.now_us()), lanes=("state",))
 
-    def data_of(self, names: Iterable[str]) -> dict[str, State]:
+    def states_of(self, names: Iterable[str]) -> dict[str, State]:
         """Return the data of the copies with these names; drop copies that are too large."""
         found = {}
         for name in [name for name in names if name in self.copies]:
-            found[name] = state = state_of(self.copies[name].fake)
+            found[name] = state = _state_of(self.copies[name].fake)
             items = sum(map(len, state.values()))
             self._looks += items
             if items > MOST_ITEMS or self._looks > MOST_LOOKS:
@@ -382,8 +400,8 @@ class _Player:
     def drop_different(self) -> None:
         """Drop the copies whose data differs from the data of the real fakes."""
         real = {name: copy.real for name, copy in self.copies.items()}
-        for name, state in self.data_of(real).items():
-            if state != state_of(real[name]):
+        for name, state in self.states_of(real).items():
+            if state != _state_of(real[name]):
                 self._drop(name, "replaying the journal did not reproduce its data")
 
     def _drop(self, name: str, reason: str) -> None:
@@ -399,8 +417,8 @@ class _StepRecorder:
         # call; it has the number of the call.
         self._rows = {row.delivery.number: row.number for row in report.rows if row.delivery}
         self.events = _events(entries, report)
-        self._data_of = player.data_of
-        self.initial = player.data_of(player.copies)
+        self._states_of = player.states_of
+        self.initial = player.states_of(player.copies)
         self._shown = dict(self.initial)
         self.steps: list[dict[str, Any]] = []
 
@@ -417,10 +435,10 @@ class _StepRecorder:
         self._record(row, work.order, [work.entry.handle], self.events.get(row, []))
 
     def _record(self, row: float, order: float, fakes: Iterable[str], events: list[Event]) -> None:
-        for event, shown in frames(self._shown, self._data_of(fakes), events):
+        for event, shown in _frames(self._shown, self._states_of(fakes), events):
             changes: list[Change] = []
             for name, state in shown.items():
-                changes += changes_of(name, self._shown[name], state)
+                changes += _changes_of(name, self._shown[name], state)
                 self._shown[name] = state
             step = {"number": row if event is None else event.number, "changes": changes}
             if event is None and order != row:
@@ -456,7 +474,7 @@ def _replayed(
     for step in recorder.steps:
         step["changes"] = [change for change in step["changes"] if change.fake in player.copies]
     return {
-        "initial": {name: shortened(recorder.initial[name]) for name in player.copies},
+        "initial": {name: _shortened(recorder.initial[name]) for name in player.copies},
         "steps": [step for step in recorder.steps if step["changes"]],
     }
 
@@ -493,3 +511,91 @@ def _open_target(target: str) -> str:
     path, mark, query = target.partition("?")
     kept = "&".join(part for part in query.split("&") if not part.startswith("_token="))
     return f"{path}?{kept}" if mark and kept else path
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+def _changes_of(name: str, before: State, after: State) -> Iterator[Change]:
+    for section in {**before, **after}:
+        old, new = before.get(section, {}), after.get(section, {})
+        if old == new:
+            continue
+        for item in {**old, **new}:
+            if old.get(item) != new.get(item):
+                fields = new.get(item)
+                yield Change(name, section, item, None if fields is None else _short(fields))
+
+
+def _shortened(state: State) -> State:
+    return {
+        section: {name: _short(fields) for name, fields in items.items()}
+        for section, items in state.items()
+    }
+
+
+def _short(fields: Mapping[str, Any]) -> Item:
+    """Return an item's fields; a value that is too long is shortened and states its full length."""
+    found = dict(fields)
+    for name, value in fields.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if len(text) > LONGEST:
+            found[name] = f"{text[:LONGEST]}… ({len(text):,} characters)"
+    return found
+
+
+def _frames(
+    before: Mapping[str, State], now: dict[str, State], events: Sequence[Event]
+) -> Iterator[tuple[Event | None, dict[str, State]]]:
+    """Yield the states after a call, with None, and after each event that it caused.
+
+    A commit changes the committed offsets of its group and a rebalance the owners; the call changes
+    the rest. If the events do not explain the change, it belongs to the call alone.
+    """
+    name = events[0].handle if events else ""
+    if name in now and before[name] != now[name]:
+        state = _undone(events, before[name], now[name])
+        found: list[tuple[Event | None, State]] = [(None, state)]
+        for event in events:
+            state = _applied(event, state)
+            found.append((event, state))
+        if state == now[name]:
+            for cause, each in found:
+                yield cause, {name: each}
+    yield None, now
+
+
+def _undone(events: Sequence[Event], before: State, now: State) -> State:
+    """Return the current data with the earlier values of all fields that the events set."""
+    state = {section: {**items} for section, items in now.items()}
+    for event in events:
+        section, changed = _set_by(event)
+        for item, fields in state.get(section, {}).items():
+            old = before.get(section, {}).get(item, {})
+            state[section][item] = {**fields, **{field: old.get(field) for field in changed}}
+    return state
+
+
+def _applied(event: Event, state: State) -> State:
+    """Return data after an event: a rebalance sets all owners, a commit only some offsets."""
+    section, changed = _set_by(event)
+    items = {item: dict(fields) for item, fields in state.get(section, {}).items()}
+    for item, fields in items.items():
+        for field, values in changed.items():
+            unset = fields[field] if field == "committed" else None
+            fields[field] = values.get(item, unset)
+    return {**state, section: items}
+
+
+def _set_by(event: Event) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Return the section of an event's group, and the values that the event set, by field and item."""
+    data = event.data
+    changed: dict[str, dict[str, Any]] = {}
+    if event.kind == "rebalance":
+        changed["owner"] = {f"{topic}-{partition}": member
+                            for member, places in (data.get("assignment") or {}).items()
+                            for topic, partition in places}  # fmt: skip
+    if data.get("offsets"):
+        changed["committed"] = {f"{topic}-{partition}": offset
+                                for topic, partition, offset in data["offsets"]}  # fmt: skip
+    return f"group {data.get('group')}", changed

@@ -9,7 +9,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
 from ..http.app import Route
-from .browse.pages import PAGING
+from ..reporting.data import PAGING
 from .control.shapes import BODIES, RESPONSES
 
 _QUERIES = {

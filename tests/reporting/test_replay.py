@@ -13,9 +13,9 @@ import redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting import replay
+from pytest_fakecloud.reporting.data import data_of
 from pytest_fakecloud.reporting.replay import record_times, states
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.reporting.views import VIEWS
 
 from ..harness import in_threads, wait_until
 from .shown import deliver
@@ -53,8 +53,8 @@ def without_empty(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def real(cloud: Cloud) -> dict[str, Any]:
-    handles = [one for one in cloud.fakes() if one.fixture in VIEWS]
-    return without_empty({one.name: VIEWS[one.fixture](one) for one in handles})
+    modules = [(one, data_of(one.fixture)) for one in cloud.fakes()]
+    return without_empty({one.name: data.state(one) for one, data in modules if data is not None})
 
 
 def replayed(cloud: Cloud) -> dict[str, Any]:
@@ -435,7 +435,7 @@ def test_a_delivery_is_one_change_of_its_message(cloud: Cloud) -> None:
     attempt = next(row.number for row in report.rows if row.kind == "attempt")
     steps = [step for step in states(cloud, report)["steps"] if step["number"] == attempt]
     shown = [change[3].get("state") for step in steps for change in step["changes"]]
-    assert shown == ["ACTIVE", "FAILED", None]
+    assert shown == ["in_flight", "dead_lettered", None]
     # The delivery starts before the number of its row, which is the number of its end.
     assert steps[0]["order"] < attempt
     assert "order" not in steps[1]

@@ -10,8 +10,8 @@ from urllib.parse import quote
 import pytest
 
 from pytest_fakecloud import Cloud, Response
+from pytest_fakecloud.reporting.data.queue import LISTS
 from pytest_fakecloud.standalone.api import ControlApp
-from pytest_fakecloud.standalone.browse.queue import LISTS
 from tests.harness import in_threads
 
 from .conftest import ask, message

@@ -13,9 +13,9 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
+from pytest_fakecloud.reporting.data import vector
+from pytest_fakecloud.reporting.data.vector import projected
 from pytest_fakecloud.standalone.api import ControlApp
-from pytest_fakecloud.standalone.browse import vector
-from pytest_fakecloud.standalone.browse.projection import projected
 from pytest_fakecloud.standalone.control.data import view
 from pytest_fakecloud.standalone.control.handles import send
 

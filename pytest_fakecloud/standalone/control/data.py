@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from importlib import import_module
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
@@ -23,14 +22,26 @@ from ...http.app import Route
 from ...http.messages import Answer, Request, Stream
 from ...reporting.as_json import row_json
 from ...reporting.calls import Lookups
+from ...reporting.data import (
+    LARGEST_PAGE,
+    PAGE,
+    PAGING,
+    Attempt,
+    DeadLetter,
+    Listing,
+    Message,
+    NotFound,
+    Wanted,
+    data_of,
+    whole_number,
+)
 from ...reporting.formatting import printable
 from ...reporting.masking import Mask
 from ...reporting.model import Row as ReportRow
 from ...reporting.rows import began, rows
 from ...services import find, view_of
-from ..browse.pages import LARGEST_PAGE, PAGE, PAGING, Listing, NotFound, Wanted, whole_number
 from . import PREFIX, Refused, contract, named
-from .shapes import Attempt, DeadLetter, Message, ProblemEntry, Row
+from .shapes import ProblemEntry, Row
 
 if TYPE_CHECKING:
     from ...cloud import Cloud
@@ -95,9 +106,10 @@ class DataRoutes:
 
     def _browsed(self, request: Request) -> tuple[Handle, Any]:
         handle = named(self._cloud, request)
-        if find(handle.fixture).browse is None:
+        module = data_of(handle.fixture)
+        if module is None:
             raise NotFound(f"{handle.name} has no lists: use its `view`")
-        return handle, _browse(handle)
+        return handle, module
 
     # -- queues ----------------------------------------------------------------------------------
 
@@ -139,11 +151,10 @@ class DataRoutes:
 
 def view(handle: Handle) -> dict[str, Any]:
     """Return the data of a fake, or only its identity if its service has no view."""
-    service = find(handle.fixture)
-    if service.browse is not None:
-        content = _browse(handle).content(handle)
+    if (module := data_of(handle.fixture)) is not None:
+        content = module.content(handle)
     else:
-        show = view_of(service)
+        show = view_of(find(handle.fixture))
         content = {} if show is None else show(handle)
     return {
         "name": handle.name,
@@ -152,11 +163,6 @@ def view(handle: Handle) -> dict[str, Any]:
         "fault_kinds": fault_kinds(type(handle.faults)),
         **content,
     }
-
-
-def _browse(handle: Handle) -> Any:
-    # Imported late, because a server without a queue does not need the queue's engine.
-    return import_module(f"..browse.{find(handle.fixture).browse}", __package__)
 
 
 def _wanted(request: Request, listing: Listing) -> Wanted:

@@ -24,7 +24,7 @@ from ...handle import HANDLE_FIELDS, Handle
 from ...http.app import Route
 from ...http.messages import Answer, Effect, Request
 from ...public_names import PART_NAMES, PUBLIC_NAMES
-from ..browse.pages import whole_number
+from ...reporting.data import whole_number
 from . import PREFIX, Refused, contract, fields, handle_named, named
 from .shapes import Closed, Fault, HandleEntry, Raised, Returned
 

@@ -209,47 +209,6 @@ class Fault(TypedDict):
     active: bool
 
 
-class Attempt(TypedDict):
-    """An attempt to deliver a message; ``waited`` is in seconds."""
-
-    message: str
-    url: str
-    number: int
-    at: str
-    waited: float
-    why: str
-    status: int | None
-    state: str
-    exception: str | None
-    final: bool
-
-
-class Message(TypedDict):
-    """A message with its attempts."""
-
-    id: str
-    kind: str
-    state: str
-    method: str
-    url: str
-    retried: int
-    next: str | None
-    max_retries: int
-    body: str
-    timeline: str
-    attempts: list[Attempt]
-
-
-class DeadLetter(TypedDict):
-    """A dead letter; ``message`` is the id of its message."""
-
-    id: str
-    at: str
-    url: str
-    status: int | None
-    message: str
-
-
 class Snapshot(TypedDict):
     """A snapshot kept by the server."""
 

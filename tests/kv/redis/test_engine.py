@@ -37,8 +37,8 @@ from pytest_fakecloud.kv.rest import formats
 from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.outside import surroundings
-from pytest_fakecloud.standalone.browse.kv import LISTS, content
-from pytest_fakecloud.standalone.browse.pages import Wanted
+from pytest_fakecloud.reporting.data import Wanted
+from pytest_fakecloud.reporting.data.kv import LISTS, content
 from tests.harness import wait_until
 
 from ...budget import cases

@@ -6,12 +6,24 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ...core.timers import to_datetime
-from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, cut, page_of, page_of_names, plain
+from . import (
+    MOST_IN_VIEW,
+    Listing,
+    NotFound,
+    State,
+    View,
+    Wanted,
+    cut,
+    page_of,
+    page_of_names,
+    plain,
+)
 
 if TYPE_CHECKING:
     from ...broker.handle import Broker
-    from ...broker.model import Record
+    from ...broker.model import Record, TopicPartition
     from ...broker.views import GroupView
+
 
 PREVIEW = 2000
 """Maximum number of characters of a value in a row of records."""
@@ -23,6 +35,42 @@ def _topics(handle: Broker) -> list[str]:
 
 def _groups(handle: Broker) -> list[str]:
     return [one.name for one in handle.groups()]
+
+
+def state(handle: Broker) -> State:
+    """Return the offsets of the partitions, and what each consumer group has read of them."""
+    partitions = {
+        f"{name}-{one['partition']}": {"start": one["start"], "end": one["end"]}
+        for name in _topics(handle)
+        for one in _partitions(handle, name)
+    }
+    found: State = {"partitions": partitions}
+    for view in handle.groups():
+        group = view._described()
+        owners = {at: member for member, places in group.assignment.items() for at in places}
+        found[f"group {group.name}"] = {
+            name: {
+                "owner": owners.get(at), "committed": group.committed.get(at),
+                "position": group.position.get(at),
+                **partitions.get(name, {"start": 0, "end": 0}),
+            }
+            for at in dict.fromkeys([*group.lag, *group.committed, *owners])
+            for name in [_name_of(at)]
+        }  # fmt: skip
+    return found
+
+
+def _partitions(handle: Broker, name: str) -> list[View]:
+    topic = handle.topic(name)
+    offsets = zip(topic.start_offsets, topic.end_offsets, strict=True)
+    return [
+        {"partition": number, "start": start, "end": end}
+        for number, (start, end) in enumerate(offsets)
+    ]
+
+
+def _name_of(at: TopicPartition) -> str:
+    return f"{at.topic}-{at.partition}"
 
 
 def topics(handle: Broker, wanted: Wanted) -> View:
@@ -37,16 +85,9 @@ def topic(handle: Broker, id: str, wanted: Wanted) -> View:
 
 
 def _topic(handle: Broker, name: str) -> View:
-    found = handle.topic(name)
-    offsets = list(zip(found.start_offsets, found.end_offsets, strict=True))
-    return {
-        "name": name,
-        "records": sum(end - start for start, end in offsets),
-        "partitions": [
-            {"partition": number, "start": start, "end": end}
-            for number, (start, end) in enumerate(offsets)
-        ],
-    }
+    partitions = _partitions(handle, name)
+    count = sum(one["end"] - one["start"] for one in partitions)
+    return {"name": name, "records": count, "partitions": partitions}
 
 
 def records(handle: Broker, wanted: Wanted) -> View:
@@ -130,7 +171,7 @@ def content(handle: Broker) -> View:
         return {
             "name": name,
             "count": len(kept),
-            "partitions": _topic(handle, name)["partitions"],
+            "partitions": _partitions(handle, name),
             "records": [plain(one._asdict()) for one in kept[-MOST_IN_VIEW:]],
         }
 
@@ -151,18 +192,18 @@ def group_view(view: GroupView) -> View:
             {
                 "name": member.name,
                 "state": member.state,
-                "assignment": [f"{tp.topic}-{tp.partition}" for tp in member.assignment],
+                "assignment": [_name_of(at) for at in member.assignment],
             }
             for member in group.members
         ],
         "partitions": [
             {
-                "partition": f"{tp.topic}-{tp.partition}",
-                "committed": group.committed.get(tp),
-                "position": group.position.get(tp),
+                "partition": _name_of(at),
+                "committed": group.committed.get(at),
+                "position": group.position.get(at),
                 "lag": lag,
             }
-            for tp, lag in group.lag.items()
+            for at, lag in group.lag.items()
         ],
     }
 

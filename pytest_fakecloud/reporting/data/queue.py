@@ -17,12 +17,26 @@ from ...queue.model import Message, Redaction
 from ...queue.views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
 from ...queue.wire.values import as_text, shown_headers, shown_text
 from ...queue.workflow.log import run_record
-from ..control.shapes import Attempt, DeadLetter
-from ..control.shapes import Message as MessageView
-from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, cut, page_of, page_of_names, plain
+from . import (
+    MOST_IN_VIEW,
+    Attempt,
+    DeadLetter,
+    Listing,
+    NotFound,
+    State,
+    View,
+    Wanted,
+    cut,
+    page_of,
+    page_of_names,
+    plain,
+    shown_time,
+)
+from . import Message as MessageView
 
 if TYPE_CHECKING:
     from ...queue.handle import Queue
+
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
@@ -65,6 +79,36 @@ def _at(at_us: int | None) -> str | None:
     return None if at_us is None else to_datetime(at_us).isoformat()
 
 
+@_locked
+def state(handle: Queue) -> State:
+    """Return the messages, dead letters and schedules, by id."""
+    messages = {
+        one.id: {
+            **_message(one),
+            "attempts": [attempt.status for attempt in one.attempts],
+            "next attempt": None if one.due_us is None else shown_time(one.due_us),
+        }
+        for one in handle._engine.messages.values()
+    }
+    return {
+        "messages": messages,
+        "dead letters": {one.id: _dead_letter(one) for one in _dead_letters(handle)},
+        "schedules": {one.id: _schedule(one) for one in _schedules(handle)},
+    }
+
+
+def _message(one: Message) -> View:
+    return {"url": as_text(one.url), "kind": one.kind, "state": STATE_NAMES[one.state]}
+
+
+def _dead_letter(letter: DeadLetterView) -> View:
+    return {"url": letter.url, "status": letter.status, "message": letter.message.id}
+
+
+def _schedule(schedule: ScheduleView) -> View:
+    return {"cron": schedule.cron, "destination": schedule.url, "paused": schedule.paused}
+
+
 # -- messages --------------------------------------------------------------------------------------
 
 
@@ -78,10 +122,8 @@ def _message_row(one: Message) -> View:
     return {
         "id": one.id,
         "public_id": one.public_id,
-        "state": STATE_NAMES[one.state],
-        "kind": one.kind,
+        **_message(one),
         "method": one.settings.method,
-        "url": as_text(one.url),
         "created": _at(one.created_us),
         "next": _at(one.due_us),
         "waits_for": "" if one.finished or one.due_us is not None else one.wait_reason,
@@ -260,7 +302,7 @@ def schedules(handle: Queue, wanted: Wanted) -> View:
     def show(schedule: ScheduleView) -> View:
         record = schedule._record
         return {
-            **_schedule(schedule),
+            **_schedule_view(schedule),
             "method": record.settings.method,
             "error": schedule.error,
             "last_run": _at(record.last_us),
@@ -276,14 +318,9 @@ def schedules(handle: Queue, wanted: Wanted) -> View:
     )
 
 
-def _schedule(schedule: ScheduleView) -> View:
-    return {
-        "id": schedule.id,
-        "cron": schedule.cron,
-        "destination": schedule.url,
-        "paused": schedule.paused,
-        "next": [run.isoformat() for run in schedule.next_runs(_RUNS)],
-    }
+def _schedule_view(schedule: ScheduleView) -> View:
+    runs = [run.isoformat() for run in schedule.next_runs(_RUNS)]
+    return {"id": schedule.id, **_schedule(schedule), "next": runs}
 
 
 def run_schedule(handle: Queue, id: str) -> View:
@@ -446,7 +483,7 @@ def content(handle: Queue) -> View:
         "count": len(messages),
         "messages": [message_view(message) for message in messages[-MOST_IN_VIEW:]],
         "dead_letters": [dead_letter_view(letter) for letter in _dead_letters(handle)],
-        "schedules": [_schedule(schedule) for schedule in _schedules(handle)],
+        "schedules": [_schedule_view(schedule) for schedule in _schedules(handle)],
         "workflows": [plain(run_record(engine, run)) for run in runs],
     }
 

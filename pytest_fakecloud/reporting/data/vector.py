@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, page_of, page_of_names, plain
-from .projection import projected
+from . import MOST_IN_VIEW, Listing, NotFound, State, View, Wanted, page_of, page_of_names, plain
 
 if TYPE_CHECKING:
     from ...core.calls import Call
     from ...vector.engine import VectorEngine
     from ...vector.handle import VectorIndex
     from ...vector.model import VectorRecord
+
 
 PREVIEW = 300
 """Maximum number of characters of metadata and data in a row."""
@@ -30,6 +30,25 @@ class _Vector(NamedTuple):
     id: str
     metadata: Any
     data: str | None
+
+
+def state(handle: VectorIndex) -> State:
+    """Return the vectors by namespace and id, with those that queries do not see yet."""
+    found: State = {}
+    for name in handle.namespaces():
+        found[_section_of(name)] = {
+            str(item["id"]): {**plain(dict(item)), "state": "ready"}
+            for item in handle.vectors(name)
+        }
+    for item in handle.pending():
+        fields = {**plain(item), "state": "pending"}
+        section = _section_of(fields.pop("namespace"))
+        found.setdefault(section, {})[str(fields["id"])] = fields
+    return found
+
+
+def _section_of(namespace: str) -> str:
+    return f"namespace {namespace}" if namespace else "default namespace"
 
 
 def namespaces(handle: VectorIndex, wanted: Wanted) -> View:
@@ -180,3 +199,39 @@ def _query_vector(handle: VectorIndex, call: Call) -> list[float]:
     else:
         components = body["vector"]
     return [float(one) for one in components]
+
+
+def projected(
+    vectors: Iterable[list[float]], query: Sequence[float] = ()
+) -> list[list[float] | None]:
+    """Project vectors and then a query onto the first two principal components.
+
+    The point is None for a vector without a dense part and for a query of another dimension.
+    """
+    import numpy as np
+
+    rows = list(vectors)
+    dense = [index for index, row in enumerate(rows) if row]
+    points: list[list[float] | None] = [None] * (len(rows) + 1)
+    if not dense:
+        return points
+    matrix = np.asarray([rows[index] for index in dense], dtype=np.float64)
+    centre = matrix.mean(axis=0)
+    centred = matrix - centre
+    # Decompose the Gram matrix: the vectors themselves would take a second for 500 rows.
+    sizes, rotated = np.linalg.eigh(centred @ centred.T)
+    axes = np.zeros((matrix.shape[1], 2))
+    for axis in range(min(2, len(sizes))):
+        size = sizes[-1 - axis]
+        # Skip a direction without extent, whose components are only rounding errors.
+        if size > max(1e-300, 1e-12 * sizes[-1]):
+            axes[:, axis] = centred.T @ rotated[:, -1 - axis] / np.sqrt(size)
+    flat = centred @ axes
+    # The sign of a direction is arbitrary, so fix it to keep the picture from flipping on reload.
+    signs = np.where(flat[np.abs(flat).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
+    for index, point in zip(dense, (flat * signs).tolist(), strict=True):
+        points[index] = [round(float(value), 6) for value in point]
+    if len(query) == matrix.shape[1]:
+        asked = (np.asarray(query, dtype=np.float64) - centre) @ axes * signs
+        points[-1] = [round(float(value), 6) for value in asked]
+    return points

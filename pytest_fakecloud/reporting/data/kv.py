@@ -13,13 +13,26 @@ from ...core.timers import to_datetime
 from ...kv.algorithms.glob import matcher
 from ...kv.engine.engine import Engine
 from ...kv.engine.keyspace import Keyspace, type_name
-from ...kv.python_values import Converted, encode, python_value
+from ...kv.python_values import Converted, encode, python_value, word
 from ...kv.search.index import SearchIndex
 from ...kv.values.sizes import usage
-from .pages import MOST_IN_VIEW, Listing, NotFound, View, Wanted, cut, page_of, page_of_names, plain
+from . import (
+    MOST_IN_VIEW,
+    Listing,
+    NotFound,
+    State,
+    View,
+    Wanted,
+    cut,
+    page_of,
+    page_of_names,
+    plain,
+    shown_time,
+)
 
 if TYPE_CHECKING:
     from ...kv.handle import KVServer
+
 
 PREVIEW = 200
 """Maximum number of characters of a value in a row of keys."""
@@ -31,8 +44,15 @@ _GLOB = frozenset("*?[")
 
 
 class _Key(NamedTuple):
+    """A key with its stored value, and the time in milliseconds at which it expires."""
+
     name: bytes
     value: Any
+    deadline_ms: int | None
+
+    @property
+    def type(self) -> str:
+        return type_name(self.value)
 
 
 class _InMemory:
@@ -82,6 +102,49 @@ def _keys(handle: KVServer) -> Iterator[_InMemory | _OnServer]:
         yield _InMemory(keyspace) if isinstance(keyspace, Keyspace) else _OnServer(keyspace, handle)
 
 
+def _existing(keys: _InMemory | _OnServer, names: Iterable[bytes]) -> list[_Key]:
+    """Return the keys with these names that have not expired."""
+    found = ((name, keys.value(name)) for name in names)
+    return [_Key(name, one, keys.deadline_ms(name)) for name, one in found if one is not None]
+
+
+def state(handle: KVServer) -> State:
+    """Return the keys with their values, by name."""
+    with _keys(handle) as every:
+        return {
+            "keys": {
+                str(word(one.name)): {
+                    "type": one.type,
+                    "value": plain(python_value(one.value), "backslashreplace"),
+                    "expires": one.deadline_ms and shown_time(one.deadline_ms * 1000),
+                }
+                for one in _existing(every, every.names)
+            }
+        }
+
+
+def content(handle: KVServer) -> View:
+    """Return the keys with their values, and the memory they use unless a real server has them."""
+    engine = handle._engine
+    with _keys(handle) as every:
+        names = list(every.names)
+        rows = [
+            {
+                "key": _text(one.name),
+                "type": one.type,
+                "ttl": None if (left_ms := _ttl_ms(every, one)) is None else left_ms / 1000,
+                "value": plain(python_value(one.value)),
+            }
+            for one in _existing(every, names[:MOST_IN_VIEW])
+        ]
+    memory = engine.sizes.used_memory() if isinstance(engine, Engine) else None
+    return {"count": len(names), "memory": memory, "keys": rows}
+
+
+def _ttl_ms(keys: _InMemory | _OnServer, one: _Key) -> int | None:
+    return None if one.deadline_ms is None else one.deadline_ms - keys.now_ms
+
+
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
@@ -94,9 +157,7 @@ def keys(handle: KVServer, wanted: Wanted) -> View:
     ``folders`` lists the namespaces one level below it (separated by ``:``) with numbers of keys.
     """
     with _keys(handle) as every:
-        found = [
-            _Key(name, value) for name in every.names if (value := every.value(name)) is not None
-        ]
+        found = _existing(every, every.names)
         total, search = len(found), wanted.search
         if _GLOB & set(search):
             matches = matcher(search.encode("utf-8", "surrogatepass"))
@@ -109,9 +170,9 @@ def keys(handle: KVServer, wanted: Wanted) -> View:
             found,
             wanted,
             sort_key=lambda one: (one.name.decode("latin-1"),),
-            show=lambda one: _row(every, one.name, one.value),
+            show=lambda one: _row(every, one),
             text=lambda one: _text(one.name),
-            facet=("type", lambda one: type_name(one.value)),
+            facet=("type", lambda one: one.type),
         )
     return page | {"total": total} | ({} if folders is None else {"folders": folders})
 
@@ -130,18 +191,18 @@ def _in_namespace(found: Sequence[_Key], under: str) -> tuple[list[_Key], list[V
     return direct, [{"name": _text(name), "keys": many} for name, many in named]
 
 
-def _row(keys: _InMemory | _OnServer, key: bytes, value: Any) -> View:
-    deadline_ms = keys.deadline_ms(key)
+def _row(keys: _InMemory | _OnServer, one: _Key) -> View:
+    at_ms = one.deadline_ms
     return {
-        "id": quote_from_bytes(key, safe=""),
-        "key": _text(key),
-        "is_text": _is_text(key),
-        "type": type_name(value),
-        "ttl_ms": None if deadline_ms is None else deadline_ms - keys.now_ms,
-        "expires": None if deadline_ms is None else to_datetime(deadline_ms * 1000).isoformat(),
-        "bytes": keys.size(key, value),
-        "length": _length(value),
-        "preview": _preview(value),
+        "id": quote_from_bytes(one.name, safe=""),
+        "key": _text(one.name),
+        "is_text": _is_text(one.name),
+        "type": one.type,
+        "ttl_ms": _ttl_ms(keys, one),
+        "expires": None if at_ms is None else to_datetime(at_ms * 1000).isoformat(),
+        "bytes": keys.size(one.name, one.value),
+        "length": _length(one.value),
+        "preview": _preview(one.value),
     }
 
 
@@ -181,10 +242,10 @@ def key(handle: KVServer, id: str, wanted: Wanted) -> View:
     """Return a key with its value: the text of a string or document, or a page of the elements."""
     name = id.encode("utf-8", "surrogateescape")
     with _keys(handle) as every:
-        value = every.value(name)
-        if value is None:
+        found = _existing(every, [name])
+        if not found:
             raise NotFound(f"there is no key {_text(name)!r:.200}: it was deleted, or it expired")
-        return _row(every, name, value) | _content(value, wanted)
+        return _row(every, found[0]) | _content(found[0].value, wanted)
 
 
 def _content(value: Any, wanted: Wanted) -> View:
@@ -238,24 +299,6 @@ def _index(handle: KVServer, name: str) -> View:
         "documents": len(found.documents),
         "pending": len(found.pending),
     }
-
-
-def content(handle: KVServer) -> View:
-    """Return the keys with their values, and the memory they use unless a real server has them."""
-    names, engine = handle.keys(), handle._engine
-    rows = [
-        {
-            "key": plain(name),
-            "type": plain(handle.execute("TYPE", name)),
-            "ttl": None if left_ms == -1 else left_ms / 1000,
-            "value": plain(handle.value(name)),
-        }
-        for name in names[:MOST_IN_VIEW]
-        # Skip a key that has expired since the names were read.
-        if (left_ms := handle._ttl_ms(name)) != -2
-    ]
-    memory = engine.sizes.used_memory() if isinstance(engine, Engine) else None
-    return {"count": len(names), "memory": memory, "keys": rows}
 
 
 def counts(handle: KVServer) -> dict[str, int]:

@@ -1,7 +1,11 @@
-"""Pages of a list, with search, filters, counts and a cursor in each direction.
+"""The data of a fake, as people see it: one module for each service.
 
-A cursor is the sort key of a page's last or first item, so it stays valid while items are added and
-removed: items that remain in the list are neither skipped nor repeated.
+A module reads its service once for three readers: the page of a report (`state()`, items by section
+and name), the console (`LISTS` in pages, and `counts()`) and the control API (`content()`).
+
+Pages have a search, filters, counts and a cursor in each direction. A cursor is the sort key of a
+page's last or first item, so it stays valid while items are added and removed: items that remain in
+the list are neither skipped nor repeated.
 """
 
 from __future__ import annotations
@@ -11,18 +15,22 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from functools import partial
+from enum import Enum
+from importlib import import_module
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 from ...core.errors import ContractError, ServiceError
-from ...core.timers import instant_us
-from ...reporting import views
+from ...core.timers import instant_us, to_datetime
+from ...services import find
 
 T = TypeVar("T")
 SortKey: TypeAlias = tuple[int | str, ...]
 """The sort key of an item."""
 View: TypeAlias = dict[str, Any]
+Item: TypeAlias = dict[str, Any]
+State: TypeAlias = dict[str, dict[str, Item]]
+"""Items by section and name, each a mapping of its fields."""
 
 PAGE = 100
 """The default number of items on a page."""
@@ -36,6 +44,53 @@ PAGING = {
 """The parameters of every list; each list also has its own filters."""
 MOST_IN_VIEW = 500
 """Maximum number of keys, vectors, records or messages in a view, whose counts include the rest."""
+
+
+# -- shapes of the control API, of which the openapi document is generated --------------------------
+
+
+class Attempt(TypedDict):
+    """An attempt to deliver a message; ``waited`` is in seconds."""
+
+    message: str
+    url: str
+    number: int
+    at: str
+    waited: float
+    why: str
+    status: int | None
+    state: str
+    exception: str | None
+    final: bool
+
+
+class Message(TypedDict):
+    """A message with its attempts."""
+
+    id: str
+    kind: str
+    state: str
+    method: str
+    url: str
+    retried: int
+    next: str | None
+    max_retries: int
+    body: str
+    timeline: str
+    attempts: list[Attempt]
+
+
+class DeadLetter(TypedDict):
+    """A dead letter; ``message`` is the id of its message."""
+
+    id: str
+    at: str
+    url: str
+    status: int | None
+    message: str
+
+
+# -- lists -----------------------------------------------------------------------------------------
 
 
 class NotFound(ServiceError):
@@ -181,5 +236,31 @@ def cut(name: str, text: str, most: int) -> View:
     return {name: text[:most], "is_whole": len(text) <= most}
 
 
-plain = partial(views.plain, errors="replace")
-"""Returns a value as plain JSON, in which U+FFFD replaces bytes that are not UTF-8."""
+def plain(value: Any, errors: str = "replace") -> Any:
+    """Return a value as plain JSON: keys are strings, sets are sorted, and bytes are decoded.
+
+    ``errors`` says how to decode bytes that are not UTF-8, which U+FFFD replaces by default.
+    """
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors)
+    if isinstance(value, Mapping):
+        return {str(plain(key, errors)): plain(item, errors) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted((plain(item, errors) for item in value), key=str)
+    if isinstance(value, list | tuple):
+        return [plain(item, errors) for item in value]
+    if isinstance(value, Enum):
+        return value.value
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def shown_time(at_us: int) -> str:
+    """Return a time as a report's page shows it."""
+    return f"{to_datetime(at_us):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
+
+
+def data_of(fixture: str) -> Any:
+    """Return the module for the data of a fixture's fakes; None if they have none."""
+    # Imported late, because a server without a queue does not need the queue's engine.
+    name = find(fixture).data
+    return None if name is None else import_module(f".{name}", __package__)
