@@ -15,6 +15,7 @@ from ..core.calls import Call
 from ..core.errors import ContractError, brief, same_json, shown
 from ..core.field_types import ABSENT, pieces_matcher
 from ..core.journal import Results, results_of
+from ..core.json_schema import violations
 from ..core.matching import fields_of
 from ..core.timers import instant_us, to_datetime
 from ..files import read_json
@@ -194,15 +195,8 @@ def _body(content: Mapping[str, Any]) -> bytes:
 
 def _wrong_in(entry: Any) -> str:
     """Return the first deviation of an entry from the HAR format, or an empty string."""
-    for where, kind, needed in _SHAPE:
-        value = entry
-        for name in filter(None, where.split(".")):
-            value = value.get(name) if isinstance(value, dict) else None
-        if value is None and not needed:
-            continue
-        if not isinstance(value, kind) or isinstance(value, bool):
-            words = "missing" if value is None else f"{value!r:.100}"
-            return f"{where or 'it'} is {words}, not {_WORDS[kind]}"
+    for wrong in violations(entry, _ENTRY, "it"):
+        return wrong
     for header in entry["request"].get("headers") or ():
         if not isinstance(header, dict) or not are_strings(
             [header.get("name"), header.get("value")]
@@ -232,22 +226,32 @@ def are_strings(values: Iterable[object]) -> bool:
     return all(isinstance(value, str) for value in values)
 
 
-_WORDS = {dict: "an object", str: "a string", int: "an integer", list: "a list"}
-_SHAPE: tuple[tuple[str, type, bool], ...] = (
-    ("", dict, True),
-    ("startedDateTime", str, True),
-    ("request", dict, True),
-    ("request.url", str, True),
-    ("request.method", str, True),
-    ("request.headers", list, False),
-    ("request.postData", dict, False),
-    ("request.postData.text", str, False),
-    ("response", dict, True),
-    ("response.status", int, True),
-    ("response.content", dict, False),
-    ("response.content.text", str, False),
-    ("_fixture", str, False),
-)
+_TEXT = {"type": ["string", "null"]}
+_CONTENT = {"type": ["object", "null"], "properties": {"text": _TEXT}}
+_ENTRY: Mapping[str, Any] = {
+    "type": "object",
+    "required": ["startedDateTime", "request", "response"],
+    "properties": {
+        "startedDateTime": {"type": "string"},
+        "request": {
+            "type": "object",
+            "required": ["url", "method"],
+            "properties": {
+                "url": {"type": "string"},
+                "method": {"type": "string"},
+                "headers": {"type": ["array", "null"]},
+                "postData": _CONTENT,
+            },
+        },
+        "response": {
+            "type": "object",
+            "required": ["status"],
+            "properties": {"status": {"type": "integer"}, "content": _CONTENT},
+        },
+        "_fixture": _TEXT,
+    },
+}
+"""The schema of an entry, as far as a replay reads it."""
 
 
 VOLATILE = frozenset(

@@ -230,7 +230,7 @@ class ControlApp(App):
 
     def session(self, request: Request) -> Session:
         """Exchange a sign-in code, ``{"code": ...}``, for the control token. Each code works once."""
-        given = str(fields(request).get("code"))
+        given = fields(request)["code"]
         for code in tuple(self._codes):
             # Another request may remove the code at the same time; only one of them may use it.
             with suppress(ValueError):

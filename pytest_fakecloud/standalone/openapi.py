@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable
-from types import NoneType, UnionType
-from typing import Any, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, get_type_hints
 
 from ..http.app import Route
 from ..reporting.data import PAGING
-from .control.shapes import BODIES, RESPONSES
+from .control.shapes import BODIES, RESPONSES, Schemas
 
 _QUERIES = {
     "journal": {"after": "return only rows after this number", "limit": "maximum number of rows"},
@@ -29,7 +28,7 @@ WITHOUT_TOKEN = frozenset(
 def document(routes: Iterable[Route]) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of the routes. Descriptions are the endpoints' docstrings."""
     paths: dict[str, dict[str, Any]] = {}
-    schemas = _Schemas()
+    schemas = Schemas()
     for route in routes:
         for method in route.methods.split():
             paths.setdefault(route.pattern, {})[method.lower()] = _operation(route, method, schemas)
@@ -59,54 +58,9 @@ _ERROR = {
         }
     },
 }
-_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 
 
-class _Schemas:
-    """Generates JSON Schemas of types. Classes are references to the schemas in ``named``."""
-
-    def __init__(self) -> None:
-        self.named: dict[str, dict[str, Any]] = {}
-
-    def of(self, kind: Any) -> dict[str, Any]:
-        """Return the JSON Schema of a type; raise ``TypeError`` if JSON cannot represent it."""
-        origin, inner = get_origin(kind), get_args(kind)
-        if kind in _PLAIN:
-            return {"type": _PLAIN[kind]}
-        if kind in (Any, object):
-            return {"description": "any JSON value"}
-        if is_typeddict(kind):
-            return {"$ref": f"#/components/schemas/{self._name(kind)}"}
-        if origin is NotRequired:
-            return self.of(inner[0])
-        if origin is Literal:
-            return {"type": "string", "enum": list(inner)}
-        if origin is list:
-            return {"type": "array", "items": self.of(inner[0])}
-        if origin is dict:
-            return {"type": "object", "additionalProperties": self.of(inner[1])}
-        if origin is UnionType:
-            return {"anyOf": [self.of(one) for one in inner]}
-        raise TypeError(f"{kind!r} has no schema")
-
-    def _name(self, kind: Any) -> str:
-        name: str = kind.__name__.lstrip("_")
-        if name not in self.named:
-            found: dict[str, Any] = {"type": "object"}
-            self.named[name] = found
-            # Skip the docstring that typing generates, which does not describe the class.
-            if kind.__doc__ and not kind.__doc__.startswith("dict("):
-                found["description"] = inspect.cleandoc(kind.__doc__)
-            hints = get_type_hints(kind, include_extras=True)
-            found["properties"] = {key: self.of(value) for key, value in hints.items()}
-            # With string annotations, ``__required_keys__`` wrongly includes NotRequired fields.
-            optional = {key for key, value in hints.items() if get_origin(value) is NotRequired}
-            if required := sorted(kind.__required_keys__ - optional):
-                found["required"] = required
-        return name
-
-
-def _operation(route: Route, method: str, schemas: _Schemas) -> dict[str, Any]:
+def _operation(route: Route, method: str, schemas: Schemas) -> dict[str, Any]:
     text = inspect.getdoc(route.endpoint) or ""
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -139,7 +93,7 @@ def _operation(route: Route, method: str, schemas: _Schemas) -> dict[str, Any]:
     return operation
 
 
-def _done(route: Route, schemas: _Schemas) -> dict[str, Any]:
+def _done(route: Route, schemas: Schemas) -> dict[str, Any]:
     if route.name == "icon":
         return {"204": {"description": "there is no icon"}}
     kind = _TEXTS.get(route.name, "application/json")

@@ -457,8 +457,6 @@ def _isolated_options(options: Options, wanted: Mapping[str, Any]) -> Options:
         services = {
             word: _without_connection(word, settings) for word, settings in options.services.items()
         }
-    if not isinstance(services, Mapping):
-        raise ContractError(f"services={shown(services)} is not an object of settings by service")
     for word in services:
         if word not in services_by_word():
             raise ContractError(unknown_name("service", word, services_by_word()))

@@ -6,8 +6,7 @@ fake is changed. The data of each service is then passed to ``load()`` of its fa
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from ..core.errors import ContractError, ServiceError, brief, one_line, unknown_name
+from ..core.json_schema import violations
 from ..faults.plan import FaultPlan, fault_kinds
 from ..faults.table import Fault, setting_over
 from ..files import DATA_BYTES, open_file, read_file
@@ -53,7 +53,7 @@ def read_state(file: Path) -> dict[str, Any]:
 def checked_state(content: Any, name: object) -> dict[str, Any]:
     """Return the content of a state file; raise ``ContractError``, which begins with its name."""
     try:
-        problem = next(violations(content, SCHEMA), None)
+        problem = next(violations(content, SCHEMA, "the state file"), None)
     except RecursionError:
         problem = "its values are nested too deeply"
     if problem is not None:
@@ -248,83 +248,3 @@ def _reply(answer: Any) -> Any:
     return Response(
         answer["status"], answer.get("body", b""), answer.get("headers", ()), answer.get("after", 0)
     )
-
-
-# -- the schema ------------------------------------------------------------------------------------
-
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "object": (dict,), "array": (list,), "string": (str,), "integer": (int,), "number": (int, float),
-}  # fmt: skip
-
-
-def violations(value: Any, schema: Mapping[str, Any], place: str = "") -> Iterator[str]:
-    """Yield a sentence for each part of a value that a schema does not allow.
-
-    ``place`` is the location of the value in the file. The known keywords of JSON Schema are ``type``,
-    ``enum``, ``anyOf``, ``minimum``, ``maximum``, ``properties``, ``required``,
-    ``additionalProperties``, ``items`` and ``minItems``.
-    """
-    here = place or "the file"
-    if "anyOf" in schema:
-        known = list(_flat(schema["anyOf"]))
-        found = [list(violations(value, one, place)) for one in known if _has_type(value, one)]
-        if not found:
-            words = " or ".join(dict.fromkeys(map(_wanted, known)))
-            yield f"{here} is {brief(value)}; pass {words}"
-        elif all(found):
-            yield from found[0]
-        return
-    wrong = "enum" in schema and value not in schema["enum"]
-    if wrong or ("type" in schema and not _has_type(value, schema)):
-        yield f"{here} is {brief(value)}; pass {_wanted(schema)}"
-        return
-    if isinstance(value, int | float) and not (
-        schema.get("minimum", value) <= value <= schema.get("maximum", value)
-    ):
-        yield f"{here} is {value}; pass {schema['minimum']} to {schema['maximum']}"
-    if isinstance(value, dict):
-        yield from _members(value, schema, place)
-    if isinstance(value, list):
-        if len(value) < schema.get("minItems", 0):
-            yield f"{here} is empty; pass at least {schema['minItems']}"
-        for number, item in enumerate(value):
-            yield from violations(item, schema.get("items", {}), f"{place}[{number}]")
-
-
-def _flat(schemas: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for one in schemas:
-        yield from _flat(one["anyOf"]) if "anyOf" in one else [one]
-
-
-def _types_of(schema: Mapping[str, Any]) -> list[str]:
-    wanted = schema.get("type", "string")  # A schema without a type lists strings in ``enum``.
-    return wanted if isinstance(wanted, list) else [wanted]
-
-
-def _has_type(value: object, schema: Mapping[str, Any]) -> bool:
-    types = tuple(kind for name in _types_of(schema) for kind in _TYPES[name])
-    return isinstance(value, types) and not isinstance(value, bool)
-
-
-def _wanted(schema: Mapping[str, Any]) -> str:
-    if "enum" in schema:
-        return " or ".join(map(repr, schema["enum"]))
-    return " or ".join(f"{'an' if name[0] in 'aio' else 'a'} {name}" for name in _types_of(schema))
-
-
-def _members(value: dict[str, Any], schema: Mapping[str, Any], place: str) -> Iterator[str]:
-    known = schema.get("properties", {})
-    rest = schema.get("additionalProperties", True)
-    for name in schema.get("required", ()):
-        if name not in value:
-            yield f"{place or 'the file'} has no field {name!r}"
-    for name, item in value.items():
-        plain = re.fullmatch(r"[$\w-]{1,100}", name)
-        below = f"{place}.{name if plain else brief(name)}".removeprefix(".")
-        if name in known:
-            yield from violations(item, known[name], below)
-        elif rest is False:
-            names = [one for one in known if one != "$schema"]
-            yield unknown_name(f"field of {place or 'a state file'}", name, names)
-        elif isinstance(rest, dict):
-            yield from violations(item, rest, below)

@@ -188,10 +188,10 @@ def test_a_recording_is_replayed(app: ControlApp) -> None:
     assert status == 200
     assert found["differences"] == ["request 1 (GET /get/k): body.result was 'v', is None"]
     for wrong, text in (
-        ({"archive": []}, "archive must be an object"),
+        ({"archive": []}, "archive is []; pass an object"),
         ({"archive": {}}, "the archive is not an HTTP archive"),
-        ({**body, "into": 5}, "into must be the name of a fake"),
-        ({**body, "move_clock": "yes"}, "move_clock must be true or false"),
+        ({**body, "into": 5}, "into is 5; pass a string or null"),
+        ({**body, "move_clock": "yes"}, "move_clock is 'yes'; pass a boolean"),
     ):
         assert text in message(ask(app, "POST", "/replay", wrong))
     assert message(ask(app, "POST", "/replay", {**body, "into": "nobody"}), 404)

@@ -76,14 +76,14 @@ def test_a_stream_without_end_is_left_to_a_client(cloud: Cloud) -> None:
     ("body", "text"),
     [
         ({"method": "A B"}, "method must be a word"),
-        ({"method": 5}, "method must be a word"),
+        ({"method": 5}, "method is 5; pass a string"),
         ({"target": "http://other.example/"}, "target must be a path"),
         ({"target": "/a b"}, "target must be a path"),
         ({"target": "/a\r\nX: y"}, "target must be a path"),
-        ({"headers": ["a"]}, "headers must be an object"),
+        ({"headers": ["a"]}, "headers is ['a']; pass an object"),
         ({"headers": {"a": "b\r\nc: d"}}, "is not a header"),
         ({"headers": {"a b": "c"}}, "is not a header"),
-        ({"headers": {"a": 5}}, "is not a header"),
+        ({"headers": {"a": 5}}, "headers.a is 5; pass a string"),
         ({"path": "/"}, "'path' is not a field of "),
     ],
 )

@@ -24,7 +24,7 @@ from pytest_fakecloud.standalone.addresses import Hosts
 from pytest_fakecloud.standalone.api import FILES, PREFIX, ControlApp
 from pytest_fakecloud.standalone.control import data
 from pytest_fakecloud.standalone.control.clouds import CloudRoutes
-from pytest_fakecloud.standalone.control.shapes import BODIES, body_fields
+from pytest_fakecloud.standalone.control.shapes import BODIES, body_schema
 
 from .conftest import Serve, Server, ask, fetch, message
 
@@ -57,11 +57,8 @@ VALUES = st.recursive(
     ),
     max_leaves=5,
 )
-FIELDS = st.sampled_from(
-    sorted(
-        {"command", "token", "port", "when", *(f for route in BODIES for f in body_fields(route))}
-    )
-)
+_NAMES = {name for route in BODIES for name in body_schema(route)["properties"]}
+FIELDS = st.sampled_from(sorted({"command", "token", "port", "when"} | _NAMES))
 METHODS = [
     "execute", "value", "load", "vectors", "publish", "produce", "attempts", "snapshot", "restore",
     "allow", "keys", "message", "schedule", "cancel", "assert_called",

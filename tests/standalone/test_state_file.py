@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.core.json_schema import violations
 from pytest_fakecloud.standalone import state_file
-from pytest_fakecloud.standalone.state_file import SCHEMA, load_state, read_state, violations
+from pytest_fakecloud.standalone.state_file import SCHEMA, load_state, read_state
 
 ROOT = Path(__file__).parents[2]
 NOON = "2026-01-01T12:00:00Z"
@@ -130,10 +131,10 @@ def test_it_tells_how_far_it_is(
 
 
 WRONG = [
-    ([], "the file is []; pass an object"),
+    ([], "the state file is []; pass an object"),
     (
         {"broke": {}},
-        "'broke' is not a field of a state file; did you mean 'broker'? Known fields: kv, ",
+        "'broke' is not a field of the state file; did you mean 'broker'? Known fields: kv, ",
     ),
     ({"kv": {"vaules": {}}}, "'vaules' is not a field of kv; did you mean 'values'?"),
     ({"kv": {"values": []}}, "kv.values is []; pass an object"),
@@ -224,4 +225,4 @@ def test_the_files_of_the_repository_load(cloud: Cloud) -> None:
     assert [one.id for one in queue.schedules()] == ["nightly"]
     guide = (ROOT / "docs" / "guides" / "server.md").read_text(encoding="utf-8")
     example = json.loads(guide.partition("```json\n")[2].partition("```")[0])
-    assert not list(violations(example, SCHEMA))
+    assert not list(violations(example, SCHEMA, "the guide"))

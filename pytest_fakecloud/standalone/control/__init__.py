@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError, ServiceError, unknown_name
+from ...core.json_schema import violations
 from ...http.messages import Request, json_value
-from .shapes import body_fields
+from .shapes import body_schema
 
 if TYPE_CHECKING:
     from ...cloud import Cloud
@@ -43,17 +44,26 @@ def contract(status: int = 422) -> Iterator[None]:
 
 
 def fields(request: Request, *, allow_others: bool = False) -> dict[str, Any]:
-    """Return the fields of the body; raise ``Refused`` for a field that its type does not have."""
+    """Return the fields of the body; raise ``Refused`` unless they have the types in `shapes`.
+
+    An optional field that is null is left out. With ``allow_others``, there may be further fields.
+    """
     if not request.body:
         return {}
     try:
         body = json_value(request.body)
     except ValueError as error:
         raise Refused(400, f"the body is not JSON: {error}") from None
-    if not isinstance(body, dict):
-        raise Refused(422, f"the body must be a JSON object, got {body!r}")
-    known = body_fields(request.route)
-    unknown = [name for name in body if name not in known]
-    if unknown and not allow_others:
-        raise Refused(422, unknown_name("field of this request", unknown[0], known))
-    return body
+    schema = body_schema(request.route)
+    if isinstance(body, dict):
+        optional = schema["properties"].keys() - schema["required"]
+        body = {
+            name: value for name, value in body.items() if value is not None or name not in optional
+        }
+    wrong = next(
+        violations(body, {**schema, "additionalProperties": allow_others}, "the body"), None
+    )
+    if wrong is not None:
+        raise Refused(422, wrong)
+    found: dict[str, Any] = body
+    return found

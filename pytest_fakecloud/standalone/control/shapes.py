@@ -1,9 +1,21 @@
-"""Types of the control API's requests and responses, from which the OpenAPI document is generated."""
+"""Types of the control API's requests and responses, and their JSON Schema."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired, TypedDict, get_args
+from functools import cache
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    Literal,
+    NotRequired,
+    TypedDict,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from ...core.timekeeper import Mode
 
@@ -390,12 +402,6 @@ BODIES: Mapping[str, Any] = {
 """The type of the request body of each endpoint, by route name."""
 
 
-def body_fields(route: str) -> list[str]:
-    """Return the names of the fields of a request body, by route name."""
-    kinds = get_args(BODIES[route]) or (BODIES[route],)
-    return list(dict.fromkeys(name for kind in kinds for name in kind.__annotations__))
-
-
 RESPONSES: Mapping[str, Any] = {
     "journal": list[Row],
     "ready": Ready,
@@ -403,3 +409,65 @@ RESPONSES: Mapping[str, Any] = {
     "view": View,
 }
 """Response types of endpoints whose annotation does not name the type."""
+
+
+# -- as JSON Schema -------------------------------------------------------------------------------
+
+_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
+
+
+class Schemas:
+    """Generates JSON Schemas of types. Classes are references to the schemas in ``named``."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, dict[str, Any]] = {}
+
+    def of(self, kind: Any) -> dict[str, Any]:
+        """Return the JSON Schema of a type; raise ``TypeError`` if JSON cannot represent it."""
+        origin, inner = get_origin(kind), get_args(kind)
+        if kind in _PLAIN:
+            return {"type": _PLAIN[kind]}
+        if kind in (Any, object):
+            return {"description": "any JSON value"}
+        if is_typeddict(kind):
+            return {"$ref": f"#/components/schemas/{self.name_of(kind)}"}
+        if origin is NotRequired:
+            return self.of(inner[0])
+        if origin is Literal:
+            return {"type": "string", "enum": list(inner)}
+        if origin is list:
+            return {"type": "array", "items": self.of(inner[0])}
+        if origin is dict:
+            return {"type": "object", "additionalProperties": self.of(inner[1])}
+        if origin is UnionType:
+            return {"anyOf": [self.of(one) for one in inner]}
+        raise TypeError(f"{kind!r} has no schema")
+
+    def name_of(self, kind: Any) -> str:
+        name: str = kind.__name__.lstrip("_")
+        if name not in self.named:
+            found: dict[str, Any] = {"type": "object"}
+            self.named[name] = found
+            # Skip the docstring that typing generates, which does not describe the class.
+            if kind.__doc__ and not kind.__doc__.startswith("dict("):
+                found["description"] = inspect.cleandoc(kind.__doc__)
+            hints = get_type_hints(kind, include_extras=True)
+            found["properties"] = {key: self.of(value) for key, value in hints.items()}
+            # With string annotations, ``__required_keys__`` wrongly includes NotRequired fields.
+            optional = {key for key, value in hints.items() if get_origin(value) is NotRequired}
+            if required := sorted(kind.__required_keys__ - optional):
+                found["required"] = required
+        return name
+
+
+@cache
+def body_schema(route: str) -> dict[str, Any]:
+    """Return the JSON Schema of the body of a request, whose fields are all at its top level."""
+    schemas = Schemas()
+    kinds = get_args(BODIES[route]) or (BODIES[route],)
+    each = [schemas.named[schemas.name_of(kind)] for kind in kinds]
+    if len(each) == 1:
+        return {"required": [], **each[0]}
+    # The fields of a move of the clock depend on its action, which its endpoint checks.
+    names = dict.fromkeys(name for one in each for name in one["properties"])
+    return {"type": "object", "required": [], "properties": {name: {} for name in names}}

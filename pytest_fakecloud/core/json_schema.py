@@ -1,0 +1,97 @@
+"""Validate JSON from users: state files, HTTP archives, and requests to the control API.
+
+The supported keywords of JSON Schema are ``type``, ``enum``, ``anyOf``, ``minimum``, ``maximum``,
+``properties``, ``required``, ``additionalProperties``, ``items`` and ``minItems``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from .errors import brief, unknown_name
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (dict,), "array": (list,), "string": (str,), "integer": (int,), "number": (int, float),
+    "boolean": (bool,), "null": (type(None),),
+}  # fmt: skip
+
+
+def violations(value: Any, schema: Mapping[str, Any], whole: str, place: str = "") -> Iterator[str]:
+    """Yield a sentence for each part of a value that a schema does not allow.
+
+    ``place`` is the location of the value in the ``whole``; it is empty for the whole value.
+    """
+    here = place or whole
+    if "anyOf" in schema:
+        known = list(_flat(schema["anyOf"]))
+        found = [
+            list(violations(value, one, whole, place)) for one in known if _has_type(value, one)
+        ]
+        if not found:
+            words = " or ".join(dict.fromkeys(map(_wanted, known)))
+            yield f"{here} is {brief(value)}; pass {words}"
+        elif all(found):
+            yield from found[0]
+        return
+    wrong = "enum" in schema and value not in schema["enum"]
+    if wrong or ("type" in schema and not _has_type(value, schema)):
+        yield f"{here} is {brief(value)}; pass {_wanted(schema)}"
+        return
+    if isinstance(value, int | float) and not (
+        schema.get("minimum", value) <= value <= schema.get("maximum", value)
+    ):
+        yield f"{here} is {value}; pass {schema['minimum']} to {schema['maximum']}"
+    if isinstance(value, dict):
+        yield from _members(value, schema, whole, place)
+    if isinstance(value, list):
+        if len(value) < schema.get("minItems", 0):
+            yield f"{here} is empty; pass at least {schema['minItems']}"
+        for number, item in enumerate(value):
+            yield from violations(item, schema.get("items", {}), whole, f"{place}[{number}]")
+
+
+def _flat(schemas: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for one in schemas:
+        yield from _flat(one["anyOf"]) if "anyOf" in one else [one]
+
+
+def _types_of(schema: Mapping[str, Any]) -> list[str]:
+    wanted = schema.get("type", "string")  # A schema without a type lists strings in ``enum``.
+    return wanted if isinstance(wanted, list) else [wanted]
+
+
+def _has_type(value: object, schema: Mapping[str, Any]) -> bool:
+    types = tuple(kind for name in _types_of(schema) for kind in _TYPES[name])
+    # For Python, True is an integer.
+    return isinstance(value, types) and (not isinstance(value, bool) or bool in types)
+
+
+def _wanted(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return " or ".join(map(repr, schema["enum"]))
+    return " or ".join(
+        "null" if name == "null" else f"{'an' if name[0] in 'aio' else 'a'} {name}"
+        for name in _types_of(schema)
+    )
+
+
+def _members(
+    value: dict[str, Any], schema: Mapping[str, Any], whole: str, place: str
+) -> Iterator[str]:
+    known = schema.get("properties", {})
+    rest = schema.get("additionalProperties", True)
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield f"{place or whole} has no field {name!r}"
+    for name, item in value.items():
+        plain = re.fullmatch(r"[$\w-]{1,100}", name)
+        below = f"{place}.{name if plain else brief(name)}".removeprefix(".")
+        if name in known:
+            yield from violations(item, known[name], whole, below)
+        elif rest is False:
+            names = [one for one in known if one != "$schema"]
+            yield unknown_name(f"field of {place or whole}", name, names)
+        elif isinstance(rest, dict):
+            yield from violations(item, rest, whole, below)
