@@ -1,4 +1,4 @@
-"""Format values for reports: compact JSON, readable bodies, and the description of a row.
+"""Format values for reports: compact JSON, readable bodies, and lists.
 
 HTML is converted to text and Base64 is decoded. Shortened bodies that differ stay different,
 because each ends with a checksum of the whole body.
@@ -11,17 +11,12 @@ import html
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 from unicodedata import category, normalize
 
 from ..core.errors import listed
 from ..core.timers import to_datetime
-
-if TYPE_CHECKING:
-    from .calls import Lookups
-
 
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 """A table for ``str.translate`` that escapes control characters, which a terminal would execute."""
@@ -207,37 +202,6 @@ def from_base64(value: str) -> str:
         return base64.b64decode(value, validate=True).decode("utf-8")
     except ValueError:
         return value
-
-
-# -- descriptions ----------------------------------------------------------------------------------
-
-Values: TypeAlias = Mapping[str, Any]
-"""The values of a finding, and the name of its ``fake``."""
-Sentences: TypeAlias = "Mapping[str, str | Callable[[Values, Lookups], str]]"
-"""The sentence of each kind of finding: a template filled with its values, or a function."""
-
-
-class Script(NamedTuple):
-    """A Lua script; ``sha`` is the beginning of the hash of its source."""
-
-    sha: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The description of a row.
-
-    ``what`` describes the request or event, ``answer`` the response. ``below`` are lines of
-    explanation, ``remarks`` are short explanations that may share a line.
-    """
-
-    what: str
-    answer: str = ""
-    below: Sequence[str] = ()
-    script: Script | None = None
-    remarks: Sequence[str] = ()
-    note: str = ""
 
 
 def namespace(name: str) -> str:

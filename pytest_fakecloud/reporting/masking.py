@@ -141,7 +141,7 @@ class Mask:
         masked.response_body = self.data(call.response_body)
         masked.response_headers = Headers(self.headers(call.response_headers.pairs))
         masked.note = self.text(call.note)
-        masked._facts = self.value(call.facts)
+        masked.facts = self.value(call.facts)
         return masked
 
     def value(self, value: Any) -> Any:

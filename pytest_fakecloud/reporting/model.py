@@ -2,14 +2,14 @@
 
 A report is made in one direction: journal, rows, findings, selection, renderers. The steps pass the
 values of this module to each other. The values contain no sentences: `wording` writes those, and
-only the renderers (`text`, `page`, `as_json`) call it.
+only the renderers (`text`, `page`, `as_json`) call it. The types of its results are at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..core.calls import Call, Event
 from .applications import ServedRequest
@@ -159,3 +159,34 @@ class Report:
     hints: Sequence[str] = ()
     log: str = ""
     lookups: Lookups = field(default_factory=Lookups)
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+Values: TypeAlias = Mapping[str, Any]
+"""The values of a finding, and the name of its ``fake``."""
+Sentences: TypeAlias = Mapping[str, str | Callable[[Values, Lookups], str]]
+"""The sentence of each kind of finding: a template filled with its values, or a function."""
+
+
+class Script(NamedTuple):
+    """A Lua script; ``sha`` is the beginning of the hash of its source."""
+
+    sha: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The description of a row.
+
+    ``what`` describes the request or event, ``answer`` the response. ``below`` are lines of
+    explanation, ``remarks`` are short explanations that may share a line.
+    """
+
+    what: str
+    answer: str = ""
+    below: Sequence[str] = ()
+    script: Script | None = None
+    remarks: Sequence[str] = ()
+    note: str = ""

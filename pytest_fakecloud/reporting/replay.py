@@ -350,7 +350,7 @@ class _Player:
         stack.callback(copy.fake.close)
         if handle._baseline is not None:
             copy.fake.restore(handle._baseline)
-            copy.fake._baseline = handle._baseline
+            copy.fake.set_baseline()
         self.copies[handle.name] = copy
 
     def parts(self, entry: Entry, events: Mapping[int, Sequence[Event]]) -> Iterator[_Work]:

@@ -18,8 +18,8 @@ from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
-from .formatting import CONTROLS, Script, printable
-from .model import Finding, Report, Row
+from .formatting import CONTROLS, printable
+from .model import Finding, Report, Row, Script
 from .report import report_of
 from .wording import Summary, describe, effect, sentence
 from .wording.kv import PIPELINED

@@ -13,18 +13,8 @@ from ...core.calls import Call, Event
 from ...core.errors import counted, listed, plural, shortfall
 from ..applications import ServedRequest
 from ..calls import Lookups, error_of
-from ..formatting import (
-    EXCERPT,
-    Sentences,
-    Summary,
-    Values,
-    compact,
-    namespace,
-    readable,
-    shortened,
-    visible,
-)
-from ..model import Finding, Row
+from ..formatting import EXCERPT, compact, namespace, readable, shortened, visible
+from ..model import Finding, Row, Sentences, Summary, Values
 from . import broker, kv, queue, vector
 from .broker import effect
 

@@ -9,7 +9,8 @@ from ...core.calls import Call, Event
 from ...core.errors import counted, listed
 from ...core.timers import clock_time
 from ..calls import Lookups, has_full_answer
-from ..formatting import Sentences, Summary, Values, compact, parsed, scalar, shortened
+from ..formatting import compact, parsed, scalar, shortened
+from ..model import Sentences, Summary, Values
 
 _EVENTS = {
     "auto commit": "auto commit of {who}: {offsets}",

@@ -13,18 +13,9 @@ from ...core.errors import counted, listed
 from ...core.timers import clock_time
 from ...kv.table.registry import find_ttl, spec_of
 from ..calls import SEVERAL, Lookups, envelope, has_full_answer, hash_of, is_error, on_connection
-from ..formatting import (
-    Script,
-    Sentences,
-    Summary,
-    Values,
-    compact,
-    each_from_base64,
-    parsed,
-    scalar,
-    shortened,
-)
+from ..formatting import compact, each_from_base64, parsed, scalar, shortened
 from ..masking import HIDDEN, hides_words
+from ..model import Script, Sentences, Summary, Values
 
 PIPELINED = 12
 """Maximum number of commands of a pipeline that are shown; failed commands are always shown."""

@@ -10,18 +10,8 @@ from ...core.calls import Call
 from ...core.errors import listed, plural
 from ...core.timers import clock_time, to_datetime
 from ..calls import Lookups, has_full_answer
-from ..formatting import (
-    EXCERPT,
-    Sentences,
-    Summary,
-    Values,
-    compact,
-    decoded,
-    parsed,
-    readable,
-    shortened,
-)
-from ..model import Row
+from ..formatting import EXCERPT, compact, decoded, parsed, readable, shortened
+from ..model import Row, Sentences, Summary, Values
 
 if TYPE_CHECKING:
     from ...queue.signatures import SignatureDetails
