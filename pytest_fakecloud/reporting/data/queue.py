@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ...core.errors import ContractError
 from ...core.timers import to_datetime
@@ -46,23 +46,24 @@ _RUNS_IN_VIEW = 20
 """Maximum number of workflow runs in a view."""
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-def _locked(show: F) -> F:
-    """Hold the queue's lock during a call, so that no other thread changes the queue.
+def _locked(show: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Queue, P], T]:
+    """Call a function with a queue's engine, and hold its lock so that no other thread changes it.
 
     The call itself must not settle the clock. Another thread may be settling it and waiting for
     this lock to run a due timer; the two threads would wait for each other for ever.
     """
 
     @wraps(show)
-    def locked(handle: Queue, *args: Any) -> Any:
+    def locked(handle: Queue, /, *args: P.args, **named: P.kwargs) -> T:
         handle._time.settle()
         with handle._engine.lock:
-            return show(handle, *args)
+            return show(handle._engine, *args, **named)
 
-    return cast("F", locked)
+    return locked
 
 
 def _body(data: bytes, redaction: Redaction) -> View:
@@ -80,7 +81,7 @@ def _at(at_us: int | None) -> str | None:
 
 
 @_locked
-def state(handle: Queue) -> State:
+def state(engine: Any) -> State:
     """Return the messages, dead letters and schedules, by id."""
     messages = {
         one.id: {
@@ -88,12 +89,12 @@ def state(handle: Queue) -> State:
             "attempts": [attempt.status for attempt in one.attempts],
             "next attempt": None if one.due_us is None else shown_time(one.due_us),
         }
-        for one in handle._engine.messages.values()
+        for one in engine.messages.values()
     }
     return {
         "messages": messages,
-        "dead letters": {one.id: _dead_letter(one) for one in _dead_letters(handle)},
-        "schedules": {one.id: _schedule(one) for one in _schedules(handle)},
+        "dead letters": {one.id: _dead_letter(one) for one in _dead_letters(engine)},
+        "schedules": {one.id: _schedule(one) for one in _schedules(engine)},
     }
 
 
@@ -191,9 +192,8 @@ def callbacks(handle: Queue, wanted: Wanted) -> View:
 
 
 @_locked
-def message(handle: Queue, id: str, wanted: Wanted) -> View:
+def message(engine: Any, id: str, wanted: Wanted) -> View:
     """Return one message in full: body, headers, settings, and attempts with their responses."""
-    engine = handle._engine
     record = engine.messages.get(id)
     if record is None:
         raise NotFound(
@@ -237,9 +237,8 @@ def message(handle: Queue, id: str, wanted: Wanted) -> View:
 
 
 @_locked
-def deliver_now(handle: Queue, id: str) -> View:
+def deliver_now(engine: Any, id: str) -> View:
     """Make a pending message due now. Raises ``ContractError`` for any other message."""
-    engine = handle._engine
     record = engine.messages.get(id)
     if record is None:
         raise NotFound(f"there is no message {id!r:.200}")
@@ -257,13 +256,12 @@ def deliver_now(handle: Queue, id: str) -> View:
 # -- dead letters ----------------------------------------------------------------------------------
 
 
-def _dead_letters(handle: Queue) -> list[DeadLetterView]:
-    engine = handle._engine
+def _dead_letters(engine: Any) -> list[DeadLetterView]:
     return [DeadLetterView(engine, letter) for letter in engine.all_dead_letters()]
 
 
 @_locked
-def dead_letters(handle: Queue, wanted: Wanted) -> View:
+def dead_letters(engine: Any, wanted: Wanted) -> View:
     """Return a page of dead letters, newest first."""
 
     def show(letter: DeadLetterView) -> View:
@@ -271,7 +269,7 @@ def dead_letters(handle: Queue, wanted: Wanted) -> View:
         return row | {"id": letter.id, "message": letter.message._id, "at": letter.at.isoformat()}
 
     return page_of(
-        _dead_letters(handle),
+        _dead_letters(engine),
         wanted,
         sort_key=lambda letter: (-letter.message._record.number, letter.id),
         show=show,
@@ -290,13 +288,12 @@ def retry_dead_letter(handle: Queue, id: str) -> MessageView:
 # -- schedules, queues, URL groups and flow control -------------------------------------------------
 
 
-def _schedules(handle: Queue) -> list[ScheduleView]:
-    engine = handle._engine
+def _schedules(engine: Any) -> list[ScheduleView]:
     return [ScheduleView(engine, id) for id in engine.schedules.by_id]
 
 
 @_locked
-def schedules(handle: Queue, wanted: Wanted) -> View:
+def schedules(engine: Any, wanted: Wanted) -> View:
     """Return a page of schedules with their upcoming runs."""
 
     def show(schedule: ScheduleView) -> View:
@@ -310,7 +307,7 @@ def schedules(handle: Queue, wanted: Wanted) -> View:
         }
 
     return page_of(
-        _schedules(handle),
+        _schedules(engine),
         wanted,
         sort_key=lambda schedule: (schedule._record.created_us, schedule.id),
         show=show,
@@ -332,9 +329,8 @@ def run_schedule(handle: Queue, id: str) -> View:
 
 
 @_locked
-def queues(handle: Queue, wanted: Wanted) -> View:
+def queues(engine: Any, wanted: Wanted) -> View:
     """Return the ordered queues with their waiting messages."""
-    engine = handle._engine
 
     def show(name: str) -> View:
         queue = engine.queues[name]
@@ -350,8 +346,7 @@ def queues(handle: Queue, wanted: Wanted) -> View:
 
 
 @_locked
-def url_groups(handle: Queue, wanted: Wanted) -> View:
-    engine = handle._engine
+def url_groups(engine: Any, wanted: Wanted) -> View:
 
     def show(group: Any) -> View:
         endpoints = [{"name": one.name, "url": as_text(one.url)} for one in group.endpoints]
@@ -367,9 +362,8 @@ def url_groups(handle: Queue, wanted: Wanted) -> View:
 
 
 @_locked
-def flow_keys(handle: Queue, wanted: Wanted) -> View:
+def flow_keys(engine: Any, wanted: Wanted) -> View:
     """Return the flow-control keys with their limits and the messages that wait for each key."""
-    engine = handle._engine
 
     def show(name: str) -> View:
         key = engine.flow.keys[name]
@@ -394,9 +388,8 @@ def flow_keys(handle: Queue, wanted: Wanted) -> View:
 
 
 @_locked
-def runs(handle: Queue, wanted: Wanted) -> View:
+def runs(engine: Any, wanted: Wanted) -> View:
     """Return a page of workflow runs, newest first; ``state`` filters them."""
-    engine = handle._engine
 
     def show(run: Any) -> View:
         return {
@@ -424,9 +417,8 @@ def _run_state(run: Any) -> str:
 
 
 @_locked
-def run(handle: Queue, id: str, wanted: Wanted) -> View:
+def run(engine: Any, id: str, wanted: Wanted) -> View:
     """Return one workflow run: input, steps with outputs, attempts and errors, and result."""
-    engine = handle._engine
     found = engine.workflow.runs.get(id)
     if found is None:
         raise NotFound(f"there is no workflow run {id!r:.200}")
@@ -473,17 +465,16 @@ def _failure(attempt: Any, redaction: Redaction) -> View:
 
 
 @_locked
-def content(handle: Queue) -> View:
+def content(engine: Any) -> View:
     """Return the messages, dead letters, schedules and workflow runs of a queue."""
-    engine = handle._engine
     engine.sweep()
     messages = [PublishedMessage(engine, id) for id in engine.messages]
     runs = list(engine.workflow.runs.values())[-_RUNS_IN_VIEW:]
     return {
         "count": len(messages),
         "messages": [message_view(message) for message in messages[-MOST_IN_VIEW:]],
-        "dead_letters": [dead_letter_view(letter) for letter in _dead_letters(handle)],
-        "schedules": [_schedule_view(schedule) for schedule in _schedules(handle)],
+        "dead_letters": [dead_letter_view(letter) for letter in _dead_letters(engine)],
+        "schedules": [_schedule_view(schedule) for schedule in _schedules(engine)],
         "workflows": [plain(run_record(engine, run)) for run in runs],
     }
 
@@ -530,9 +521,8 @@ def dead_letter_view(letter: DeadLetterView) -> DeadLetter:
 
 
 @_locked
-def counts(handle: Queue) -> dict[str, Any]:
+def counts(engine: Any) -> dict[str, Any]:
     """Return the size of each list, and the number of messages in each state."""
-    engine = handle._engine
     kinds = Counter(one.kind for one in engine.messages.values())
     return {
         "messages": kinds["message"],
