@@ -116,7 +116,7 @@ class Effects:
         return checked
 
     def _check_ttl(self, key: bytes, at_ms: int) -> None:
-        known = _command(self.engine, self.engine.line).deadline_us()
+        known = _command(self.engine, self.engine.line).deadline_us
         if known == at_ms * 1000:
             self._need("ttl_at")
         elif self.engine.running.effects.takes_ttl:
