@@ -73,7 +73,7 @@ class BaseCloud:
         self._fixture_settings: Mapping[str, Any] = {}
         """Settings of the fixtures' fakes, by fixture name."""
         self._fixture_handles: dict[str, Handle] = {}
-        self._listeners = Registry[Callable[[Handle], None]]()
+        self._listeners: Registry[Callable[[Handle], None]] = Registry()
         self._allowed = Allowances()
         self._time = Timekeeper(now, clock)
         ids = Ids(int.from_bytes(os.urandom(4)) if seed is None else seed)

@@ -75,7 +75,7 @@ class Context:
         self.hub: Hub | None = None
         self.tls: Any = None
         self.interceptor: Interceptor | None = None
-        self.entered = Registry["Handle"]()
+        self.entered: Registry[Handle] = Registry()
         self.closed_fakes = ClosedFakes()
         self._numbers: dict[str, itertools.count[int]] = {}
 

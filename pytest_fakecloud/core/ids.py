@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-import weakref
-from collections.abc import Callable, MutableSequence, Sequence
-from functools import cached_property, partial
+from collections.abc import MutableSequence, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from .errors import ContractError, shown
@@ -34,24 +32,35 @@ def check_seed(seed: object) -> None:
         )
 
 
+_making_generators = threading.Lock()
+
+
 class RandomStream:
-    """A repeatable source of random values for one purpose."""
+    """A repeatable source of random values for one purpose. ``Ids.reseed()`` restarts it."""
 
-    def __init__(self, seed: Callable[[], bytes]) -> None:
-        self._seed = seed
+    def __init__(self, ids: Ids, purpose: tuple[str, ...]) -> None:
+        self._ids = ids
+        self._purpose = purpose
+        self._made: tuple[int, Random] | None = None
+        """The number of the seed, and the generator made from it."""
 
-    @cached_property
+    @property
     def _random(self) -> Random:
+        made = self._made
+        if made is None or made[0] != self._ids.reseeds:
+            # Created on first use, because most tests never use most streams. Threads that arrive
+            # together get the same generator, so that they draw different values.
+            with _making_generators:
+                made = self._made
+                if made is None or made[0] != self._ids.reseeds:
+                    made = self._made = self._ids.reseeds, self._generator()
+        return made[1]
+
+    def _generator(self) -> Random:
         from random import Random  # imported here, because a first fake does not need it
 
-        # Created on first use, because most tests never use most streams. setdefault() gives
-        # threads that arrive together the same generator, so that they draw different values.
-        made: Random = vars(self).setdefault("_random", Random(self._seed()))
-        return made
-
-    def restart(self) -> None:
-        """Start over from the current seed."""
-        vars(self).pop("_random", None)
+        words = "/".join((str(self._ids.seed), *self._purpose))
+        return Random(hashlib.sha256(words.encode("utf-8", "surrogatepass")).digest())
 
     def random(self) -> float:
         return self._random.random()
@@ -90,29 +99,18 @@ class Ids:
     def __init__(self, seed: int | str) -> None:
         check_seed(seed)
         self.seed = seed
-        self._streams: weakref.WeakSet[RandomStream] = weakref.WeakSet()
-        self._lock = threading.Lock()
+        self.reseeds = 0
+        """The number of calls of ``reseed()``."""
 
     def stream(self, *purpose: str) -> RandomStream:
         """Return a new stream for the purpose; the same purpose yields the same values again."""
-        stream = RandomStream(partial(self._digest, purpose))
-        with self._lock:
-            self._streams.add(stream)
-        return stream
+        return RandomStream(self, purpose)
 
     def reseed(self, seed: int | str) -> None:
         """Restart all streams from another seed; raise ``ContractError`` for an invalid one."""
         check_seed(seed)
-        with self._lock:
-            self.seed = seed
-            streams = list(self._streams)
-        for stream in streams:
-            stream.restart()
-
-    def _digest(self, purpose: tuple[str, ...]) -> bytes:
-        return hashlib.sha256(
-            "/".join((str(self.seed), *purpose)).encode("utf-8", "surrogatepass")
-        ).digest()
+        self.seed = seed
+        self.reseeds += 1
 
 
 def new_token(length: int = 48) -> str:

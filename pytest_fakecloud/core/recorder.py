@@ -159,7 +159,7 @@ class Recorder:
         self._handle = handle
         self._parent = parent
         self.entries: list[Entry] = []
-        self._watchers = Registry[Callable[[Entry], None]]()
+        self._watchers: Registry[Callable[[Entry], None]] = Registry()
         self._apps: dict[str, tuple[type[Filterable], weakref.ref[Filterable]]] = {}
         self._names = {handle} - {""}
         """Names of all fakes whose calls this recorder records, including closed ones."""

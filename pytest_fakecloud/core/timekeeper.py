@@ -87,12 +87,12 @@ class Timekeeper:
         self.reads: Reads | None = None
         """The running clock's readings, for reports that replay the journal; None if not recorded."""
         self._signals: weakref.WeakSet[Signal] = weakref.WeakSet()
-        self._listeners = Registry[Callable[[], None]]()
+        self._listeners: Registry[Callable[[], None]] = Registry()
         self.drives = 0
         """The number of calls of tests that moved the clock or triggered due events."""
-        self._drive_ends = Registry[Callable[[], None]]()
+        self._drive_ends: Registry[Callable[[], None]] = Registry()
         """Functions to call at the end of each of these calls."""
-        self._ties = Registry[tuple[str]]()
+        self._ties: Registry[tuple[str]] = Registry()
         """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
         self._start_us, self._starts_frozen = start_of(now, mode)
         self._begin_at(self._start_us, self._starts_frozen)

@@ -283,23 +283,25 @@ class Signal:
                     self._sleeping -= 1
 
 
+_registering = threading.Lock()
+"""Protects all registries. Most of them never change, so they have no locks of their own."""
+
+
 class Registry(Generic[T]):
     """Registered objects in ``items``, over which other threads may iterate during changes."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.items: tuple[T, ...] = ()
+    items: tuple[T, ...] = ()
 
     def add(self, item: T) -> Callable[[], None]:
         """Register an object; return a function that removes it and can be called repeatedly."""
-        with self._lock:
+        with _registering:
             self.items = (*self.items, item)
+        return functools.partial(self.remove, item)
 
-        def remove() -> None:
-            with self._lock:
-                self.items = tuple(each for each in self.items if each is not item)
-
-        return remove
+    def remove(self, item: T) -> None:
+        """Remove this very object, if it is registered."""
+        with _registering:
+            self.items = tuple(each for each in self.items if each is not item)
 
 
 class Fired(NamedTuple):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import string
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from threading import Event
 from typing import Any
 
 import pytest
@@ -92,9 +95,23 @@ def test_shapes() -> None:
 
 
 def test_threads_that_ask_a_stream_first_share_its_source() -> None:
-    stream = Ids(1).stream("message ids")
-    make = RandomStream.__dict__["_random"].func  # both threads run this before a source exists
-    assert make(stream) is make(stream) is stream._random
+    class Slow(RandomStream):
+        def _generator(self) -> Random:
+            asked.append(self)
+            inside.set()
+            may_go.wait(30)
+            return super()._generator()
+
+    asked: list[object] = []
+    inside, may_go = Event(), Event()
+    stream = Slow(Ids(1), ("message ids",))
+    with ThreadPoolExecutor(2) as threads:
+        drawn = [threads.submit(stream.hex, 16)]
+        assert inside.wait(30)
+        drawn.append(threads.submit(stream.hex, 16))
+        may_go.set()
+    assert len({one.result() for one in drawn}) == 2
+    assert len(asked) == 1
 
 
 def test_tokens_are_random_and_of_the_asked_length() -> None:
