@@ -1,6 +1,7 @@
 // The report's page: its timelines, with the data of the fakes before and after each row.
 
-import {Trace, el, fold, plural, shortName, svg, visible} from "./trace.js";
+import {count, el, fold, shortName, svg, visible} from "./elements.js";
+import {Trace} from "./trace.js";
 
 // Actions that change only credentials, which states do not contain.
 const CREDENTIALS = new Set(["rotate_keys", "rotate_token", "rotate_password"]);
@@ -39,7 +40,7 @@ class States {
     // The changes of an event may belong to the call or action that caused it.
     const nothing = CREDENTIALS.has(one.row.operation) ? "This row changed credentials, which are not shown."
       : `This row${nested ? " and the rows below it" : ""} changed no data.`;
-    return [fold(changes.length ? `State: ${plural(changes.length, "change")}${nested ? " by this row and the rows below it" : ""}` : "State",
+    return [fold(changes.length ? `State: ${count(changes.length, "change")}${nested ? " by this row and the rows below it" : ""}` : "State",
       [changes.length ? changesTable(changes) : one.row.kind === "event" ? null : el("p", {class: "trace-soft"}, nothing), ...rest, ...note], true)];
   }
 }
@@ -98,7 +99,7 @@ function offsets({start = 0, end, committed, position}) {
     svg("rect", {class: "trace-delivered", width: share(position), height: 8}),
     svg("rect", {class: "trace-committed", width: share(committed), height: 8}));
   const missing = committed === null ? 0 : start - committed;
-  const gone = missing > 0 ? `${plural(missing, "uncommitted record")} no longer exist${missing === 1 ? "s" : ""}` : "";
+  const gone = missing > 0 ? `${count(missing, "uncommitted record")} no longer exist${missing === 1 ? "s" : ""}` : "";
   return el("div", {}, picture, gone ? el("p", {class: "trace-fault"}, gone) : null);
 }
 

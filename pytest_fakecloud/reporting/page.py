@@ -118,10 +118,14 @@ def file_name(name: str) -> str:
     return f"{cleaned[:130]}-{digest}"
 
 
+_SCRIPTS = ("elements.js", "trace.js", "page.js")
+"""The modules of a page, each after those that it imports."""
+
+
 def document(data: Mapping[str, Any]) -> str:
     """Return the HTML document of a report in its JSON form (`docs/reference/report.schema.json`)."""
-    # The page has both modules in one script, which needs no import.
-    script = _asset("trace.js") + re.sub(r"(?m)^import .*\n", "", _asset("page.js"))
+    # The page has all modules in one script, which needs no import.
+    script = re.sub(r"(?m)^import .*\n", "", "".join(map(_asset, _SCRIPTS)))
     report = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=shown)
     # A "<" in the data must not end the element that contains it.
     escaped = printable(report).replace("<", "\\u003c")

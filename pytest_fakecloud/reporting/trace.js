@@ -3,10 +3,11 @@
 // The report's page contains this module inline, and the console of the stand-alone server loads it.
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
+import {count, el, fold, shortName, styled, svg, visible} from "./elements.js";
+
 const LINE = 19, PAD = 9, GAP = 26, HUES = 6, AHEAD = 600;
 const NARROW = 720, WIDE = 1000, TEXT_LEAST = 280, LANE_LEAST = 42, LANE_MOST = 130, TIME = 98, NUMBER = 38;
 const LINES_IN_LIST = 6, LINES_OF_CALL = 4, LINES_OF_ANSWER = 2;
-const SVG = "http://www.w3.org/2000/svg";
 const HOP_BY_HOP = new Set(["host", "connection", "content-length", "accept-encoding", "transfer-encoding"]);
 const ALL_ROWS = {search: "", fake: "", problems: false, subject: null};
 
@@ -145,7 +146,7 @@ export class Trace {
     }
     this.matches = matches;
     this.shown = matches.size === rows.length ? rows : rows.filter((one) => matches.has(one) || context.has(one));
-    this.count.textContent = matches.size === rows.length ? plural(matches.size, "row") : `${matches.size} of ${plural(rows.length, "row")}`;
+    this.count.textContent = matches.size === rows.length ? count(matches.size, "row") : `${matches.size} of ${count(rows.length, "row")}`;
     this.empty.hidden = this.shown.length > 0;
     this.empty.replaceChildren(...rows.length ? ["No row matches the filters. ", el("button", {type: "button", onclick: () => this.filter(ALL_ROWS)}, "Clear the filters")] : ["No calls were recorded."]);
     this.activate();
@@ -481,7 +482,7 @@ export class Trace {
     const body = message.decoded === undefined ? message.body : pretty(message.decoded, !isPlain);
     return fold(title,
       [el("p", {class: "trace-mono"}, message.line),
-        message.headers?.length ? fold(plural(message.headers.length, "header"),
+        message.headers?.length ? fold(count(message.headers.length, "header"),
           el("dl", {class: "trace-headers"}, ...message.headers.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value, claimsOf(value))]))) : null,
         body ? el("pre", {tabindex: 0, "aria-label": `${title} body`}, body)
           : message.missing || message.headers?.length ? el("p", {class: "trace-soft"}, message.missing ? "The body was not recorded." : "no body") : null,
@@ -601,7 +602,7 @@ function partsOf(one, {report, narrow, options, byNumber}, characters) {
   if (note) add("trace-bad", note.split("\n")[0], LINES_OF_ANSWER);
   // These lines are effects of a call, such as the assignments of a rebalance.
   for (const line of lines.slice(0, LINES_IN_LIST)) add("trace-soft", line.split("\n")[0], LINES_OF_ANSWER);
-  if (lines.length > LINES_IN_LIST) add("trace-soft", `… ${plural(lines.length - LINES_IN_LIST, "more line")}`, 1);
+  if (lines.length > LINES_IN_LIST) add("trace-soft", `… ${count(lines.length - LINES_IN_LIST, "more line")}`, 1);
   return parts;
 }
 
@@ -663,8 +664,6 @@ function python(row, url, report) {
 
 // -- words and elements -------------------------------------------------------------------------
 
-export function plural(count, word) { return `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`; }
-
 function isoDay(at_us) { return new Date(at_us / 1000).toISOString().slice(0, 10); }
 
 function clockTime(at_us) { return new Date(at_us / 1000).toISOString().slice(11, 23); }
@@ -686,9 +685,6 @@ function gapText(from_us, to_us) {
 
 function nameOf({kind, name}) { return name ? `${kind} ${shortName(name)}` : `default ${kind}`; }
 
-// Return the two ends of a long name, because names often differ only at the end.
-export function shortName(name) { return name.length > 32 ? `${name.slice(0, 16)}…${name.slice(-12)}` : name; }
-
 // The words before the content of a string that the report decoded (`decoded()` in bodies.py).
 const ENCODINGS = {Base64: "Base64 of ", JWT: "JWT with ", "JSON in a string": "as a string: "};
 
@@ -705,12 +701,6 @@ function pretty(value, marked = false) {
   return visible(print(value, ""));
 }
 
-// Escape characters that are invisible or look like others, as visible() in bodies.py does.
-export function visible(text) {
-  const hidden = text.normalize() === text ? /(?! )[\p{Cf}\p{Z}]/gu : /(?! )[\p{Cf}\p{Z}\p{Mn}]/gu;
-  return text.replace(hidden, (one) => [...Array(one.length).keys()].map((at) => `\\u${one.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
-}
-
 // Return the claims of a web token as an element; null for any other text.
 function claimsOf(value) {
   const part = /^eyJ[\w-]+\.(eyJ[\w-]+)\./.exec(value)?.[1];
@@ -719,31 +709,4 @@ function claimsOf(value) {
 
 export function sameJson(text, value) {
   try { return JSON.stringify(JSON.parse(text)) === JSON.stringify(value); } catch { return false; }
-}
-
-export function fold(title, content, open = false) {
-  return el("details", open ? {open: ""} : {}, el("summary", {}, title), ...[content].flat());
-}
-
-export function el(name, attributes = {}, ...content) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (key === "hidden" || key === "checked") element[key] = value;
-    else element.setAttribute(key, value);
-  }
-  element.append(...content.filter((one) => one !== null && one !== undefined));
-  return element;
-}
-
-export function svg(name, attributes, ...content) {
-  const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...content);
-  return element;
-}
-
-export function styled(element, styles) {
-  Object.assign(element.style, styles);
-  return element;
 }

@@ -297,7 +297,7 @@ _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-
 FILES: Mapping[str, tuple[str, str]] = {
     **{name: ("pytest_fakecloud.standalone", f"page/{name}") for name in _PAGE},
     # The console reuses the timeline of test reports.
-    **{name: ("pytest_fakecloud.reporting", name) for name in ("trace.css", "trace.js")},
+    **{name: ("pytest_fakecloud.reporting", name) for name in ("elements.js", "trace.css", "trace.js")},
 }
 """Package and path of each file of the console. No code is inline or loaded from another origin."""
 _GZIP = re.compile(r"(?i)(?:^|,)\s*gzip\s*(?:,|$|;\s*q=(?!0(?:\.0*)?\s*(?:,|$)))")

@@ -1,23 +1,12 @@
-// Elements, formatting and small components that all pages share.
+// Formatting and small components that all pages share.
 
+import {count, el, number} from "./elements.js";
+
+export {count, el, number};
 export const $ = (id) => document.getElementById(id);
-
-export function el(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    // The page's Content-Security-Policy forbids style attributes.
-    else if (name === "style") made.style.cssText = value;
-    else if (value !== false && value != null) made.setAttribute(name, value === true ? "" : value);
-  }
-  made.append(...children.flat(4).filter((child) => child != null && child !== false));
-  return made;
-}
 
 // -- words --
 
-export const number = (value) => Number(value).toLocaleString("en-US");
-export const count = (many, what) => `${number(many)} ${what}${many === 1 ? "" : what.endsWith("x") ? "es" : "s"}`;
 const WORDS = {"ReJSON-RL": "JSON", zset: "sorted set", search: "search index"};
 export const words = (state) => WORDS[state] ?? String(state).replaceAll("_", " ");
 export const day = (text) => text.slice(0, 10);

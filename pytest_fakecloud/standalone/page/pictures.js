@@ -1,13 +1,8 @@
 // Charts, drawn at the available width in pixels, so that text keeps its size.
 
 import {micros, span} from "./dom.js";
+import {svg} from "./elements.js";
 
-function svg(tag, attributes = {}, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) if (value != null) made.setAttribute(name, value);
-  made.append(...children.filter((child) => child != null));
-  return made;
-}
 function picture(told, wide, high, parts) {
   return svg("svg", {class: "picture", role: "img", "aria-label": told, viewBox: `0 0 ${wide} ${high}`, width: wide, height: high}, ...parts);
 }
