@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias, TypeVar
 
 from .errors import ContractError, shown
+from .lazy import on_first_use
 from .settings import number
 from .timers import (
     LANES,
@@ -72,7 +73,6 @@ class Timekeeper:
         self._lock = threading.Lock()
         self.timers = Timers()
         self._state_timers = self.timers.lanes["state"]
-        self._turns = Turns()
         self._settling = threading.RLock()
         self._frozen_us: int | None
         """The time of a frozen clock; None if the clock runs."""
@@ -86,7 +86,6 @@ class Timekeeper:
         """Whether the process's time follows the clock, which therefore cannot run."""
         self.reads: Reads | None = None
         """The running clock's readings, for reports that replay the journal; None if not recorded."""
-        self._signals: weakref.WeakSet[Signal] = weakref.WeakSet()
         self._listeners: Registry[Callable[[], None]] = Registry()
         self.drives = 0
         """The number of calls of tests that moved the clock or triggered due events."""
@@ -96,6 +95,14 @@ class Timekeeper:
         """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
         self._start_us, self._starts_frozen = start_of(now, mode)
         self._begin_at(self._start_us, self._starts_frozen)
+
+    @on_first_use
+    def _turns(self) -> Turns:
+        return Turns()
+
+    @on_first_use
+    def _signals(self) -> weakref.WeakSet[Signal]:
+        return weakref.WeakSet()
 
     # -- reading ---------------------------------------------------------------------------------
 

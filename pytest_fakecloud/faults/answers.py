@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -147,8 +148,16 @@ name.
 class AnswerMaker:
     """Checks and encodes the responses that a test defines; without ``app`` only bytes and text."""
 
-    def __init__(self) -> None:
-        self.app: App | None = None
+    _app: Callable[[], App | None] = staticmethod(lambda: None)
+
+    @property
+    def app(self) -> App | None:
+        """The app whose formats the responses have. It has the faults, so it is not kept alive."""
+        return self._app()
+
+    @app.setter
+    def app(self, app: App) -> None:
+        self._app = weakref.ref(app)
 
     def render(self, error: ServiceError) -> Answer:
         """Return an error in the service's format, for faults with a status but no body."""

@@ -26,6 +26,7 @@ from ..core.errors import ContractError, brief, counted, shortfall, shown
 from ..core.field_types import ABSENT, checked_count, positional_parameters
 from ..core.matching import Field, Question, agree_together, check_fields
 from ..core.recorder import Recorder, code_place, is_own
+from ..core.timers import monotonic
 from ..http.app import FAULTS
 from ..http.messages import Answer, AnyResponse, HeaderPairs, Request, Serve
 from .answers import AnswerMaker, Response
@@ -41,6 +42,8 @@ WAIT, CUT, SPOIL, REPLACE = range(4)
 Respond: TypeAlias = Callable[[Serve], AnyResponse]
 """Returns the response to a request on which a rule fires. ``serve()`` is the usual response."""
 _COMMON = frozenset({"times", "skip", "route", "when"})
+_closing = threading.Condition()
+"""Wakes the delays of all fakes when one of them closes."""
 
 
 _Condition: TypeAlias = tuple[Question, Field, Callable[[Any], object]]
@@ -397,6 +400,7 @@ class FaultTable:
     service_fields: ClassVar[Mapping[str, Field] | None] = None
     refusing = False
     """Whether ``down()`` currently refuses all connections."""
+    _closed = False
 
     def __init__(self, stream: RandomStream, clock: Timekeeper) -> None:
         self.stream = stream
@@ -412,8 +416,6 @@ class FaultTable:
         self._leave: Callable[[], None] | None = None
         """Removes the table from its app's chain; None if it is not in the chain."""
         self._all: list[Rule] = []
-        # Wait for an Event, because tools that freeze the process's time do not affect it.
-        self._closed = threading.Event()
 
     def attach(self, app: App) -> None:
         """Take names, error format and facts from the app."""
@@ -465,11 +467,17 @@ class FaultTable:
 
     def pause(self, seconds: float) -> None:
         """Wait for the given real seconds, or until the fake closes."""
-        self._closed.wait(seconds)
+        deadline = monotonic() + seconds
+        with _closing:
+            while not self._closed and (left := deadline - monotonic()) > 0:
+                _closing.wait(left)
 
     def close(self) -> None:
-        """End all delays that are in progress."""
-        self._closed.set()
+        """End all delays that are in progress, and all later ones."""
+        self.gate = None
+        with _closing:
+            self._closed = True
+            _closing.notify_all()
 
     def claim(self, kind: str, subject: Any) -> Rule | None:
         """Count a hit of the first fault of a service's kind that fires on a subject; return it.

@@ -83,7 +83,6 @@ class Mount:
         self.protocol = protocol
         self.host = host
         self.lock = threading.Lock()
-        self.handler_returned = threading.Condition()
         self.closed = False
         self.on_close: list[Callable[[], None]] = []
         self.on_reset: list[Callable[[], None]] = []
@@ -228,12 +227,13 @@ class Mount:
         me = threading.current_thread()
         deadline = monotonic() + LEAVE_SECONDS
         busy = ended
-        with self.handler_returned:
+        handler_returned = self.hub.handler_returned
+        with handler_returned:
             while busy := [c for c in busy if c.inside and c.worker is not me]:
                 remaining = deadline - monotonic()
                 if remaining <= 0:
                     break
-                self.handler_returned.wait(remaining)
+                handler_returned.wait(remaining)
         for connection in busy:
             warnings.warn(_describe_busy(connection), RuntimeWarning, stacklevel=4)
         if errors:
@@ -294,6 +294,8 @@ class Hub:
         self._scarce = False
         self._thread: threading.Thread | None = None
         self.workers = WorkerPool()
+        self.handler_returned = threading.Condition()
+        """Wakes mounts that close when a handler of an ended connection has returned."""
 
     def mount(
         self,

@@ -93,8 +93,9 @@ class Connection:
         """Mark the end of a call into the engine."""
         self.inside = False
         if self.ended:
-            with self.mount.handler_returned:
-                self.mount.handler_returned.notify_all()
+            handler_returned = self.mount.hub.handler_returned
+            with handler_returned:
+                handler_returned.notify_all()
 
     @contextlib.contextmanager
     def watched(self, gone: Callable[[], None], *, reads: bool = False) -> Iterator[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,10 +17,15 @@ from pytest_fakecloud.faults.answers import (
 
 from ..harness import error_of
 
+_apps: list[Any] = []
+"""The apps of the tests, because a maker keeps none alive."""
+
 
 def maker(**app: Any) -> AnswerMaker:
     made = AnswerMaker()
-    made.app = SimpleNamespace(**app) if app else None  # type: ignore[assignment]
+    if app:
+        _apps.append(type("AnApp", (), {name: staticmethod(one) for name, one in app.items()}))
+        made.app = _apps[-1]
     return made
 
 

@@ -226,7 +226,8 @@ def test_a_table_takes_names_errors_and_facts_from_its_app(table: FaultTable) ->
         def dump(self, value: object) -> bytes:
             return b"json"
 
-    table.attach(Own())
+    app = Own()
+    table.attach(app)
     assert set(table.fact_fields) == {"command"}
     assert set(table.service_fields) == {"url", "message_id"}
     plan = FaultPlan(table)
