@@ -13,6 +13,7 @@ from .patches import explored
 from .programs import Runs, kinds_of, may_assert, programs_of, schedule_to_replay
 from .promises import Promises
 from .result.cause import find_cause
+from .result.difference import check_same_calls
 from .result.exploration import BrokenPromiseError, Exploration
 from .run import Run, Scope
 from .schedule import KINDS, SWITCHES, Kind, Schedule
@@ -147,6 +148,7 @@ def _search(player: Player, budget: Budget, seed: int | str) -> None:
     __tracebackhide__ = True
     undisturbed = player.play(Schedule(), notes=True, stacks=True)
     _check_undisturbed(player, undisturbed)
+    _check_repeats(player, undisturbed, "the second time")
     functions = [program.function for program in player.subject.programs]
     if not player.promises.given and not any(map(may_assert, functions)):
         raise ContractError(
@@ -156,6 +158,7 @@ def _search(player: Player, budget: Budget, seed: int | str) -> None:
     player.tally.coverage.kinds.clear()
     broken = Explorer(player, undisturbed, budget, seed).search()
     if broken is None:
+        _check_repeats(player, undisturbed, "after the search")
         return
     replays = replay(player, broken)
     if replays.run is None:
@@ -193,6 +196,14 @@ def _check_undisturbed(player: Player, run: Run) -> None:
         raise BrokenPromiseError(shown_run, player.tally) from run.broken
     if not run.calls:
         raise ContractError("the code made no call to any fake, so there is nothing to explore")
+
+
+def _check_repeats(player: Player, undisturbed: Run, when: str) -> None:
+    """Raise ``ContractError`` if another undisturbed run makes other calls."""
+    __tracebackhide__ = True
+    again = player.play(Schedule(), stacks=True)
+    # Without the process's time, arguments and answers contain wall-clock times.
+    check_same_calls(undisturbed, again, when, with_content=player.world.wall is not None)
 
 
 def _check_budget(tally: Tally, budget: Budget) -> None:

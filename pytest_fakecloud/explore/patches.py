@@ -347,6 +347,10 @@ class _SharedLock:
     def locked(self) -> bool:
         return not self._is_free()
 
+    def free(self) -> None:
+        """Make the lock free, whichever thread holds it."""
+        self._real._at_fork_reinit()
+
     def _is_free(self) -> bool:
         if not self._real.acquire(False):
             return False
@@ -441,6 +445,7 @@ def share_locks(world: World, programs: Iterable[Program]) -> Iterator[None]:
         replacements = _Replacements(world, exits)
         for program in programs:
             replacements.visit(program.function, _DEPTH)
+        world.resets.append(replacements.free_locks())
         yield
 
 
@@ -455,6 +460,19 @@ class _Replacements:
         self._shared: dict[int, _SharedLock] = {}
         self._seen: dict[int, int] = {}
         """The greatest depth with which each object was visited, by ``id()``."""
+
+    def free_locks(self) -> Callable[[], None]:
+        """Return a function that frees the locks that are free now.
+
+        A strand that ends within a run, for example in a crash, may leave its locks held.
+        """
+        free = [lock for lock in self._shared.values() if not lock.locked()]
+
+        def reset() -> None:
+            for lock in free:
+                lock.free()
+
+        return reset
 
     def visit(self, value: Any, depth: int) -> None:
         """Replace the locks to which a function, a method or an object refers.

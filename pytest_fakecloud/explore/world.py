@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -29,8 +30,15 @@ class World(Fakes):
         super().__init__(cloud)
         self.simulation: Simulation | None = None
         self._owner = threading.get_ident()
+        self.resets: list[Callable[[], None]] = []
+        """Functions that reset what the exploration has replaced, before each run."""
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
         """Threads for requests of event loops that several strands share."""
+
+    def reset(self) -> None:
+        super().reset()
+        for reset in self.resets:
+            reset()
 
     def play(self, simulation: Simulation) -> Run:
         """Run all strands of a simulation to their end."""

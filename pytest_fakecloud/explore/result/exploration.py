@@ -26,13 +26,14 @@ class Exploration:
     """The result of an ``explore()`` call that found no broken promise.
 
     ``tried`` is the number of schedules: ``orders`` distinct interleavings (``is_exhaustive`` if
-    there are no others), ``singles`` with one event, ``pairs`` with two events, and ``drawn``
-    random ones. ``all_singles`` and ``all_pairs`` are the numbers that exist (None if unknown).
-    ``calls`` maps each client to its calls, ``points`` to the points at which events were tried;
-    ``kinds`` maps each kind of event to the number of times it was applied. ``untried`` are the
-    kinds that were never possible, ``unreached`` those that the budget did not allow. ``likely``
-    maps a number of ordered switches to the minimum probability that a bug that needs them was
-    found. ``notes`` describe unexplored code, ``seconds`` is wall-clock time, ``str()`` a summary.
+    there are no others), ``singles`` with one event, ``pairs`` with two events, and ``drawn`` random
+    ones. ``all_singles`` and ``all_pairs`` are the numbers that exist (None if unknown). ``calls``
+    maps each client to its calls in the run in which it made most, ``points`` to the points at which
+    events were tried; ``kinds`` maps each kind of event to the number of times it was applied.
+    ``untried`` are the kinds that were never possible, ``unreached`` those that the budget did not
+    allow. ``likely`` maps a number of ordered switches to the minimum probability that a bug that
+    needs them was found. ``notes`` describe unexplored code, ``seconds`` is wall-clock time,
+    ``str()`` a summary.
     """
 
     def __init__(self, tally: Tally, wanted: Iterable[str]) -> None:
@@ -42,7 +43,8 @@ class Exploration:
         self.pairs, self.all_pairs = tally.pairs, tally.all_pairs
         self.drawn = tally.drawn
         covered = tally.coverage
-        self.calls = dict(covered.calls)
+        called = {name: calls for name, calls in covered.calls.items() if calls[1]}
+        self.calls = {name: most for name, (_, most) in called.items()}
         self.points = {name: len(points) for name, points in covered.points.items()}
         self.kinds = dict(covered.kinds)
         missing = [kind for kind in wanted if kind not in covered.kinds]
@@ -54,12 +56,12 @@ class Exploration:
         self.seconds = tally.seconds
         self.seed = tally.seed
         self._text = _summary(tally)
+        self._calls = [f"{name} {_range(*calls)}" for name, calls in called.items()]
 
     def __str__(self) -> str:
         lines = [f"the promise held in {self._text}"]
-        if self.calls:
-            texts = (f"{name} {counted(calls, 'call')}" for name, calls in self.calls.items())
-            lines.append(f"calls: {', '.join(texts)}")
+        if self._calls:
+            lines.append(f"calls: {', '.join(self._calls)}")
         if self.kinds:
             texts = (f"{kind} {times:,}" for kind, times in self.kinds.items())
             lines.append(f"events: {', '.join(texts)}")
@@ -164,6 +166,10 @@ def _certainty(tally: Tally) -> str:
         f"; a bug that needs {depth} ordered switches is found with a probability of at "
         f"least {likely[depth]:.0%}"
     )
+
+
+def _range(least: int, most: int) -> str:
+    return counted(most, "call") if least == most else f"{least:,} to {counted(most, 'call')}"
 
 
 def _of(done: int, existing: int | None, what: str) -> str:

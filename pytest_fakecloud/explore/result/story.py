@@ -194,13 +194,14 @@ def _entry_text(entry: Sequence[Line], lookups: Lookups, shown: Container[Line])
         if is_hidden:
             words.append(counted(len(list(lines)), "more call"))
         else:
-            words += [_line_text(line, lookups) for line in lines]
+            words += [line_text(line, lookups) for line in lines]
     if entry[0].breaks:
         return f"{entry[0].strand} {entry[0].words}"
     return f"{entry[0].strand.removesuffix(':loop')}: {'; '.join(words)}"
 
 
-def _line_text(line: Line, lookups: Lookups) -> str:
+def line_text(line: Line, lookups: Lookups) -> str:
+    """Return a line of the story: a call with its answer, or the description of an event."""
     if line.call is None:
         return line.words
     text = call_text(line.call, lookups)

@@ -111,8 +111,8 @@ MOST_EVENTS = 6
 class Coverage:
     """Calls of each strand, points of each strand, and kinds of events in the runs so far."""
 
-    calls: dict[str, int] = field(default_factory=dict)
-    """The maximum number of calls in one run."""
+    calls: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """The least and the greatest number of calls in one run, by the title of each strand."""
     points: dict[str, set[int]] = field(default_factory=dict)
     """The points at which events were possible."""
     possible: set[str] = field(default_factory=set)
@@ -125,8 +125,10 @@ class Coverage:
     notes: dict[str, None] = field(default_factory=dict)
 
     def add(self, run: Run) -> None:
-        for name, calls in run.calls.items():
-            self.calls[name] = max(calls, self.calls.get(name, 0))
+        for name in dict.fromkeys((*run.calls, *sorted(run.strands))):
+            calls = run.calls.get(name, 0)
+            least, most = self.calls.get(name, (calls, calls))
+            self.calls[name] = min(least, calls), max(most, calls)
         for point in run.points:
             if point.choices:
                 self.points.setdefault(point.strand, set()).add(point.number)

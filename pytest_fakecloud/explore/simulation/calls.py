@@ -217,11 +217,11 @@ class Calls(Part):
         self._served += 1
         root.work.last_call = self._served
         root.work.first_call = root.work.first_call or self._served
-        self._run.calls[title] = self._run.calls.get(title, 0) + 1
         if handle.fixture == "broker":
             _note_consumer(root, handle, request)
         events = self._state.schedule.at(strand.name, strand.points)
         fault = self._apply(events, strand, handle, request) if events else ""
+        self._run.calls[title] = self._run.calls.get(title, 0) + 1
         app: Any = handle._app
         app.recorder.renumber(request.call, now)
         line = self._add_line(strand, request)
