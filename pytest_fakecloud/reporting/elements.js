@@ -30,3 +30,17 @@ export function visible(text) {
   const hidden = text.normalize() === text ? /(?! )[\p{Cf}\p{Z}]/gu : /(?! )[\p{Cf}\p{Z}\p{Mn}]/gu;
   return text.replace(hidden, (one) => [...Array(one.length).keys()].map((at) => `\\u${one.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
 }
+
+// The border between a list and its details. Dragging it or pressing an arrow key sets --share, the list's share of the width.
+export function border(label, share) {
+  const set = (percent) => {
+    share = Math.max(25, Math.min(75, percent));
+    bar.parentNode.style.setProperty("--share", `${share}%`);
+    bar.setAttribute("aria-valuenow", Math.round(share));
+  };
+  const bar = el("div", {class: "border", role: "separator", tabindex: 0, "aria-label": label, "aria-orientation": "vertical", "aria-valuenow": share, "aria-valuemin": 25, "aria-valuemax": 75,
+    onpointerdown: (event) => { bar.setPointerCapture(event.pointerId); event.preventDefault(); },
+    onpointermove: (event) => { const {left, width} = bar.parentNode.getBoundingClientRect(); if (bar.hasPointerCapture(event.pointerId)) set(100 * (event.clientX - left) / width); },
+    onkeydown: (event) => { const by = {ArrowLeft: -5, ArrowRight: 5}[event.key]; if (by) { event.preventDefault(); set(share + by); } }});
+  return bar;
+}

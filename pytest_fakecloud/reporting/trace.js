@@ -3,12 +3,11 @@
 // The report's page contains this module inline, and the console of the stand-alone server loads it.
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
-import {count, el, fold, shortName, styled, svg, visible} from "./elements.js";
+import {LANGUAGES, lost, requestOf} from "./copying.js";
+import {border, count, el, fold, shortName, styled, svg, visible} from "./elements.js";
 
 const LINE = 19, PAD = 9, GAP = 26, HUES = 6, AHEAD = 600;
-const NARROW = 720, WIDE = 1000, TEXT_LEAST = 280, LANE_LEAST = 42, LANE_MOST = 130, TIME = 98, NUMBER = 38;
-const LINES_IN_LIST = 6, LINES_OF_CALL = 4, LINES_OF_ANSWER = 2;
-const HOP_BY_HOP = new Set(["host", "connection", "content-length", "accept-encoding", "transfer-encoding"]);
+const NARROW = 720, WIDE = 1000, TEXT_LEAST = 340, LANE_LEAST = 42, LANE_MOST = 130, TIME = 98, NUMBER = 38;
 const ALL_ROWS = {search: "", fake: "", problems: false, subject: null};
 
 export class Trace {
@@ -32,8 +31,9 @@ export class Trace {
     const {signal} = this.stop;
     addEventListener("scroll", () => this.draw(), {passive: true, signal});
     addEventListener("hashchange", () => this.follow(), {signal});
-    this.sizes = new ResizeObserver(() => { if (this.root.clientWidth !== this.width) this.resized(); });
-    this.sizes.observe(root);
+    addEventListener("keydown", (event) => this.pressed(event), {signal});
+    this.sizes = new ResizeObserver(() => { if (this.list.clientWidth !== this.width) this.resized(); });
+    this.sizes.observe(this.list);
   }
 
   // Show a report. Selection, filters and the position in the list stay. A row that has changed must be
@@ -114,10 +114,9 @@ export class Trace {
       onclick: (event) => this.clicked(event)});
     this.empty = el("p", {class: "trace-empty trace-soft", hidden: true});
     this.pane = el("section", {class: "trace-pane", "aria-label": "Details", tabindex: -1, hidden: true});
-    this.ruler = el("span", {class: "trace-ruler trace-mono", "aria-hidden": "true"}, "0".repeat(100));
+    this.border = border("width of the timeline", 60);
     this.root.classList.add("trace");
-    this.root.replaceChildren(this.top, this.ruler, el("div", {class: "trace-main"}, el("div", {class: "trace-rows"}, this.list, this.empty), this.pane));
-    this.root.addEventListener("keydown", (event) => this.pressed(event));
+    this.root.replaceChildren(this.top, el("div", {class: "trace-main"}, el("div", {class: "trace-rows"}, this.list, this.empty), this.border, this.pane));
   }
 
   fillTools() {
@@ -175,12 +174,14 @@ export class Trace {
   }
 
   measure() {
-    const width = this.width = this.root.clientWidth;
-    this.beside = width >= WIDE;
-    const room = this.beside && this.number !== null ? width * 0.6 : width;
+    this.beside = this.root.clientWidth >= WIDE;
+    this.root.classList.toggle("trace-beside", this.beside);
+    this.root.classList.toggle("trace-open", this.number !== null);
+    this.border.hidden = !this.beside || this.number === null;
+    const width = this.width = this.list.clientWidth;
     this.time = TIME + (this.options.numbered ? NUMBER : 0);
     // Shorten the longest names until the text has room.
-    const available = room - this.time - 1.1 * TEXT_LEAST;
+    const available = width - this.time - 1.4 * TEXT_LEAST;
     let most = LANE_MOST;
     const widths = () => this.widths.map((one) => Math.min(one, most)), sum = (all) => all.reduce((whole, one) => whole + one, 0);
     while (most > LANE_LEAST && sum(widths()) > available) most--;
@@ -192,15 +193,11 @@ export class Trace {
       this.across += lane;
     }
     // If lanes would leave too little room for the text, omit them and name both ends in the text.
-    this.narrow = width < NARROW || room - this.across - this.time < TEXT_LEAST;
+    this.narrow = this.root.clientWidth < NARROW || width - this.across - this.time < TEXT_LEAST;
     this.root.classList.toggle("trace-narrow", this.narrow);
-    this.root.classList.toggle("trace-beside", this.beside);
-    this.root.classList.toggle("trace-open", this.number !== null);
     this.fillHeads();
     this.root.style.setProperty("--trace-top", `${this.top.offsetHeight}px`);
     this.version++;
-    this.character ||= this.ruler.getBoundingClientRect().width / this.ruler.textContent.length;
-    const before = this.narrow ? 0 : this.time + this.across, text = this.list.clientWidth - before - 12;
     this.items = [];
     this.places = new Map();
     let y = 0, at = null;
@@ -208,20 +205,14 @@ export class Trace {
     this.shown.forEach((one, index) => {
       const words = at === null ? this.options.numbered && isoDay(one.row.at_us) : gapText(at, one.row.at_us);
       if (words) gap(one, words);
-      this.fit(one, Math.max(16, Math.floor((text - one.bars.length * 14) / this.character)));
+      one.parts = partsOf(one, this);
+      one.height = one.parts.length * LINE + PAD;
       this.places.set(one.row.number, this.items.length);
       this.items.push({one, index: index + 1, key: one.row.number, top: y, height: one.height});
       y += one.height;
       at = one.row.at_us;
     });
     this.list.style.height = `${y}px`;
-  }
-
-  // Break the texts of a row into lines with at most this number of characters. Cached until the number changes.
-  fit(one, characters) {
-    if (one.characters === characters && one.narrow === this.narrow) return;
-    Object.assign(one, {characters, narrow: this.narrow, parts: partsOf(one, this, characters)});
-    one.height = one.parts.reduce((sum, part) => sum + part.lines, 0) * LINE + PAD;
   }
 
   resized() {
@@ -279,7 +270,7 @@ export class Trace {
 
   // A key of everything that a row's element depends on, except the row itself.
   shapeOf({one}) {
-    return JSON.stringify([one.characters, this.middles, this.narrow, one.from, one.to, one.hue, one.bars, one.starts, this.matches.has(one), one.label]);
+    return JSON.stringify([one.parts, this.middles, this.narrow, one.from, one.to, one.hue, one.bars, one.starts, this.matches.has(one), one.label]);
   }
 
   gapElement(item) {
@@ -293,17 +284,13 @@ export class Trace {
     const text = el("div", {class: "trace-text"});
     const guides = el("span", {class: "trace-guides"},
       ...one.bars.map((bar) => el("i", {class: `trace-hue-${bar.hue}`})));
-    for (const part of one.parts) {
-      const name = part.beside ? `${part.name} trace-beside-answer` : part.name;
-      const element = el("div", {class: name}, el("span", {}, part.text), part.beside ? el("span", {class: part.beside.name}, part.beside.text) : null);
-      text.append(styled(element, {height: `${part.lines * LINE}px`, webkitLineClamp: part.lines}));
-    }
+    for (const [name, part, answer, more] of one.parts) text.append(el("div", {class: name}, el("span", {}, part), more && el("span", {class: "trace-more trace-soft"}, more), answer && el("span", {class: row.ok && !one.failed ? "trace-answer trace-ok" : "trace-answer trace-bad"}, answer)));
     const element = el("div", {class: "trace-row", role: "option", id: `row-${one.label}`, "aria-selected": "false"},
       this.narrow || !this.options.numbered ? null : el("span", {class: "trace-number"}, one.label),
       this.narrow ? null : el("span", {class: "trace-time"}, clockTime(row.at_us)),
       this.narrow ? null : this.lanesElement(one, height), guides, text);
     element.dataset.number = row.number;
-    element.classList.toggle("trace-failed", !row.ok);
+    element.classList.toggle("trace-failed", !row.ok || one.failed > 0);
     element.classList.toggle("trace-found", row.findings?.length > 0);
     element.classList.toggle("trace-context", !this.matches.has(one));
     element.style.height = `${height}px`;
@@ -316,7 +303,7 @@ export class Trace {
     for (const at of this.middles) picture.append(svg("line", {class: "trace-life", x1: at, x2: at, y1: 0, y2: height}));
     for (const bar of one.bars) picture.append(svg("rect", {class: `trace-bar trace-hue-${bar.hue}`, x: x(bar.lane) - 4, y: 0, width: 8, height}));
     if (one.starts) picture.append(svg("rect", {class: `trace-bar trace-hue-${one.starts.hue}`, x: x(one.starts.lane) - 4, y: y - 4, width: 8, height: height - y + 4}));
-    const kind = row.ok ? "trace-good-arrow" : "trace-bad-arrow";
+    const kind = row.ok && !one.failed ? "trace-good-arrow" : "trace-bad-arrow";
     if (one.from === one.to) {
       picture.append(svg("circle", {class: kind, cx: x(one.to), cy: y, r: 4}));
       return picture;
@@ -338,19 +325,24 @@ export class Trace {
     this.select(Number(element.dataset.number), {reveal: false});
   }
 
+  // Letters work wherever the focus is, except while typing; other keys only in the list.
   pressed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape" && this.number !== null) { this.select(null); this.list.focus({preventScroll: true}); return; }
-    if (event.target.matches("input, select, textarea")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+    const {target} = event, own = document.querySelector(".trace:focus-within") ?? document.querySelector(".trace");
+    if (own !== this.root) return;
+    if (event.key === "Escape" && this.number !== null && (this.root.contains(target) || target === document.body)) { this.select(null); this.list.focus({preventScroll: true}); return; }
+    if (target.matches?.("input, select, textarea")) return;
     if (event.key === "/") { event.preventDefault(); this.search.focus(); return; }
-    if (event.target !== this.list && !"np".includes(event.key)) return;
-    const place = this.shown.findIndex((one) => one.row.number === this.number);
+    if (target !== this.list && !"jknp".includes(event.key)) return;
+    const chosen = this.shown.findIndex((one) => one.row.number === this.number);
+    // Without a selected row, begin at the first row in view.
+    const place = chosen < 0 ? (this.items[firstBelow(this.items, this.top.getBoundingClientRect().bottom - this.list.getBoundingClientRect().top + 1)]?.index ?? 1) - 1 : chosen;
     const row = this.selected;
-    const jump = (by) => this.shown[Math.max(0, Math.min(this.shown.length - 1, place < 0 ? 0 : place + by))];
+    const jump = (by) => this.shown[Math.max(0, Math.min(this.shown.length - 1, chosen < 0 ? place : place + by))];
     const to = {
       ArrowDown: () => jump(1), j: () => jump(1), ArrowUp: () => jump(-1), k: () => jump(-1),
       PageDown: () => jump(10), PageUp: () => jump(-10), Home: () => this.shown[0], End: () => this.shown.at(-1),
-      n: () => this.shown.slice(place + 1).find(isProblem),
+      n: () => this.shown.slice(chosen < 0 ? place : place + 1).find(isProblem),
       p: () => this.shown.slice(0, Math.max(0, place)).findLast(isProblem),
       ArrowLeft: () => row && this.byNumber.get(row.cause),
       ArrowRight: () => row && this.rows.find((one) => one.row.cause === row.number),
@@ -358,7 +350,7 @@ export class Trace {
     if (to) {
       event.preventDefault();
       const found = to();
-      if (found) this.select(found.row.number);
+      if (found) { this.select(found.row.number); if (target === document.body) this.list.focus({preventScroll: true}); }
     } else if (event.key === "Enter" && !this.pane.hidden) {
       event.preventDefault();
       this.pane.focus();
@@ -399,6 +391,7 @@ export class Trace {
         el("h3", {}, row.text.what),
         el("button", {type: "button", "aria-label": "Close the details", onclick: () => { this.select(null); this.list.focus({preventScroll: true}); }}, "✕")),
       el("p", {class: "trace-soft"}, [`${this.options.numbered ? "row " : "#"}${one.label}`, endsOf(one), `${isoDay(row.at_us)} ${clockTime(row.at_us)} UTC`, wait].filter(Boolean).join(" · ")),
+      one.failed ? el("p", {class: "trace-bad"}, `${count(one.failed, "item")} of this request failed.`) : null,
       row.text.answer ? el("p", {class: row.ok ? "trace-ok" : "trace-bad"}, row.text.answer) : null,
       ...(row.faults ?? []).map((fault) => el("p", {class: "trace-fault"}, `Injected fault: ${fault.description}`)),
       ...(row.findings ?? []).map((index) => this.findingElement(index, row)),
@@ -491,20 +484,17 @@ export class Trace {
   }
 
   copyElement(row) {
-    const status = el("output", {class: "trace-soft"});
+    const status = el("output", {class: "trace-soft"}), sent = row.request && requestOf(row, this.report);
     const button = (name, make) => el("button", {type: "button", onclick: async () => {
       const text = make();
       try {
         await navigator.clipboard.writeText(text);
-        status.textContent = `Copied.${lost(row, this.report)}`;
+        status.textContent = `Copied.${sent ? lost(sent) : ""}`;
       } catch {
-        status.replaceChildren(`Select and copy:${lost(row, this.report)}`, el("pre", {tabindex: 0}, text));
+        status.replaceChildren(`Select and copy:${sent ? lost(sent) : ""}`, el("pre", {tabindex: 0}, text));
       }
     }}, name);
-    const url = row.request ? urlOf(row, this.report) : "";
-    return el("div", {class: "trace-copy"},
-      url ? button("Copy as curl", () => curl(row, url, this.report)) : null,
-      url ? button("Copy as Python", () => python(row, url, this.report)) : null,
+    return el("div", {class: "trace-copy"}, sent && Object.entries(LANGUAGES).map(([name, write]) => button(`Copy as ${name}`, () => write(sent))),
       this.options.numbered ? button("Copy link", () => location.href) : null, status);
   }
 }
@@ -520,7 +510,7 @@ function prepare(report, known, numbered) {
     // Requests and attempts start a new colour, which the calls below them share.
     const starts = row.kind === "request" || row.kind === "attempt";
     let one = known.get(row);
-    if (!one) known.set(row, one = {row, toName: laneName(row.peer)});
+    if (!one) known.set(row, one = {row, toName: laneName(row.peer), failed: failedItems(row)});
     one.fromName = row.actor === "application" && cause ? cause.toName : one.actorName ??= laneName(row.actor);
     one.index = index;
     one.label = numbered ? index + 1 : row.number;
@@ -549,7 +539,13 @@ function lanesOf(rows, fakes) {
   return lanes;
 }
 
-function isProblem({row}) { return !row.ok || row.findings?.length > 0 || row.faults?.length > 0; }
+function isProblem({row, failed}) { return !row.ok || failed > 0 || row.findings?.length > 0 || row.faults?.length > 0; }
+
+// Return the number of items with an error in the answer to a pipeline, a transaction or a batch.
+export function failedItems({response}) {
+  const decoded = response?.decoded, items = Array.isArray(decoded) ? decoded : Array.isArray(decoded?.responses) ? decoded.responses : [];
+  return items.filter((one) => one && typeof one === "object" && Object.hasOwn(one, "error") && one.error).length;
+}
 
 function hasSubject(row, {kind, name, fake}) {
   return (row.subjects ?? []).some((one) => one.kind === kind && one.name === name && (!fake || one.fake === fake));
@@ -568,41 +564,25 @@ function isWanted(one, wanted, search) {
   return search.split(/\s+/).every((word) => one.words.includes(word));
 }
 
-function linesIn(text, characters) {
-  if (text.length <= characters) return 1;
-  let lines = 1, used = 0;
-  for (const {length} of text.split(" ")) {
-    if (used && used + 1 + length > characters) { lines++; used = 0; }
-    used += (used && 1) + length;
-    lines += Math.floor(Math.max(0, used - 1) / characters);
-    used = (used - 1) % characters + 1;
-  }
-  return lines;
+// Return a text of a row with the row's long ids shortened: they would leave no room for the address.
+function withShortIds(text, {subjects = []}) {
+  return subjects.filter(({name}) => /^\w{24,}$/.test(name)).reduce((short, {name}) => short.replaceAll(name, `${name.slice(0, 8)}…${name.slice(-4)}`), text);
 }
 
-// Return the texts of a row in the list, each with the number of lines that it takes.
-function partsOf(one, {report, narrow, options, byNumber}, characters) {
-  const {row} = one, {what, answer, note, lines = []} = row.text, parts = [];
-  const add = (name, text, most) => parts.push({name, text, lines: Math.min(most, linesIn(text, characters))});
-  const answered = row.ok ? "trace-answer trace-ok" : "trace-answer trace-bad";
-  if (narrow) add("trace-ends trace-soft", `${options.numbered ? `${one.label} · ` : ""}${clockTime(row.at_us)} ${endsOf(one)}`, LINES_OF_ANSWER);
-  if (answer && !narrow && what.length + answer.length + 2 <= characters) {
-    parts.push({name: "trace-what", text: what, lines: 1, beside: {name: answered, text: answer}});
-  } else {
-    // An event has no other text than this.
-    add("trace-what", what, row.kind === "event" ? LINES_IN_LIST : LINES_OF_CALL);
-    if (answer) add(answered, answer, LINES_OF_ANSWER);
-  }
-  for (const fault of row.faults ?? []) add("trace-fault", `fault: ${fault.description}`, LINES_OF_ANSWER);
+// Return the lines of a row in the list, each with a class and a text, the first also with the answer. The detail pane has the whole texts.
+function partsOf(one, {report, narrow, options, byNumber}) {
+  const {row, failed} = one, {note} = row.text, what = withShortIds(row.text.what, row);
+  const answer = [failed ? `${failed} failed` : "", withShortIds(row.text.answer, row)].filter(Boolean).join(": ");
+  const ends = `${options.numbered ? `${one.label} · ` : ""}${clockTime(row.at_us)} ${endsOf(one)}`;
+  const more = row.text.lines?.[0]?.split("\n")[0];
+  const parts = narrow ? [["trace-ends trace-soft", ends, answer], ["trace-what", what, null, more]] : [["trace-what", what, answer, more]];
+  for (const fault of row.faults ?? []) parts.push(["trace-fault", `fault: ${fault.description}`]);
   for (const index of row.findings ?? []) {
     const finding = report.findings[index], first = byNumber.get(finding.rows.find((number) => byNumber.has(number)));
     // Only the first row of a finding shows the text; the others refer to it.
-    add("trace-finding", `▲${index + 1} ${first && first !== one ? `see row ${first.label}` : finding.text}`, LINES_IN_LIST);
+    parts.push(["trace-finding", `▲${index + 1} ${first && first !== one ? `see row ${first.label}` : finding.text}`]);
   }
-  if (note) add("trace-bad", note.split("\n")[0], LINES_OF_ANSWER);
-  // These lines are effects of a call, such as the assignments of a rebalance.
-  for (const line of lines.slice(0, LINES_IN_LIST)) add("trace-soft", line.split("\n")[0], LINES_OF_ANSWER);
-  if (lines.length > LINES_IN_LIST) add("trace-soft", `… ${count(lines.length - LINES_IN_LIST, "more line")}`, 1);
+  if (note) parts.push(["trace-bad", note.split("\n")[0]]);
   return parts;
 }
 
@@ -619,47 +599,6 @@ function firstBelow(items, y) {
     if (items[middle].top + items[middle].height < y) low = middle + 1; else high = middle;
   }
   return low;
-}
-
-// -- copying ------------------------------------------------------------------------------------
-
-export function urlOf(row, report) {
-  const target = row.request.line.replace(/^\S+ /, "");
-  if (/^https?:/.test(target)) return target;
-  const fake = (report.fakes ?? []).find((one) => one.name === row.peer);
-  return fake && target.startsWith("/") ? fake.url + target : "";
-}
-
-// Return the headers of a request. Credentials that the report masks come from the fake's `headers`, which only the console has.
-function sentHeaders(row, report) {
-  const known = Object.entries((report.fakes ?? []).find((one) => one.name === row.peer)?.headers ?? {});
-  return (row.request.headers ?? []).filter(([name]) => !HOP_BY_HOP.has(name.toLowerCase())).map(([name, value]) =>
-    known.find(([each]) => value.includes("***") && each.toLowerCase() === name.toLowerCase()) ?? [name, value]);
-}
-
-export function lost(row, report) {
-  if (row.request.cut) return " The body is longer than what was recorded.";
-  if (row.request.body?.includes("\ufffd")) return " The bytes of the body that are not text are missing.";
-  if (row.request.body?.includes("***")) return " Secrets in the body are missing.";
-  return sentHeaders(row, report).some(([, value]) => value.includes("***")) ? " Replace *** by the credentials." : "";
-}
-
-export function curl(row, url, report) {
-  const quote = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
-  const method = row.request.line.split(" ")[0];
-  // With -X HEAD, curl waits for a body. Without -g, it expands brackets and braces in an address.
-  const sends = method === "HEAD" ? "-I" : `-X ${/^[A-Za-z]+$/.test(method) ? method : quote(method)}`;
-  // With --data-binary, curl reads a file if the body begins with @.
-  return [`curl -g ${sends} ${quote(url)}`, ...sentHeaders(row, report).map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`),
-    ...(row.request.body ? [`--data-raw ${quote(row.request.body)}`] : [])].join(" \\\n  ");
-}
-
-function python(row, url, report) {
-  const quote = (text) => JSON.stringify(text).replaceAll("\u007f", "\\x7f");
-  const headers = sentHeaders(row, report).map(([name, value]) => `        ${quote(name)}: ${quote(value)},\n`).join("");
-  return `import requests\n\nrequests.request(\n    ${quote(row.request.line.split(" ")[0])},\n    ${quote(url)},\n`
-    + (headers ? `    headers={\n${headers}    },\n` : "")
-    + (row.request.body ? `    data=${quote(row.request.body)}.encode(),\n` : "") + ")\n";
 }
 
 // -- words and elements -------------------------------------------------------------------------

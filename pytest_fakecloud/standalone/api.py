@@ -294,10 +294,11 @@ _PAGE = (
     "time.js", *(f"{word}.js" for word in services_by_word()),
 )  # fmt: skip
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
+_SHARED = ("copying.js", "elements.js", "trace.css", "trace.js")
 FILES: Mapping[str, tuple[str, str]] = {
     **{name: ("pytest_fakecloud.standalone", f"page/{name}") for name in _PAGE},
     # The console reuses the timeline of test reports.
-    **{name: ("pytest_fakecloud.reporting", name) for name in ("elements.js", "trace.css", "trace.js")},
+    **{name: ("pytest_fakecloud.reporting", name) for name in _SHARED},
 }
 """Package and path of each file of the console. No code is inline or loaded from another origin."""
 _GZIP = re.compile(r"(?i)(?:^|,)\s*gzip\s*(?:,|$|;\s*q=(?!0(?:\.0*)?\s*(?:,|$)))")

@@ -333,6 +333,12 @@ def test_a_request_can_be_copied(opened: Opened) -> None:
     compile(code, "copied", "exec")
     assert '"X-A": "it\'s"' in code
     assert "Host" not in code
+    for language in ("JavaScript", "Go"):
+        page.get_by_role("button", name=f"Copy as {language}").click()
+        code = page.evaluate("window.copied")
+        assert '"it\'s"' in code
+        assert '"X-A"' in code
+        assert "Host" not in code
     page.evaluate(
         "() => { navigator.clipboard.writeText = async () => { throw new Error('no'); }; }"
     )
@@ -381,6 +387,62 @@ def test_the_keyboard_reaches_everything(opened: Opened) -> None:
     assert page.evaluate("document.activeElement.className") == "trace-pane"
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.type") == "search"
+
+
+@pytest.mark.slow
+def test_letters_work_before_anything_has_the_focus(opened: Opened) -> None:
+    page = opened({**RACE, "beside": {"title": "The run before", "report": RACE}})
+    selected = []
+    for key in ("j", "j", "k", "n", "n", "p"):
+        page.keyboard.press(key)
+        selected.append(page.locator("#timeline [aria-selected=true]").get_attribute("data-number"))
+    assert selected == ["1", "2", "1", "5", "6", "5"]
+    assert page.locator("#beside [aria-selected=true]").count() == 0
+    page.keyboard.press("/")
+    page.keyboard.type("j")
+    assert page.locator("#timeline [type=search]").input_value() == "j"
+
+
+@pytest.mark.slow
+def test_a_row_takes_one_line_and_shows_what_failed_within_it(opened: Opened) -> None:
+    long = "POST /v2/batch " + "x" * 2_000 + "\nsecond line"
+    mixed = [{"result": "OK"}, {"error": "WRONGTYPE"}, {"error": None}]
+    page = opened(
+        report(
+            row(1, long, text={"answer": "y" * 2_000, "lines": ["z" * 2_000] * 9}),
+            row(2, response={"line": "200 OK", "headers": [], "body": "", "decoded": mixed}),
+            row(3, response={"line": "200 OK", "headers": [], "body": "",
+                             "decoded": {"responses": [{"error": "gone"}, {"messageId": "m"}]}}),
+        )
+    )  # fmt: skip
+    heights = {one.bounding_box()["height"] for one in page.locator(".trace-row").all()}
+    assert len(heights) == 1
+    assert heights.pop() < 32
+    assert page.get_by_text("Problems only (2)").is_visible()
+    assert page.locator("#row-2 .trace-bad").inner_text() == "1 failed: OK"
+    assert page.locator("#row-2.trace-failed, #row-3.trace-failed").count() == 2
+
+
+@pytest.mark.slow
+def test_the_border_of_the_details_can_be_moved(opened: Opened) -> None:
+    page = opened(RACE, "#row-5")
+    border, rows = page.get_by_role("separator"), page.locator(".trace-rows")
+
+    def share() -> float:
+        whole = page.locator(".trace-main").bounding_box()["width"]
+        return round(float(rows.bounding_box()["width"]) / whole, 2)
+
+    assert share() == 0.6
+    border.press("ArrowLeft")
+    assert (share(), border.get_attribute("aria-valuenow")) == (0.55, "55")
+    box = border.bounding_box()
+    page.mouse.move(box["x"] + 6, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(page.locator(".trace-main").bounding_box()["width"] * 0.4 + 20, 300)
+    page.mouse.up()
+    assert 0.38 < share() < 0.42
+    page.keyboard.press("Escape")
+    assert not border.is_visible()
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -361,9 +362,9 @@ def test_a_copied_line_sends_the_same_call_and_nothing_else(
     holds(page, f"{LINES} === 3 && !document.body.textContent.includes('in progress')")
     copied = """async (fake) => {
         const {entries} = await import("/console/journal.js"), rows = entries.list;
-        const {curl, urlOf} = await import("/console/trace.js"), report = {fakes: [fake]};
+        const {curl, requestOf} = await import("/console/copying.js"), report = {fakes: [fake]};
         const head = {...rows[0], request: {line: "HEAD /"}};
-        return [...rows, head].map((row) => curl(row, urlOf(row, report), report));
+        return [...rows, head].map((row) => curl(requestOf(row, report)));
     }"""
     *lines, head = page.evaluate(copied, {"name": "kv_server", **kv})
     for name in ("file", "a[1-9]"):
@@ -377,8 +378,40 @@ def test_a_copied_line_sends_the_same_call_and_nothing_else(
     assert "curl -g -I " in head
 
 
+RUNTIMES = {
+    "JavaScript": ([shutil.which("node") or ""], "copied.mjs"),
+    "Python": ([sys.executable], "copied.py"),
+    "Go": ([shutil.which("go") or "", "run"], "copied.go"),
+}
+
+
+@pytest.mark.parametrize("language", RUNTIMES)
+def test_copied_code_sends_the_call_and_prints_the_answer(
+    page: Any, server: Server, tmp_path: Path, language: str
+) -> None:
+    runtime, name = RUNTIMES[language]
+    if not runtime[0]:
+        pytest.skip(f"{language} is not installed")
+    command(server, "APPEND", "it's", '"quoted" \\ `ticks` \u007f ä\n')
+    at(page, "activity", ".trace-row")
+    page.click(".trace-row")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+    page.click(f"button:text('Copy as {language}')")
+    page.locator(".trace-copy output", has_text="Copied.").wait_for()
+    (tmp_path / name).write_text(page.evaluate("navigator.clipboard.readText()"), encoding="utf-8")
+    done = subprocess.run(
+        [*runtime, name], cwd=tmp_path, capture_output=True, timeout=60, check=True
+    )
+    # Twice the length in bytes of what was appended.
+    assert done.stdout.split() == [
+        *({"Go": [b"200", b"OK"]}.get(language, [b"200"])),
+        b'{"result":48}',
+    ]
+
+
 def test_what_a_copied_line_lacks_is_said(page: Any) -> None:
-    lost = "async (request) => (await import('/console/trace.js')).lost({request}, {})"
+    lost = """async (request) => (await import('/console/copying.js')).lost(
+        {headers: [], body: "", ...request})"""
     for request, text in [
         ({"body": "x", "cut": 9}, "longer than what was recorded"),
         ({"body": "\ufffd"}, "not text"),

@@ -2,11 +2,11 @@
 
 import {code, copyButton, el, redraw, tools} from "./dom.js";
 import {ask} from "./api.js";
+import {LANGUAGES, shell} from "./copying.js";
 
-const quoted = (text) => "'" + text.replaceAll("'", "'\\''") + "'";
 export const FORMATS = {
   ".env": (env) => Object.entries(env).map(([name, value]) => `${name}=${/^[\w.:/@+=-]*$/.test(value) ? value : JSON.stringify(value)}\n`).join(""),
-  "Shell": (env) => Object.entries(env).map(([name, value]) => `export ${name}=${quoted(value)}\n`).join(""),
+  "Shell": (env) => Object.entries(env).map(([name, value]) => `export ${name}=${shell(value)}\n`).join(""),
   "PowerShell": (env) => Object.entries(env).map(([name, value]) => `$env:${name} = '${value.replaceAll("'", "''")}'\n`).join(""),
   "JSON": (env) => JSON.stringify(env, null, 2) + "\n",
 };
@@ -33,14 +33,9 @@ const FIRST = {
     Python: 'import os\n\nfrom qstash import QStash\n\nclient = QStash(os.environ["QSTASH_TOKEN"], base_url=os.environ["QSTASH_URL"])\nprint(client.message.publish_json(url="http://127.0.0.1:3000/hook", body={"hello": "world"}))\n',
   },
 };
-function curl(handle, [method, target, body]) {
-  return `curl -X ${method} ${quoted(handle.url + target)} \\\n${Object.entries(handle.headers).map(([name, value]) => `  -H ${quoted(`${name}: ${value}`)} \\\n`).join("")}  -d ${quoted(body)}\n`;
-}
-function go(handle, [method, target, body]) {
-  const headers = Object.entries(handle.headers).map(([name, value]) => `\trequest.Header.Set(${JSON.stringify(name)}, ${JSON.stringify(value)})\n`).join("");
-  return `package main\n\nimport (\n\t"fmt"\n\t"io"\n\t"net/http"\n\t"strings"\n)\n\nfunc main() {\n\tbody := strings.NewReader(\`${body}\`)\n\trequest, _ := http.NewRequest("${method}", ${JSON.stringify(handle.url + target)}, body)\n${headers}\tanswer, err := http.DefaultClient.Do(request)\n\tif err != nil {\n\t\tpanic(err)\n\t}\n\tdefer answer.Body.Close()\n\ttext, _ := io.ReadAll(answer.Body)\n\tfmt.Println(answer.Status, string(text))\n}\n`;
-}
-const LANGUAGES = {curl: (handle, first) => curl(handle, first.request), JavaScript: (_, first) => first.JavaScript, Python: (_, first) => first.Python, Go: (handle, first) => go(handle, first.request)};
+const requestTo = (handle, [method, target, body]) => ({method, url: handle.url + target, headers: Object.entries(handle.headers), body});
+// The official clients where there is one, otherwise the bare request.
+const written = (language, handle) => { const first = FIRST[handle.fixture]; return first[language] ?? LANGUAGES[language](requestTo(handle, first.request)); };
 
 function choice(label, options, chosen, take) {
   return el("div", {class: "choice", role: "group", "aria-label": label}, options.map((one) => el("button", {type: "button", class: "facet", "aria-pressed": String(one === chosen), "data-key": `${label} ${one}`, onclick: () => take(one)}, one)));
@@ -74,7 +69,7 @@ export class ConnectPage {
       el("h2", {}, "1. Set the environment"), el("p", {class: "soft"}, "Official clients read these variables. Put them into the environment or the .env file of your application."),
       tools(choice("format", Object.keys(FORMATS), this.format, (one) => { this.format = one; this.draw(); }), copyButton(text, "Copy the environment")), code(text, "environment"),
       handle ? [el("h2", {}, "2. Make a first request"), tools(choice("fake", known.map((one) => one.name), handle.name, (one) => { this.fake = one; this.draw(); }), choice("language", Object.keys(LANGUAGES), this.language, (one) => { this.language = one; this.draw(); }),
-        copyButton(LANGUAGES[this.language](handle, FIRST[handle.fixture]), "Copy the first request")), el("p", {class: "soft"}, `${FIRST[handle.fixture].does}:`), code(LANGUAGES[this.language](handle, FIRST[handle.fixture]), "first request")] : null,
+        copyButton(written(this.language, handle), "Copy the first request")), el("p", {class: "soft"}, `${FIRST[handle.fixture].does}:`), code(written(this.language, handle), "first request")] : null,
       el("h2", {}, "3. Addresses"), el("dl", {class: "facts"}, state.handles.map((one) => el("div", {}, el("dt", {}, el("a", {href: `#/fake/${encodeURIComponent(one.name)}`}, one.name)), el("dd", {class: "mono"}, one.url)))));
   }
 }

@@ -1,0 +1,49 @@
+// Requests as code that can be copied: a recorded request, or one that the console proposes.
+
+const HOP_BY_HOP = new Set(["host", "connection", "content-length", "accept-encoding", "transfer-encoding"]);
+
+// Return the request of a row as {method, url, headers, body, cut}, or null without an absolute address. The report masks
+// credentials; those of the fake are in its `headers`, which only the console has.
+export function requestOf({request, peer}, report) {
+  const [, method, target] = /^(\S+) (.*)$/.exec(request.line), fake = (report.fakes ?? []).find((one) => one.name === peer);
+  const url = /^https?:/.test(target) ? target : fake && target.startsWith("/") ? fake.url + target : "";
+  if (!url) return null;
+  const known = Object.entries(fake?.headers ?? {});
+  const headers = (request.headers ?? []).filter(([name]) => !HOP_BY_HOP.has(name.toLowerCase())).map(([name, value]) =>
+    known.find(([each]) => value.includes("***") && each.toLowerCase() === name.toLowerCase()) ?? [name, value]);
+  return {method, url, headers, body: request.body ?? "", cut: request.cut};
+}
+
+export function lost({headers, body, cut}) {
+  if (cut) return " The body is longer than what was recorded.";
+  if (body.includes("\ufffd")) return " The bytes of the body that are not text are missing.";
+  if (body.includes("***")) return " Secrets in the body are missing.";
+  return headers.some(([, value]) => value.includes("***")) ? " Replace *** by the credentials." : "";
+}
+
+const quoted = (text) => JSON.stringify(text).replaceAll("\u007f", "\\u007f");
+export const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+
+export function curl({method, url, headers, body}) {
+  // With -X HEAD, curl waits for a body. Without -g, it expands brackets and braces in an address.
+  const sends = method === "HEAD" ? "-I" : `-X ${/^[A-Za-z]+$/.test(method) ? method : shell(method)}`;
+  // With --data-binary, curl reads a file if the body begins with @.
+  return [`curl -g ${sends} ${shell(url)}`, ...headers.map(([name, value]) => `-H ${shell(`${name}: ${value}`)}`), ...(body ? [`--data-raw ${shell(body)}`] : [])].join(" \\\n  ");
+}
+
+function javascript({method, url, headers, body}) {
+  const fields = headers.map(([name, value]) => `    ${quoted(name)}: ${quoted(value)},\n`).join("");
+  return `const answer = await fetch(${quoted(url)}, {\n  method: ${quoted(method)},\n${fields && `  headers: {\n${fields}  },\n`}${body && `  body: ${quoted(body)},\n`}});\nconsole.log(answer.status, await answer.text());\n`;
+}
+
+function python({method, url, headers, body}) {
+  const fields = headers.map(([name, value]) => `        ${quoted(name)}: ${quoted(value)},\n`).join("");
+  return `import requests\n\nanswer = requests.request(\n    ${quoted(method)},\n    ${quoted(url)},\n${fields && `    headers={\n${fields}    },\n`}${body && `    data=${quoted(body)}.encode(),\n`})\nprint(answer.status_code, answer.text)\n`;
+}
+
+function go({method, url, headers, body}) {
+  const fields = headers.map(([name, value]) => `\trequest.Header.Set(${quoted(name)}, ${quoted(value)})\n`).join("");
+  return `package main\n\nimport (\n\t"fmt"\n\t"io"\n\t"net/http"\n\t"strings"\n)\n\nfunc main() {\n\tbody := strings.NewReader(${quoted(body)})\n\trequest, err := http.NewRequest(${quoted(method)}, ${quoted(url)}, body)\n\tif err != nil {\n\t\tpanic(err)\n\t}\n${fields}\tanswer, err := http.DefaultClient.Do(request)\n\tif err != nil {\n\t\tpanic(err)\n\t}\n\tdefer answer.Body.Close()\n\ttext, _ := io.ReadAll(answer.Body)\n\tfmt.Println(answer.Status, string(text))\n}\n`;
+}
+
+export const LANGUAGES = {curl, JavaScript: javascript, Python: python, Go: go};
