@@ -14,7 +14,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
-from ..core.errors import ContractError, shown, unknown_name
+from ..core.errors import ContractError, brief, shown, unknown_name
+from ..core.field_types import has_not_run
 from ..core.recorder import is_library
 from ..every_failure import names_of
 from .run import Operation, Program
@@ -68,6 +69,17 @@ def _with_unique_names(programs: Sequence[Program]) -> list[Program]:
             taken.add(name)
         named.append(replace(program, name=name))
     return named
+
+
+def check_has_run(result: object, subject: str, needed: str = "without yield") -> None:
+    """Raise ``ContractError`` if a function returned a generator or a coroutine instead of running.
+
+    ``subject`` begins the error message; ``needed`` says which functions do run.
+    """
+    if has_not_run(result):
+        raise ContractError(
+            f"{subject} returned {brief(result)}, whose code has not run: pass a function {needed}"
+        )
 
 
 def kinds_of(given: Kind | Sequence[Kind] | None) -> frozenset[Kind]:

@@ -11,8 +11,9 @@ from types import FunctionType
 from typing import Any, cast
 
 from ..core.errors import ContractError, brief, shown
-from ..core.field_types import has_not_run, positional_parameters
+from ..core.field_types import positional_parameters
 from ..core.timers import Duration, duration_us, to_datetime
+from .programs import check_has_run
 from .run import History, Operation
 
 Check = Callable[[History], None]
@@ -63,12 +64,26 @@ class Predicate:
                 "of through a client"
             )
             raise
-        if has_not_run(value):
-            raise ContractError(
-                f"{self._promise}(): {self.name} returned {brief(value)}, whose code has not run: "
-                "pass a function without async and yield"
-            )
+        check_has_run(value, f"{self._promise}(): {self.name}", "without async and yield")
         return value
+
+    def verdict(self, history: History) -> object:
+        """Call the function; return its value, whose truth is meant."""
+        __tracebackhide__ = True
+        value = self.value(history)
+        _check_verdict(value, f"{self._promise}(): {self.name}")
+        return value
+
+
+def _check_verdict(value: object, subject: str) -> None:
+    """Raise ``ContractError`` for a value that is true whatever it contains: a tuple or a function.
+
+    ``subject`` begins the error message, as in "always(): has_stock".
+    """
+    if callable(value) or isinstance(value, tuple):
+        raise ContractError(
+            f"{subject} returned {brief(value)}, which always counts as true: return True or False"
+        )
 
 
 def count_of(value: object) -> float | None:
@@ -106,7 +121,7 @@ class _Always(Predicate, StepPromise):
 
     def at_step(self, history: History) -> None:
         __tracebackhide__ = True
-        value = self.value(history)
+        value = self.verdict(history)
         if value is None:
             return  # a predicate that returns None contains assertions
         if bool(value) is not self._wanted:
@@ -133,7 +148,7 @@ class _Sometimes(Predicate, StepPromise):
     was_reached = False
 
     def at_step(self, history: History) -> None:
-        if not self.was_reached and self.value(history):
+        if not self.was_reached and self.verdict(history):
             self.was_reached = True
 
 
@@ -179,7 +194,7 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
         __tracebackhide__ = True
         clock = history.cloud._time
         end = clock.now_us() + span
-        while not condition.value(history):
+        while not condition.verdict(history):
             due, now = clock.next_due_us(), clock.now_us()
             if now >= end:
                 raise AssertionError(f"eventually: {condition.name} did not hold within {within}")
@@ -426,7 +441,7 @@ def _explained(
     todo: list[tuple[frozenset[int], Any]] = [(frozenset(), model())]
     while todo:
         done, state = todo.pop()
-        if must <= done and (final is None or final(state)):
+        if must <= done and (final is None or _agrees(final, state)):
             return True
         key = done, _frozen(state)
         if key in seen:
@@ -444,6 +459,13 @@ def _explained(
             if each.ended is None or result == each.result:
                 todo.append((done | {index}, after))
     return False
+
+
+def _agrees(final: Callable[[Any], object], state: object) -> bool:
+    result = final(state)
+    check_has_run(result, "final=")
+    _check_verdict(result, "final=")
+    return bool(result)
 
 
 class _Pickler(pickle.Pickler):

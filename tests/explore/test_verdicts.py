@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 from upstash_redis import Redis
 
-from pytest_fakecloud import Cloud, ContractError, KVServer
+from pytest_fakecloud import (
+    Cloud,
+    ContractError,
+    KVServer,
+    always,
+    eventually,
+    linearizable,
+    never,
+    sometimes,
+)
 
 
 def error(cloud: Cloud, *args: Any, **options: Any) -> str:
@@ -121,3 +130,57 @@ def test_the_numbers_of_calls_are_ranges_if_they_varied(cloud: Cloud, redis: Red
     found = cloud.explore(clients, holds, kinds=("switch", "tick"), budget=30)
     assert "\ncalls: ann 1 to 2 calls, bob 1 to 2 calls, eve 1 call\n" in str(found)
     assert found.calls == {"ann": 2, "bob": 2, "eve": 1}
+
+
+def _never_true() -> bool:
+    return False
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [(False, "stock is negative"), _never_true, Redis],
+    ids=["tuple", "function", "class"],
+)
+@pytest.mark.parametrize(
+    "promise",
+    [always, never, sometimes, lambda each: eventually(each, within="1s")],
+    ids=["always", "never", "sometimes", "eventually"],
+)
+def test_a_predicate_returns_a_verdict(
+    cloud: Cloud, redis: Redis, promise: Callable[[Any], Any], returned: object
+) -> None:
+    """``always(lambda: (total == 2, "message"))`` would hold for any total."""
+    text = error(cloud, lambda: redis.incr("n"), promise(lambda: returned), budget=2)
+    assert "the predicate returned" in text
+    assert "which always counts as true" in text
+
+
+@pytest.mark.parametrize("returned", [(False, "text"), _never_true, (n for n in "")])
+def test_the_final_state_of_a_model_is_compared_by_a_verdict(
+    cloud: Cloud, redis: Redis, returned: object
+) -> None:
+    class Model:
+        def run(self) -> None:
+            """Take effect."""
+
+    promise = linearizable(Model, final=lambda model: returned)
+
+    def run() -> None:
+        redis.incr("n")
+
+    assert "final= returned" in error(cloud, run, promise, budget=2)
+
+
+def test_code_that_has_not_run_is_an_error(cloud: Cloud, redis: Redis) -> None:
+    def lazy() -> Iterator[None]:
+        redis.incr("n")
+        yield
+
+    async def lazy_later() -> AsyncIterator[None]:
+        redis.incr("n")
+        yield
+
+    clients = {"ann": lambda: redis.incr("n")}
+    for function in (lazy, lazy_later, lambda: lazy()):
+        assert "bob returned <" in error(cloud, {**clients, "bob": function}, holds)
+        assert "setup= returned <" in error(cloud, clients, holds, setup=function)

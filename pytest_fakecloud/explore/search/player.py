@@ -12,6 +12,7 @@ from ...core.field_types import check_returned
 from ...core.journal import recorder_of
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.url_scopes import Url
+from ..programs import check_has_run
 from ..promises import Promises
 from ..run import History, Plan, Redundant, Run, Strategy
 from ..schedule import Schedule
@@ -240,7 +241,7 @@ class Player:
         number = recorder.reserve()
         world.reset()
         if self.setup is not None:
-            world.awaited(self.setup())
+            check_has_run(world.awaited(self.setup()), "setup=")
         simulation = Simulation(self.subject, Plan(schedule, strategy, stacks, notes))
         try:
             run = world.play(simulation)

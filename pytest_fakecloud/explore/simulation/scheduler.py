@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from ...core.errors import ContractError, broken_promise, ends_the_test
 from ..footprint import MEMORY, Footprint
+from ..programs import check_has_run
 from ..run import Due, Operation, Place, Plan, Point, Step
 from ..schedule import CLOCK, Event, Kind
 from .calls import DeliveryStrands
@@ -256,7 +257,10 @@ class Scheduler(Part):
         """Run a strand's code, and return what it returns or, for a coroutine, awaits."""
         result = strand.body()
         self._connections.finish_calls(strand)
-        return self._awaited(result)
+        result = self._awaited(result)
+        if strand.role != "delivery":
+            check_has_run(result, strand.title)
+        return result
 
     def begins(self, strand: Strand) -> None:
         """Record the start of a strand; for a client, also the start of an operation."""
