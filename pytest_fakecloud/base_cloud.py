@@ -8,12 +8,12 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 from .core.clock import Clock
-from .core.errors import ContractError, shown
+from .core.errors import ContractError, call_all, shown
 from .core.ids import Ids
 from .core.journal import Journal, Results, results_of
 from .core.problems import PROBLEM_FIELDS, Allowances, Problem, with_allowance
@@ -21,7 +21,7 @@ from .core.recorder import Recorder
 from .core.settings import SWITCH, TRANSPORT, choice, reject_unknown
 from .core.timekeeper import Mode, Timekeeper
 from .core.timers import Instant, Registry
-from .handle import ClosedFakes, Context, Delivery, Handle, Snapshot, found_handles
+from .handle import Context, Delivery, Handle, Snapshot, found_handles, secrets_of
 from .http.ports import hand_over, release
 from .outside.surroundings import Changes
 from .services import find, handle_class
@@ -73,6 +73,8 @@ class BaseCloud:
         self._fixture_settings: Mapping[str, Any] = {}
         """Settings of the fixtures' fakes, by fixture name."""
         self._fixture_handles: dict[str, Handle] = {}
+        self._closed_together: Sequence[Handle] = ()
+        """The fakes that were open when the cloud closed. Reports read their addresses and secrets."""
         self._listeners: Registry[Callable[[Handle], None]] = Registry()
         self._allowed = Allowances()
         self._time = Timekeeper(now, clock)
@@ -95,7 +97,7 @@ class BaseCloud:
             yield
         except BaseException:
             self.closed = True
-            _call_all(reversed(self._exits))
+            call_all(reversed(self._exits))
             raise
 
     def _change_process(self, share_tls_context: bool, tls: bool) -> None:
@@ -267,11 +269,6 @@ class BaseCloud:
         return self._listeners.add(listener)
 
     @property
-    def _closed_fakes(self) -> ClosedFakes:
-        """The names, addresses and credentials of closed fakes, for reports."""
-        return self._context.closed_fakes
-
-    @property
     def env(self) -> dict[str, str]:
         """The environment variables of all fakes; of several fakes of a service, the first one's."""
         merged: dict[str, str] = {}
@@ -287,7 +284,7 @@ class BaseCloud:
     def problems(self) -> Results[Problem]:
         """The strict-mode violations so far, except those that ``allow()`` covers."""
         found = list(self._context.problems)
-        for handle in (*self._context.handles, *self._closed_fakes.last):
+        for handle in (*self._context.handles, *self._closed_together):
             found += handle._left_behind()
         counted = (one for one in found if not self._allowed.covers(one.kind, one.facts))
         return results_of(counted, PROBLEM_FIELDS, "problem")
@@ -343,7 +340,8 @@ class BaseCloud:
         self._context.problems.clear()
         self._allowed.clear()
         self.journal.clear()
-        self._closed_fakes.clear()
+        self._context.closed_fakes.clear()
+        self._closed_together = ()
 
     def _keep_only(self, known: Iterable[Handle]) -> None:
         """Close all fakes except the given fakes and the fixtures' fakes."""
@@ -380,9 +378,13 @@ class BaseCloud:
         if self.closed:
             return
         self.closed = True
-        self._context.closed_fakes.last = handles = self._context.handles
+        context = self._context
+        context.closing = True
+        self._closed_together = handles = context.handles
         ends: list[Callable[[], object]] = [handle.close for handle in reversed(handles)]
-        _call_all([self._stop_delivering, *ends, *reversed(self._exits)])
+        call_all([self._stop_delivering, *ends, *reversed(self._exits)])
+        # Until now, an open fake kept its cloud open.
+        context.interceptor = self._time.on_background = None
 
     def __del__(self) -> None:
         if getattr(self, "closed", True) or not hasattr(self, "_changes") or sys.is_finalizing():
@@ -415,6 +417,19 @@ class BaseCloud:
         )
 
 
+def closed_addresses(cloud: BaseCloud) -> dict[str, tuple[str, str]]:
+    """Return the fixture and the address of each closed fake of a cloud, by name."""
+    closed = {each.name: (each.fixture, each.url) for each in cloud._closed_together}
+    return cloud._context.closed_fakes.addresses | closed
+
+
+def secrets_in(cloud: BaseCloud) -> set[str]:
+    """Return the credentials of all fakes of a cloud, of closed ones too."""
+    context = cloud._context
+    fakes = (*context.handles, *cloud._closed_together)
+    return context.closed_fakes.secrets.union(*map(secrets_of, fakes))
+
+
 _dropped: deque[BaseCloud] = deque()
 """Clouds that were garbage-collected without being closed."""
 
@@ -426,16 +441,3 @@ def _close_dropped() -> None:
         except IndexError:  # Another thread has taken the last one.
             return
         cloud.close()
-
-
-def _call_all(ends: Iterable[Callable[[], object]]) -> None:
-    """Call all functions even if some raise, then raise the first exception."""
-    first: BaseException | None = None
-    for end in ends:
-        try:
-            end()
-        except BaseException as error:
-            if first is None:
-                first = error
-    if first is not None:
-        raise first

@@ -8,7 +8,8 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -24,7 +25,7 @@ from typing import (
 
 from .core.calls import Call
 from .core.clock import Clock
-from .core.errors import ContractError, brief, ends_the_test, shown
+from .core.errors import ContractError, brief, call_all, ends_the_test, shown
 from .core.field_types import FLAG, TEXT, URL, OneOf, check_function
 from .core.ids import Ids, new_token
 from .core.journal import Journal, Results, recorder_of, results_of
@@ -60,7 +61,7 @@ class Context:
     ``clock`` (for tests ``public_clock``), ``ids`` and ``journal`` are the cloud's, ``problems``
     collects strict-mode violations, ``delivery`` determines how the queue's messages are delivered,
     ``interceptor`` answers requests for hard-coded origins, ``handles`` are the open fakes, and
-    ``closed_fakes`` has records of the closed ones.
+    ``closed_fakes`` has records of those that closed before the cloud.
     """
 
     def __init__(
@@ -77,6 +78,8 @@ class Context:
         self.interceptor: Interceptor | None = None
         self.entered: Registry[Handle] = Registry()
         self.closed_fakes = ClosedFakes()
+        self.closing = False
+        """Whether all fakes close, together with their cloud."""
         self._numbers: dict[str, itertools.count[int]] = {}
 
     @classmethod
@@ -118,39 +121,24 @@ class Context:
 
 
 class ClosedFakes:
-    """Names, addresses and credentials of closed fakes, for reports.
-
-    ``last`` are the fakes that were open when the whole cloud closed. Their strings are read only
-    when a report is made. Of a fake that closes before its cloud, only the strings are kept.
-    """
+    """Names, addresses and credentials of fakes that closed before their cloud, for reports."""
 
     def __init__(self) -> None:
-        self.last: Sequence[Handle] = ()
-        self._addresses: dict[str, tuple[str, str]] = {}
-        self._secrets: set[str] = set()
+        self.addresses: dict[str, tuple[str, str]] = {}
+        """The fixture and the address of each fake, by name."""
+        self.secrets: set[str] = set()
 
     def add(self, handle: Handle) -> None:
-        self._addresses[handle.name] = handle.fixture, handle.url
+        self.addresses[handle.name] = handle.fixture, handle.url
         self.add_secrets(handle)
 
     def add_secrets(self, handle: Handle) -> None:
-        self._secrets.update(secrets_of(handle))
-
-    @property
-    def addresses(self) -> dict[str, tuple[str, str]]:
-        """The fixture and the address of each closed fake, by name."""
-        return self._addresses | {each.name: (each.fixture, each.url) for each in self.last}
-
-    @property
-    def secrets(self) -> set[str]:
-        """The credentials of all closed fakes."""
-        return self._secrets.union(*map(secrets_of, self.last))
+        self.secrets.update(secrets_of(handle))
 
     def clear(self) -> None:
         """Forget all closed fakes; called when the journal is cleared."""
-        self.last = ()
-        self._addresses.clear()
-        self._secrets.clear()
+        self.addresses.clear()
+        self.secrets.clear()
 
 
 def note_token(token: str) -> None:
@@ -318,7 +306,6 @@ class Handle:
     """The dataclass that declares the settings of this fake."""
 
     _engine: Any
-    _exits: ExitStack
     _given_settings: Mapping[str, Any] | None = None
     """The settings that a cloud started the fake with, for reports that replay its journal."""
     _rewound = 0
@@ -334,7 +321,8 @@ class Handle:
     ) -> None:
         config = config or HandleConfig()
         self._context = context
-        self._exits = ExitStack()
+        self._ends: list[Callable[[], object]] = []
+        """Functions to call when the fake closes, in reverse order."""
         self.name = config.name or context.name_for(self.fixture, None)
         self.clock: Clock = context.public_clock
         self._time = context.clock
@@ -358,19 +346,16 @@ class Handle:
             name=self.name,
         )
         self._mount = self._mounted(config)
-        # Called in reverse order, after the callbacks of ``on_close()`` and even if one of them raises.
-        self._exits.callback(self._forget)
-        self._exits.callback(self._mount.close)
         self._baseline = self._first_baseline()
         self.closed = False
-        self._leave = context.entered.add(self)
+        context.entered.add(self)
 
     def _mounted(self, config: HandleConfig) -> Mount:
         mount = self._context.mount(
             self._app, host=config.host or "127.0.0.1", port=config.port or 0
         )
         mount.on_close.append(self._fault_table.close)
-        mount.on_error.append(self._server_failed)
+        mount.on_error.append(self._reports_failure())
         self._fault_table.gate = mount.gate
         return mount
 
@@ -382,6 +367,15 @@ class Handle:
         return declared(**values)
 
     # -- identity --------------------------------------------------------------------------------
+
+    @property
+    def token(self) -> str:
+        """The token that authenticates a request."""
+        return self._app.token
+
+    @token.setter
+    def token(self, token: str) -> None:
+        self._app.token = token
 
     @property
     def url(self) -> str:
@@ -443,7 +437,7 @@ class Handle:
                 f"the official client is not installed: {error.name} is missing. "
                 f"Install it with: pip install {(error.name or '').replace('_', '-')}"
             ) from error
-        self._exits.callback(_close_client, client)
+        self._ends.append(partial(_close_client, client))
         return client
 
     def intercept(self, origin: str) -> AbstractContextManager[object]:
@@ -453,13 +447,13 @@ class Handle:
         as official clients do. Other clients (aiohttp, ``http.client``, a Redis client) need the
         fake's own address. Active until the returned context manager exits or the fake closes.
         """
-        if self._context.interceptor is None:
-            raise ContractError("intercept() needs a fake that was started by a Cloud")
         if self.closed:
             # Check first: a fake that is already closed would never remove the interception.
             raise ContractError(f"{self.name} is closed and cannot answer for {shown(origin)}")
+        if self._context.interceptor is None:
+            raise ContractError("intercept() needs a fake that was started by a Cloud")
         interception = self._context.interceptor(self, origin)
-        self._exits.push(interception)
+        self._ends.append(partial(interception.__exit__, None, None, None))
         return interception
 
     # -- data ------------------------------------------------------------------------------------
@@ -512,7 +506,7 @@ class Handle:
     def on_close(self, callback: Callable[[], object]) -> None:
         """Call a function when the fake closes."""
         check_function(callback, "without arguments")
-        self._exits.callback(callback)
+        self._ends.append(callback)
 
     def _left_behind(self) -> list[Problem]:
         """Return the strict-mode violations that are known only at the end of a test."""
@@ -546,14 +540,16 @@ class Handle:
         """
         if not self.closed:
             self.closed = True
-            self._exits.close()
+            ends, self._ends = self._ends, []
+            # Even if a callback raises, the server stops.
+            call_all([*reversed(ends), self._mount.close, self._forget])
 
     def _forget(self) -> None:
-        self._leave()
-        closed_fakes = self._context.closed_fakes
-        if self not in closed_fakes.last:
-            closed_fakes.add(self)
-            self._context.problems += self._left_behind()
+        context = self._context
+        context.entered.remove(self)
+        if not context.closing:
+            context.closed_fakes.add(self)
+            context.problems += self._left_behind()
 
     def __enter__(self) -> Self:
         return self
@@ -561,13 +557,9 @@ class Handle:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _server_failed(self, error: BaseException) -> None:
-        ending = ends_the_test(error)
-        if ending is not None:
-            self._context.problems.report_raised(ending, self.name, handle=self.name)
-        else:
-            what = f"{self.name}: the server of the fake failed"
-            self._context.problems.report_bug(error, what, handle=self.name)
+    def _reports_failure(self) -> Callable[[BaseException], None]:
+        """Return the function that reports an exception of a server of this fake."""
+        return partial(_report_failure, self._context.problems, self.name)
 
     # -- assertions ------------------------------------------------------------------------------
 
@@ -622,6 +614,14 @@ def found_handles(handles: Iterable[Handle]) -> Results[Handle]:
         if found
     }
     return results_of(found, {**HANDLE_FIELDS, **names}, "handle")
+
+
+def _report_failure(problems: Problems, name: str, error: BaseException) -> None:
+    ending = ends_the_test(error)
+    if ending is not None:
+        problems.report_raised(ending, name, handle=name)
+    else:
+        problems.report_bug(error, f"{name}: the server of the fake failed", handle=name)
 
 
 def _close_client(client: Any) -> None:

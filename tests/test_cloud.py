@@ -24,6 +24,7 @@ from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.problems import PROBLEM_KINDS
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.outside.surroundings import no_proxy
+from pytest_fakecloud.services import SERVICES
 
 from .harness import wait_until
 from .http.test_hub import descriptors
@@ -296,6 +297,21 @@ def test_a_cloud_that_nobody_holds_is_given_back(transport: Any) -> None:
 def _is_gone(cloud: weakref.ref[Cloud]) -> bool:
     gc.collect()
     return cloud() is None
+
+
+@pytest.mark.parametrize("fixture", SERVICES)
+def test_a_closed_cloud_is_freed_without_a_garbage_collection(fixture: str) -> None:
+    with Cloud(seed=1) as cloud:
+        fake = getattr(cloud, fixture)()
+    cloud_is_there, fake_is_there = weakref.ref(cloud), weakref.ref(fake)
+    gc.disable()
+    try:
+        del cloud, fake
+        assert cloud_is_there() is None
+        if fixture == "kv_server":  # the engines of the other services have cycles
+            assert fake_is_there() is None
+    finally:
+        gc.enable()
 
 
 def test_a_fake_keeps_the_cloud_that_nobody_else_holds() -> None:

@@ -141,6 +141,18 @@ def report_failure(failed: str, report: Callable[[str], object]) -> Iterator[Non
 # -- exceptions that end a test --------------------------------------------------------------------
 
 
+def call_all(functions: Iterable[Callable[[], object]]) -> None:
+    """Call all functions even if some raise, then raise the first exception."""
+    first: BaseException | None = None
+    for function in functions:
+        try:
+            function()
+        except BaseException as error:
+            first = first or error
+    if first is not None:
+        raise first
+
+
 def ends_the_test(error: BaseException | None) -> BaseException | None:
     """Return the exception that must end the test unchanged; None for a failure of the application.
 

@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Literal, TypeAlias, TypeVar
 
 from .errors import ContractError, shown
-from .lazy import on_first_use
 from .settings import number
 from .timers import (
     LANES,
@@ -31,6 +30,7 @@ from .timers import (
     duration_us,
     instant_us,
     monotonic,
+    on_first_use,
     to_datetime,
 )
 

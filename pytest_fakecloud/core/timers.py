@@ -1,4 +1,4 @@
-"""Durations and times, timers that a clock fires, and signals that wake waiting calls.
+"""Durations and times, timers that a clock fires, signals, and parts of objects used by threads.
 
 ``monotonic()`` is a clock that tools for the process's time do not move.
 """
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeGuard, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeGuard, TypeVar, overload
 
 from .errors import ContractError, counted, shown
 
@@ -148,6 +148,7 @@ def give_way(seconds: float = 0, sleep: Callable[[float], None] = time.sleep) ->
 
 
 T = TypeVar("T")
+Owner = TypeVar("Owner")
 Lane = Literal["state", "driven", "background"]
 LANES: tuple[Lane, ...] = ("state", "driven", "background")
 _COMPACT = 64
@@ -302,6 +303,31 @@ class Registry(Generic[T]):
         """Remove this very object, if it is registered."""
         with _registering:
             self.items = tuple(each for each in self.items if each is not item)
+
+
+class on_first_use(Generic[Owner, T]):
+    """Decorate a method that creates a part, which every later access returns again.
+
+    Like ``functools.cached_property``, but threads that arrive together get the same part. Assigning
+    to the attribute replaces the part.
+    """
+
+    def __init__(self, create: Callable[[Owner], T]) -> None:
+        self._create = create
+        self.__doc__ = create.__doc__
+
+    def __set_name__(self, owner: Any, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> on_first_use[Owner, T]: ...
+    @overload
+    def __get__(self, instance: Owner, owner: Any = None) -> T: ...
+    def __get__(self, instance: Owner | None, owner: Any = None) -> on_first_use[Owner, T] | T:
+        if instance is None:
+            return self
+        part: T = vars(instance).setdefault(self._name, self._create(instance))
+        return part
 
 
 class Fired(NamedTuple):

@@ -125,6 +125,8 @@ class App:
     """The ``FaultTable`` of the fake."""
     problems: Problems
     name: str = ""
+    token: str = ""
+    """The token that authenticates requests, for a service with one token."""
 
     def attach(
         self, *, clock: Timekeeper, recorder: Recorder, faults: Any, problems: Problems, name: str

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from ..core.errors import ContractError, importing
@@ -47,47 +46,29 @@ class KVServer(KVContents, Handle):
 
     def __init__(self, context: Context, **settings: Unpack[KVSettings]) -> None:
         config = self._configure(context, KVConfig, settings)
-        if config.database_password is not None:
-            self._password = config.database_password
         self._dialect = config.dialect
-        self._new_engine = partial(
-            Engine, context.clock, context.ids, config, context.clock.now_us()
-        )
-        self._creation_lock = threading.Lock()
+        clock = context.clock
+        app = KVApp(partial(Engine, clock, context.ids, config, clock.now_us()), clock, config)
         real = None if config.engine is None else _real_engine(context, config.engine, config)
-        self._created_engine: AnyEngine | None = real
+        app.created_engine = real
         self._port: DatabasePort | None = None
-        engine, clock = self._get_or_create_engine, context.clock
-        app = KVApp(engine, clock, partial(getattr, self, "token"), config)
         super().__init__(context, app, config)
         if real is not None:
             self._mount.on_close.append(real.close)
         if config.database_port is not None:
             try:
-                self._port = self._open_port(self._get_or_create_engine(), config.database_port)
+                self._port = self._open_port(self._engine, config.database_port)
             except BaseException:
                 self.close()
                 raise
 
-    @cached_property
+    @property
     def _password(self) -> str:
-        # Two threads that create the password at the same time get the same one.
-        made: str = vars(self).setdefault("_password", new_token(32))
-        return made
-
-    def _get_or_create_engine(self) -> AnyEngine:
-        with self._creation_lock:
-            if self._created_engine is None:
-                # Create the engine on first use: many suites give each test fakes that it never uses.
-                engine = self._new_engine()
-                self._set_password_of(engine)
-                # Assign the engine last: `_engine` reads it without the lock.
-                self._created_engine = engine
-            return self._created_engine
+        return self._app.password
 
     @property
     def _engine(self) -> AnyEngine:
-        return self._created_engine or self._get_or_create_engine()
+        return self._app.engine
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -102,8 +83,7 @@ class KVServer(KVContents, Handle):
         As documented by the vendor, the tokens are replaced too. Connections to the database port
         that have already logged in stay open, as after any password change.
         """
-        self._password = new_token(32)
-        self._apply_password()
+        self._set_password(new_token(32))
         return self.rotate_token()
 
     @property
@@ -130,7 +110,7 @@ class KVServer(KVContents, Handle):
 
     def _port_unless_closed(self, engine: Engine) -> DatabasePort | None:
         """Return the database port, opening it on first use; None if the fake is closed."""
-        with self._creation_lock:
+        with self._app.creating:
             if self._port is None and not self.closed:
                 self._port = self._open_port(engine)
                 if self.closed:
@@ -153,7 +133,7 @@ class KVServer(KVContents, Handle):
         open_mount = partial(self._context.mount, self._app, host=self._mount.host, port=port)
         opened = DatabasePort(engine, self._app, open_mount)
         mount = opened.mount
-        mount.on_error.append(self._server_failed)
+        mount.on_error.append(self._reports_failure())
         self.on_close(mount.close)
         gate_of_rest = self._mount.gate
 
@@ -178,19 +158,15 @@ class KVServer(KVContents, Handle):
     def _take_over(self, former: KVServer) -> None:
         """Also use the database port and its password, unless the commands run on a real server."""
         super()._take_over(former)
-        self._password = former._password
-        self._apply_password()
+        self._set_password(former._password)
         engine = self._engine
         if former._port is not None and isinstance(engine, Engine):
             self._port = self._open_port(engine, former._port.mount.port)
 
-    def _apply_password(self) -> None:
-        with self._creation_lock:
-            if isinstance(self._created_engine, Engine):
-                self._set_password_of(self._created_engine)
-
-    def _set_password_of(self, engine: Engine) -> None:
-        engine.users["default"].set_password(self._password.encode())
+    def _set_password(self, password: str) -> None:
+        with self._app.creating:
+            self._app.password = password
+            self._app.apply_password(self._app.created_engine)
 
     @property
     def env(self) -> dict[str, str]:
@@ -247,17 +223,17 @@ class KVServer(KVContents, Handle):
 
     def _first_baseline(self) -> Snapshot | None:
         """Return None if there is no engine yet: an empty baseline needs no copy."""
-        return None if self._created_engine is None else super()._first_baseline()
+        return None if self._app.created_engine is None else super()._first_baseline()
 
     def _new_snapshot(self) -> Snapshot:
         """Return a snapshot of a server that was never used."""
-        return Snapshot(self.fixture, self._new_engine().snapshot())
+        return Snapshot(self.fixture, self._app.new_engine().snapshot())
 
     @action
     def restore(self, snapshot: Snapshot) -> None:
         """Restore a snapshot's data, but not the journal, faults, credentials and the clock."""
         super().restore(snapshot)
-        self._apply_password()
+        self._set_password(self._password)
         self._app.interruptions.start_over()
 
     @action
@@ -269,8 +245,8 @@ class KVServer(KVContents, Handle):
         """
         self._end_session()
         super().reset()
-        if isinstance(self._created_engine, Engine):
-            self._created_engine.forget_past()
+        if isinstance(self._app.created_engine, Engine):
+            self._app.created_engine.forget_past()
         self._app.command_limits.reset()
 
     def between(

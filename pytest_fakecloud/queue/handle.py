@@ -110,7 +110,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self.read_only_token = self._new_token()
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token), _FAMILIES)
         super().__init__(context, app, config, faults=QueueFaults(table))
-        self._exits.callback(self._time.on_drive_end(self._sender.release))
+        self.on_close(self._time.on_drive_end(self._sender.release))
         # Attempts are recorded with the journal's recorder, which the base class has created.
         self._reports = AttemptReports(self._engine, self._recorder, signer.now)
         chain: list[Interceptor] = [self._reports, signer, table]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import SplitResult, urlsplit
 
+from ..base_cloud import closed_addresses
 from ..core.calls import Call
 from ..core.errors import ContractError, brief, same_json, shown
 from ..core.field_types import ABSENT, pieces_matcher
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 def archive(cloud: BaseCloud) -> dict[str, Any]:
     """Return a cloud's journal as a HAR object in its clock's time, with credentials masked."""
     mask = Mask(cloud)
-    addresses = dict(cloud._closed_fakes.addresses)
+    addresses = closed_addresses(cloud)
     addresses.update((handle.name, (handle.fixture, handle.url)) for handle in cloud.fakes())
     return {
         "log": {

@@ -17,8 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..base_cloud import secrets_in
 from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers
-from ..handle import secrets_of
 from .applications import ServedRequest
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Mask:
     def __init__(self, cloud: BaseCloud | None = None, *, secrets: Iterable[str] = ()) -> None:
         known = frozenset(secrets)
         if cloud is not None:
-            known |= cloud._closed_fakes.secrets.union(*map(secrets_of, cloud.fakes()))
+            known |= secrets_in(cloud)
         self._secrets = _secrets_pattern(known)
 
     def text(self, text: str) -> str:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from ..handle import secrets_of, was_given
+from ..base_cloud import secrets_in
+from ..handle import was_given
 from ..http.hub import default_hub
 from ..http.messages import bearer_token
 from ..services import named
@@ -52,7 +53,7 @@ def hints_about_silence(
 
 def old_token_hints(cloud: BaseCloud) -> list[str]:
     """Explain requests from a client that still uses the token of a fake from an earlier test."""
-    own = cloud._closed_fakes.secrets.union(*map(secrets_of, cloud.fakes()))
+    own = secrets_in(cloud)
     for call in cloud.journal.calls():
         token = (
             bearer_token(call.request_headers.get("Authorization")) if call.status == 401 else None

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..base_cloud import closed_addresses
 from ..core.calls import Call
 from ..core.errors import report_failure
 from ..handle import Handle
@@ -60,7 +61,7 @@ def report_of(
         every = rows(cloud, served=served, lookups=lookups, mask=mask)
     with report_failure("what is unfinished cannot be shown", failures.append):
         left = unfinished(cloud, lookups, found)
-    closed = cloud._closed_fakes.addresses.items()
+    closed = closed_addresses(cloud).items()
     masked = partial(_masked, mask=mask, numbers=_numbers(every))
     return Report(
         now_us=cloud.clock.now_us(),

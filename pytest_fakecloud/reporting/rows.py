@@ -12,6 +12,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
+from ..base_cloud import closed_addresses
 from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
 from ..kv.command_fields import keys_of
@@ -160,7 +161,7 @@ class _Builder:
         self._lookups, self.mask = lookups, mask
         self._fakes = {handle.name: handle for handle in cloud.fakes()}
         self._records = records_of(cloud)
-        self._names = {url: name for name, (_, url) in cloud._closed_fakes.addresses.items()}
+        self._names = {url: name for name, (_, url) in closed_addresses(cloud).items()}
         self._names.update((handle.url, handle.name) for handle in self._fakes.values())
         self._attempts = _attempts_of_calls(entries)
 

@@ -327,7 +327,7 @@ class TestIdentity:
             shown: list[object] = []
 
             def watched(user: AclUser, password: bytes) -> None:
-                shown.append(vars(server)["_created_engine"])
+                shown.append(server._app.created_engine)
                 set_password(user, password)
 
             monkeypatch.setattr(AclUser, "set_password", watched)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
@@ -12,13 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import orjson
 
 from ...core.field_types import OneOf
+from ...core.ids import new_token
 from ...core.matching import Field
 from ...core.timekeeper import Timekeeper
-from ...core.timers import monotonic
+from ...core.timers import monotonic, on_first_use
 from ...http.app import App, Route
 from ...http.messages import Answer, Request, Stream, bearer_token, same
 from .. import errors
 from ..command_fields import COMMAND_FIELDS, facts_of
+from ..engine.engine import Engine
 from ..errors import CommandError, RestError
 from ..model import TURN_SECONDS, AnyEngine, AnySession
 from ..races import Arrival, Interruptions, Sender
@@ -57,8 +60,8 @@ def read_only_token(token: str) -> str:
 class KVApp(App):
     """The key-value service as an HTTP application.
 
-    ``engine`` is a function that returns the engine, and ``token`` one that returns the standard
-    token.
+    ``new_engine`` creates the engine on first use, because many suites give each test fakes that it
+    never uses. ``created_engine`` is None until then.
     """
 
     service: ClassVar[str] = "kv"
@@ -68,14 +71,12 @@ class KVApp(App):
     }
 
     def __init__(
-        self,
-        engine: Callable[[], AnyEngine],
-        clock: Timekeeper,
-        token: Callable[[], str],
-        settings: KVConfig,
+        self, new_engine: Callable[[], AnyEngine], clock: Timekeeper, settings: KVConfig
     ) -> None:
-        self._find_engine = engine
-        self._token = token
+        self.new_engine = new_engine
+        self.created_engine: AnyEngine | None = None
+        self.creating = threading.Lock()
+        """Held while the engine or the database port is created."""
         self.settings = settings
         self.command_limits = CommandLimits(settings, clock.now_us)
         self.interruptions = Interruptions()
@@ -83,9 +84,26 @@ class KVApp(App):
         """Open connections to the database port and open event streams."""
         self._sync = itertools.count(1)
 
+    @on_first_use
+    def password(self) -> str:
+        """The password of the user ``default`` for the database port."""
+        return self.settings.database_password or new_token(32)
+
     @cached_property
     def engine(self) -> AnyEngine:
-        return self._find_engine()
+        """The engine, created on first use."""
+        with self.creating:
+            if self.created_engine is None:
+                engine = self.new_engine()
+                self.apply_password(engine)
+                # Assign the engine last, because it is read without the lock.
+                self.created_engine = engine
+            return self.created_engine
+
+    def apply_password(self, engine: AnyEngine | None) -> None:
+        """Set the password of an engine in memory. A real server has its own."""
+        if isinstance(engine, Engine):
+            engine.users["default"].set_password(self.password.encode())
 
     def routes(self) -> list[Route]:
         return [
@@ -111,7 +129,7 @@ class KVApp(App):
         """Return the user of the bearer token or of the query parameter ``_token``."""
         token = bearer_token(request.fields.get("authorization")) or request.query("_token")
         users = self.engine.users
-        standard = self._token()
+        standard = self.token
         if same(token, standard):
             return users["default"]
         if same(token, read_only_token(standard)):

@@ -940,7 +940,7 @@ class TestJournalAndFaults:
 
 def test_a_real_server_has_a_port_of_its_own() -> None:
     with KVServer(Context.alone()) as server:
-        server._created_engine = object()  # type: ignore[assignment]
+        server._app.created_engine = object()  # type: ignore[assignment]
         with pytest.raises(ContractError, match="connect to that server"):
             _ = server.database_url
 
