@@ -3,11 +3,11 @@
 The modules and folders of each line import only from the lines above::
 
     errors.py reply.py       error messages; replies of commands and their encodings
-    settings.py model.py     dialects and limits; the interfaces of engines and users
+    settings.py model.py     dialects and limits; the interface of engines
     algorithms/              globs, hashes and scans, independent of the service
     table/                   a row per command, the parameters of CONFIG, syntax
     values/                  data structures without commands
-    acl/                     users and their rules
+    acl.py                   users and their rules
     scripting/               Lua: scripts and function libraries
     engine/                  Engine.execute(session, [name, *args]) -> reply; keys, time, pub/sub
     commands/                a module or folder per group; @command binds functions to the table
@@ -28,7 +28,7 @@ Arity, permissions and the expiry of keys are handled before the call. A functio
 first, then types, and writes last; it raises ``CommandError(errors.X)``. It reads with
 ``session.db.get``, ``string`` and ``lookup``, and writes with ``set`` and ``get_or_create``. After a
 change in place, it calls ``touch(key)`` and ``remove_if_empty(key)``. ``set`` and ``touch`` publish
-the command's keyspace event unless ``event`` names another (``engine/pubsub.py``). The time
+the command's keyspace event unless ``event`` names another (``engine/messages.py``). The time
 is ``session.now_ms``, random numbers come from ``session.engine.random``, parameters from
 ``session.engine.config``. A command that blocks returns ``Blocked`` if ``session.may_block``.
 """

@@ -1,8 +1,7 @@
-"""ACL users: passwords, selectors, permission checks, and the users that exist without a rule.
+"""ACL users: passwords, permission checks, and the rules of ACL SETUSER and ACL LIST.
 
 A user has a root selector and can have others. A command line is allowed if a single selector
-allows its command, all its channels, and the way in which it uses each key. Rules, as in ACL
-SETUSER, change a user; ACL LIST and ACL GETUSER describe users by rules.
+allows its command, all its channels, and the way in which it uses each key.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from .table.syntax import encoded
 
 if TYPE_CHECKING:
     from .settings import Dialect
-
 
 Reason = Literal["command", "key", "channel"]
 _RANKS: dict[Reason, int] = {"command": 1, "key": 2, "channel": 3}
@@ -346,7 +344,6 @@ def read_only_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
 
     KEYS, SCAN and scripts are denied according to the vendor's documentation and user reports. The
     user has no password, because only the read-only token logs in as this user.
-
     Decided here: PUBLISH and administration are denied as well.
     """
     user = AclUser("default_ro", dialect, table)
@@ -354,6 +351,8 @@ def read_only_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
     user.selectors = [_read_permissions(table)]
     return user
 
+
+# -- rules -----------------------------------------------------------------------------------------
 
 _CATEGORY_WORDS = (
     "keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub admin "
@@ -369,8 +368,7 @@ _KEY_RULE = re.compile(rb"(?:%(R|W|RW|WR))?~(.*)", re.IGNORECASE | re.DOTALL)
 
 def categories_of(table: Table) -> tuple[str, ...]:
     """Return the categories of a server's commands in the order of ACL CAT, without the ``@`` sign."""
-    more = (name for name in _MORE_CATEGORIES if table.members_of(f"@{name}"))
-    return (*CATEGORIES, *more)
+    return (*CATEGORIES, *(name for name in _MORE_CATEGORIES if table.members_of(f"@{name}")))
 
 
 class _Invalid(Exception):
@@ -596,9 +594,7 @@ def _keys(selector: Selector) -> list[bytes]:
 
 
 def _channels(selector: Selector) -> list[bytes]:
-    if selector.all_channels:
-        return [b"&*"]
-    return [b"&" + pattern for pattern in selector.channels]
+    return [b"&*"] if selector.all_channels else [b"&" + each for each in selector.channels]
 
 
 def _flags(user: AclUser) -> list[bytes]:

@@ -156,6 +156,5 @@ def _adopt(engine: Engine, contents: Contents) -> Counter[str]:
                     keyspace.accessed[key] = engine.now_ms - idle_s * 1000
                 if frequency is not None and keyspace.frequencies is not None:
                     keyspace.frequencies.put(key, frequency, engine.now_ms)
-        if engine.changes.recording:
-            engine.changes.process(None, engine.now_ms)
+        engine.process_changes()
     return skipped

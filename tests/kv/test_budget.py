@@ -13,7 +13,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.search import index
-from pytest_fakecloud.kv.values.collections import SetValue
+from pytest_fakecloud.kv.values.containers import SetValue
 
 DOCUMENTS = 50
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

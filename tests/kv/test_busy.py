@@ -15,7 +15,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp import port
 from pytest_fakecloud.kv.rest import routes
-from pytest_fakecloud.kv.scripting.runs import ScriptLimits
+from pytest_fakecloud.kv.scripting.scripts import ScriptLimits
 from tests.harness import wait_until
 from tests.kv.comparison.wire import Error, Status
 from tests.kv.resp.test_port import Client
@@ -216,7 +216,7 @@ def test_a_tester_and_a_client_of_rest_can_kill(connect: Any) -> None:
 def test_a_client_that_waits_runs_before_the_next_command_of_another(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_fakecloud.kv.scripting.runs._GIVE_WAY_TIMEOUT", 30)
+    monkeypatch.setattr("pytest_fakecloud.kv.engine.sessions._GIVE_WAY_TIMEOUT", 30)
     with KVServer(context) as server:
         found = server._engine
         with found.lock:

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, TypeVar
 from .. import errors
 from ..algorithms.glob import matcher
 from ..engine.keyspace import Keyspace, String
-from ..engine.session import Session
+from ..engine.sessions import Session
 from ..errors import CommandError, Template
 from ..reply import NIL_ARRAY, Blocked, Reply
 from ..table.registry import TTL_OPTIONS, Args, CommandSpec, Unit
 from ..table.syntax import I64_MAX, I64_MIN, parse_database, parse_int, parse_unsigned
-from ..values.collections import HashValue, SetValue
+from ..values.containers import HashValue, SetValue
 from ..values.zset import SortedSet
 
 T = TypeVar("T")
@@ -325,7 +325,7 @@ def digest(value: String) -> bytes:
 def parse_timeout(session: Session, text: bytes) -> int:
     """Parse a blocking command's timeout in seconds; return milliseconds, or 0 for no timeout."""
     # Imported here, because it needs decimal and fractions, and most commands have no timeout.
-    from ..table.long_double import parse_long_double
+    from ..table.syntax import parse_long_double
 
     seconds = parse_long_double(text, errors.TIMEOUT_NOT_FLOAT)
     if isinstance(seconds, float):  # an infinity

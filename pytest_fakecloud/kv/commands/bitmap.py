@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...core.budget import spend
 from .. import errors
 from ..engine.keyspace import String
-from ..engine.session import Session
+from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import Reply
 from ..table.registry import Args, command, variant

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from .. import errors
 from ..algorithms import geohash
 from ..algorithms.geohash import UNITS, Shape
-from ..engine.session import Session
+from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, PrintedDouble, Reply
 from ..table.registry import Args, CommandSpec, command, variant

@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Mapping
 
 from .. import errors
-from ..engine.session import Session
+from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Map, Reply
-from ..table.long_double import parse_long_double
 from ..table.registry import UNITS, Args, Unit, command, variant
-from ..table.syntax import parse_int
-from ..values.collections import HashValue
+from ..table.syntax import parse_int, parse_long_double
+from ..values.containers import HashValue
 from .arguments import (
     ScanOptions,
     SetOptions,

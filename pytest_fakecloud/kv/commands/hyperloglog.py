@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import errors
 from ..algorithms import hyperloglog as hll
 from ..algorithms.hyperloglog import estimate
-from ..engine.session import Session
+from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Reply, Status
 from ..table.registry import Args, command

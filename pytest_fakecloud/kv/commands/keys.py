@@ -11,14 +11,14 @@ from ...core.budget import spend
 from .. import errors
 from ..algorithms.glob import matcher
 from ..engine.keyspace import type_name
-from ..engine.session import Session
+from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Blocked, Reply, Status
 from ..table.registry import UNITS, Args, Unit, command, variant
 from ..table.syntax import I64_MAX, parse_float, parse_int, try_int
 from ..table.versions import rdb_version
-from ..values.collections import HashValue, QuickList, SetValue
-from ..values.sizes import UnpackedInteger
+from ..values.containers import HashValue, QuickList, SetValue
+from ..values.measures import UnpackedInteger
 from ..values.zset import SortedSet
 from .arguments import (
     allows_expiry,

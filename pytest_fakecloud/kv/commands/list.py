@@ -6,12 +6,12 @@ from functools import partial
 from itertools import islice
 
 from .. import errors
-from ..engine.session import Session
+from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, OK, Reply
 from ..table.registry import Args, command, variant
 from ..table.syntax import I64_MAX, I64_MIN, parse_int
-from ..values.collections import QuickList
+from ..values.containers import QuickList
 from .arguments import (
     arity_error,
     existing,

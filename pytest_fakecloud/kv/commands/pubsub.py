@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..algorithms.glob import matcher
-from ..engine.session import Session
+from ..engine.sessions import Session
 from ..reply import NO_REPLY, Reply
 from ..table.registry import Args, command, variant
 from .arguments import subcommand_error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..algorithms.glob import matches
-from ..engine.session import Session
+from ..engine.sessions import Session
 from ..errors import NOT_INTEGER, TOO_MANY_KEYS, CommandError
 from ..reply import OK, Map, Reply, SetReply, Status
 from ..scripting import errors
@@ -14,7 +14,7 @@ from ..table.syntax import parse_int
 from .arguments import subcommand_error
 
 if TYPE_CHECKING:
-    from ..scripting.scripts import Library
+    from ..scripting.libraries import Library
 
 
 def _keys_and_arguments(args: Args, error: bytes = NOT_INTEGER) -> tuple[list[bytes], list[bytes]]:
@@ -79,7 +79,7 @@ def script_show(session: Session, args: Args) -> Reply:
 @variant("SCRIPT KILL", "Stop the running script if it has not written anything.")
 @variant("FUNCTION KILL", "Stop the running function if it has not written anything.")
 def kill(session: Session, args: Args) -> Reply:
-    session.engine.turns.kill()
+    session.engine.scripting.kill()
     return OK
 
 

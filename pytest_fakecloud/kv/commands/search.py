@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..algorithms.glob import matcher
-from ..engine.session import Session
+from ..engine.sessions import Session
 from ..errors import WRONGTYPE, CommandError, one_line
 from ..reply import Map, Reply
 from ..search.aggregations import parse_aggregations
@@ -412,7 +412,7 @@ def indexes_of(session: Session) -> Indexes:
         )
         # The database may already contain indexes that were moved here from another database.
         indexes.adopt(keyspace.values)
-        session.engine.changes.start_or_stop()
+        session.engine.record_changes()
         return indexes
     return keyspace.indexes
 

@@ -7,12 +7,12 @@ from itertools import chain
 
 from ...core.budget import spend
 from .. import errors
-from ..engine.session import Session
+from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import Reply, SetReply
 from ..table.registry import Args, command, variant
 from ..table.syntax import I64_MAX, parse_int
-from ..values.collections import SetValue
+from ..values.containers import SetValue
 from .arguments import get_or_empty, options, parse_negatable, random_indexes, scan_collection
 
 _COPY_STEPS = 2

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from ...core.budget import spend
 from .. import errors
 from ..engine.keyspace import String
-from ..engine.session import Session
+from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Map, Reply
 from ..table.registry import Args, command, variant
 from ..table.syntax import I64_MAX, I64_MIN, parse_int, try_int
-from ..values.sizes import UnpackedInteger
+from ..values.measures import UnpackedInteger
 from .arguments import (
     COMPARISONS,
     arity_error,
@@ -35,7 +35,7 @@ from .arguments import (
 )
 
 if TYPE_CHECKING:
-    from ..table.long_double import LongDouble
+    from ..table.syntax import LongDouble
 
 
 def _check_length(session: Session, size: int) -> None:
@@ -320,7 +320,7 @@ def incremented_float(text: bytes, amount: LongDouble, error: bytes = errors.NOT
     An infinite sum raises ``NAN_OR_INFINITY``.
     """
     # Few tests add floats, and exact fractions take milliseconds to import.
-    from ..table.long_double import format_long_double, long_double_sum, parse_long_double
+    from ..table.syntax import format_long_double, long_double_sum, parse_long_double
 
     total = long_double_sum(parse_long_double(text, error), amount)
     if isinstance(total, float):
@@ -360,7 +360,7 @@ def decrby(session: Session, args: Args) -> Reply:
 @command("INCRBYFLOAT")
 def incrbyfloat(session: Session, args: Args) -> Reply:
     """Increment the value of a key by a floating-point number and return the new value."""
-    from ..table.long_double import parse_long_double
+    from ..table.syntax import parse_long_double
 
     value = session.db.string(args[0])
     present = b"0" if value is None else bytes(value)

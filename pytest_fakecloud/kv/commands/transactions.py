@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import errors
 from ..acl import Denied
-from ..engine.session import Session, Watched
+from ..engine.sessions import Session, Watched
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, OK, Blocked, Reply
 from ..table.registry import Args, CommandSpec, command

@@ -11,33 +11,48 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import budget
-from ...core.budget import UNBOUNDED, OverBudget
+from ...core.budget import UNBOUNDED, OverBudget, of_thread
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
+from .. import errors
 from ..acl import AclUser
-from ..errors import CLIENT_LEFT, CommandError, over_budget
+from ..errors import CommandError
 from ..model import Transport
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
-from ..scripting.runs import Turns
 from ..settings import VERSION, KVConfig
 from ..table.config import Config
-from ..table.registry import CommandSpec, function_of, table_of
+from ..table.registry import (
+    CommandSpec,
+    check_family_over_rest,
+    check_over_rest,
+    function_of,
+    table_of,
+)
+from ..table.rows import DOCUMENTED
 from ..table.versions import SHORTEST_DOUBLES
-from .blocking import Admission, Changes, Pauses, Waiter
-from .keyspace import Keyspace, KeyspaceCopy, type_name
-from .pubsub import Notifications, PubSub, Tracking
-from .session import Monitor, Session, Sessions, Users, UsersCopy, client_line
-from .usage import Capacity, Eviction, Frequencies, Sizes, Statistics
+from .keyspace import Frequencies, Keyspace, KeyspaceCopy, type_name
+from .limits import Capacity, Eviction, Sizes
+from .messages import Notifications, PubSub, Tracking
+from .sessions import (
+    RUN_IN_TRANSACTION,
+    Monitor,
+    Pauses,
+    Session,
+    Sessions,
+    Turns,
+    Users,
+    UsersCopy,
+    Waiter,
+    Waiters,
+)
+from .statistics import Statistics, client_line
 
 if TYPE_CHECKING:
     from ..scripting.scripts import Scripting, ScriptingCopy
     from ..search.index import Search
 
-_SEARCHES = frozenset({
-    b"SEARCH.QUERY", b"SEARCH.COUNT", b"SEARCH.AGGREGATE", b"SEARCH.DESCRIBE",
-    b"SEARCH.WAITINDEXING",
-})  # fmt: skip
+_SEARCHES = {b"SEARCH." + name for name in b"QUERY COUNT AGGREGATE DESCRIBE WAITINDEXING".split()}
 """Commands that update the search index before they run."""
 
 
@@ -57,6 +72,13 @@ class Engine:
     restrict clients, but not the test. ``started_us`` is the start time to report, in microseconds
     since the Unix epoch. A single re-entrant ``lock`` guards all state.
     """
+
+    # Attributes that every command reads. Python finds slots faster than one of forty attributes.
+    __slots__ = (
+        "__dict__", "__weakref__", "_capacity", "_lookup", "_may_reject", "_records_changes",
+        "clock", "config", "line", "lock", "monitors", "now_ms", "now_us", "pauses", "running",
+        "statistics", "turns",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -81,7 +103,7 @@ class Engine:
         self.random = ids.stream("kv", "random")
         self.config = Config(dialect, self.table, debug_command=settings.debug_command)
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
-        self.sizes = Sizes(self.databases, lambda: self.changes.start_or_stop())
+        self.sizes = Sizes(self.databases, self.record_changes)
         self._capacity = Capacity(settings, self.sizes) if settings.bounds_data else None
         self.started_us = clock.now_us() if started_us is None else started_us
         self.now_us = self.started_us
@@ -91,22 +113,30 @@ class Engine:
         self.last_save_us = self.started_us
         self.active_expire = True
         """Whether expired keys are removed without being accessed (DEBUG SET-ACTIVE-EXPIRE)."""
-        self.pauses = Pauses(self)
+        self.pauses = Pauses(clock)
         self.pubsub = PubSub()
-        self.turns = Turns(self)
+        self.notifications = Notifications(self.pubsub)
+        self.turns = Turns(self.lock, lambda argv: self.scripting.is_interrupted_by(argv))
+        self.give_way = self.turns.give_way
         self.monitors: list[Monitor] = []
         self.eviction = Eviction(self.databases, self.sizes, self.config, self.random)
         self.can_listen: Callable[[int], bool] = lambda port: True
         """Function that returns whether the database port could listen on another port number."""
-        self.waiters: dict[int, Waiter] = {}
-        """The blocked clients by session ID."""
+        self.waiters = Waiters()
         self.sessions = Sessions(self.waiters)
         self.streaming = self.sessions.streaming
-        self.users = Users(self)
+        self.users = Users(
+            self.sessions, dialect, self.config, self.table, self.describe, clock.now_us
+        )
         self.tracking = Tracking(self.sessions.connected, self.config, self.databases)
-        self.notifications = Notifications(self)
-        self.changes = Changes(self)
-        self.admission = Admission(self, settings.documented_only)
+        self._allowed_names = DOCUMENTED if settings.documented_only else None
+        self._needs_replicas = False
+        self._may_reject = settings.documented_only
+        """Whether a setting or a parameter can cause a valid command line to be rejected."""
+        self._records_changes = False
+        """Whether keyspaces record changed keys, because a client or an index depends on them."""
+        self._expiry_timer_us: int | None = None
+        """Time in microseconds of the pending timer for the next expiry, or None."""
         self.running: CommandSpec | None = None
         """The running command or, between commands, the last one."""
         self.line: list[bytes] = []
@@ -134,10 +164,12 @@ class Engine:
     ) -> Session:
         """Open a session on database 0, by default for the user ``default``."""
         # Do not take the lock, so that a client can connect and kill a script that holds it.
-        user = user or self.users["default"]
+        user = user or self.users.default
         began_us = self.clock.now_us() if at_us is None else at_us
-        number = next(self._session_ids)
-        session = Session(self, user, self.databases[0], transport, address, number, began_us)
+        session = Session(
+            self, user, self.databases[0], transport, address, next(self._session_ids), began_us,
+            began_us,
+        )  # fmt: skip
         if transport == "port":
             self.sessions.connected[session.id] = session
         return session
@@ -160,7 +192,7 @@ class Engine:
         self.pubsub.drop(session)
         if session.tracking is not None:
             self.tracking.stop(session)
-            self.changes.start_or_stop()
+            self.record_changes()
         if session.monitor is not None:
             self.monitors.remove(session.monitor)
             session.monitor = None
@@ -180,107 +212,92 @@ class Engine:
                 or not spec.is_plain
                 or session.queue is not None
                 or not session.user.unrestricted
-                or self.admission.strict
+                or self._may_reject
                 or not spec.least <= len(argv) <= spec.most
             ):
-                # Otherwise, ``admit()`` would find nothing to reject.
-                spec = self.admission.admit(session, argv)
+                # Otherwise, ``_admit()`` would find nothing to reject.
+                spec = self._admit(session, argv)
                 if spec is None:
                     return QUEUED
             # All commands of a transaction or script share this budget of steps.
-            steps = budget.of_thread.own
+            steps = of_thread.own
             steps.left = budget.STEPS
             try:
                 return self.run(session, spec, argv)
             finally:
                 steps.left = UNBOUNDED
-                if self.changes.recording:
-                    self.changes.process(session, self.now_ms)
+                if self._records_changes:
+                    self.process_changes(session)
         finally:
             self.lock.release()
 
     def run(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
         """Run a command line that has passed the checks of arity, permission and availability."""
         start_us = self.clock.now_us()
-        if not session.in_exec and not session.in_script:
+        db, is_inner = session.db, session.in_exec or session.in_script
+        if not is_inner:
             self.now_us = start_us
-            self.now_ms = session.db.now_ms = start_us // 1000
-        function = spec.function
-        if function is None:
-            function = function_of(spec)
-            assert function is not None
+            self.now_ms = db.now_ms = start_us // 1000
+        function = spec.function or function_of(spec)
+        assert function is not None
         self.running, self.line = spec, argv
-        session.db.counts_reads = spec.reads_keys
-        if self.monitors and "skip_monitor" in spec.flags:
-            for monitor in self.monitors:
+        db.counts_reads = spec.reads_keys
+        transport, monitors = session.transport, self.monitors
+        if monitors and "skip_monitor" in spec.flags:
+            for monitor in monitors:
                 monitor(start_us, session, argv)
         waits = False
         try:
-            if self._capacity is not None and spec.write and session.transport != "local":
+            if spec.write and self._capacity is not None and transport != "local":
                 self._capacity.check(session, spec, argv)
-            if session.transport != "port":
+            if transport != "port":
                 return function(session, argv[spec.arguments])
-            reply = self._run_of_port(session, spec, argv, start_us)
+            session.last_us = start_us
+            if not is_inner:
+                session.last_command = spec.full_name
+            if session.tracking is not None:
+                if is_inner:
+                    self.tracking.invalidate_changed(session, within=True)
+                self.tracking.note(session, spec, argv)
+            if session.no_touch:
+                with db.keeping_access_times():
+                    reply = function(session, argv[spec.arguments])
+            else:
+                reply = function(session, argv[spec.arguments])
             waits = reply.__class__ is Blocked and not reply.is_delay
             return reply
         except CommandError as error:
             self.statistics.count_failure(spec, error)
             raise
         except OverBudget as over:
-            stopped = CommandError(over_budget(over))
+            stopped = CommandError(errors.over_budget(over))
             self.statistics.count_failure(spec, stopped)
             raise stopped from None
         finally:
-            count = self.statistics.commands[spec]
-            count.calls += 1
             usec = self.clock.now_us() - start_us
-            if self.pauses.command_sleep_us:
+            if spec.hidden and self.pauses.command_sleep_us:
                 usec += self.pauses.command_sleep_us
                 self.pauses.command_sleep_us = 0
-            # The duration of a blocked command is recorded when its wait ends.
-            if not waits:
+            count = self.statistics.commands[spec]
+            if waits:
+                # The duration is recorded when the wait ends.
+                count.unmeasured += 1
+            else:
                 # This repeats `record_duration()`, because calls cost 3 % of a SET each.
                 count.usec += usec
                 count.calls_by_bits[usec.bit_length()] += 1
                 if usec >= self.config.slow_threshold_us:
                     self.statistics.note_slow(session, spec, argv, start_us, usec)
-            if self.monitors and not spec.hidden:
-                for monitor in self.monitors:
+            if monitors and not spec.hidden:
+                for monitor in monitors:
                     monitor(start_us, session, argv)
-
-    def _run_of_port(
-        self, session: Session, spec: CommandSpec, argv: list[bytes], start_us: int
-    ) -> Reply:
-        """Run a command of the database port, with CLIENT TRACKING and CLIENT NO-TOUCH."""
-        assert spec.function is not None
-        session.last_us = start_us
-        if not session.in_exec and not session.in_script:
-            session.last_command = spec.full_name
-        if session.tracking is not None:
-            if session.in_exec or session.in_script:
-                self.tracking.invalidate_changed(session, within=True)
-            self.tracking.note(session, spec, argv)
-        if not session.no_touch:
-            return spec.function(session, argv[spec.arguments])
-        keyspace = session.db
-        kept, keyspace.accessed = keyspace.accessed, {}
-        try:
-            return spec.function(session, argv[spec.arguments])
-        finally:
-            for key, at_ms in keyspace.accessed.items():
-                kept.setdefault(key, at_ms)
-            keyspace.accessed = kept
-
-    def give_way(self) -> None:
-        self.turns.give_way()
 
     def index_ahead(self, session: Session, argv: list[bytes]) -> None:
         """Update the index of a search in steps between other clients, except in transactions."""
         indexes = session.db.indexes
         inside = session.queue is not None or session.in_exec or session.in_script
-        if indexes is None or inside or len(argv) < 2:
-            return
-        if (name := argv[0].upper()) not in _SEARCHES:
+        name = argv[0].upper()
+        if indexes is None or inside or len(argv) < 2 or name not in _SEARCHES:
             return
         while self.turns.take(argv):
             try:
@@ -290,17 +307,98 @@ class Engine:
             finally:
                 self.lock.release()
             if session.closing or (session.has_left is not None and session.has_left()):
-                raise CommandError(CLIENT_LEFT)
+                raise CommandError(errors.CLIENT_LEFT)
             self.give_way()
 
     def run_during_script(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a line during a script, which holds the lock; raise ``CommandError`` for most lines."""
-        spec = self.admission.admit(session, argv, during_script=True)
+        spec = self._admit(session, argv, during_script=True)
         if spec is None:
             return QUEUED
         function = function_of(spec)
         assert function is not None
         return function(session, argv[spec.arguments])
+
+    # -- admission ---------------------------------------------------------------------------------
+
+    def _admit(
+        self, session: Session, argv: list[bytes], *, during_script: bool = False
+    ) -> CommandSpec | None:
+        """Return the command to run, or None if it was queued; raise ``CommandError`` to reject it.
+
+        ``during_script`` means that the command would run during a script, without the lock.
+        """
+        spec: CommandSpec | None = None
+        try:
+            session.last_command = ""
+            spec = self._lookup.get(argv[0])
+            if spec is None or spec.subcommands is not None:
+                if spec is not None and session.transport == "rest":
+                    check_family_over_rest(spec)
+                spec = self.table.resolve(argv)
+            session.last_command = spec.full_name
+            self._check(session, spec, argv, during_script)
+            if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
+                if "no_multi" in spec.flags:
+                    raise CommandError(errors.NOT_IN_TRANSACTION)
+                # There is no need to store further commands of a transaction that will fail.
+                if not session.aborted and not session.watch_broken:
+                    session.queue.append((spec, argv))
+                return None
+        except CommandError as error:
+            session.abort_transaction()
+            self.statistics.count_rejection(spec, error)
+            if spec is not None and spec.name == "EXEC":
+                session.discard_transaction()
+                raise CommandError(errors.exec_aborted_by(error.text)) from None
+            raise
+        return spec
+
+    def _check(
+        self, session: Session, spec: CommandSpec, argv: list[bytes], during_script: bool
+    ) -> None:
+        """Raise ``CommandError`` to reject a line. The checks are in the order of real servers."""
+        if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
+            check_over_rest(spec, argv)
+        if not self.offers(session, spec):
+            raise CommandError(errors.not_available(spec.name))
+        # The vendor's service accepts UNLINK without keys, according to users of its clients.
+        arity_is_free = spec.name == "UNLINK" and self.dialect == "vendor"
+        if not spec.least <= len(argv) <= spec.most and not arity_is_free:
+            raise CommandError(errors.wrong_arity(spec.full_name))
+        if not session.user.unrestricted:
+            self.users.permit(session, spec, argv)
+        if during_script:
+            self.scripting.check_during_script(spec)
+            return
+        queued = session.queue
+        if self.lacks_memory(session):
+            needs_memory = "denyoom" in spec.flags
+            if spec.name == "EXEC":
+                needs_memory = any("denyoom" in each.flags for each, _ in queued or ())
+            elif queued is not None:
+                # While a transaction is open, every line needs memory for the queue itself.
+                needs_memory = spec.name not in RUN_IN_TRANSACTION
+            if needs_memory:
+                raise CommandError(errors.OOM)
+        if self._needs_replicas:
+            writes = spec.write or self.scripting.declares_writes(spec, argv)
+            if spec.name == "EXEC":
+                writes = any(each.write for each, _ in queued or ())
+            self.check_replicas(session, writes)
+
+    def offers(self, session: Session, spec: CommandSpec) -> bool:
+        """Return whether ``documented_only`` allows a session to run a command."""
+        return (
+            self._allowed_names is None
+            or spec.name in self._allowed_names
+            or session.transport == "local"
+        )
+
+    def check_replicas(self, session: Session, writes: bool) -> None:
+        """Raise NOREPLICAS for a client's write command if ``min-replicas-to-write`` is set."""
+        if self._needs_replicas and writes and session.transport != "local":
+            raise CommandError(errors.NOT_ENOUGH_REPLICAS)
 
     def lacks_memory(self, session: Session) -> bool:
         """Return whether a client, unlike the test, lacks memory even after keys were evicted."""
@@ -311,6 +409,23 @@ class Engine:
             self.tracking.invalidate_evicted()
         return not has_room
 
+    def is_paused(self, session: Session, argv: list[bytes]) -> bool:
+        """Return whether a command line is delayed. A line that would be rejected is not delayed."""
+        now_us = self.clock.now_us()
+        if now_us >= self.pauses.delays_end_us:
+            return False
+        try:
+            spec = self.table.resolve(argv)
+            if not spec.least <= len(argv) <= spec.most:
+                return False
+            session.user.check(spec, argv)
+            if self.pauses.delays_reads(now_us):
+                return True
+            lines = session.queue or () if spec.name == "EXEC" else [(spec, argv)]
+            return any(self.scripting.may_write(each, line) for each, line in lines)
+        except CommandError:
+            return False
+
     # -- blocked clients ---------------------------------------------------------------------------
 
     def block(self, session: Session, blocked: Blocked) -> Waiter:
@@ -320,18 +435,18 @@ class Engine:
             begun_us, signal = self.clock.now_us(), self.clock.signal()
             waiter = Waiter(session, blocked, spec, self.line, begun_us, signal, blocked.on_timeout)
             self.waiters[session.id] = waiter
-            self.changes.start_or_stop()
+            self.record_changes()
             # Another client may have written a key since the command ran, so retry once now.
             for key in blocked.keys:
                 session.db.touch(key, "")
-            self.changes.serve_waiters(self.now_ms)
+            self._serve_waiters()
             return waiter
 
     def unblock(self, waiter: Waiter) -> Reply:
         """Return the reply to a client that was blocked: of the retried command, or of the timeout."""
         with self.lock:
             self.waiters.pop(waiter.session.id, None)
-            self.changes.start_or_stop()
+            self.record_changes()
             if waiter.spec is not None:
                 if isinstance(waiter.reply, CommandError):
                     self.statistics.count_failure(waiter.spec, waiter.reply)
@@ -342,6 +457,66 @@ class Engine:
                         waiter.session, waiter.spec, waiter.line, at_us, self.clock.now_us() - at_us
                     )
             return waiter.reply
+
+    # -- changed keys ------------------------------------------------------------------------------
+
+    def record_changes(self) -> None:
+        """Start or stop recording, whenever something that depends on changes is added or removed."""
+        self._records_changes = bool(
+            self.waiters
+            or self.tracking
+            or self.notifications
+            or self.sizes.requested
+            or any(keyspace.indexes is not None for keyspace in self.databases)
+        )
+        for keyspace in self.databases:
+            keyspace.record_changes(self._records_changes, for_tracking=bool(self.tracking))
+
+    def process_changes(self, writer: Session | None = None) -> None:
+        """Send invalidation messages for changed keys, and retry the commands blocked on them."""
+        if self.tracking:
+            self.tracking.invalidate_changed(writer)
+            self.tracking.keep_within_bounds()
+            self._plan_expiry()
+        if self.waiters:
+            self._serve_waiters()
+        else:
+            for keyspace in self.databases:
+                if keyspace.touched:
+                    keyspace.touched.clear()
+
+    def _serve_waiters(self) -> None:
+        for session in self.waiters.serve(self.databases, self.now_ms):
+            self.tracking.invalidate_changed(session)
+
+    def _publish_event(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
+        """Publish a keyspace event; None means the event of the running command, ``""`` none.
+
+        Also set the timer again after an event that can mean a new expiry.
+        """
+        if event == "expire" or event == "":
+            self._plan_expiry()
+        if event is None:
+            event = "" if self.running is None else self.running.event
+        if event != "keymiss" or (self.running is not None and self.running.reads_keys):
+            self.notifications.publish(keyspace.index, key, event)
+
+    def _plan_expiry(self) -> None:
+        """Set a timer for the next expiry, so that its event does not need an access to the key."""
+        if not self.notifications.include_expiry and not self.tracking:
+            return
+        dues = [due for each in self.databases if (due := each.next_expiry()) is not None]
+        due_us = min(dues, default=0) * 1000
+        if dues and (self._expiry_timer_us is None or due_us < self._expiry_timer_us):
+            self._expiry_timer_us = due_us
+            self.clock.call_at(due_us, self._expire, lane="background", label="keys expire")
+
+    def _expire(self, due_us: int) -> None:
+        with self.lock:
+            if self._expiry_timer_us == due_us:
+                self._expiry_timer_us = None
+            self.remove_expired()
+            self._plan_expiry()
 
     # -- data --------------------------------------------------------------------------------------
 
@@ -395,8 +570,7 @@ class Engine:
             self.follow_config()
             if self.tracking:
                 self.tracking.invalidate_all()
-            if self.waiters:
-                self.changes.serve_waiters(self.now_ms)
+            self._serve_waiters()
 
     def remove_expired(self) -> None:
         """Remove all expired keys, unless ``DEBUG SET-ACTIVE-EXPIRE 0`` is in effect."""
@@ -406,8 +580,8 @@ class Engine:
             self.update_time()
             for keyspace in self.databases:
                 keyspace.purge()
-            if self.changes.recording:
-                self.changes.process(None, self.now_ms)
+            if self._records_changes:
+                self.process_changes()
 
     def update_time(self) -> None:
         self.now_us = self.clock.now_us()
@@ -418,13 +592,22 @@ class Engine:
     # -- parameters ------------------------------------------------------------------------------
 
     def follow_config(self) -> None:
-        self.notifications.follow_config()
-        self.eviction.follow_config()
-        self.admission.follow_config()
+        """Apply the current parameters."""
+        self.notifications.enable(self.config.text("notify-keyspace-events"))
+        for keyspace in self.databases:
+            keyspace.notify = self._publish_event if self.notifications else None
+        self._plan_expiry()
+        number = self.config.number
+        self.eviction.limit = number("maxmemory")
+        self._needs_replicas = bool(
+            number("min-replicas-to-write") and number("min-replicas-max-lag")
+        )
+        is_limited = self._allowed_names is not None or self.eviction.limit > 0
+        self._may_reject = is_limited or self._needs_replicas
         if self.eviction.limit:
             # Evict keys immediately if the memory limit was lowered.
             self.eviction.make_room(self.clock.now_us() // 1000)
-        self.changes.start_or_stop()
+        self.record_changes()
         self.follow_policy()
 
     def follow_policy(self) -> None:

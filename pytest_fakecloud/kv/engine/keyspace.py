@@ -8,11 +8,12 @@ millisecond).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..algorithms.scanning import Deadlines, ScanOrder
 from ..errors import WRONGTYPE, CommandError
-from ..values.collections import HashValue, QuickList, SetValue
+from ..values.containers import HashValue, QuickList, SetValue
 from ..values.zset import SortedSet
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from ...core.ids import RandomStream
     from ..search.index import Indexes
     from ..table.config import Config
-    from .session import Session
-    from .usage import Counters, Frequencies
 
 String = bytes | bytearray
 T = TypeVar("T")
@@ -42,6 +41,57 @@ def type_name(value: object) -> str:
     if isinstance(value, bytes | bytearray):
         return "string"
     return value.type_name  # type: ignore[attr-defined,no-any-return]
+
+
+# -- access counters -------------------------------------------------------------------------------
+
+_FIRST_COUNTER = 5
+_MAX_COUNTER = 255
+_MINUTE_MS = 60_000
+
+Counters = dict[bytes, tuple[int, int]]
+"""The counter of each key, and the minute since the Unix epoch in which the key was last accessed."""
+
+
+class Frequencies(Counters):
+    """The logarithmic counters of accesses to one database's keys, which OBJECT FREQ returns.
+
+    As on a real server, keys have counters only under an LFU policy. A new key's counter starts
+    at 5. An access increments the counter with a probability that falls as the counter grows. For
+    every ``lfu-decay-time`` minutes without an access, the counter decreases by one.
+    """
+
+    def __init__(self, config: Config, random: RandomStream) -> None:
+        super().__init__()
+        self._config = config
+        self._random = random
+
+    def note(self, key: bytes, now_ms: int) -> None:
+        counter = self.of(key, now_ms)
+        if counter < _MAX_COUNTER:
+            base = max(0, counter - _FIRST_COUNTER) * self._config.number("lfu-log-factor")
+            counter += self._random.random() < 1 / (base + 1)
+        self.put(key, counter, now_ms)
+
+    def of(self, key: bytes, now_ms: int) -> int:
+        """Return a key's counter after applying the decay up to the current time."""
+        counter, minute = self.get(key, (_FIRST_COUNTER, now_ms // _MINUTE_MS))
+        decay = self._config.number("lfu-decay-time")
+        idle = (now_ms // _MINUTE_MS - minute) // decay if decay else 0
+        return max(0, counter - idle)
+
+    def put(self, key: bytes, counter: int, now_ms: int) -> None:
+        self[key] = (counter, now_ms // _MINUTE_MS)
+
+
+# -- databases -------------------------------------------------------------------------------------
+
+
+class Watcher(Protocol):
+    """A client that watches keys."""
+
+    watch_broken: bool
+    """Whether a watched key has changed."""
 
 
 class KeyspaceCopy(NamedTuple):
@@ -82,7 +132,7 @@ class Keyspace:
         self.accessed: dict[bytes, int] = {}
         self.volatile = Deadlines()
         """For each hash with expiring fields, the earliest expiry of a field."""
-        self.watchers: dict[bytes, list[Session]] = {}
+        self.watchers: dict[bytes, list[Watcher]] = {}
         self.frequencies: Frequencies | None = None
         """Access counters of the keys; None unless an LFU eviction policy is set."""
         self.changes = 0
@@ -161,9 +211,17 @@ class Keyspace:
 
     def string(self, key: bytes) -> String | None:
         """Return the string under a key, or None; raise WRONGTYPE for a value of another type."""
+        value = self.values.get(key)
+        if type(value) is bytes and not (key in self.expires or self.volatile):
+            # The same as below, but without a call, for nearly all strings.
+            if self.counts_reads:
+                self.hits += 1
+            self.accessed[key] = self.now_ms
+            if self.frequencies is not None:
+                self.frequencies.note(key, self.now_ms)
+            return value
         value = self.lookup(key)
-        # Check the exact type first: that is cheaper and covers nearly all values.
-        if value is None or type(value) is bytes or isinstance(value, bytes | bytearray):
+        if value is None or isinstance(value, bytes | bytearray):
             return value
         raise CommandError(WRONGTYPE)
 
@@ -182,6 +240,17 @@ class Keyspace:
         if type(value) is kind:
             return value
         raise CommandError(WRONGTYPE)
+
+    @contextmanager
+    def keeping_access_times(self) -> Iterator[None]:
+        """Context manager in which accesses do not change the access times of existing keys."""
+        kept, self.accessed = self.accessed, {}
+        try:
+            yield
+        finally:
+            for key, at_ms in self.accessed.items():
+                kept.setdefault(key, at_ms)
+            self.accessed = kept
 
     def exists(self, key: bytes) -> bool:
         return self.peek(key) is not None

@@ -8,7 +8,7 @@ from itertools import pairwise
 from sys import byteorder
 
 from ..table.syntax import try_int
-from ..values.sizes import back_length_size
+from ..values.measures import back_length_size
 from .source import RdbError
 
 Entry = bytes | int

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice, pairwise
 from typing import Any
 
-from ..values.collections import HashValue, QuickList, SetValue
+from ..values.containers import HashValue, QuickList, SetValue
 from ..values.json import JsonError, JsonValue, parse_json
 from ..values.stream import (
     SEQUENCE_MAX,

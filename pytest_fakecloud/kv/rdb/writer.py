@@ -8,9 +8,9 @@ from typing import Any
 
 from ..table.config import Config
 from ..table.syntax import format_double, try_int
-from ..values.collections import NODE_BYTES, HashValue, QuickList, SetValue
+from ..values.containers import NODE_BYTES, HashValue, QuickList, SetValue
 from ..values.json import JsonValue, write_json
-from ..values.sizes import LISTPACK_OVERHEAD, entry_size
+from ..values.measures import LISTPACK_OVERHEAD, entry_size
 from ..values.stream import SEQUENCE_MAX, Group, Node, PendingList, Stream
 from ..values.zset import SortedSet
 from .packed import Entry, write_intset, write_listpack

@@ -104,7 +104,7 @@ class RedisEngine:
         at_us: int | None = None,
     ) -> RedisSession:
         """Open a session, by default for the user ``default``. The server ignores ``at_us``."""
-        return RedisSession(user or self.users["default"], transport, address)
+        return RedisSession(user or self.users.default, transport, address)
 
     def _check_offered(
         self, session: RedisSession, spec: CommandSpec | None, argv: list[bytes]

@@ -41,10 +41,7 @@ class RedisUsers:
         self._prefixes = prefixes
         self.read_only = read_only_user("vendor")
         """The user to whom the read-only token belongs."""
-        self._defaults = {"default": first_user("vendor"), "default_ro": self.read_only}
-
-    def __getitem__(self, name: str) -> AclUser:
-        return self._defaults[name]
+        self.default = first_user("vendor")
 
     def permit(self, session: Any, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise a NOPERM error if the session's user may not run the command."""

@@ -25,7 +25,7 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from ..errors import REPLY_TOO_DEEP, CommandError, RestError
 from ..reply import NIL_ARRAY, OK, Reply, Status
-from ..scripting.runs import LEVELS
+from ..scripting.errors import LEVELS
 
 CONNECT_TIMEOUT = 2.0
 """Seconds after which connecting fails, unless the URL sets another limit."""

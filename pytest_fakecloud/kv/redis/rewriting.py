@@ -21,7 +21,7 @@ from typing import NamedTuple
 from .. import errors
 from ..errors import CommandError
 from ..reply import OK, Reply
-from ..scripting.scripts import KEY_LOCKING
+from ..scripting.libraries import KEY_LOCKING
 from ..table.registry import EVERYTHING, OPTIONS_OF_READS, CommandSpec, options
 from ..table.syntax import parse_int
 

@@ -37,10 +37,9 @@ from ...http.ports import is_free
 from ...http.server import Connection, serve_http
 from .. import errors
 from ..command_fields import facts_of
-from ..engine.blocking import RUN_IN_TRANSACTION, Waiter
 from ..engine.engine import Engine
-from ..engine.session import Session
-from ..engine.usage import without_secrets
+from ..engine.sessions import RUN_IN_TRANSACTION, Session, Waiter
+from ..engine.statistics import without_secrets
 from ..errors import CommandError
 from ..model import TURN_SECONDS
 from ..races import Arrival, Sender
@@ -482,11 +481,11 @@ class PortConnection:
 
     def wait_for_pause(self, argv: list[bytes]) -> None:
         engine = self.engine
-        if not engine.pauses.delays_end_us or not engine.pauses.holds_back(self.session, argv):
+        if not engine.pauses.delays_end_us or not engine.is_paused(self.session, argv):
             return
 
         def resumed() -> bool | None:
-            held = engine.pauses.holds_back(self.session, argv)
+            held = engine.is_paused(self.session, argv)
             return None if held and not self.signal.closed else True
 
         self.outbox.send()

@@ -19,7 +19,7 @@ from ...core.timekeeper import Timekeeper
 from ...http.server import Connection
 from ..algorithms.quoting import split_words
 from ..engine.engine import Engine
-from ..engine.session import Session
+from ..engine.sessions import Session
 from ..reply import NO_REPLY, Encoded, Push, Reply, Status, to_resp
 
 LINE_LIMIT = 64 * 1024

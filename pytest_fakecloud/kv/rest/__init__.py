@@ -1,1 +1,1 @@
-"""The REST interface: commands in HTTP requests, and replies as JSON or event streams."""
+"""The REST interface: commands in HTTP requests, and event streams."""

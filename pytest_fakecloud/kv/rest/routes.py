@@ -1,14 +1,19 @@
-"""The application of the REST interface: routes, authentication, limits and responses."""
+"""The REST interface: its routes, the command lines in requests, and the formats of responses."""
 
 from __future__ import annotations
 
+import codecs
 import itertools
+import json
+import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 import orjson
 
@@ -18,30 +23,22 @@ from ...core.matching import Field
 from ...core.timekeeper import Timekeeper
 from ...core.timers import monotonic, on_first_use
 from ...http.app import App, Route
-from ...http.messages import Answer, Request, Stream, bearer_token, same
+from ...http.messages import Answer, Request, Stream, bearer_token, decode_bytes, same
 from .. import errors
 from ..command_fields import COMMAND_FIELDS, facts_of
 from ..engine.engine import Engine
+from ..engine.limits import CommandLimits
 from ..errors import CommandError, RestError
 from ..model import TURN_SECONDS, AnyEngine, AnySession
 from ..races import Arrival, Interruptions, Sender
-from ..reply import LARGEST, Reply, size_of
+from ..reply import LARGEST, OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
 from ..settings import KVConfig
 from ..table.registry import COMMANDS
-from .formats import (
-    CommandLimits,
-    Format,
-    Headers,
-    command_of_body,
-    command_of_path,
-    commands_of_body,
-    format_of,
-    option,
-)
 
 if TYPE_CHECKING:
     from .sse import EventStream
 
+Headers = list[tuple[str, str]]
 METHODS = "GET HEAD POST PUT"
 _SYNC_TOKEN = "Upstash-Sync-Token"
 _SYNC_TOKEN_NEUTRAL = "Service-Sync-Token"
@@ -79,6 +76,7 @@ class KVApp(App):
         """Held while the engine or the database port is created."""
         self.settings = settings
         self.command_limits = CommandLimits(settings, clock.now_us)
+        self._shortens_errors = settings.int_text == "int"
         self.interruptions = Interruptions()
         self.connections: set[object] = set()
         """Open connections to the database port and open event streams."""
@@ -103,7 +101,7 @@ class KVApp(App):
     def apply_password(self, engine: AnyEngine | None) -> None:
         """Set the password of an engine in memory. A real server has its own."""
         if isinstance(engine, Engine):
-            engine.users["default"].set_password(self.password.encode())
+            engine.users.default.set_password(self.password.encode())
 
     def routes(self) -> list[Route]:
         return [
@@ -131,7 +129,7 @@ class KVApp(App):
         users = self.engine.users
         standard = self.token
         if same(token, standard):
-            return users["default"]
+            return users.default
         if same(token, read_only_token(standard)):
             return users.read_only
         user = users.holder_of(token) if token else None
@@ -157,7 +155,7 @@ class KVApp(App):
         if request.route in ("pipeline", "multi-exec"):
             lines = commands_of_body(request.body)
         elif request.path == "/":
-            lines = [command_of_body(request.body)]
+            lines = [_command_line(_json(request.body))]
         else:
             # Ignore the body, because the arguments of an event stream are in the path.
             body = b"" if request.route in _STREAMS else request.body
@@ -176,7 +174,7 @@ class KVApp(App):
     def body_command(self, request: Request) -> Answer | Stream:
         """Run the command in the JSON body of ``POST /``."""
         wanted = format_of(request)
-        return self._single(request, command_of_body(request.body), wanted)
+        return self._single(request, _command_line(_json(request.body)), wanted)
 
     def no_command(self, request: Request) -> NoReturn:
         raise RestError(400, errors.EMPTY_COMMAND)
@@ -188,19 +186,22 @@ class KVApp(App):
         return self._single(request, line, wanted)
 
     def _single(self, request: Request, line: list[bytes], wanted: Format) -> Answer | Stream:
-        session = self._session(request)
-        reply: Reply
         try:
             if self.interruptions:
                 self._may_interrupt(request, [line])
-            if self.command_limits.must_check(request):
+            if len(request.body) + len(request.target) > self.command_limits.unchecked_size:
                 self.command_limits.check(line)
-            reply = self.engine.execute(session, line)
+            session = self._session(request)
+            try:
+                reply = self.engine.execute(session, line)
+            finally:
+                if session.queue is not None:
+                    self.engine.abandon(session)
         except CommandError as error:
             return wanted.error(self.error_of(error))
-        finally:
-            self._leave(session)
-        return wanted.reply(self.with_int_text(reply), self._headers(request))
+        if self._shortens_errors:
+            reply = self.with_int_text(reply)
+        return wanted.reply(reply, self._headers(request))
 
     # -- several commands ------------------------------------------------------------------------
 
@@ -208,26 +209,23 @@ class KVApp(App):
         """Run commands in order. Commands of other clients may run in between (specification)."""
         wanted = format_of(request)
         lines = self._lines(request)
-        limits = self.command_limits if self.command_limits.must_check(request) else None
         session = self._session(request)
         try:
-            replies, size = self._run_each(session, lines, limits, request)
+            replies, size = self._run_each(session, lines, request)
         finally:
-            self._leave(session)
+            if session.queue is not None:
+                self.engine.abandon(session)
         self.with_int_text(replies)
         return wanted.replies(replies, size, self._headers(request))
 
     def _run_each(
-        self,
-        session: AnySession,
-        lines: list[list[bytes]],
-        limits: CommandLimits | None,
-        request: Request,
+        self, session: AnySession, lines: list[list[bytes]], request: Request
     ) -> tuple[list[Reply], int]:
         """Run commands; return the replies, and the total size of their strings in bytes."""
         replies: list[Reply] = []
         size = 0
-        execute = self.engine.execute
+        execute, limits = self.engine.execute, self.command_limits
+        is_limited = len(request.body) + len(request.target) > limits.unchecked_size
         turn_ends = monotonic() + TURN_SECONDS
         for at, line in enumerate(lines):
             if monotonic() > turn_ends:
@@ -236,7 +234,7 @@ class KVApp(App):
             if self.interruptions:
                 self._may_interrupt(request, [line], "pipelined" if at else "alone")
             try:
-                if limits is not None:
+                if is_limited:
                     limits.check(line)
                 reply = execute(session, line)
                 size += size_of(reply)
@@ -269,7 +267,8 @@ class KVApp(App):
         except CommandError as error:
             return wanted.error(self.error_of(error))
         finally:
-            self._leave(session)
+            if session.queue is not None:
+                self.engine.abandon(session)
         self.with_int_text(replies)
         return wanted.replies(replies, size_of(replies), self._headers(request))
 
@@ -357,7 +356,7 @@ class KVApp(App):
 
     def with_int_text(self, reply: Reply) -> Reply:
         """Write "int" for "integer" in a reply's errors if ``int_text`` says so, in place in lists."""
-        if self.settings.int_text == "int":
+        if self._shortens_errors:
             if isinstance(reply, CommandError):
                 return self.error_of(reply)
             lists = [reply] if isinstance(reply, list) else []
@@ -372,7 +371,7 @@ class KVApp(App):
 
     def error_of(self, error: CommandError) -> CommandError:
         """Return the error, with "int" instead of "integer" if the setting ``int_text`` says so."""
-        if self.settings.int_text == "int" and error.text == errors.NOT_INTEGER:
+        if self._shortens_errors and error.text == errors.NOT_INTEGER:
             return CommandError(errors.NOT_INTEGER_VENDOR)
         return error
 
@@ -393,10 +392,6 @@ class KVApp(App):
             address = f"{request.client[0]}:{request.client[1]}"
         return self.engine.session(request.principal, "rest", address, request.call.at_us)
 
-    def _leave(self, session: AnySession) -> None:
-        if session.queue is not None:
-            self.engine.abandon(session)
-
     def _headers(self, request: Request) -> Headers:
         # Like the service, send the header even if the request has no sync token.
         token = str(next(self._sync))
@@ -404,3 +399,232 @@ class KVApp(App):
         if _SYNC_TOKEN_NEUTRAL.lower() in request.fields:
             headers.append((_SYNC_TOKEN_NEUTRAL, token))
         return headers
+
+
+# -- command lines in requests ---------------------------------------------------------------------
+
+
+def _reject_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
+
+
+# Numbers keep their source text: 1.10 stays 1.10, and a number may have 5,000 digits.
+_decode = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_reject_constant).decode
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return _decode(body.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise RestError(400, f"{errors.BAD_JSON}: not UTF-8 at byte {error.start}") from None
+    except RecursionError:
+        raise RestError(400, f"{errors.BAD_JSON}: nested too deeply") from None
+    except ValueError as error:
+        raise RestError(400, f"{errors.BAD_JSON}: {error}") from None
+
+
+def _argument(item: Any, index: int, line_name: str) -> bytes:
+    if isinstance(item, str):
+        try:
+            return item.encode()
+        except UnicodeEncodeError:
+            return re.sub("[\ud800-\udfff]", "\ufffd", item).encode()
+    if item is True:
+        return b"true"
+    if item is False:
+        return b"false"
+    shown = {type(None): "null", list: "an array", dict: "an object"}[type(item)]
+    place = f"argument {index}" if index else "the name"
+    raise RestError(
+        400,
+        f"{errors.BAD_ARGUMENTS}: {place} of {line_name} is {shown}, expected a string or a number",
+    )
+
+
+def _command_line(items: Any, number: int = 0) -> list[bytes]:
+    """Return the command line in a parsed array; raise ``RestError`` for null and nested values.
+
+    ``number`` is the line's position in a pipeline, from 1.
+    """
+    try:
+        if isinstance(items, list) and items:
+            return list(map(str.encode, items))
+    except (TypeError, UnicodeEncodeError):
+        pass  # An argument is not a string, or contains a lone surrogate.
+    name = f"command {number}" if number else "the body"
+    if not isinstance(items, list):
+        raise RestError(400, f"{errors.BAD_ARGUMENTS}: {name} is not an array")
+    if not items:
+        raise RestError(400, f"{errors.EMPTY_COMMAND}: {name} is an empty array")
+    return [_argument(item, index, name) for index, item in enumerate(items)]
+
+
+def commands_of_body(body: bytes) -> list[list[bytes]]:
+    """Return the command lines in a JSON array of arrays; raise ``RestError`` 400 if it is invalid."""
+    lines = _json(body)
+    if not isinstance(lines, list):
+        raise RestError(400, f"{errors.BAD_ARGUMENTS}: the body is not an array of arrays")
+    if not lines:
+        raise RestError(400, errors.EMPTY_PIPELINE)
+    return [_command_line(line, number) for number, line in enumerate(lines, 1)]
+
+
+def command_of_path(raw_path: str, body: bytes, query_string: str) -> list[bytes]:
+    """Return the command line in a URL: the path's segments, the body, the query parameters.
+
+    The path is split before its segments are decoded. A query parameter adds its name and its
+    value, or only its name if the value is empty (``NX=``). ``_token`` is ignored.
+    """
+    segments = raw_path.split("/")
+    if len(segments) > 1 and not segments[-1]:
+        segments.pop()
+    line = list(map(decode_bytes, segments))
+    if not line[0]:
+        raise RestError(400, errors.EMPTY_COMMAND)
+    if body:
+        line.append(body)
+    for part in query_string.split("&") if query_string else ():
+        name, _, value = part.partition("=")
+        word = _query_bytes(name)
+        if word and word != b"_token":
+            line.append(word)
+            if value:
+                line.append(_query_bytes(value))
+    return line
+
+
+def _query_bytes(raw: str) -> bytes:
+    return decode_bytes(raw.replace("+", " "))
+
+
+# -- formats of responses --------------------------------------------------------------------------
+
+# Large replies are encoded in pieces, so that memory never contains a second copy of a reply.
+_BINARY = "application/octet-stream"
+_PIECE = 3 * 2**16
+"""Number of string bytes per piece: a multiple of three, so that base64 pieces can be joined."""
+
+
+class Format(NamedTuple):
+    """The response format that a request asks for."""
+
+    base64: bool
+    resp2: bool
+
+    def reply(self, reply: Reply, headers: Headers) -> Answer | Stream:
+        if size_of(reply) > STREAMED:
+            parts = resp_parts(reply) if self.resp2 else json_of(reply, self.base64)
+            return self._in_pieces(parts, size_of(reply), headers)
+        if self.resp2:
+            return Answer(to_resp(reply), 200, headers, _BINARY)
+        return Answer({"result": to_json(reply, self.base64)}, 200, headers)
+
+    def replies(self, replies: list[Reply], size: int, headers: Headers) -> Answer | Stream:
+        """Return the response to several commands, which have ``size`` bytes of strings."""
+        if size > STREAMED:
+            encoded = chain.from_iterable(map(resp_parts, replies))
+            parts = encoded if self.resp2 else json_of_each(replies, self.base64)
+            return self._in_pieces(parts, size, headers)
+        if self.resp2:
+            return Answer(b"".join(map(to_resp, replies)), 200, headers, _BINARY)
+        return Answer(self._envelopes(replies), 200, headers)
+
+    def error(self, error: CommandError) -> Answer:
+        if self.resp2:
+            return Answer(to_resp(error), 400, (), _BINARY)
+        return Answer({"error": str(error)}, 400)
+
+    def _envelopes(self, replies: list[Reply]) -> list[dict[str, object]]:
+        base64 = self.base64
+        found: list[dict[str, object]] = []
+        for reply in replies:
+            # Nearly all replies are of the first two kinds, so convert them without a call.
+            if reply is OK:
+                found.append({"result": "OK"})
+            elif type(reply) is bytes and not base64:
+                found.append({"result": reply.decode("utf-8", "replace")})
+            elif isinstance(reply, CommandError):
+                found.append({"error": str(reply)})
+            else:
+                found.append({"result": to_json(reply, base64)})
+        return found
+
+    def _in_pieces(self, parts: Iterable[bytes], size: int, headers: Headers) -> Stream:
+        """Return a response in pieces; raise ``RestError`` above the size limit."""
+        if size > LARGEST:
+            raise RestError(400, errors.MAX_REQUEST_SIZE.decode())
+        pieces = (part[at : at + _PIECE] for part in parts for at in range(0, len(part), _PIECE))
+        return Stream(pieces, _BINARY if self.resp2 else "application/json", 200, headers)
+
+
+_PLAIN = Format(base64=False, resp2=False)
+_FORMAT_HEADERS = {
+    f"{prefix}-{name}"
+    for prefix in ("upstash", "service")
+    for name in ("encoding", "response-format")
+}
+
+
+def format_of(request: Request) -> Format:
+    """Return the response format of a request; raise ``RestError`` if it does not exist."""
+    if _FORMAT_HEADERS.isdisjoint(request.fields):
+        return _PLAIN
+    base64 = option(request, "encoding").lower() == "base64"
+    name = option(request, "response-format").lower()
+    if name not in ("", "json", "resp2"):
+        raise RestError(400, errors.BAD_FORMAT)
+    if base64 and name == "resp2":
+        raise RestError(400, errors.FORMAT_WITH_BASE64)
+    return Format(base64, name == "resp2")
+
+
+def option(request: Request, name: str) -> str:
+    """Return the header ``upstash-<name>`` or ``service-<name>``, or an empty string."""
+    fields = request.fields
+    return (fields.get(f"upstash-{name}") or fields.get(f"service-{name}") or "").strip()
+
+
+def json_of(reply: Reply, base64: bool) -> Iterator[bytes]:
+    yield b'{"result":'
+    yield from _value(reply, base64)
+    yield b"}"
+
+
+def json_of_each(replies: list[Reply], base64: bool) -> Iterator[bytes]:
+    separator = b"["
+    for reply in replies:
+        yield separator
+        separator = b","
+        if isinstance(reply, CommandError):
+            yield orjson.dumps({"error": str(reply)})
+        else:
+            yield from json_of(reply, base64)
+    yield b"]"
+
+
+def _value(reply: Reply, base64: bool) -> Iterator[bytes]:
+    if isinstance(reply, bytes | bytearray) and len(reply) > _PIECE:
+        yield b'"'
+        yield from _long_string(reply, base64)
+        yield b'"'
+    elif isinstance(reply, list):
+        separator = b"["
+        for item in reply:
+            yield separator
+            separator = b","
+            yield from _value(item, base64)
+        yield b"]" if reply else b"[]"
+    else:
+        yield orjson.dumps(to_json(reply, base64))
+
+
+def _long_string(text: bytes | bytearray, base64: bool) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    with memoryview(text) as view:
+        for at in range(0, len(view), _PIECE):
+            piece = view[at : at + _PIECE]
+            if base64:
+                yield b64encode(piece)
+            else:
+                is_last = at + _PIECE >= len(view)
+                yield orjson.dumps(decoder.decode(piece, final=is_last))[1:-1]

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..engine.session import Session
-from ..engine.usage import monitor_line
+from ..engine.sessions import Session
+from ..engine.statistics import monitor_line
 from ..model import AnyEngine, AnySession
 
 EVENTS_LIMIT = 32 * 1024 * 1024

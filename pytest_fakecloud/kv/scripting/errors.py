@@ -1,8 +1,56 @@
-"""Errors of scripts, with the messages of Redis 7.0 (observed) or the vendor's where known."""
+"""Errors and limits of scripts; messages are those of Redis 7.0 (observed) or the vendor's."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
 from ..errors import Template
+
+LEVELS = 100
+"""Maximum nesting depth of a script's reply that becomes JSON or a Python value (decided here)."""
+PORT_LEVELS = 7995
+"""Maximum nesting depth of a script's reply over the Redis protocol, as measured on Redis 7.0.15.
+
+The unit is a slot of Lua's stack: an array takes one, a map or a set three, the key of a map four.
+"""
+
+
+class ScriptLimits(NamedTuple):
+    """The limits of one script (decided here; the service publishes none).
+
+    ``instructions`` is the maximum number of Lua instructions; a coroutine counts as 1,000, a
+    command as 100. ``seconds`` is the maximum wall-clock time, because some work is not counted in
+    instructions. ``memory`` is the maximum number of bytes.
+    """
+
+    instructions: int = 50_000_000
+    seconds: float = 5.0
+    memory: int = 64 * 2**20
+
+
+class HostLost(Exception):
+    """Raised if Lua runs out of memory outside a script. The runtime is unusable afterwards."""
+
+
+@dataclass(eq=False)
+class ScriptFailure(Exception):
+    """An error raised by a script.
+
+    ``text`` is the message including its error code, such as ``ERR``. ``source`` and ``line`` say
+    where the script raised the error. ``counted`` is true if the statistics already include the
+    error, because it came from a command that the script called. ``too_long`` is true if the script
+    exceeded its instruction or time limit.
+    """
+
+    text: bytes
+    source: bytes | None = None
+    line: int | None = None
+    counted: bool = False
+    too_long: bool = False
+
+
+# -- messages --------------------------------------------------------------------------------------
 
 NO_SCRIPT = b"NOSCRIPT No matching script. Please use EVAL."
 NOT_BUSY = b"NOTBUSY No scripts in execution right now."

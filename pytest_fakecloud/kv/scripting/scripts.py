@@ -1,223 +1,99 @@
-"""Runs the scripts and function libraries of one engine, and caches them.
+"""Runs the scripts of one engine, and caches them.
 
 A script runs atomically: it holds the engine's lock, and all its commands see the same time. As in
 the real service, writes before an error are kept. Decided here: a script that exceeds its limits
 (``ScriptLimits``) fails like a script that raises an error.
+
+While a script runs, commands of other clients wait, fail, or kill the script. SCRIPT KILL and
+FUNCTION KILL take effect immediately. After ``busy-reply-threshold`` milliseconds, Redis rejects
+all but a few commands with BUSY (measured on 7.0). Both wall-clock time and fake time count towards
+the threshold; the longer one applies. The vendor's service cannot kill scripts and returns NOTBUSY.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.timers import give_way, monotonic
 from ..acl import Denied
-from ..algorithms.quoting import split_words
-from ..errors import BAD_DUMP, OOM, CommandError, CountedError, one_line
+from ..errors import OOM, CommandError, CountedError, one_line
 from ..reply import Reply
-from ..table.config import Config
 from ..table.registry import asks_to_wait
-from ..table.versions import rdb_version
 from . import errors
-from .runs import (
-    GIVE_WAY_SECONDS,
-    LEVELS,
-    PORT_LEVELS,
-    HostLost,
-    ScriptFailure,
-    ScriptLimits,
-    ScriptRun,
+from .errors import LEVELS, PORT_LEVELS, HostLost, ScriptFailure, ScriptLimits
+from .libraries import (
+    KEY_LOCKING,
+    SCRIPT_FLAGS,
+    Libraries,
+    Library,
+    LibraryFunction,
+    library_shebang,
+    script_shebang,
 )
 
 if TYPE_CHECKING:
+    from ...core.timekeeper import Timekeeper
     from ..engine.engine import Engine
-    from ..engine.session import Session
+    from ..engine.sessions import Session
     from ..table.registry import CommandSpec
     from .host import LuaHost
 
-
-SCRIPT_FLAGS = frozenset(
-    {b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"}
-)
-KEY_LOCKING = b"allow-key-locking"
-"""A flag of the vendor's service: the script may access only its declared keys."""
+GIVE_WAY_SECONDS = 0.005
+"""Seconds after which a running script lets other threads use the interpreter."""
 
 
-class Shebang(NamedTuple):
-    """A parsed shebang line, and the source after it (``body``), which starts with the line break.
+@dataclass(eq=False, slots=True)
+class ScriptRun:
+    """A run of a script or function."""
 
-    ``flags`` is None if the script has no shebang line; such a script follows the rules from before
-    flags were introduced.
-    """
-
-    flags: frozenset[bytes] | None
-    body: bytes
-
-
-def _split(source: bytes, no_line_end: bytes, open_quote: bytes) -> tuple[list[bytes], bytes]:
-    """Return the words of the first line, and the rest of a source; raise one of the two errors."""
-    line, line_end, rest = source.partition(b"\n")
-    if not line_end:
-        raise CommandError(no_line_end)
-    words = split_words(line)
-    if words is None:
-        raise CommandError(open_quote)
-    return words, line_end + rest
-
-
-def script_shebang(source: bytes, vendor: bool) -> Shebang:
-    """Parse the shebang line of a script; raise ``CommandError`` if it is invalid."""
-    if not source.startswith(b"#!"):
-        return Shebang(None, source)
-    words, body = _split(source, errors.INVALID_SHEBANG, errors.INVALID_ENGINE)
-    if words[0] != b"#!lua":
-        raise CommandError(errors.unexpected_engine(words[0]))
-    known = SCRIPT_FLAGS | {KEY_LOCKING} if vendor else SCRIPT_FLAGS
-    flags: set[bytes] = set()
-    for word in words[1:]:
-        if not word.startswith(b"flags="):
-            raise CommandError(errors.unknown_shebang_option(word))
-        listed = word.removeprefix(b"flags=")
-        for flag in listed.split(b",") if listed else ():
-            if flag not in known:
-                raise CommandError(errors.unexpected_flag(flag))
-            flags.add(flag)
-    return Shebang(frozenset(flags), body)
-
-
-def library_shebang(source: bytes) -> tuple[bytes, bytes]:
-    """Return a library's name and body; raise ``CommandError`` for an invalid shebang line."""
-    if not source.startswith(b"#!"):
-        raise CommandError(errors.NO_METADATA)
-    words, body = _split(source, errors.INVALID_METADATA, errors.INVALID_METADATA)
-    name = None
-    for word in words[1:]:
-        if not word.lower().startswith(b"name="):
-            raise CommandError(errors.bad_metadata(word))
-        if name is not None:
-            raise CommandError(errors.NAME_TWICE)
-        name = word[len(b"name=") :]
-    if name is None:
-        raise CommandError(errors.NO_LIBRARY_NAME)
-    if not re.fullmatch(rb"[A-Za-z0-9_]+", name):
-        raise CommandError(errors.BAD_LIBRARY_NAME)
-    engine = words[0].removeprefix(b"#!")
-    if engine.lower() != b"lua":
-        raise CommandError(errors.engine_not_found(engine))
-    return name, body
-
-
-class LibraryFunction(NamedTuple):
-    """A function of a library. ``callback`` is the Lua function."""
-
+    clock: Timekeeper
+    session: Session
+    read_only: bool
+    keys: frozenset[bytes] | None
+    """The keys that the script may access, or None if it may access all keys."""
     name: bytes
-    callback: Any
-    description: bytes | None
-    flags: tuple[bytes, ...]
+    without_memory: bool
+    """Whether memory was full when the script started, so its commands may not allocate more."""
+    line: list[bytes] | None
+    """The command line that called the function; None for a script."""
+    begun: float
+    """Start of the run in seconds of wall-clock time."""
+    begun_us: int
+    """Start of the run in microseconds of fake time."""
+    gives_way_at: float
+    """Wall-clock time at which to let other threads use the interpreter."""
+    wrote: bool = False
+    """Whether a write command was called, after which the run cannot be killed."""
+    killed: bool = False
+
+    @property
+    def is_function(self) -> bool:
+        return self.line is not None
+
+    @property
+    def kill_command(self) -> str:
+        return _KILL_FUNCTION if self.is_function else _KILL_SCRIPT
+
+    @property
+    def milliseconds(self) -> int:
+        """Duration of the run in milliseconds, in wall-clock or fake time, whichever is longer."""
+        real = int((monotonic() - self.begun) * 1000)
+        return max(real, (self.clock.now_us() - self.begun_us) // 1000)
 
 
-class Library(NamedTuple):
-    """A function library."""
+_KILL_SCRIPT, _KILL_FUNCTION = "SCRIPT KILL", "FUNCTION KILL"
+_KILLS = frozenset({_KILL_SCRIPT, _KILL_FUNCTION})
+_RUN_DURING_SCRIPT = _KILLS | {"AUTH", "HELLO", "QUIT", "MULTI", "CLIENT SETINFO", "FUNCTION STATS"}
+"""Commands that run while a script is running.
 
-    name: bytes
-    source: bytes
-    functions: dict[bytes, LibraryFunction]
-
-
-class Libraries:
-    """The loaded function libraries. ``read`` runs the source of a library and returns the library."""
-
-    def __init__(self, read: Callable[[bytes], Library]) -> None:
-        self._read = read
-        self._libraries: dict[bytes, Library] = {}
-        self.functions: dict[bytes, LibraryFunction] = {}
-        """All functions, keyed by their names in lower case, because calls are case-insensitive."""
-
-    def __len__(self) -> int:
-        return len(self._libraries)
-
-    def __iter__(self) -> Iterator[Library]:
-        """Iterate over the libraries in the order in which they were loaded."""
-        return iter(self._libraries.values())
-
-    def load(self, source: bytes, replace: bool) -> bytes:
-        """Load a library and return its name. If loading raises ``CommandError``, nothing changes."""
-        library = self._read(source)
-        if not replace and library.name in self._libraries:
-            raise CommandError(errors.library_exists(library.name))
-        self._replace_all([each for each in self if each.name != library.name] + [library])
-        return library.name
-
-    def _replace_all(self, libraries: list[Library]) -> None:
-        """Replace the libraries, or raise ``CommandError`` if two functions have the same name."""
-        functions: dict[bytes, LibraryFunction] = {}
-        for library in libraries:
-            for name, function in library.functions.items():
-                if functions.setdefault(name.lower(), function) is not function:
-                    raise CommandError(errors.function_exists(name))
-        self._libraries = {library.name: library for library in libraries}
-        self.functions = functions
-
-    def delete(self, name: bytes) -> bool:
-        if name not in self._libraries:
-            return False
-        self._replace_all([each for each in self if each.name != name])
-        return True
-
-    def flush(self) -> None:
-        self._replace_all([])
-
-    def dump(self, config: Config, version: str) -> bytes:
-        """Return all libraries as a FUNCTION DUMP payload, in the format of a server version."""
-        from ..rdb import dump_libraries
-
-        return dump_libraries(list(self.sources()), config, rdb_version(version))
-
-    def restore(self, payload: bytes, policy: bytes, version: str) -> None:
-        """Load the libraries of a payload, or none if one of them is invalid."""
-        from ..rdb import is_sealed, load_libraries
-
-        if not is_sealed(payload, rdb_version(version)):
-            raise CommandError(BAD_DUMP)
-        try:
-            sources = load_libraries(payload)
-        except TypeError:
-            raise CommandError(errors.NOT_A_FUNCTION) from None
-        except ValueError:
-            raise CommandError(errors.BAD_LIBRARIES) from None
-        self.add_all(sources, policy)
-
-    def add_all(self, sources: list[bytes], policy: bytes) -> None:
-        """Load libraries, or none if one is invalid. ``policy`` is that of FUNCTION RESTORE."""
-        added: dict[bytes, Library] = {}
-        for source in sources:
-            library = self._read(source)
-            if library.name in added:
-                raise CommandError(errors.library_exists(library.name))
-            added[library.name] = library
-        present = [] if policy == b"FLUSH" else list(self)
-        for library in present:
-            if library.name in added and policy == b"APPEND":
-                raise CommandError(errors.library_collides(library.name))
-        kept = [library for library in present if library.name not in added]
-        self._replace_all([*kept, *added.values()])
-
-    def sources(self) -> tuple[bytes, ...]:
-        return tuple(library.source for library in self)
-
-    def reload(self, sources: tuple[bytes, ...]) -> None:
-        """Replace all libraries with those from these sources, whose global variables are reset.
-
-        If a source raises ``CommandError``, nothing changes.
-        """
-        self._replace_all([self._read(source) for source in sources])
-
-
+Real servers allow them, and they use no state that the script can change. All other commands wait
+until the script ends (decided here).
+"""
 _MAY_REPLICATE = frozenset({"PUBLISH", "SPUBLISH", "PFCOUNT"})
 """Commands that read-only scripts may not call, although they are not write commands."""
 _RUNS = frozenset({"EVAL", "EVALSHA", "FCALL"})
@@ -386,6 +262,51 @@ class Scripting:
                 function = self.libraries.functions.get(argv[1].lower())
                 return None if function is None else function.flags
 
+    # -- commands of other clients while a script runs ---------------------------------------------
+
+    def is_interrupted_by(self, argv: list[bytes]) -> bool:
+        """Return whether a command line is handled while a script holds the engine's lock."""
+        run = self.running
+        if run is None:
+            return False
+        threshold_ms = self.engine.config.number("busy-reply-threshold")
+        # A run of this length makes other commands receive a BUSY error.
+        is_busy = 0 < threshold_ms <= run.milliseconds and not self.vendor
+        try:
+            spec = self.engine.table.resolve(argv)
+        except CommandError:
+            return is_busy
+        if spec.name in _KILLS and (self.vendor or spec.name == run.kill_command):
+            return True
+        needs_lock = "allow_busy" in spec.flags and spec.name not in _RUN_DURING_SCRIPT
+        return is_busy and not needs_lock
+
+    def check_during_script(self, spec: CommandSpec) -> None:
+        """Raise a BUSY error if the command may not run while a script is running."""
+        if self.vendor and spec.name in _KILLS:
+            return
+        # Check this even if the script has ended in the meantime, because the caller does not hold
+        # the lock that other commands need.
+        run = self.running
+        is_function = run is not None and run.is_function
+        if spec.name in _KILLS:
+            may_run = run is None or spec.name == run.kill_command
+        elif spec.name == "FUNCTION STATS":
+            may_run = is_function
+        else:
+            may_run = spec.name in _RUN_DURING_SCRIPT
+        if not may_run:
+            raise CommandError(errors.busy(is_function))
+
+    def kill(self) -> None:
+        """Kill the running script; raise NOTBUSY if none is running, UNKILLABLE if it has written."""
+        run = self.running
+        if run is None or self.vendor:
+            raise CommandError(errors.NOT_BUSY)
+        if run.wrote:
+            raise CommandError(errors.UNKILLABLE)
+        run.killed = True
+
     # -- running -----------------------------------------------------------------------------------
 
     def _run(
@@ -508,7 +429,7 @@ class Scripting:
             spec = self.engine.table.resolve(argv)
         except CommandError:
             raise CommandError(errors.UNKNOWN_COMMAND) from None
-        if not self.engine.admission.offers(run.session, spec):
+        if not self.engine.offers(run.session, spec):
             raise CommandError(errors.UNKNOWN_COMMAND)
         return spec
 
@@ -525,7 +446,7 @@ class Scripting:
             raise CommandError(OOM)
         if run.read_only and (spec.write or spec.name in _MAY_REPLICATE):
             raise CommandError(errors.READ_ONLY_VENDOR if self.vendor else errors.READ_ONLY)
-        self.engine.admission.check_replicas(run.session, spec)
+        self.engine.check_replicas(run.session, spec.write)
         if not run.session.user.unrestricted:
             try:
                 self.engine.users.permit(run.session, spec, argv)

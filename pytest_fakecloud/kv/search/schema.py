@@ -26,7 +26,7 @@ from typing import Any
 from Stemmer import Stemmer
 
 from ..table.syntax import encoded
-from ..values.collections import HashValue
+from ..values.containers import HashValue
 from ..values.json import JsonError, JsonValue, parse_json
 
 KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string"}

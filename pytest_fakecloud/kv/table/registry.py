@@ -1,7 +1,8 @@
 """The table of commands: the facts derived from their rows, and their functions.
 
 Modules of ``kv/commands`` define the functions with ``@command("NAME")``. ``rows.py`` defines
-everything else about a command.
+everything else about a command. The first classes read the columns that have a notation of their
+own: keys and effects.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .versions import ARITIES, EARLIER, LATER, MODULES, is_later
 if TYPE_CHECKING:
     from ..reply import Reply
 
+# -- the column "keys" -----------------------------------------------------------------------------
 
 _POSITION = re.compile(
     r"unknown|(?:([^@]+)@)?(-?[0-9]+)(?:\.\.(-?[0-9]+))?(?:/([0-9]+))?(?:%([0-9]+))?"
@@ -122,6 +124,9 @@ def sort_destination(argv: list[bytes]) -> int | None:
     return destination
 
 
+# -- the column "effects" --------------------------------------------------------------------------
+
+
 class Unit(NamedTuple):
     """The unit of a TTL: its length, and whether numbers are Unix times and not durations."""
 
@@ -183,6 +188,8 @@ class Effects:
                 known = ", ".join([*_WORDS, "event=NAME", *with_position])
                 raise ValueError(f"{word!r} is not an effect of a command; the effects are {known}")
 
+
+# -- commands --------------------------------------------------------------------------------------
 
 Args: TypeAlias = list[bytes]
 """The arguments of a command, without its name and the name of its subcommand."""
@@ -479,6 +486,9 @@ def function_of(spec: CommandSpec) -> Function | None:
                 importer(spec)
         spec.function = _functions.get(spec.name)
     return spec.function
+
+
+# -- what a command line sets or needs -------------------------------------------------------------
 
 
 class Ttl(NamedTuple):

@@ -1,15 +1,15 @@
-"""The value of a stream key: its entries, and its consumer groups with their pending entries.
+"""Stream values: entries in nodes, and consumer groups with pending entries.
 
 An entry ID is an integer with the milliseconds in the high and the sequence number in the low 64
 bits, so IDs can be compared, incremented and sorted as numbers. Nodes are split as in Redis (at
 most 100 entries or 4,096 bytes), because XINFO and, in the redis dialect, trimming with ``~``
 depend on them.
 
-A group counts the entries that it has read (``entries-read``), from which its lag follows. Deleted
-entries make the number of entries before an ID uncertain. Redis 7.2 and later (``estimate``) then
-compute the counter from the stream, and report it as unknown for all IDs before the last deleted
-one. Redis 7.0 incremented the counter instead while a group was positioned before the first entry
-of the stream, when the counter can have any value, so it could report a negative lag.
+A consumer group counts the entries that it has read (``entries-read``), from which its lag follows.
+Deleted entries make the number of entries before an ID uncertain. Redis 7.2 and later (``estimate``)
+then compute the counter from the stream, and report it as unknown for all IDs before the last
+deleted one. Redis 7.0 incremented the counter instead while a group was positioned before the first
+entry of the stream, when the counter can have any value, so it could report a negative lag.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from itertools import chain, groupby
 from typing import ClassVar, NamedTuple
 
 from ..table.config import Config
-from .sizes import LISTPACK_OVERHEAD, NUMBER, entry_size, integer_size
+from .measures import LISTPACK_OVERHEAD, NUMBER, entry_size, integer_size
 
 SEQUENCE_MAX = (1 << 64) - 1
 ID_MAX = (1 << 128) - 1
 """The highest entry ID: milliseconds in the high, the sequence number in the low 64 bits."""
 UNKNOWN_ENTRIES_READ = -1
 """The value of a group's ``entries_read`` if the number of entries up to its last ID is unknown."""
-
 
 Entry = tuple[int, list[bytes]]
 """An entry: its ID and a list of alternating fields and values."""
@@ -327,6 +326,9 @@ def node_count(keys: list[bytes], depth: int = 0) -> int:
     for _, branch in groupby(keys, key=lambda key: key[common]):
         nodes += node_count(list(branch), common + 1)
     return nodes
+
+
+# -- consumer groups -------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from typing import ClassVar, NamedTuple
 
 from ..algorithms.scanning import ScanOrder
 from ..table.config import Config
-from .sizes import NUMBER
+from .measures import NUMBER
 
 Item = tuple[float, bytes]
 """An item of a sorted set: a score and a member."""

@@ -15,7 +15,7 @@ from ...kv.engine.engine import Engine
 from ...kv.engine.keyspace import Keyspace, type_name
 from ...kv.python_values import Converted, encode, python_value, word
 from ...kv.search.index import SearchIndex
-from ...kv.values.sizes import usage
+from ...kv.values.measures import usage
 from . import (
     MOST_IN_VIEW,
     Listing,

@@ -9,7 +9,7 @@ import pytest
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import BigNumber, Bool, Map, SetReply, Status, Verbatim
-from pytest_fakecloud.kv.scripting.runs import ScriptLimits
+from pytest_fakecloud.kv.scripting.scripts import ScriptLimits
 from tests.kv.conftest import Run
 
 stock = pytest.mark.dialect("redis")

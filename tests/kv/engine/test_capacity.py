@@ -12,7 +12,7 @@ from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS
-from pytest_fakecloud.kv.values.sizes import content_size
+from pytest_fakecloud.kv.values.measures import content_size
 from tests.harness import check_each, sections
 from tests.kv.conftest import NOW, argv
 

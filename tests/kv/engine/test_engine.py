@@ -7,7 +7,7 @@ import pytest
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
-from pytest_fakecloud.kv.engine.session import Session
+from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.reply import Blocked
 from tests.kv.conftest import Exercised, Run
 

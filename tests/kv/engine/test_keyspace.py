@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytest_fakecloud.kv.algorithms.scanning import ScanOrder
 from pytest_fakecloud.kv.engine.keyspace import Keyspace, type_name
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.values.collections import HashValue, SetValue
+from pytest_fakecloud.kv.values.containers import HashValue, SetValue
 
 
 class TestAccess:

@@ -17,7 +17,7 @@ from pytest_fakecloud.kv.rdb import read_file, source, write_file
 from pytest_fakecloud.kv.rdb.packed import write_listpack
 from pytest_fakecloud.kv.rdb.reader import module_id
 from pytest_fakecloud.kv.rdb.source import RdbError, lzf_compress
-from pytest_fakecloud.kv.values.digest import value_digest
+from pytest_fakecloud.kv.values.measures import value_digest
 from tests.budget import cases
 
 from .packing import LIBRARY, OTHERS, count, file_of, sealed, text, ziplist

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pytest_fakecloud.kv.rdb import source as crc64
 from pytest_fakecloud.kv.rdb.packed import read_listpack, texts, write_listpack
 from pytest_fakecloud.kv.rdb.source import lzf_compress, lzf_decompress
-from pytest_fakecloud.kv.values.sizes import LISTPACK_OVERHEAD, entry_size
+from pytest_fakecloud.kv.values.measures import LISTPACK_OVERHEAD, entry_size
 
 
 def test_the_checksum_is_the_one_of_redis() -> None:

@@ -28,12 +28,12 @@ from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
+from pytest_fakecloud.kv.engine import limits
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.redis import namespace as namespaces
 from pytest_fakecloud.kv.redis.links import ClusterLink, open_link
 from pytest_fakecloud.kv.redis.rewriting import Answered, Prefixes, Rewriter, find_spec
-from pytest_fakecloud.kv.rest import formats
 from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.outside import surroundings
@@ -189,7 +189,7 @@ class TestLimits(test_routes.TestLimits):
         self, make: Callable[..., KVServer], context: Context, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # Midnight does not come on demand in real time, so a day lasts for a second here.
-        monkeypatch.setattr(formats, "_DAY_US", 1_000_000)
+        monkeypatch.setattr(limits, "_DAY_US", 1_000_000)
         text = "-ERR max daily request limit exceeded"
         with make(context, daily_limit=3) as server:
             line = ["INCR", "n"]

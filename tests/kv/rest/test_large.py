@@ -17,7 +17,7 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.reply import Map, Status, to_json
 from pytest_fakecloud.kv.resp import port
-from pytest_fakecloud.kv.rest import formats, routes
+from pytest_fakecloud.kv.rest import routes
 from tests.kv.resp.test_port import Client, Error
 
 STRINGS = st.binary(max_size=20) | st.text("aé𝒳\0", max_size=12).map(str.encode)
@@ -32,9 +32,9 @@ REPLIES = st.recursive(
 @example(b"abcde\xc3", False)
 def test_pieces_are_the_json_of_the_whole(reply: Any, base64: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formats, "_PIECE", 3)
-        told = b"".join(formats.json_of(reply, base64))
-        several = b"".join(formats.json_of_each([reply, reply], base64))
+        patch.setattr(routes, "_PIECE", 3)
+        told = b"".join(routes.json_of(reply, base64))
+        several = b"".join(routes.json_of_each([reply, reply], base64))
     expected = {"result": to_json(reply, base64)}
     assert orjson.loads(told) == expected
     if not isinstance(reply, CommandError):
@@ -46,7 +46,7 @@ def test_no_piece_is_large(base64: bool) -> None:
     value = b"\0" * 8_000_000
     tracemalloc.start()
     try:
-        size = sum(map(len, formats.json_of(value, base64)))
+        size = sum(map(len, routes.json_of(value, base64)))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -74,7 +74,7 @@ def test_an_answer_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
             return http.post(server.url + path, json=body, headers={**server.headers, **headers})
 
         whole = [ask(*each) for each in REQUESTS]
-        monkeypatch.setattr(formats, "STREAMED", 100)
+        monkeypatch.setattr(routes, "STREAMED", 100)
         for request, before in zip(REQUESTS, whole, strict=True):
             answer = ask(*request)
             assert answer.headers["Transfer-Encoding"] == "chunked", request
@@ -84,7 +84,8 @@ def test_an_answer_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_reply_beyond_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (formats, routes, port):
+    monkeypatch.setattr(routes, "STREAMED", 1000)
+    for module in (routes, port):
         monkeypatch.setattr(module, "LARGEST", 1000)
     text = "ERR max request size exceeded"
     with KVServer(Context.alone()) as server, httpx.Client(trust_env=False) as http:
@@ -116,8 +117,8 @@ def test_the_port_sends_large_strings_inside_lists() -> None:
 
 def test_no_request_copies_a_large_value_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     size = 2_000_000
-    for module in (formats, routes):
-        monkeypatch.setattr(module, "LARGEST", 2 * size)
+    for name in ("LARGEST", "STREAMED"):
+        monkeypatch.setattr(routes, name, 2 * size)
     monkeypatch.setattr(budget, "STEPS", 100_000)
     with (
         KVServer(Context.alone(), max_request_size=None) as server,

@@ -33,7 +33,7 @@ from urllib.parse import unquote_to_bytes
 
 import pytest
 
-from pytest_fakecloud.kv.engine.blocking import Waiter
+from pytest_fakecloud.kv.engine.sessions import Waiter
 from pytest_fakecloud.kv.errors import WRONGTYPE, CommandError
 from pytest_fakecloud.kv.reply import NIL_ARRAY, Blocked, Status, Verbatim, double_text
 from tests.kv.conftest import Run, argv

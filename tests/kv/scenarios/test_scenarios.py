@@ -16,14 +16,14 @@ from _pytest.mark import ParameterSet
 from pytest_fakecloud.kv.commands import arguments
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.engine.keyspace import Keyspace
-from pytest_fakecloud.kv.engine.pubsub import _CLASS_OF
-from pytest_fakecloud.kv.engine.session import Session
-from pytest_fakecloud.kv.engine.usage import STARTUP
+from pytest_fakecloud.kv.engine.limits import STARTUP
+from pytest_fakecloud.kv.engine.messages import _CLASS_OF
+from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import Blocked
 from pytest_fakecloud.kv.table.registry import CommandSpec, spec_of
-from pytest_fakecloud.kv.values.collections import HashValue, QuickList, SetValue
-from pytest_fakecloud.kv.values.sizes import ENTRY, content_size, usage
+from pytest_fakecloud.kv.values.containers import HashValue, QuickList, SetValue
+from pytest_fakecloud.kv.values.measures import ENTRY, content_size, usage
 from pytest_fakecloud.kv.values.stream import Stream
 from pytest_fakecloud.kv.values.zset import SortedSet
 from pytest_fakecloud.reporting.findings.kv_history import Command, Expiries

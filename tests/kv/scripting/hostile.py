@@ -17,7 +17,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.scripting.runs import ScriptLimits
+from pytest_fakecloud.kv.scripting.errors import ScriptLimits
 from pytest_fakecloud.kv.settings import KVConfig
 
 LIMITS = ScriptLimits(instructions=5_000_000, seconds=0.05, memory=16 * 2**20)

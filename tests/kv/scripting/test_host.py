@@ -10,9 +10,8 @@ import pytest
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
-from pytest_fakecloud.kv.scripting.callbacks import keep_frames
-from pytest_fakecloud.kv.scripting.host import LuaHost
-from pytest_fakecloud.kv.scripting.runs import HostLost
+from pytest_fakecloud.kv.scripting.errors import HostLost
+from pytest_fakecloud.kv.scripting.host import LuaHost, keep_frames
 from tests.harness import in_threads
 from tests.kv.conftest import Run
 

@@ -10,7 +10,7 @@ import pytest
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.scripting import scripts
-from pytest_fakecloud.kv.scripting.runs import ScriptLimits
+from pytest_fakecloud.kv.scripting.errors import ScriptLimits
 from tests.kv.conftest import Run
 from tests.kv.scripting.conftest import Lua
 

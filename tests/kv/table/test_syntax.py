@@ -10,16 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.table.long_double import (
-    format_long_double,
-    long_double_sum,
-    parse_long_double,
-)
 from pytest_fakecloud.kv.table.syntax import (
     format_double,
+    format_long_double,
+    long_double_sum,
     parse_database,
     parse_float,
     parse_int,
+    parse_long_double,
     parse_unsigned,
     try_int,
 )

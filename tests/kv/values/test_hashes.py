@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_fakecloud.kv.table.config import Config
-from pytest_fakecloud.kv.values.collections import HashValue
+from pytest_fakecloud.kv.values.containers import HashValue
 
 
 def test_setting_reports_new_fields_and_drops_expiry() -> None:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.core.budget import Budgeted, OverBudget
-from pytest_fakecloud.kv.values.json import PathError, compile_path
+from pytest_fakecloud.kv.values.json import PathError
+from pytest_fakecloud.kv.values.json_path import compile_path
 from tests.harness import check_each
 
 DOC: dict[str, Any] = {

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.values.collections import QuickList
-from pytest_fakecloud.kv.values.sizes import entry_size
+from pytest_fakecloud.kv.values.containers import QuickList
+from pytest_fakecloud.kv.values.measures import entry_size
 from tests.harness import check_each
 
 ITEMS = st.sampled_from([b"a", b"b", b"c", b"12", b""])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.values.collections import SetValue
+from pytest_fakecloud.kv.values.containers import SetValue
 
 NAMES = st.integers(0, 30).map(lambda n: b"%d" % n)
 

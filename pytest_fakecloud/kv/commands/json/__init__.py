@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ... import errors
-from ...engine.session import Session
+from ...engine.sessions import Session
 from ...errors import CommandError, one_line
 from ...reply import Reply
 from ...table.registry import Args
@@ -22,7 +22,7 @@ from ...values.json import DEEPEST, TYPE_WORDS, JsonError, JsonValue, PathError,
 from ..arguments import arity_error, existing
 
 if TYPE_CHECKING:
-    from ...values.json import Location, Path
+    from ...values.json_path import Location, Path
 
 
 _MAX_LEVELS = 2 * DEEPEST
@@ -35,7 +35,7 @@ LEGACY_ROOT = b"."
 
 def read_path(session: Session, text: bytes) -> Path:
     """Parse a path that a client sent; raise ``CommandError`` if it is invalid."""
-    from ...values.json import compile_path  # slow to import and rarely needed
+    from ...values.json_path import compile_path  # slow to import and rarely needed
 
     try:
         return compile_path(text, outer_first=session.engine.dialect == "redis")

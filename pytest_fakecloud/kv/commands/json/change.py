@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ... import errors
-from ...engine.session import Session
+from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import Reply
 from ...table.registry import Args, command, variant
@@ -27,7 +27,7 @@ from . import (
 )
 
 if TYPE_CHECKING:
-    from ...values.json import Location
+    from ...values.json_path import Location
 
 
 @variant(

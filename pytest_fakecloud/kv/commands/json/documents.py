@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....core.budget import spend
 from ... import errors
-from ...engine.session import Session
+from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import OK, Reply, Status
 from ...table.registry import Args, command
@@ -29,7 +29,7 @@ from . import (
 )
 
 if TYPE_CHECKING:
-    from ...values.json import Location, Path
+    from ...values.json_path import Location, Path
 
 T = TypeVar("T")
 _BYTES_PER_STEP = 4

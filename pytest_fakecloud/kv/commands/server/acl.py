@@ -14,7 +14,7 @@ from ...acl import (
     has_space,
     user_details,
 )
-from ...engine.session import Session
+from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import OK, Reply
 from ...table.registry import Args, command

@@ -7,8 +7,8 @@ from itertools import combinations, product
 
 from ... import errors
 from ...acl import AclUser
-from ...engine.session import Session, TrackingOptions
-from ...engine.usage import monitor_line
+from ...engine.sessions import Session, TrackingOptions
+from ...engine.statistics import monitor_line
 from ...errors import CommandError
 from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Status, Verbatim
 from ...table.registry import Args, command
@@ -118,7 +118,7 @@ def client_tracking(session: Session, args: Args) -> Reply:
         tracking.start(session, wanted)
     else:
         tracking.stop(session)
-    session.engine.changes.start_or_stop()
+    session.engine.record_changes()
     return OK
 
 

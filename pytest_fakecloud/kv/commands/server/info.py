@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ... import errors
-from ...engine.session import Session
+from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import OK, Map, Reply, Verbatim
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...table.versions import MODULE_VERSIONS
-from ...values.sizes import ENTRY, usage
+from ...values.measures import ENTRY, usage
 from ..arguments import options, subcommand_error
 
 if TYPE_CHECKING:

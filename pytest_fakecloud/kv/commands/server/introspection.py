@@ -10,7 +10,7 @@ from importlib.machinery import SourceFileLoader
 from ... import errors
 from ...acl import access_flags
 from ...algorithms.glob import matcher
-from ...engine.session import Session
+from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
 from ...table.registry import (
@@ -23,8 +23,7 @@ from ...table.registry import (
     sort_destination,
     variant,
 )
-from ...table.tips import DEPRECATED, INTERNAL, NOTES, TIPS
-from ...table.versions import MODULES
+from ...table.versions import DEPRECATED, INTERNAL, MODULES, NOTES, TIPS
 
 
 def _top_level_specs(session: Session) -> list[CommandSpec]:

@@ -17,7 +17,7 @@ from functools import partial
 from ... import errors
 from ...engine.engine import Engine
 from ...engine.keyspace import Keyspace
-from ...engine.session import Session
+from ...engine.sessions import Session
 from ...errors import CommandError, disabled_by_option
 from ...reply import (
     NIL_ARRAY,
@@ -37,7 +37,7 @@ from ...table.config import ENCODING_LIMITS, check_addresses, memory_bytes
 from ...table.registry import COMMANDS, Args, command
 from ...table.syntax import decoded, encoded, parse_float, parse_int
 from ...table.versions import MODULE_VERSIONS, rdb_version
-from ...values.digest import EMPTY, joined, key_digest, mixed, value_digest
+from ...values.measures import EMPTY, joined, key_digest, mixed, value_digest
 from ..arguments import REST, is_first, options
 from ..keys import encoding, reference_count
 

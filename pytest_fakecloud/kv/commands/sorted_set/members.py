@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from ... import errors
-from ...engine.session import Session
+from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import NIL_ARRAY, Reply
 from ...table.registry import Args, command, variant

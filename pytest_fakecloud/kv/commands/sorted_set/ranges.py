@@ -13,12 +13,12 @@ from typing import Literal, NamedTuple
 
 from ....core.budget import spend
 from ... import errors
-from ...engine.session import Session
+from ...engine.sessions import Session
 from ...errors import WRONGTYPE, CommandError, input_key_needed
 from ...reply import Reply
 from ...table.registry import Args, command, variant
 from ...table.syntax import DECIMAL, I64_MAX, parse_float, parse_int
-from ...values.collections import SetValue
+from ...values.containers import SetValue
 from ...values.zset import Item, LexRange, ScoreRange, SortedSet
 from ..arguments import get_or_empty, options, parse_bounds, running, slice_bounds
 from .members import members_reply

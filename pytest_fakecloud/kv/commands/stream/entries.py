@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ... import errors
-from ...engine.session import Session
+from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import OK, Reply
 from ...table.registry import Args, CommandSpec, command

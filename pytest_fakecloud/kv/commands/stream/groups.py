@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ... import errors
-from ...engine.session import Session
+from ...engine.sessions import Session
 from ...errors import CommandError, Template
 from ...reply import NIL_ARRAY, OK, Reply
 from ...table.registry import Args, command

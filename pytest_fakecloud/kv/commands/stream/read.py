@@ -8,7 +8,7 @@ from itertools import islice
 
 from ....core.budget import spend
 from ... import errors
-from ...engine.session import Session
+from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import NIL_ARRAY, Map, Reply
 from ...table.registry import Args, command, variant

@@ -1,4 +1,4 @@
-"""Use of a server: limits on the size of data, eviction, statistics and the slow log.
+"""Limits: ``maxmemory`` with eviction, and the vendor's limits on data and commands.
 
 The ``maxmemory`` limit: eviction of keys, or rejection of commands that need memory.
 
@@ -8,10 +8,7 @@ larger one, it compares 500 random keys or, if only keys with a TTL may be evict
 were set first. A real server compares samples of ``maxmemory-samples`` keys. The vendor's own policy,
 ``optimistic-volatile``, evicts random keys with a TTL, and then other random keys.
 
-LFU uses the logarithmic counters that OBJECT FREQ returns. As on a real server, keys have counters
-only under an LFU policy. A new key's counter starts at 5. An access increments the counter with a
-probability that falls as the counter grows. For every ``lfu-decay-time`` minutes without an access,
-the counter decreases by one.
+LFU uses the access counters of ``keyspace.Frequencies``.
 
 The vendor's size limits for keys, records and the whole database.
 
@@ -21,27 +18,29 @@ rejected before it runs if the data in its arguments, added to the stored data, 
 limit. A command that derives its result from other keys (``SUNIONSTORE``) counts as adding nothing,
 and RESTORE as adding the bytes of its serialized value. A word that equals an option of its command
 counts as that option.
+
+The vendor's limits on commands: their size, and their number per UTC day and per second.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
 from ...core.ids import RandomStream
 from .. import errors
-from ..errors import CommandError, CountedError
+from ..errors import CommandError
 from ..settings import KVConfig
 from ..table.config import OPTIMISTIC, Config
 from ..table.registry import CommandSpec, KeySpec
 from ..table.syntax import try_int
-from ..values.sizes import ENTRY, content_size, usage
+from ..values.measures import ENTRY, content_size, usage
 from .keyspace import Keyspace
-from .session import Session
+from .sessions import Session
 
 _COMPARED = 500
 """Maximum number of keys of a database that are compared before a key is evicted."""
@@ -120,9 +119,6 @@ class Eviction:
         self.evicted = 0
         """Number of keys evicted so far."""
 
-    def follow_config(self) -> None:
-        self.limit = self._config.number("maxmemory")
-
     def make_room(self, now_ms: int) -> bool:
         """Evict keys as far as the policy allows; return whether the data fits into the limit."""
         for db in self._databases:
@@ -172,40 +168,7 @@ class Eviction:
         return db.accessed.get(key, 0)
 
 
-# -- access counters -------------------------------------------------------------------------------
-
-_FIRST_COUNTER = 5
-_MAX_COUNTER = 255
-_MINUTE_MS = 60_000
-
-Counters = dict[bytes, tuple[int, int]]
-"""The counter of each key, and the minute since the Unix epoch in which the key was last accessed."""
-
-
-class Frequencies(Counters):
-    """The access counters of one database's keys."""
-
-    def __init__(self, config: Config, random: RandomStream) -> None:
-        super().__init__()
-        self._config = config
-        self._random = random
-
-    def note(self, key: bytes, now_ms: int) -> None:
-        counter = self.of(key, now_ms)
-        if counter < _MAX_COUNTER:
-            base = max(0, counter - _FIRST_COUNTER) * self._config.number("lfu-log-factor")
-            counter += self._random.random() < 1 / (base + 1)
-        self.put(key, counter, now_ms)
-
-    def of(self, key: bytes, now_ms: int) -> int:
-        """Return a key's counter after applying the decay up to the current time."""
-        counter, minute = self.get(key, (_FIRST_COUNTER, now_ms // _MINUTE_MS))
-        decay = self._config.number("lfu-decay-time")
-        idle = (now_ms // _MINUTE_MS - minute) // decay if decay else 0
-        return max(0, counter - idle)
-
-    def put(self, key: bytes, counter: int, now_ms: int) -> None:
-        self[key] = (counter, now_ms // _MINUTE_MS)
+# -- the vendor's limits on data -------------------------------------------------------------------
 
 
 class Capacity:
@@ -298,181 +261,77 @@ def _added_bytes(spec: CommandSpec, argv: list[bytes], at: int, key: KeySpec) ->
     )
 
 
-_LATENCY_SAMPLES = 160
-"""Maximum number of samples that are kept of a latency event, as on a real server."""
-_SLOW_LOG_WORDS = 32
-"""Maximum number of words of a line in the slow log."""
-_SLOW_LOG_BYTES = 128
-"""Maximum number of bytes of each word of a line in the slow log."""
+# -- the vendor's limits on commands ---------------------------------------------------------------
+
+_DAY_US = 86_400_000_000
+_SECOND_US = 1_000_000
 
 
-@dataclass(eq=False, slots=True)
-class CommandCount:
-    """The statistics of a command.
+class CommandLimits:
+    """Enforces the limits of a database. ``now_us`` returns the time of the fake's clock."""
 
-    ``calls_by_bits[n]`` is the number of calls whose duration in microseconds has ``n`` bits.
-    """
+    def __init__(self, limits: KVConfig, now_us: Callable[[], int]) -> None:
+        self._max_size = limits.max_request_size
+        self._now_us = now_us
+        self._lock = threading.Lock()
+        self._windows = [
+            _Window(width_us, limit, error)
+            for width_us, limit, error in (
+                (_DAY_US, limits.daily_limit, errors.MAX_DAILY_REQUESTS),
+                (_SECOND_US, limits.max_requests_per_second, errors.MAX_REQUESTS),
+            )
+            if limit is not None
+        ]
+        largest = sys.maxsize if self._max_size is None else self._max_size
+        self.unchecked_size = -1 if self._windows else largest
+        """Size in bytes up to which the commands of a request need no check.
 
-    calls: int = 0
-    usec: int = 0
-    rejected: int = 0
-    failed: int = 0
-    calls_by_bits: list[int] = field(default_factory=lambda: [0] * 65)
+        If their number is not limited, only a request that exceeds the maximum size of a command
+        can contain a command that exceeds it, because decoding only shortens commands.
+        """
 
-    @property
-    def buckets(self) -> dict[int, int]:
-        """Number of calls by microseconds, rounded down to a power of two, but at least 1."""
-        found: dict[int, int] = {}
-        for bits, calls in enumerate(self.calls_by_bits):
-            if calls:
-                bucket = 1 << max(bits - 1, 0)
-                found[bucket] = found.get(bucket, 0) + calls
-        return found
+    def check(self, line: list[bytes]) -> None:
+        """Count a command, even if it is too large; raise ``CommandError`` if it exceeds a limit."""
+        self.count()
+        self.check_size(line)
 
+    def check_size(self, line: list[bytes]) -> None:
+        """Raise ``CommandError`` if a command is too large."""
+        if self._max_size is not None and sum(map(len, line)) > self._max_size:
+            raise CommandError(errors.MAX_REQUEST_SIZE)
 
-class SlowCommand(NamedTuple):
-    """An entry of the slow log."""
-
-    id: int
-    at_us: int
-    usec: int
-    argv: list[bytes]
-    address: str
-    name: bytes
-
-
-class Statistics:
-    """Statistics since the server's start or the last CONFIG RESETSTAT."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self.slow: deque[SlowCommand] = deque()
-        self.latency: dict[str, list[tuple[int, int]]] = {}
-        """Samples of each latency event: a time in seconds and a duration in milliseconds."""
-        self._next_slow = 0
-        self.commands: defaultdict[CommandSpec, CommandCount] = defaultdict(CommandCount)
-        self.errors: dict[str, int] = {}
-        self.freed_lazily = 0
-        """Number of keys removed by flushes with ASYNC."""
+    def count(self, commands: int = 1) -> None:
+        """Count commands. If they would exceed a limit, raise ``CommandError`` and count none."""
+        if not self._windows:
+            return
+        with self._lock:
+            now_us = self._now_us()
+            for window in self._windows:
+                window.advance(now_us)
+                if window.used + commands > window.limit:
+                    raise CommandError(window.error)
+            for window in self._windows:
+                window.used += commands
 
     def reset(self) -> None:
-        """Reset the counts of commands and errors, but neither the slow log nor the latency events."""
-        self.commands.clear()
-        self.errors.clear()
-        self.freed_lazily = 0
-
-    def count_failure(self, spec: CommandSpec, error: CommandError) -> None:
-        self.commands[spec].failed += 1
-        self._count_error(error)
-
-    def count_rejection(self, spec: CommandSpec | None, error: CommandError) -> None:
-        """Count a command that was rejected; ``spec`` is None for an unknown command."""
-        if spec is not None:
-            self.commands[spec].rejected += 1
-        self._count_error(error)
-
-    def _count_error(self, error: CommandError) -> None:
-        """Count an error by its first word, unless the error was counted where it was first raised."""
-        if isinstance(error, CountedError):
-            return
-        word = error.text.split(b" ", 1)[0].decode("utf-8", "replace")
-        self.errors[word] = self.errors.get(word, 0) + 1
-
-    def record_duration(
-        self, session: Session, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
-    ) -> None:
-        count = self.commands[spec]
-        count.usec += usec
-        count.calls_by_bits[usec.bit_length()] += 1
-        if usec >= self._config.slow_threshold_us:
-            self.note_slow(session, spec, argv, at_us, usec)
-
-    def note_slow(
-        self, session: Session, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
-    ) -> None:
-        """Add a command to the slow log and the latency events if it reaches their thresholds."""
-        threshold = self._config.number("slowlog-log-slower-than")
-        if 0 <= threshold <= usec and "skip_slowlog" not in spec.flags:
-            self._add_slow(session, argv, at_us, usec)
-        threshold_ms = self._config.number("latency-monitor-threshold")
-        if threshold_ms and usec >= threshold_ms * 1000:
-            event = "fast-command" if "fast" in spec.flags else "command"
-            samples = self.latency.setdefault(event, [])
-            samples.append((at_us // 1_000_000, usec // 1000))
-            del samples[:-_LATENCY_SAMPLES]
-
-    def _add_slow(self, session: Session, argv: list[bytes], at_us: int, usec: int) -> None:
-        shown = []
-        for word in without_secrets(argv[:_SLOW_LOG_WORDS]):
-            if (more := len(word) - _SLOW_LOG_BYTES) > 0:
-                word = word[:_SLOW_LOG_BYTES] + b"... (%d more bytes)" % more
-            shown.append(word)
-        if len(argv) > _SLOW_LOG_WORDS:
-            # The last word that fits is replaced by the number of words left out.
-            shown[-1] = b"... (%d more arguments)" % (len(argv) - _SLOW_LOG_WORDS + 1)
-        entry = SlowCommand(self._next_slow, at_us, usec, shown, session.address, session.name)
-        self._next_slow += 1
-        self.slow.appendleft(entry)
-        while len(self.slow) > self._config.number("slowlog-max-len"):
-            self.slow.pop()
+        with self._lock:
+            for window in self._windows:
+                window.used = 0
 
 
-# -- MONITOR ---------------------------------------------------------------------------------------
+@dataclass(eq=False, repr=False, slots=True)
+class _Window:
+    """A period of the clock in which at most ``limit`` commands may run."""
 
-_REDACTED = b"(redacted)"
-_ESCAPES = {byte: b"\\%c" % sign for byte, sign in zip(b'\\"\n\r\t\a\b', b'\\"nrtab', strict=True)}
+    width_us: int
+    limit: int
+    error: bytes
+    index: int = 0
+    """The number of whole periods since the Unix epoch."""
+    used: int = 0
 
-
-def monitor_line(at_us: int, session: Session, argv: list[bytes]) -> bytes:
-    """Format a command as ``seconds.micros [db address] "WORD" "word"``."""
-    seconds, microseconds = divmod(at_us, 1_000_000)
-    words = b" ".join(map(quoted, without_secrets(argv)))
-    where = b"lua" if session.in_script else session.address.encode() or b"127.0.0.1:0"
-    return b"%d.%06d [%d %b] %b" % (seconds, microseconds, session.db.index, where, words)
-
-
-def without_secrets(argv: list[bytes]) -> list[bytes]:
-    """Return a command line with the secrets of logins, users, parameters and MIGRATE redacted."""
-    find = _SECRETS.get(argv[0].upper())
-    if find is None:
-        return argv
-    secret = find([word.upper() for word in argv])
-    return [_REDACTED if at in secret else word for at, word in enumerate(argv)]
-
-
-def _of_hello(words: list[bytes]) -> range:
-    at = words.index(b"AUTH", 2) if b"AUTH" in words[2:] else len(words)
-    return range(at + 1, at + 3)
-
-
-def _of_migrate(words: list[bytes]) -> range:
-    for word, count in ((b"AUTH", 1), (b"AUTH2", 2)):
-        if word in words[6:]:
-            at = words.index(word, 6)
-            return range(at + 1, at + 1 + count)
-    return range(0)
-
-
-def _of_config(words: list[bytes]) -> list[int]:
-    names = range(2, len(words), 2) if words[1:2] == [b"SET"] else ()
-    return [at + 1 for at in names if words[at] in _SECRET_PARAMETERS]
-
-
-_SECRET_PARAMETERS = frozenset({b"MASTERAUTH", b"MASTERUSER", b"REQUIREPASS"})
-_SECRETS: dict[bytes, Callable[[list[bytes]], Collection[int]]] = {
-    b"AUTH": lambda words: range(1, len(words)),
-    b"HELLO": _of_hello,
-    b"ACL": lambda words: range(2, len(words) if words[1:2] == [b"SETUSER"] else 2),
-    b"CONFIG": _of_config,
-    b"MIGRATE": _of_migrate,
-}
-"""For each command, a function that returns the positions of secrets in its upper-case words."""
-
-
-def quoted(argument: bytes) -> bytes:
-    """Quote an argument as MONITOR does, with unprintable bytes escaped."""
-    parts = [
-        _ESCAPES.get(byte) or (bytes([byte]) if 32 <= byte < 127 else b"\\x%02x" % byte)
-        for byte in argument
-    ]
-    return b'"' + b"".join(parts) + b'"'
+    def advance(self, now_us: int) -> None:
+        index = now_us // self.width_us
+        if index != self.index:
+            self.index = index
+            self.used = 0

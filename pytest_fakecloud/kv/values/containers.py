@@ -1,4 +1,4 @@
-"""The values of hashes, lists and sets."""
+"""Values with elements: hashes, whose fields can have TTLs, lists, and sets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import ClassVar
 from ..algorithms.scanning import Deadlines, ScanOrder
 from ..table.config import Config
 from ..table.syntax import try_int
-from .sizes import LISTPACK_OVERHEAD, entry_size
+from .measures import LISTPACK_OVERHEAD, entry_size
 
 _NO_TTLS = Deadlines()
 """Shared by the hashes that never had a TTL. It stays empty."""
@@ -132,6 +132,8 @@ class HashValue:
             self._order = ScanOrder(self.fields)
         return self._order
 
+
+# -- lists -----------------------------------------------------------------------------------------
 
 NODE_BYTES = {-1: 4096, -2: 8192, -3: 16384, -4: 32768, -5: 65536}
 """Maximum node sizes in bytes for the negative values of ``list-max-listpack-size``."""
@@ -311,6 +313,8 @@ class QuickList:
         self._note_size(-len(doomed) * entry_size(item))
         return len(doomed)
 
+
+# -- sets ------------------------------------------------------------------------------------------
 
 _MAX_INTSET = 512
 """The default of ``set-max-intset-entries``."""

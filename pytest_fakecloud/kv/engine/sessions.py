@@ -1,22 +1,32 @@
-"""The sessions of clients, their users with REST tokens, and the log of denied commands."""
+"""The clients of a server: their sessions and users, and those that wait.
+
+A client waits because its command blocks (BLPOP), because commands are delayed (CLIENT PAUSE), or
+because another client's script holds the engine's lock.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.ids import new_token
+from ...core.timekeeper import Timekeeper
 from ..acl import ANONYMOUS, AclUser, Denied, RestToken, first_user, password_hash, read_only_user
 from ..errors import WRONGPASS, CommandError
 from ..model import Transport
-from ..reply import Map
-from ..table.registry import CommandSpec
+from ..reply import Blocked, Map, Reply
+from ..settings import Dialect
+from ..table.config import Config
+from ..table.registry import CommandSpec, Table
 from ..table.syntax import encoded
-from .blocking import Waiter
 from .keyspace import Keyspace
 
 if TYPE_CHECKING:
+    from ...core.timers import Signal
     from .engine import Engine
 
 
@@ -35,6 +45,10 @@ class TrackingOptions:
     words: frozenset[str] = frozenset()
     caching: bool | None = None
     broken: bool = False
+
+
+RUN_IN_TRANSACTION = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
+"""Commands that run inside an open transaction instead of being queued."""
 
 
 class Watched(NamedTuple):
@@ -62,6 +76,8 @@ class Session:
     address: str
     id: int
     created_us: int
+    last_us: int
+    """Time in microseconds of the last command."""
     resp: int = 2
     local_address: str = "127.0.0.1:6379"
     name: bytes = b""
@@ -79,9 +95,10 @@ class Session:
     in_script: bool = False
     resp_before_script: int = 0
     """The connection's protocol version while a script runs; otherwise 0."""
-    subscriptions: dict[str, dict[bytes, None]] = field(
-        default_factory=lambda: {"channel": {}, "pattern": {}, "shard": {}}
+    subscriptions: defaultdict[str, dict[bytes, None]] = field(
+        default_factory=partial(defaultdict, dict)
     )
+    """The names of channels and patterns, by the kind of subscription."""
     monitor: Monitor | None = None
     reply_mode: str = "on"
     """Mode set by CLIENT REPLY: ``"on"``, ``"off"``, or ``"skip"`` to omit the next reply only."""
@@ -96,13 +113,8 @@ class Session:
     """Mode set by CLIENT NO-EVICT, which is only reported."""
     no_touch: bool = False
     """Mode set by CLIENT NO-TOUCH: commands do not update the access times of keys."""
-    last_us: int = field(init=False)
-    """Time in microseconds of the last command."""
     last_command: str = ""
     deliver: Callable[[list[Any]], None] | None = None
-
-    def __post_init__(self) -> None:
-        self.last_us = self.created_us
 
     @property
     def connection_resp(self) -> int:
@@ -149,18 +161,11 @@ Monitor = Callable[[int, Session, list[bytes]], None]
 
 # -- open sessions ---------------------------------------------------------------------------------
 
-_BUFFERS = dict.fromkeys(
-    ("qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"), 0
-)
-"""Sizes of buffers in CLIENT LIST, which are 0 because a fake has no buffers (decided here)."""
-_DESCRIPTOR = 8
-"""File descriptor that CLIENT LIST shows for every client."""
-
 
 class Sessions:
     """The sessions of the database port and of event streams."""
 
-    def __init__(self, waiters: dict[int, Waiter]) -> None:
+    def __init__(self, waiters: Waiters) -> None:
         self._waiters = waiters
         self.connected: dict[int, Session] = {}
         """Sessions of the database port by client ID."""
@@ -183,67 +188,195 @@ class Sessions:
             session.wake()
 
 
-def client_line(
-    session: Session, now_us: int, *, waits: bool, running: str, libraries: bool
-) -> bytes:
-    """Return a client's line in the reply of CLIENT LIST.
+# -- blocked clients -------------------------------------------------------------------------------
 
-    Pass ``waits=True`` for a blocked client, and ``libraries=False`` to omit ``lib-name`` and
-    ``lib-ver``. ``running`` is the name of the command that requests the line; empty in the lines
-    of other clients. Only the query buffer of the client that sent the command has a size.
+_FOREVER_US = 10**18
+"""Duration of a wait without a time limit."""
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class Waiter:
+    """A blocked client.
+
+    The transport waits on ``signal`` until ``done`` is set or ``deadline_us`` has passed, and then
+    sends ``reply``. ``spec`` and ``line`` are the blocking command and its words; ``spec`` is None
+    if the command is only delayed (DEBUG SLEEP). ``tried`` says whether the
+    wait ended with a retry of the command.
     """
-    subscriptions, tracking = session.subscriptions, session.tracking
-    fields = {
-        "id": session.id,
-        "addr": session.address,
-        "laddr": session.local_address,
-        "fd": _DESCRIPTOR,
-        "name": session.name.decode("latin-1"),
-        "age": (now_us - session.created_us) // 1_000_000,
-        "idle": (now_us - session.last_us) // 1_000_000,
-        "flags": _flags(session, waits),
-        "db": session.db.index,
-        "sub": len(subscriptions["channel"]),
-        "psub": len(subscriptions["pattern"]),
-        "ssub": len(subscriptions["shard"]),
-        "multi": session.in_exec or (-1 if session.queue is None else len(session.queue)),
-        "qbuf": _line_size(running),
-        **_BUFFERS,
-        "events": "r",
-        "cmd": (not session.in_exec and running) or session.last_command or "NULL",
-        "user": session.user.name,
-        "redir": -1 if tracking is None else tracking.redirect,
-        "resp": session.connection_resp,
-    }
-    if libraries:
-        for name in ("lib-name", "lib-ver"):
-            fields[name] = session.library.get(name, b"").decode("latin-1")
-    text = " ".join(f"{key}={value}" for key, value in fields.items())
-    return text.encode("latin-1") + b"\n"
+
+    session: Session
+    blocked: Blocked
+    spec: CommandSpec | None
+    line: list[bytes]
+    begun_us: int
+    signal: Signal
+    reply: Reply
+    done: bool = False
+    tried: bool = False
+
+    @property
+    def deadline_us(self) -> int:
+        return self.begun_us + (self.blocked.timeout_ms * 1000 or _FOREVER_US)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the client has disconnected, even if its thread has not noticed yet."""
+        return self.signal.closed or (self.session.has_left is not None and self.session.has_left())
+
+    def finish(self, reply: Reply) -> None:
+        self.done = True
+        self.reply = reply
+        self.signal.notify()
 
 
-def _flags(session: Session, waits: bool) -> str:
-    tracking = session.tracking
-    found = {
-        "O": session.monitor is not None,
-        "P": any(session.subscriptions.values()),
-        "x": session.queue is not None or bool(session.in_exec),
-        "b": waits,
-        "t": tracking is not None,
-        "R": tracking is not None and tracking.broken,
-        "B": tracking is not None and "bcast" in tracking.words,
-        "d": session.watch_broken,
-        "e": session.no_evict,
-        "T": session.no_touch,
-    }
-    return "".join(letter for letter, holds in found.items() if holds) or "N"
+class Waiters(dict[int, Waiter]):
+    """The blocked clients by session ID. The caller must hold the engine's lock."""
+
+    def serve(self, databases: Sequence[Keyspace], now_ms: int) -> Iterator[Session]:
+        """Retry the commands blocked on changed keys until no changed keys are left.
+
+        Yields each session whose command has run.
+        """
+        while touched := {(db.index, key) for db in databases for key in db.touched or ()}:
+            for db in databases:
+                if db.touched is not None:
+                    db.touched.clear()
+            for waiter in list(self.values()):
+                index = waiter.session.db.index
+                is_ready = any((index, key) in touched for key in waiter.blocked.keys)
+                if is_ready and self._retry(waiter, now_ms):
+                    yield waiter.session
+
+    def _retry(self, waiter: Waiter, now_ms: int) -> bool:
+        # A real server handles disconnected and timed-out clients before it runs later commands.
+        if waiter.has_left:
+            self.pop(waiter.session.id, None)
+            waiter.signal.close()
+            return False
+        if waiter.deadline_us <= now_ms * 1000:
+            return False
+        waiter.session.db.now_ms = now_ms
+        try:
+            reply = waiter.blocked.attempt()
+        except CommandError as error:
+            reply = error
+        if reply is None:
+            return False
+        self.pop(waiter.session.id, None)
+        waiter.tried = True
+        waiter.finish(reply)
+        return True
 
 
-def _line_size(command: str) -> int:
-    """Return the size in bytes of a command's name (``client|list``) as sent in the Redis protocol."""
-    if not command:
-        return 0
-    return len("*2\r\n") + sum(len(f"${len(word)}\r\n{word}\r\n") for word in command.split("|"))
+# -- delayed clients -------------------------------------------------------------------------------
+
+
+class Pauses:
+    """The delays of commands of the database port: CLIENT PAUSE and DEBUG SLEEP."""
+
+    def __init__(self, clock: Timekeeper) -> None:
+        self._clock = clock
+        self._sleep_ends_us = 0
+        """Time in microseconds at which the last DEBUG SLEEP ends."""
+        self.pause_ends_us = 0
+        """Time in microseconds at which the last CLIENT PAUSE ends."""
+        self.writes_only = False
+        """Whether the last CLIENT PAUSE delays write commands only."""
+        self.delays_end_us = 0
+        """Time in microseconds at which the last pause or sleep ends; 0 before the first."""
+        self.delayed: set[int] = set()
+        """Ids of the sessions whose next command is being delayed."""
+        self.exec_sleep_ms = 0
+        """Milliseconds of DEBUG SLEEP in a transaction, by which EXEC delays its reply."""
+        self.command_sleep_us = 0
+        """Microseconds of DEBUG SLEEP to add to the running command's duration on the clock."""
+
+    @cached_property
+    def resumed(self) -> Signal:
+        """Signal that is notified when a pause changes."""
+        # setdefault() gives threads that arrive together the same signal.
+        made: Signal = vars(self).setdefault("resumed", self._clock.signal())
+        return made
+
+    def pause(self, until_us: int, writes_only: bool) -> None:
+        """Delay commands until a time; 0 ends the pause.
+
+        If two pauses overlap, the later end applies, and the pause that also delays read-only
+        commands takes precedence (measured on Redis 7.0).
+        """
+        if until_us and self._clock.now_us() < self.pause_ends_us:
+            until_us = max(until_us, self.pause_ends_us)
+            writes_only = writes_only and self.writes_only
+        self.pause_ends_us = until_us
+        self.writes_only = writes_only
+        self._update()
+
+    def sleep(self, until_us: int) -> None:
+        """Delay all commands until a time, including commands that CLIENT PAUSE does not delay."""
+        self._sleep_ends_us = until_us
+        self._update()
+
+    def end(self) -> None:
+        if self.delays_end_us:
+            self._sleep_ends_us = 0
+            self.pause(0, writes_only=False)
+
+    def _update(self) -> None:
+        self.delays_end_us = max(self.pause_ends_us, self._sleep_ends_us)
+        self.resumed.notify()
+
+    def delays_reads(self, now_us: int) -> bool:
+        """Return whether commands are delayed that only read."""
+        return now_us < self._sleep_ends_us or not self.writes_only
+
+
+# -- turns -----------------------------------------------------------------------------------------
+
+_ASK_SECONDS = 0.02
+"""Time between two checks of a waiting client whether its line may run during a script."""
+_GIVE_WAY_TIMEOUT = 0.2
+"""Maximum wall-clock time in seconds that ``give_way()`` waits."""
+
+
+class Turns:
+    """The clients that wait for the engine's lock, which a script holds while it runs.
+
+    ``runs_during_script`` returns whether a command line is handled without the lock.
+    """
+
+    def __init__(
+        self, lock: threading.RLock, runs_during_script: Callable[[list[bytes]], bool]
+    ) -> None:
+        self._lock = lock
+        self._runs_during_script = runs_during_script
+        self.queued: set[int] = set()
+        """Identifiers of the threads that are waiting for the engine's lock."""
+        self._taken = threading.Event()
+        """Set when a waiting thread has taken the lock."""
+
+    def take(self, argv: list[bytes]) -> bool:
+        """Like ``wait()``, but without registering this thread if the engine's lock is free."""
+        return self._lock.acquire(False) or self.wait(argv)
+
+    def wait(self, argv: list[bytes]) -> bool:
+        """Wait for the engine's lock; return False if the line runs without it, during a script."""
+        thread = threading.get_ident()
+        self.queued.add(thread)
+        try:
+            while not self._lock.acquire(timeout=_ASK_SECONDS):
+                if self._runs_during_script(argv):
+                    return False
+            return True
+        finally:
+            self.queued.discard(thread)
+            self._taken.set()
+
+    def give_way(self) -> None:
+        """Let a waiting client run first. The caller must not hold the engine's lock."""
+        # Wait explicitly, because a thread that releases a lock usually takes it again first.
+        self._taken.clear()
+        if self.queued:
+            self._taken.wait(_GIVE_WAY_TIMEOUT)
 
 
 # -- ACL LOG ---------------------------------------------------------------------------------------
@@ -323,19 +456,31 @@ class UsersCopy(NamedTuple):
 
 
 class Users:
-    """The ACL users of a server by name (the vendor's also has ``default_ro``), and REST tokens."""
+    """The ACL users of a server by name (the vendor's also has ``default_ro``), and REST tokens.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._sessions = engine.sessions
-        dialect, table = engine.dialect, engine.table
-        self._users: dict[str, AclUser] = {"default": first_user(dialect, table)}
+    ``describe`` returns a client's line in CLIENT LIST.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        dialect: Dialect,
+        config: Config,
+        table: Table,
+        describe: Callable[[Session], bytes],
+        now_us: Callable[[], int],
+    ) -> None:
+        self._sessions = sessions
+        self._describe = describe
+        self._now_us = now_us
+        self.default = first_user(dialect, table)
+        self._users: dict[str, AclUser] = {"default": self.default}
         self.read_only = read_only_user(dialect, table)
         """The user of the read-only token."""
         if dialect == "vendor":
             self._users[self.read_only.name] = self.read_only
         self._tokens: dict[str, RestToken] = {}
-        self.log = AclLog(lambda: engine.config.number("acllog-max-len"))
+        self.log = AclLog(lambda: config.number("acllog-max-len"))
         """Denied commands and logins, as returned by ACL LOG."""
 
     def __iter__(self) -> Iterator[AclUser]:
@@ -378,7 +523,7 @@ class Users:
 
     def visitor(self) -> AclUser:
         """Return the user of a new connection: ``default`` without a password, or ``ANONYMOUS``."""
-        default = self._users["default"]
+        default = self.default
         return default if default.on and default.passwordless else ANONYMOUS
 
     def authenticate(self, name: str, password: bytes) -> AclUser:
@@ -420,9 +565,8 @@ class Users:
     def log_denied(
         self, session: Session, reason: str, context: str, object: bytes, name: str
     ) -> None:
-        client = self._engine.describe(session).rstrip(b"\n")
-        at_us = self._engine.clock.now_us()
-        self.log.add(LogEntry(reason, context, object, encoded(name), at_us, client))
+        client = self._describe(session).rstrip(b"\n")
+        self.log.add(LogEntry(reason, context, object, encoded(name), self._now_us(), client))
 
     # -- copies ----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Messages to sessions: pub/sub, keyspace notifications, and invalidation of tracked keys.
+"""Messages to clients: pub/sub, keyspace notifications, and invalidations of CLIENT TRACKING.
 
 The parameter ``notify-keyspace-events`` selects classes of keyspace events (``g$lshzxetdmn``; ``A``
 is all but ``m`` and ``n``) and channels. ``K`` selects ``__keyspace@<db>__:<key>``, whose messages
@@ -17,10 +17,10 @@ from ..reply import Push
 from ..table.config import ALL_EVENTS, Config
 from ..table.registry import CommandSpec
 from .keyspace import Keyspace
-from .session import Session, TrackingOptions
+from .sessions import Session, TrackingOptions
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    pass
 
 
 _CONFIRMATIONS = {
@@ -127,61 +127,33 @@ _CLASS_OF = {event: letter for letter, events in _CLASSES.items() for event in e
 class Notifications:
     """Publishes the keyspace events that ``notify-keyspace-events`` enables."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, pubsub: PubSub) -> None:
+        self._send = pubsub.publish
         self._letters: frozenset[str] = frozenset()
-        self._planned_us: int | None = None
-        """Time in microseconds of the pending timer for the next expiry, or None."""
 
     def __bool__(self) -> bool:
         return bool(self._letters & {"K", "E"})
 
-    def follow_config(self) -> None:
-        flags = self._engine.config.text("notify-keyspace-events")
+    @property
+    def include_expiry(self) -> bool:
+        """Whether events of expired keys or fields are published."""
+        return bool(self) and bool(self._letters & {"x", "h"})
+
+    def enable(self, flags: str) -> None:
         self._letters = frozenset(flags.replace("A", ALL_EVENTS))
-        for keyspace in self._engine.databases:
-            keyspace.notify = self.publish if self else None
-        self.plan()
 
-    def publish(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
-        """Publish an enabled event; None means the event of the running command, ``""`` none.
-
-        Also set the timer again after an event that can mean a new expiry.
-        """
-        running = self._engine.running
-        if event == "expire" or event == "":
-            self.plan()
-        if event is None:
-            event = "" if running is None else running.event
-        if event == "keymiss" and (running is None or not running.reads_keys):
-            return
+    def publish(self, database: int, key: bytes, event: str) -> None:
+        """Publish an event if its class is enabled."""
         if _CLASS_OF.get(event) not in self._letters:
             return
-        send, number, text = self._engine.pubsub.publish, keyspace.index, event.encode()
+        text = event.encode()
         if "K" in self._letters:
-            send(b"__keyspace@%d__:%b" % (number, key), text)
+            self._send(b"__keyspace@%d__:%b" % (database, key), text)
         if "E" in self._letters:
-            send(b"__keyevent@%d__:%b" % (number, text), key)
+            self._send(b"__keyevent@%d__:%b" % (database, text), key)
 
-    def plan(self) -> None:
-        """Set a timer for the next expiry, so that its event does not need an access to the key."""
-        publishes_expiry = self and self._letters & {"x", "h"}
-        if not publishes_expiry and not self._engine.tracking:
-            return
-        dues = [due for each in self._engine.databases if (due := each.next_expiry()) is not None]
-        due_us = min(dues, default=0) * 1000
-        if dues and (self._planned_us is None or due_us < self._planned_us):
-            self._planned_us = due_us
-            clock = self._engine.clock
-            clock.call_at(due_us, self._expire, lane="background", label="keys expire")
 
-    def _expire(self, due_us: int) -> None:
-        with self._engine.lock:
-            if self._planned_us == due_us:
-                self._planned_us = None
-            self._engine.remove_expired()
-            self.plan()
-
+# -- client tracking -------------------------------------------------------------------------------
 
 _KEEPS_CACHING = frozenset({"CLIENT CACHING", "CLIENT TRACKINGINFO", "MULTI", "EXEC"})
 """Commands after which CLIENT CACHING still applies. CLIENT TRACKINGINFO shows the mode."""

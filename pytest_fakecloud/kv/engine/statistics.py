@@ -1,0 +1,272 @@
+"""What a server reports: statistics, the slow log, and the lines of CLIENT LIST and MONITOR."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..errors import CommandError, CountedError
+from ..table.config import Config
+from ..table.registry import CommandSpec
+from .sessions import Session
+
+_LATENCY_SAMPLES = 160
+"""Maximum number of samples that are kept of a latency event, as on a real server."""
+_SLOW_LOG_WORDS = 32
+"""Maximum number of words of a line in the slow log."""
+_SLOW_LOG_BYTES = 128
+"""Maximum number of bytes of each word of a line in the slow log."""
+
+
+@dataclass(eq=False, slots=True)
+class CommandCount:
+    """The statistics of a command.
+
+    ``calls_by_bits[n]`` is the number of calls whose duration in microseconds has ``n`` bits.
+    ``unmeasured`` are the calls that have blocked, until their durations are recorded.
+    """
+
+    usec: int = 0
+    rejected: int = 0
+    failed: int = 0
+    unmeasured: int = 0
+    calls_by_bits: list[int] = field(default_factory=lambda: [0] * 65)
+
+    @property
+    def calls(self) -> int:
+        return self.unmeasured + sum(self.calls_by_bits)
+
+    @property
+    def buckets(self) -> dict[int, int]:
+        """Number of calls by microseconds, rounded down to a power of two, but at least 1."""
+        found: dict[int, int] = {}
+        for bits, calls in enumerate(self.calls_by_bits):
+            if calls:
+                bucket = 1 << max(bits - 1, 0)
+                found[bucket] = found.get(bucket, 0) + calls
+        return found
+
+
+class SlowCommand(NamedTuple):
+    """An entry of the slow log."""
+
+    id: int
+    at_us: int
+    usec: int
+    argv: list[bytes]
+    address: str
+    name: bytes
+
+
+class Statistics:
+    """Statistics since the server's start or the last CONFIG RESETSTAT."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self.slow: deque[SlowCommand] = deque()
+        self.latency: dict[str, list[tuple[int, int]]] = {}
+        """Samples of each latency event: a time in seconds and a duration in milliseconds."""
+        self._next_slow = 0
+        self.commands: defaultdict[CommandSpec, CommandCount] = defaultdict(CommandCount)
+        self.errors: dict[str, int] = {}
+        self.freed_lazily = 0
+        """Number of keys removed by flushes with ASYNC."""
+
+    def reset(self) -> None:
+        """Reset the counts of commands and errors, but neither the slow log nor the latency events."""
+        self.commands.clear()
+        self.errors.clear()
+        self.freed_lazily = 0
+
+    def count_failure(self, spec: CommandSpec, error: CommandError) -> None:
+        self.commands[spec].failed += 1
+        self._count_error(error)
+
+    def count_rejection(self, spec: CommandSpec | None, error: CommandError) -> None:
+        """Count a command that was rejected; ``spec`` is None for an unknown command."""
+        if spec is not None:
+            self.commands[spec].rejected += 1
+        self._count_error(error)
+
+    def _count_error(self, error: CommandError) -> None:
+        """Count an error by its first word, unless the error was counted where it was first raised."""
+        if isinstance(error, CountedError):
+            return
+        word = error.text.split(b" ", 1)[0].decode("utf-8", "replace")
+        self.errors[word] = self.errors.get(word, 0) + 1
+
+    def record_duration(
+        self, session: Session, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
+    ) -> None:
+        """Record the duration of a command that has blocked."""
+        count = self.commands[spec]
+        count.unmeasured -= 1
+        count.usec += usec
+        count.calls_by_bits[usec.bit_length()] += 1
+        if usec >= self._config.slow_threshold_us:
+            self.note_slow(session, spec, argv, at_us, usec)
+
+    def note_slow(
+        self, session: Session, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
+    ) -> None:
+        """Add a command to the slow log and the latency events if it reaches their thresholds."""
+        threshold = self._config.number("slowlog-log-slower-than")
+        if 0 <= threshold <= usec and "skip_slowlog" not in spec.flags:
+            self._add_slow(session, argv, at_us, usec)
+        threshold_ms = self._config.number("latency-monitor-threshold")
+        if threshold_ms and usec >= threshold_ms * 1000:
+            event = "fast-command" if "fast" in spec.flags else "command"
+            samples = self.latency.setdefault(event, [])
+            samples.append((at_us // 1_000_000, usec // 1000))
+            del samples[:-_LATENCY_SAMPLES]
+
+    def _add_slow(self, session: Session, argv: list[bytes], at_us: int, usec: int) -> None:
+        shown = []
+        for word in without_secrets(argv[:_SLOW_LOG_WORDS]):
+            if (more := len(word) - _SLOW_LOG_BYTES) > 0:
+                word = word[:_SLOW_LOG_BYTES] + b"... (%d more bytes)" % more
+            shown.append(word)
+        if len(argv) > _SLOW_LOG_WORDS:
+            # The last word that fits is replaced by the number of words left out.
+            shown[-1] = b"... (%d more arguments)" % (len(argv) - _SLOW_LOG_WORDS + 1)
+        entry = SlowCommand(self._next_slow, at_us, usec, shown, session.address, session.name)
+        self._next_slow += 1
+        self.slow.appendleft(entry)
+        while len(self.slow) > self._config.number("slowlog-max-len"):
+            self.slow.pop()
+
+
+# -- CLIENT LIST -----------------------------------------------------------------------------------
+
+_BUFFERS = dict.fromkeys(
+    ("qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"), 0
+)
+"""Sizes of buffers in CLIENT LIST, which are 0 because a fake has no buffers (decided here)."""
+_DESCRIPTOR = 8
+"""File descriptor that CLIENT LIST shows for every client."""
+
+
+def client_line(
+    session: Session, now_us: int, *, waits: bool, running: str, libraries: bool
+) -> bytes:
+    """Return a client's line in the reply of CLIENT LIST.
+
+    Pass ``waits=True`` for a blocked client, and ``libraries=False`` to omit ``lib-name`` and
+    ``lib-ver``. ``running`` is the name of the command that requests the line; empty in the lines
+    of other clients. Only the query buffer of the client that sent the command has a size.
+    """
+    subscriptions, tracking = session.subscriptions, session.tracking
+    fields = {
+        "id": session.id,
+        "addr": session.address,
+        "laddr": session.local_address,
+        "fd": _DESCRIPTOR,
+        "name": session.name.decode("latin-1"),
+        "age": (now_us - session.created_us) // 1_000_000,
+        "idle": (now_us - session.last_us) // 1_000_000,
+        "flags": _flags(session, waits),
+        "db": session.db.index,
+        "sub": len(subscriptions["channel"]),
+        "psub": len(subscriptions["pattern"]),
+        "ssub": len(subscriptions["shard"]),
+        "multi": session.in_exec or (-1 if session.queue is None else len(session.queue)),
+        "qbuf": _line_size(running),
+        **_BUFFERS,
+        "events": "r",
+        "cmd": (not session.in_exec and running) or session.last_command or "NULL",
+        "user": session.user.name,
+        "redir": -1 if tracking is None else tracking.redirect,
+        "resp": session.connection_resp,
+    }
+    if libraries:
+        for name in ("lib-name", "lib-ver"):
+            fields[name] = session.library.get(name, b"").decode("latin-1")
+    text = " ".join(f"{key}={value}" for key, value in fields.items())
+    return text.encode("latin-1") + b"\n"
+
+
+def _flags(session: Session, waits: bool) -> str:
+    tracking = session.tracking
+    found = {
+        "O": session.monitor is not None,
+        "P": any(session.subscriptions.values()),
+        "x": session.queue is not None or bool(session.in_exec),
+        "b": waits,
+        "t": tracking is not None,
+        "R": tracking is not None and tracking.broken,
+        "B": tracking is not None and "bcast" in tracking.words,
+        "d": session.watch_broken,
+        "e": session.no_evict,
+        "T": session.no_touch,
+    }
+    return "".join(letter for letter, holds in found.items() if holds) or "N"
+
+
+def _line_size(command: str) -> int:
+    """Return the size in bytes of a command's name (``client|list``) as sent in the Redis protocol."""
+    if not command:
+        return 0
+    return len("*2\r\n") + sum(len(f"${len(word)}\r\n{word}\r\n") for word in command.split("|"))
+
+
+# -- MONITOR ---------------------------------------------------------------------------------------
+
+_REDACTED = b"(redacted)"
+_ESCAPES = {byte: b"\\%c" % sign for byte, sign in zip(b'\\"\n\r\t\a\b', b'\\"nrtab', strict=True)}
+
+
+def monitor_line(at_us: int, session: Session, argv: list[bytes]) -> bytes:
+    """Format a command as ``seconds.micros [db address] "WORD" "word"``."""
+    seconds, microseconds = divmod(at_us, 1_000_000)
+    words = b" ".join(map(quoted, without_secrets(argv)))
+    where = b"lua" if session.in_script else session.address.encode() or b"127.0.0.1:0"
+    return b"%d.%06d [%d %b] %b" % (seconds, microseconds, session.db.index, where, words)
+
+
+def without_secrets(argv: list[bytes]) -> list[bytes]:
+    """Return a command line with the secrets of logins, users, parameters and MIGRATE redacted."""
+    find = _SECRETS.get(argv[0].upper())
+    if find is None:
+        return argv
+    secret = find([word.upper() for word in argv])
+    return [_REDACTED if at in secret else word for at, word in enumerate(argv)]
+
+
+def _of_hello(words: list[bytes]) -> range:
+    at = words.index(b"AUTH", 2) if b"AUTH" in words[2:] else len(words)
+    return range(at + 1, at + 3)
+
+
+def _of_migrate(words: list[bytes]) -> range:
+    for word, count in ((b"AUTH", 1), (b"AUTH2", 2)):
+        if word in words[6:]:
+            at = words.index(word, 6)
+            return range(at + 1, at + 1 + count)
+    return range(0)
+
+
+def _of_config(words: list[bytes]) -> list[int]:
+    names = range(2, len(words), 2) if words[1:2] == [b"SET"] else ()
+    return [at + 1 for at in names if words[at] in _SECRET_PARAMETERS]
+
+
+_SECRET_PARAMETERS = frozenset({b"MASTERAUTH", b"MASTERUSER", b"REQUIREPASS"})
+_SECRETS: dict[bytes, Callable[[list[bytes]], Collection[int]]] = {
+    b"AUTH": lambda words: range(1, len(words)),
+    b"HELLO": _of_hello,
+    b"ACL": lambda words: range(2, len(words) if words[1:2] == [b"SETUSER"] else 2),
+    b"CONFIG": _of_config,
+    b"MIGRATE": _of_migrate,
+}
+"""For each command, a function that returns the positions of secrets in its upper-case words."""
+
+
+def quoted(argument: bytes) -> bytes:
+    """Quote an argument as MONITOR does, with unprintable bytes escaped."""
+    parts = [
+        _ESCAPES.get(byte) or (bytes([byte]) if 32 <= byte < 127 else b"\\x%02x" % byte)
+        for byte in argument
+    ]
+    return b'"' + b"".join(parts) + b'"'

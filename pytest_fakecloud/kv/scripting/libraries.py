@@ -1,0 +1,189 @@
+"""Shebang lines of scripts and libraries, and the function libraries of one engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from ..algorithms.quoting import split_words
+from ..errors import BAD_DUMP, CommandError
+from ..table.config import Config
+from ..table.versions import rdb_version
+from . import errors
+
+SCRIPT_FLAGS = frozenset(
+    {b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"}
+)
+KEY_LOCKING = b"allow-key-locking"
+"""A flag of the vendor's service: the script may access only its declared keys."""
+
+
+class Shebang(NamedTuple):
+    """A parsed shebang line, and the source after it (``body``), which starts with the line break.
+
+    ``flags`` is None if the script has no shebang line; such a script follows the rules from before
+    flags were introduced.
+    """
+
+    flags: frozenset[bytes] | None
+    body: bytes
+
+
+def _split(source: bytes, no_line_end: bytes, open_quote: bytes) -> tuple[list[bytes], bytes]:
+    """Return the words of the first line, and the rest of a source; raise one of the two errors."""
+    line, line_end, rest = source.partition(b"\n")
+    if not line_end:
+        raise CommandError(no_line_end)
+    words = split_words(line)
+    if words is None:
+        raise CommandError(open_quote)
+    return words, line_end + rest
+
+
+def script_shebang(source: bytes, vendor: bool) -> Shebang:
+    """Parse the shebang line of a script; raise ``CommandError`` if it is invalid."""
+    if not source.startswith(b"#!"):
+        return Shebang(None, source)
+    words, body = _split(source, errors.INVALID_SHEBANG, errors.INVALID_ENGINE)
+    if words[0] != b"#!lua":
+        raise CommandError(errors.unexpected_engine(words[0]))
+    known = SCRIPT_FLAGS | {KEY_LOCKING} if vendor else SCRIPT_FLAGS
+    flags: set[bytes] = set()
+    for word in words[1:]:
+        if not word.startswith(b"flags="):
+            raise CommandError(errors.unknown_shebang_option(word))
+        listed = word.removeprefix(b"flags=")
+        for flag in listed.split(b",") if listed else ():
+            if flag not in known:
+                raise CommandError(errors.unexpected_flag(flag))
+            flags.add(flag)
+    return Shebang(frozenset(flags), body)
+
+
+def library_shebang(source: bytes) -> tuple[bytes, bytes]:
+    """Return a library's name and body; raise ``CommandError`` for an invalid shebang line."""
+    if not source.startswith(b"#!"):
+        raise CommandError(errors.NO_METADATA)
+    words, body = _split(source, errors.INVALID_METADATA, errors.INVALID_METADATA)
+    name = None
+    for word in words[1:]:
+        if not word.lower().startswith(b"name="):
+            raise CommandError(errors.bad_metadata(word))
+        if name is not None:
+            raise CommandError(errors.NAME_TWICE)
+        name = word[len(b"name=") :]
+    if name is None:
+        raise CommandError(errors.NO_LIBRARY_NAME)
+    if not re.fullmatch(rb"[A-Za-z0-9_]+", name):
+        raise CommandError(errors.BAD_LIBRARY_NAME)
+    engine = words[0].removeprefix(b"#!")
+    if engine.lower() != b"lua":
+        raise CommandError(errors.engine_not_found(engine))
+    return name, body
+
+
+class LibraryFunction(NamedTuple):
+    """A function of a library. ``callback`` is the Lua function."""
+
+    name: bytes
+    callback: Any
+    description: bytes | None
+    flags: tuple[bytes, ...]
+
+
+class Library(NamedTuple):
+    """A function library."""
+
+    name: bytes
+    source: bytes
+    functions: dict[bytes, LibraryFunction]
+
+
+class Libraries:
+    """The loaded function libraries. ``read`` runs the source of a library and returns the library."""
+
+    def __init__(self, read: Callable[[bytes], Library]) -> None:
+        self._read = read
+        self._libraries: dict[bytes, Library] = {}
+        self.functions: dict[bytes, LibraryFunction] = {}
+        """All functions, keyed by their names in lower case, because calls are case-insensitive."""
+
+    def __len__(self) -> int:
+        return len(self._libraries)
+
+    def __iter__(self) -> Iterator[Library]:
+        """Iterate over the libraries in the order in which they were loaded."""
+        return iter(self._libraries.values())
+
+    def load(self, source: bytes, replace: bool) -> bytes:
+        """Load a library and return its name. If loading raises ``CommandError``, nothing changes."""
+        library = self._read(source)
+        if not replace and library.name in self._libraries:
+            raise CommandError(errors.library_exists(library.name))
+        self._replace_all([each for each in self if each.name != library.name] + [library])
+        return library.name
+
+    def _replace_all(self, libraries: list[Library]) -> None:
+        """Replace the libraries, or raise ``CommandError`` if two functions have the same name."""
+        functions: dict[bytes, LibraryFunction] = {}
+        for library in libraries:
+            for name, function in library.functions.items():
+                if functions.setdefault(name.lower(), function) is not function:
+                    raise CommandError(errors.function_exists(name))
+        self._libraries = {library.name: library for library in libraries}
+        self.functions = functions
+
+    def delete(self, name: bytes) -> bool:
+        if name not in self._libraries:
+            return False
+        self._replace_all([each for each in self if each.name != name])
+        return True
+
+    def flush(self) -> None:
+        self._replace_all([])
+
+    def dump(self, config: Config, version: str) -> bytes:
+        """Return all libraries as a FUNCTION DUMP payload, in the format of a server version."""
+        from ..rdb import dump_libraries
+
+        return dump_libraries(list(self.sources()), config, rdb_version(version))
+
+    def restore(self, payload: bytes, policy: bytes, version: str) -> None:
+        """Load the libraries of a payload, or none if one of them is invalid."""
+        from ..rdb import is_sealed, load_libraries
+
+        if not is_sealed(payload, rdb_version(version)):
+            raise CommandError(BAD_DUMP)
+        try:
+            sources = load_libraries(payload)
+        except TypeError:
+            raise CommandError(errors.NOT_A_FUNCTION) from None
+        except ValueError:
+            raise CommandError(errors.BAD_LIBRARIES) from None
+        self.add_all(sources, policy)
+
+    def add_all(self, sources: list[bytes], policy: bytes) -> None:
+        """Load libraries, or none if one is invalid. ``policy`` is that of FUNCTION RESTORE."""
+        added: dict[bytes, Library] = {}
+        for source in sources:
+            library = self._read(source)
+            if library.name in added:
+                raise CommandError(errors.library_exists(library.name))
+            added[library.name] = library
+        present = [] if policy == b"FLUSH" else list(self)
+        for library in present:
+            if library.name in added and policy == b"APPEND":
+                raise CommandError(errors.library_collides(library.name))
+        kept = [library for library in present if library.name not in added]
+        self._replace_all([*kept, *added.values()])
+
+    def sources(self) -> tuple[bytes, ...]:
+        return tuple(library.source for library in self)
+
+    def reload(self, sources: tuple[bytes, ...]) -> None:
+        """Replace all libraries with those from these sources, whose global variables are reset.
+
+        If a source raises ``CommandError``, nothing changes.
+        """
+        self._replace_all([self._read(source) for source in sources])
