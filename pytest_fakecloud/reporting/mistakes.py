@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import inspect
 import os
 import re
 import sys
@@ -40,6 +41,8 @@ _INSTEAD = {
     ("Clock", "sleep"): "advance(duration) moves the clock",
 }
 """Replacements for methods of similar libraries, by their names."""
+_RETURNED = re.compile(r"(?P<listed>Results\[)?(?P<kind>\w+)\]?")
+_POSITIONAL = re.compile(r"(\w+)\.(\w+)\(\) takes .*positional")
 _UNITS = re.compile(r"argument '(weeks|days|hours|minutes|seconds|milliseconds)'")
 _PATCHERS = {"patch", "setattr", "object"}
 
@@ -60,18 +63,80 @@ def mistakes(cloud: BaseCloud, error: BaseException) -> list[str]:
 def _misspelt(error: BaseException) -> Iterator[str]:
     """Yield hints about misspelt attributes and arguments of this package."""
     if isinstance(error, AttributeError):
-        kind, name = type(getattr(error, "obj", None)), getattr(error, "name", None)
+        value, name = getattr(error, "obj", None), getattr(error, "name", None)
+        kind = type(value)
         if not kind.__module__.startswith(_OURS) or not isinstance(name, str):
             return
         kind = next((one for one in kind.__mro__ if one.__name__ in PUBLIC_NAMES), kind)
-        instead = _INSTEAD.get((kind.__name__, name), "")
-        near = did_you_mean(name, [one for one in dir(kind) if not one.startswith("_")])
+        names = _public(kind)
+        instead = _INSTEAD.get((kind.__name__, name), "") or ", ".join(_elsewhere(value, name))
+        near = "" if instead else did_you_mean(name, names)
+        if not instead and not near:
+            instead = ", ".join(one for one in names if name in one.split("_"))
         if instead or near:
             yield f"{kind.__name__} has no {name}{near}{instead and f': {instead}'}"
-    elif isinstance(error, TypeError) and _UNITS.search(str(error)):
+    elif isinstance(error, TypeError):
+        text = str(error)
         last = [frame.f_code.co_names for frame in frames_of(error)][-1:]
-        if last and {"advance", "move_to", "clock"} & set(last[0]):
+        called = _POSITIONAL.match(text)
+        if _UNITS.search(text) and last and {"advance", "move_to", "clock"} & set(last[0]):
             yield "advance() takes one duration: advance('1h30m'), a timedelta, or seconds"
+        elif called and called[1] in PUBLIC_NAMES:
+            yield from _keywords(*called.groups())
+
+
+def _public(kind: type) -> list[str]:
+    return [name for name in dir(kind) if not name.startswith("_")]
+
+
+def _elsewhere(value: object, name: str) -> Iterator[str]:
+    """Yield how to reach a member of that name on a part of an object, or on a thing that it lists.
+
+    The name may also have the word of the part or thing: ``delete_topic`` is ``topic(…).delete()``.
+    """
+    words = name.split("_")
+    for lookup, way, kind in _parts(value):
+        noun = {*lookup.split("_"), *lookup.removesuffix("s").split("_")}
+        for member in _public(kind):
+            verb = member.split("_")
+            rest = [word for word in words if word not in verb]
+            if member == name or (rest and {*verb} < {*words} and noun.issuperset(rest)):
+                is_method = inspect.isfunction(getattr(kind, member))
+                yield f"{way}.{member}{'()' if is_method else ''}"
+
+
+def _parts(value: object) -> Iterator[tuple[str, str, type]]:
+    """Yield the parts of an object, and the things that its methods look up or list: the name, how a
+    test reaches it, and its class.
+    """
+    for name in _public(type(value)):
+        member = inspect.getattr_static(type(value), name)
+        method = member.fget if isinstance(member, property) else member
+        returned = _RETURNED.fullmatch(
+            str(getattr(method, "__annotations__", {}).get("return", ""))
+        )
+        # Other methods that return such a thing, as assertions do, are not where a reader looks for it.
+        if returned and name.replace("_", "").removesuffix("s") in returned["kind"].lower():
+            kind = getattr(sys.modules[_OURS.rstrip(".")], returned["kind"], None)
+            if isinstance(kind, type):
+                way = name if method is not member else f"{name}(…)"
+                yield name, f"{way}.only()" if returned["listed"] else way, kind
+    for name, part in getattr(value, "__dict__", {}).items():
+        if not name.startswith("_") and type(part).__name__ in PUBLIC_NAMES:
+            yield name, name, type(part)
+
+
+def _keywords(kind: str, name: str) -> Iterator[str]:
+    """Yield which arguments of a method are keywords."""
+    method = getattr(getattr(sys.modules[_OURS.rstrip(".")], kind), name, None)
+    if not inspect.isfunction(method):
+        return
+    given = inspect.signature(method).parameters.values()
+    named = [f"{one.name}=" for one in given if one.kind is one.KEYWORD_ONLY]
+    if any(one.kind is one.VAR_KEYWORD for one in given):
+        named.append("fields such as route=")
+    if named:
+        yield f"{name}() takes these by keyword only: {', '.join(named)}"
 
 
 # -- clocks ----------------------------------------------------------------------------------------

@@ -68,6 +68,12 @@ def decorated(cloud: Cloud, sleep: object) -> None:
     fails()
 
 
+def a_call(cloud: Cloud) -> Any:
+    fake = cloud.fakes()[0]
+    requests.get(f"{fake.url}/get/a", headers=fake.headers, timeout=5)
+    return fake.journal.calls().only()
+
+
 ENVIRONMENT = f"{URL} is not set: use the fixture fakecloud_env"
 URLS = f"{URL}, QSTASH_URL are not set: use the fixture fakecloud_env"
 MISTAKES: list[tuple[Callable[[Any], object], str]] = [
@@ -91,6 +97,21 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (lambda cloud: cloud.fakes()[1].destinations.respnd(), "Destinations has no respnd; did you"),
     (lambda cloud: cloud.clock.tick(5), "Clock has no tick: advance(duration) moves the clock"),
     (lambda cloud: cloud.clock.advance(hours=1), "advance() takes one duration"),
+    (lambda cloud: cloud.calls(), "Cloud has no calls: journal.calls()"),
+    (lambda cloud: cloud.broker().delete_topic("t"), "Broker has no delete_topic: topic(…).delete()"),
+    (lambda cloud: cloud.broker().rebalance("g"), "Broker has no rebalance: group(…).rebalance()"),
+    (lambda cloud: cloud.queue().cancel("m"), "Queue has no cancel: message(…).cancel()"),
+    (
+        lambda cloud: cloud.queue().retry_dead_letter("m"),
+        "Queue has no retry_dead_letter: dead_letters(…).only().retry()",
+    ),
+    (lambda cloud: cloud.fakes()[0].drop(), "KVServer has no drop: faults.drop()"),
+    (lambda cloud: a_call(cloud).request.json(), "Call has no request; did you mean 'request_json'"),
+    (lambda cloud: a_call(cloud).json(), "Call has no json: request_json, response_json"),
+    (
+        lambda cloud: cloud.fakes()[0].faults.lose_response("EXPIRE"),
+        "lose_response() takes these by keyword only: reset=, fields such as route=",
+    ),
     (with_freezegun, "freezegun moves time.time() of this process only"),
     (with_a_patch, "time.sleep() is patched"),
     (decorated, "time.sleep() is patched"),
