@@ -77,7 +77,18 @@ def test_vitest(node_folder: Path) -> None:
     shutil.copy(folder / "session.test.js", folder / "again.test.js")
     program = folder / "node_modules" / "vitest" / "vitest.mjs"
     output = with_fakes("node", str(program), "run", "--no-color", cwd=folder)
-    assert re.search(r"Tests\s+4 passed \(4\)", output), output
+    assert re.search(r"Tests\s+5 passed \(5\)", output), output
+    calls = folder / "calls.test.js"
+    calls.write_text(calls.read_text("utf-8").replace('"session:*"', '"cart:*"'), "utf-8")
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", (GUIDES / "vitest.md").read_text(), re.M | re.S)
+    with pytest.raises(AssertionError) as found:
+        with_fakes("node", str(program), "run", "--no-color", "calls", cwd=folder)
+    assert _without_numbers(shown) in _without_numbers(str(found.value))
+
+
+def _without_numbers(text: str) -> str:
+    """Leave out the numbers of calls, which depend on the services of the server, and indentation."""
+    return " ".join(re.sub(r"<Call \d+", "<Call", text).split())
 
 
 def test_a_typescript_client_of_the_control_api_compiles(node_folder: Path) -> None:
