@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -22,9 +23,10 @@ class Service(NamedTuple):
     server's configuration file (None if it cannot be started there). ``handle`` is the import path
     (``"package.module:name"``) of the fake's class. ``in_process``: clients of this process may skip
     the socket. ``delivers``: it sends requests to destinations, which ``--forward`` can redirect.
-    ``development`` are the default settings of a server that the command line starts. ``data`` is
-    the name of the module of ``reporting.data`` that reads the fake's data; for another package's fake,
-    ``view`` is the import path of a function that returns it.
+    ``development`` are the default settings of a server that the command line starts. ``report``
+    are the paths of its modules for reports, the console and the control API (see `report_part()`).
+    ``files`` are the beginnings of files that its fakes load, by the field of a state file that names
+    them. For another package's fake, ``view`` is the import path of a function that returns its data.
     """
 
     fixture: str
@@ -33,7 +35,8 @@ class Service(NamedTuple):
     in_process: bool = False
     delivers: bool = False
     development: Mapping[str, Any] = {}
-    data: str | None = None
+    report: Mapping[str, str] = {}
+    files: Mapping[str, tuple[bytes, ...]] = {}
     view: str | None = None
 
     @property
@@ -43,7 +46,13 @@ class Service(NamedTuple):
 
 
 def _service(
-    fixture: str, word: str, class_name: str, development: Mapping[str, Any], delivers: bool = False
+    fixture: str,
+    word: str,
+    class_name: str,
+    development: Mapping[str, Any],
+    *,
+    delivers: bool = False,
+    files: Mapping[str, tuple[bytes, ...]] = {},
 ) -> Service:
     """Return a service of this package that the command line can start."""
     return Service(
@@ -52,17 +61,22 @@ def _service(
         word=word,
         in_process=True,
         development=development,
-        data=word,
+        report={part: f"pytest_fakecloud.{word}.report.{part}" for part in PARTS},
         delivers=delivers,
+        files=files,
     )
 
 
+PARTS = ("data", "findings", "replay", "rows", "wording")
+"""The modules in the ``report`` folder of each service."""
+_RECEIVED = {"wording": "pytest_fakecloud.queue.report.wording"}
 _KV_SERVER = {
     "port": 7401,
     "token": "local-kv-token",
     "database_port": 7405,
     "database_password": "local-kv-password",
 }
+_DUMPS = {"rdb": (b"REDIS", b"VALKEY")}
 _VECTOR_INDEX = {"port": 7402, "token": "local-vector-token"}
 _BROKER = {"port": 7403, "token": "local-broker-password"}
 _QUEUE = {"port": 7404, "dev_credentials": True}
@@ -72,12 +86,20 @@ _QUEUE = {"port": 7404, "dev_credentials": True}
 SERVICES: Mapping[str, Service] = {
     service.fixture: service
     for service in (
-        _service("kv_server", "kv", "KVServer", _KV_SERVER),
+        _service("kv_server", "kv", "KVServer", _KV_SERVER, files=_DUMPS),
         _service("vector_index", "vector", "VectorIndex", _VECTOR_INDEX),
         _service("broker", "broker", "Broker", _BROKER),
         _service("queue", "queue", "Queue", _QUEUE, delivers=True),
-        Service("callback_capture", "pytest_fakecloud.queue.capture.handle:CallbackCapture"),
-        Service("destination", "pytest_fakecloud.queue.delivery.destination_server:Destination"),
+        Service(
+            "callback_capture",
+            "pytest_fakecloud.queue.capture.handle:CallbackCapture",
+            report=_RECEIVED,
+        ),
+        Service(
+            "destination",
+            "pytest_fakecloud.queue.delivery.destination_server:Destination",
+            report=_RECEIVED,
+        ),
     )
 }
 """Every service by the name of its fixture, in the order in which services are listed."""
@@ -117,8 +139,20 @@ def view_of(service: Service) -> Callable[[Any], dict[str, Any]] | None:
 
 
 @cache
-def _imported(path: str) -> Any:
-    import importlib
+def report_part(name: str, part: str) -> Any:
+    """Import a module that a service has for reports; None if it has none.
 
+    ``name`` is that of its fixture, or its ``word``. ``part`` is ``data`` (what a fake contains),
+    ``findings`` (detectors), ``replay`` (a copy of a fake), ``rows`` (the subjects of calls) or
+    ``wording`` (sentences).
+    """
+    service = named(name)
+    path = None if service is None else service.report.get(part)
+    # Imported late, because a server without a queue does not need the queue's engine.
+    return None if path is None else import_module(path)
+
+
+@cache
+def _imported(path: str) -> Any:
     module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
+    return getattr(import_module(module), name)

@@ -18,11 +18,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_fakecloud.services import SERVICES
+from pytest_fakecloud.services import PARTS, SERVICES
 
 from .harness import PACKAGE, check_each, syntax
 
 NAMES = sorted({service.handle.split(".")[1] for service in SERVICES.values()})
+REPORTS = tuple(f"{name}.report" for name in NAMES)
+"""The folders of the services that have a floor of their own, above `reporting`."""
 
 FLOORS = (
     ("core", "public_names"),
@@ -34,6 +36,7 @@ FLOORS = (
     ("services",),
     ("base_cloud",),
     ("every_failure", "reporting"),
+    REPORTS,
     ("recordings", "explore"),
     ("cloud",),
     ("session", "standalone", "verify"),
@@ -49,6 +52,8 @@ OUTSIDE = {"http", "pytest", "random", "requests", "responses", "socket", "ssl",
            "werkzeug"}  # fmt: skip
 MOST_MODULES = 19
 """As many as fit on one screen."""
+MOST_THAT_NAME_A_SERVICE = 10
+"""The most modules outside the services that import one. Others look it up in `services`."""
 MOST_IN_A_CIRCLE = 10
 """The most modules whose classes refer to each other in types."""
 
@@ -144,9 +149,15 @@ def own(name: str, for_types: bool = True) -> frozenset[str]:
     return frozenset(found - packages - {name, ""})
 
 
+def wing(name: str) -> str:
+    """Return the folder that determines a module's floor."""
+    folder = ".".join(name.split(".")[:2])
+    return folder if folder in REPORTS else name.split(".")[0]
+
+
 def floor(name: str) -> int:
     """Return the number of a module's floor."""
-    return next(number for number, rooms in enumerate(FLOORS) if name.split(".")[0] in rooms)
+    return next(number for number, rooms in enumerate(FLOORS) if wing(name) in rooms)
 
 
 EACH = [(name,) for name in modules() if name]
@@ -157,11 +168,16 @@ def test_imports_go_down() -> None:
 
 
 def goes_down(name: str) -> None:
-    wing = name.split(".")[0]
-    wrong = [
-        each for each in own(name) if each.split(".")[0] != wing and floor(each) >= floor(name)
-    ]
-    assert not wrong, f"{name} is on floor {wing!r} and may not import {sorted(wrong)}"
+    wrong = [each for each in own(name) if wing(each) != wing(name) and floor(each) >= floor(name)]
+    assert not wrong, f"{name} is on floor {wing(name)!r} and may not import {sorted(wrong)}"
+
+
+def test_few_modules_name_a_service() -> None:
+    naming = [
+        name for name in modules() if name.split(".")[0] not in NAMES
+        and any(each.split(".")[0] in NAMES for each in own(name))
+    ]  # fmt: skip
+    assert len(naming) <= MOST_THAT_NAME_A_SERVICE, naming
 
 
 def test_what_is_pure_stays_pure() -> None:
@@ -246,6 +262,7 @@ def test_every_service_has_the_same_rooms(service: str) -> None:
     rooms = {name.split(".")[1] for name in modules() if name.startswith(f"{service}.")}
     assert rooms >= {"handle", "settings", "model", "errors", "engine"}
     assert rooms & {"routes", "rest"}
+    assert {f"{service}.report.{part}" for part in PARTS} <= modules().keys()
 
 
 @pytest.mark.parametrize("name", ["plugin", "session"])
@@ -304,19 +321,24 @@ WORDS = {"what", "answer", "below", "remarks", "note", "text"}
 PARSING = {"startswith", "endswith", "partition", "rpartition", "split", "removeprefix",
            "removesuffix", "replace", "find", "index", "search", "match", "fullmatch"}  # fmt: skip
 RENDERERS = {"text", "as_json", "page"}
-OF_REPORTS = [name for name in modules() if name.startswith("reporting.")]
+OF_REPORTS = [name for name in modules() if wing(name) in ("reporting", *REPORTS)]
+
+
+def is_worded(name: str) -> bool:
+    """Return whether a module imports sentences, or looks those of a service up."""
+    found = any(each.split(".")[-1] == "wording" for each in own(name))
+    return found or '"wording")' in modules()[name].read_text(encoding="utf-8")
 
 
 def test_only_renderers_word_a_report() -> None:
     for name in OF_REPORTS:
-        room = name.split(".")[1]
-        worded = any(each.startswith("reporting.wording") for each in own(name))
-        assert not worded or room in RENDERERS | {"wording"}, name
+        room = name.split(".")[-1]
+        assert not is_worded(name) or room in RENDERERS | {"wording"}, name
 
 
 def test_data_of_reports_has_no_sentences() -> None:
     for name in OF_REPORTS:
-        if name.split(".")[1] in ("rows", "selection", "lookups", "model", "findings"):
+        if name.split(".")[-1] in ("rows", "calls", "model", "findings", "history", "keys"):
             tree = syntax(modules()[name])
             free = {
                 id(part) for node in ast.walk(tree) if _explains(node) for part in ast.walk(node)
@@ -337,7 +359,7 @@ def _explains(node: ast.AST) -> bool:
 
 def test_no_code_reads_the_words_of_a_report() -> None:
     for name in modules():
-        if any(each.startswith("reporting.wording") for each in own(name)):
+        if is_worded(name):
             for node in ast.walk(syntax(modules()[name])):
                 assert not _reads_words(node), f"{name}:{getattr(node, 'lineno', 0)}"
 

@@ -24,6 +24,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core.journal import recorder_of
+from ..core.recorder import raised_text
 from ..outside.replace import Replacement, replace
 
 if TYPE_CHECKING:
@@ -283,9 +284,6 @@ def _harmless(receiver: _Receiver) -> _Receiver:
 
 def _in_words(error: BaseException) -> str:
     try:
-        # Imported here because few tests need it.
-        from ..queue.attempt_reports import raised_text
-
         return raised_text(error)
     except Exception:  # its __str__ may raise, which must not disturb the application
         return f"the handler raised {type(error).__name__}"

@@ -15,6 +15,7 @@ from typing import Any
 from ..core.calls import Call, Event
 from ..core.errors import shown
 from ..core.timers import to_datetime
+from ..services import report_part
 from .applications import ServedRequest
 from .calls import Lookups, is_error, on_connection, reply
 from .formatting import compact, decoded, each_from_base64, parsed, printable
@@ -22,7 +23,6 @@ from .masking import HIDDEN, Mask, hides_words, write_private
 from .model import VERSION, Finding, Place, Report, Row
 from .text import problem
 from .wording import describe, sentence, status_line
-from .wording.kv import command_text
 
 LONGEST = 20_000
 """Maximum number of characters of a body in the JSON form."""
@@ -170,9 +170,9 @@ def _delivered(
     data, mask = event.data, lookups.mask
     line = f"{data.get('method', 'POST')} {data.get('url', '')}"
     if known := lookups.attempts.get(data.get("began", 0)):
-        sent, outcome = known
-        request = _message(line, mask.headers(sent.headers), mask.data(sent.body), mask)
-        answer = _message(str(status), mask.headers(outcome.headers), mask.data(outcome.body), mask)
+        request = _message(line, mask.headers(known.headers), mask.data(known.body), mask)
+        headers, received = mask.headers(known.response_headers), mask.data(known.response_body)
+        answer = _message(str(status), headers, received, mask)
     else:
         sent_body, body = (
             str(data.get(name) or "").encode("utf-8", "surrogatepass")
@@ -190,7 +190,9 @@ def _commands(call: Call, lookups: Lookups) -> tuple[dict[str, Any], dict[str, A
     lines = [line for one in (*steps, call) for line in one.facts.get("words") or ()]
     if hides_words(call):
         lines = [[line[0], HIDDEN] for line in lines]
-    request = _message("\n".join(command_text(line) for line in lines), (), b"", lookups.mask)
+    words = report_part(call.service, "wording")
+    text = "\n".join(words.command_text(line) for line in lines)
+    request = _message(text, (), b"", lookups.mask)
     try:
         value = reply(call)
     except (ValueError, LookupError, RecursionError):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.calls import Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
@@ -23,7 +23,6 @@ from .masking import Mask, hides_words
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
-    from ..queue.model import Delivery, Outcome
 
 
 SEVERAL = ("pipeline", "multi-exec")
@@ -127,7 +126,7 @@ def _read(data: bytes, start: int) -> tuple[Any, int]:
     if kind in (b"$", b"=", b"!"):
         end = after + int(text)
         if len(data) < end + 2:
-            raise ValueError("the reply was cut")
+            raise ValueError("incomplete reply")
         return _string(kind, data[after:end].decode("utf-8", "replace")), end + 2
     if kind in (b"*", b"~", b">"):
         return _read_array(data, after, int(text))
@@ -233,6 +232,15 @@ _LONG = 16
 """Maximum length of a consumer's name that is shown in full."""
 
 
+class Exchanged(NamedTuple):
+    """The request and the response of a delivery attempt."""
+
+    headers: Iterable[tuple[str, str]]
+    body: bytes
+    response_headers: Iterable[tuple[str, str]]
+    response_body: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Lookups:
     """Lookups of one cloud and its journal.
@@ -254,7 +262,7 @@ class Lookups:
     published: Mapping[str, int] = field(default_factory=dict)
     bodies: Mapping[str, str] = field(default_factory=dict)
     end_offsets: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
-    attempts: Mapping[int, tuple[Delivery, Outcome]] = field(default_factory=dict)
+    attempts: Mapping[int, Exchanged] = field(default_factory=dict)
     created_by_lost_call: Mapping[int, str] = field(default_factory=dict)
     grouped_calls: Mapping[int, Sequence[Call]] = field(default_factory=dict)
     without_row: Set[int] = frozenset()
@@ -268,7 +276,7 @@ class Lookups:
     def header(self, began: int | None, name: str) -> str:
         """Return a header of the delivery that began at a journal number; empty if it is unknown."""
         sent = self.attempts.get(began or 0)
-        headers = sent[0].headers if sent is not None else ()
+        headers = sent.headers if sent is not None else ()
         return next((value for one, value in headers if one.lower() == name), "")
 
 
@@ -300,7 +308,10 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
                 if call.route != "batch"},
         end_offsets={(broker.name, topic.name): topic.end_offsets
                      for broker in brokers for topic in _tried(broker.topics)},
-        attempts={number: (sent, outcome) for number, sent, outcome in attempts},
+        attempts={
+            number: Exchanged(sent.headers, sent.body, outcome.headers, outcome.body)
+            for number, sent, outcome in attempts
+        },
         created_by_lost_call=_messages_of_lost_calls(queues, calls),
         grouped_calls={
             number: [mask.call(one) for one in grouped] for number, grouped in groups.items()

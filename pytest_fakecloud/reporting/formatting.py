@@ -12,6 +12,7 @@ import json
 import re
 import zlib
 from collections.abc import Mapping
+from http.client import responses
 from typing import Any
 from unicodedata import category, normalize
 
@@ -21,6 +22,8 @@ from ..core.timers import to_datetime
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 """A table for ``str.translate`` that escapes control characters, which a terminal would execute."""
 
+PIPELINED = 12
+"""Maximum number of commands of a pipeline that are shown; failed commands are always shown."""
 EXCERPT = 400
 """Maximum length of a body in a row, in characters."""
 _TOKEN = re.compile(r"eyJ[\w-]+\.(eyJ[\w-]+)\.(?:[\w-]*|\*\*\*)")
@@ -211,3 +214,8 @@ def namespace(name: str) -> str:
 def pairs(values: Mapping[str, Any]) -> str:
     """Format names with values in JSON, which distinguishes strings from numbers."""
     return listed([f"{name}={shortened(compact(value))}" for name, value in values.items()])
+
+
+def phrase_of(status: int) -> str:
+    """Return the reason phrase of a status; empty if it has none."""
+    return responses.get(status, "")

@@ -23,11 +23,9 @@ from ..core.timekeeper import Timekeeper
 from ..core.timers import Instant
 from ..handle import Context, Handle, action_method
 from ..http.messages import Request
-from ..kv.errors import CommandError
-from ..queue.model import Outcome
-from ..queue.wire.values import as_text
-from .calls import executed_at, on_connection
-from .data import Item, State, data_of
+from ..services import report_part
+from .calls import executed_at
+from .data import Item, State
 from .model import Report
 from .rows import began
 
@@ -40,13 +38,7 @@ MOST_LOOKS = 300_000
 """Maximum number of items that are compared for one report, to limit the time to seconds."""
 _WITHOUT_DATA = ("rotate_token", "rotate_keys", "rotate_password")
 """Actions that change only credentials. A replay has its own credentials."""
-_ABOUT_CONNECTIONS = (
-    b"AUTH", b"CLIENT", b"COMMAND", b"HELLO", b"INFO", b"MONITOR", b"PSUBSCRIBE", b"PUBLISH",
-    b"PUNSUBSCRIBE", b"QUIT", b"SLOWLOG", b"SPUBLISH", b"SSUBSCRIBE", b"SUBSCRIBE", b"SUNSUBSCRIBE",
-    b"UNSUBSCRIBE",
-)  # fmt: skip
-"""Commands whose replies depend on connections or the process instead of data."""
-_UNFINISHED = ("streamed", "open", "broken off")
+UNFINISHED = ("streamed", "open", "broken off")
 _MOST_READS = 500_000
 
 
@@ -73,7 +65,7 @@ LONGEST = 2_000
 
 
 def _state_of(handle: Handle) -> State:
-    state: State = data_of(handle.fixture).state(handle)
+    state: State = report_part(handle.fixture, "data").state(handle)
     return state
 
 
@@ -90,7 +82,9 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     have their own journal number as ``order``. Credentials are not masked.
     """
     failures: list[str] = []
-    with_data = [handle for handle in cloud.fakes() if data_of(handle.fixture) is not None]
+    with_data = [
+        handle for handle in cloud.fakes() if report_part(handle.fixture, "data") is not None
+    ]
     reasons = {one.name: reason for one in with_data if (reason := _obstacle(one))}
     followed = [handle for handle in with_data if handle.name not in reasons]
     found: dict[str, Any] = {"initial": {}, "steps": []}
@@ -116,7 +110,7 @@ def _obstacle(handle: Handle) -> str:
     return ""
 
 
-class _Time(Timekeeper):
+class Time(Timekeeper):
     """A frozen clock that returns the recorded times of one entry, one after the other.
 
     ``recorded`` are the times that the thread of each call and action of a cloud read, by journal
@@ -145,10 +139,10 @@ class _Time(Timekeeper):
         return super().now_us()
 
 
-class _Copy:
+class Copy:
     """A new fake with the settings of a real one, on which the entries of the real one are replayed."""
 
-    def __init__(self, real: Handle, context: Context, time: _Time) -> None:
+    def __init__(self, real: Handle, context: Context, time: Time) -> None:
         settings = {**(real._given_settings or {}), "name": real.name}
         for name in ("host", "port", "token", "database_port"):
             settings.pop(name, None)
@@ -160,7 +154,7 @@ class _Copy:
     def replay_call(self, call: Call) -> None:
         """Send the request of a call again, and compare its response."""
         is_rejected = not call.reached and (call.fault is not None or call.status == 401)
-        if call.outcome in _UNFINISHED or is_rejected:
+        if call.outcome in UNFINISHED or is_rejected:
             return
         headers = self._headers_of(call)
         request = Request(
@@ -200,127 +194,14 @@ class _Copy:
     def end_waits(self) -> None:
         """End the calls that wait for data or a time that has come; only some fakes have any."""
 
-
-class _BrokerCopy(_Copy):
-    """A replayed broker, which appends the same messages of each batch as the real one."""
-
-    def replay_call(self, call: Call) -> None:
-        keep = [int(fault["keep"]) for fault in call.faults if fault["kind"] == "partial_produce"]
-        for number in keep if call.reached else ():
-            self.fake.faults.partial_produce(number)
-        super().replay_call(call)
-
-
-class _KVCopy(_Copy):
-    """A replayed key-value server, with its database connections and their blocked commands."""
-
-    def __init__(self, real: Handle, context: Context, time: _Time) -> None:
-        super().__init__(real, context, time)
-        self._sessions: dict[object, Any] = {}
-        self._waiting: list[tuple[Call, Any]] = []
-
-    def replay_call(self, call: Call) -> None:
-        """Replay a request, or a command of the database port in its connection's session."""
-        from ..kv.acl import tester
-        from ..kv.reply import Blocked
-
-        if not on_connection(call):
-            super().replay_call(call)
-            return
-        if call.outcome in _UNFINISHED or (call.fault is not None and not call.reached):
-            return
-        engine = self.fake._engine
-        session = self._sessions.get(call.client)
-        if session is None:
-            # Only sessions of the port may block.
-            session = engine.session(tester(self.fake._dialect), transport="port")
-            self._sessions[call.client] = session
-        words = [word.encode("utf-8", "surrogatepass") for word in json.loads(call.request_body)]
-        name = words[0].upper()
-        if name == b"HELLO":
-            words = words[:2]
-        self.time.expect(number=call.number)
-        self.time.settle()  # the database port does this between recording and running a command
-        try:
-            reply = engine.execute(session, words)
-        except CommandError as error:
-            reply = error
-        if isinstance(reply, Blocked):
-            self._waiting.append((call, engine.block(session, reply)))
-        elif name not in _ABOUT_CONNECTIONS:
-            self._compare(call, reply, session)
-
-    def end_waits(self) -> None:
-        for call, waiter in list(self._waiting):
-            if waiter.done or waiter.deadline_us <= self.time.now_us():
-                self._waiting.remove((call, waiter))
-                self._compare(call, self.fake._engine.unblock(waiter), waiter.session)
-
-    def _compare(self, call: Call, reply: Any, session: Any) -> None:
-        from ..kv.reply import to_resp
-
-        if call.fault is not None or "response_body" in call.cut:
-            return
-        if to_resp(self.fake._app.with_int_text(reply), session.resp) != call.response_body:
-            raise Inexact(f"command {call.number} received a different answer in the replay")
-
-
-class _VectorCopy(_Copy):
-    """A replayed vector index, whose blocks of ``holding()`` begin and end."""
-
-    def replay_action(self, action: Action) -> None:
-        from ..vector.handle import hold, release
-
-        blocks = {"hold": hold, "release": release}
-        if action.kind in blocks:
-            self.time.expect(number=action.number)
-            blocks[action.kind](self.fake)
-        else:
-            super().replay_action(action)
-
-
-class _QueueCopy(_Copy):
-    """A replayed queue, whose delivery attempts end with the outcomes of the real ones."""
-
-    def __init__(self, real: Handle, context: Context, time: _Time) -> None:
-        super().__init__(real, context, time)
-        # Use the recorded outcomes of the deliveries, and send no requests.
-        self.fake._engine.report = lambda kind, text, **fields: None
-        self._begun: dict[int, Any] = {}
+    delivers = False
+    """Whether the fake makes delivery attempts, which begin and finish at different times."""
 
     def begin_attempt(self, event: Event) -> None:
-        engine = self.fake._engine
-        self.time.expect(event.at_us)
-        for message in _messages_of(event, engine):
-            found = engine.begin(message.id) if message.id in engine.pending else None
-            if found is not None:
-                self._begun[event.number] = found
-                return
-        raise Inexact(f"attempt {event.number} did not start in the replay")
+        """Begin a delivery attempt."""
 
     def finish_attempt(self, event: Event) -> None:
-        begun, number = self._begun.pop(event.number), event.data.get("number")
-        engine: Any = self.real._engine
-        attempts = (one for message in _messages_of(event, engine) for one in message.attempts)
-        attempt = next((one for one in attempts if one.number == number), None)
-        if attempt is None:
-            raise Inexact(f"the queue no longer has the details of attempt {event.number}")
-        ended = attempt.ended_us or attempt.at_us
-        begun.attempt.faults = attempt.faults
-        self.time.expect(ended)
-        outcome = Outcome(
-            attempt.status, list(attempt.headers.pairs), attempt.body, attempt.exception,
-            virtual_us=ended - attempt.at_us, where=attempt.where,
-        )  # fmt: skip
-        self.fake._engine.finish(begun, outcome)
-
-
-_COPIES = {
-    "broker": _BrokerCopy,
-    "kv_server": _KVCopy,
-    "queue": _QueueCopy,
-    "vector_index": _VectorCopy,
-}
+        """Finish a delivery attempt with the outcome of the real one."""
 
 
 class _Work(NamedTuple):
@@ -337,8 +218,8 @@ class _Player:
     """Replays entries on copies of fakes, and drops each copy that it cannot replay."""
 
     def __init__(self, cloud: BaseCloud, start: Instant, reasons: dict[str, str]) -> None:
-        self.time = _Time(cloud, start)
-        self.copies: dict[str, _Copy] = {}
+        self.time = Time(cloud, start)
+        self.copies: dict[str, Copy] = {}
         self._context = Context(self.time, Ids(cloud.seed), Journal(Recorder(self.time.now_us)))
         # Do not let a replayed call wait: the call that it waited for may come later in the replay.
         self._context.clock.wait_cap = 0.0
@@ -346,7 +227,8 @@ class _Player:
         self._looks = 0
 
     def open(self, handle: Handle, stack: ExitStack) -> None:
-        copy = _COPIES.get(handle.fixture, _Copy)(handle, self._context, self.time)
+        part = report_part(handle.fixture, "replay")
+        copy: Copy = (part.Copy if part is not None else Copy)(handle, self._context, self.time)
         stack.callback(copy.fake.close)
         if handle._baseline is not None:
             copy.fake.restore(handle._baseline)
@@ -364,7 +246,7 @@ class _Player:
         if isinstance(entry, Call):
             order = executed_at(entry)
             yield work._replace(order=order, perform=partial(copy.replay_call, entry))
-        elif isinstance(copy, _QueueCopy) and entry.kind == "attempt":
+        elif copy.delivers and isinstance(entry, Event) and entry.kind == "attempt":
             yield work._replace(order=began(entry), perform=partial(copy.begin_attempt, entry))
             yield work._replace(perform=partial(copy.finish_attempt, entry))
         elif isinstance(entry, Action) and entry.call is not None:
@@ -480,7 +362,7 @@ def _replayed(
 
 
 def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:
-    """Return the broker's events by the number of the call that caused them, from ordered entries.
+    """Return the events that change data, by the number of the call that caused them.
 
     Events without such a call have the number of the first event at the same time.
     """
@@ -488,7 +370,9 @@ def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:
     found: dict[int, list[Event]] = {}
     alone: list[Event] = []
     for one in entries:
-        if not isinstance(one, Event) or isinstance(one, Action) or one.service != "broker":
+        if not isinstance(one, Event) or isinstance(one, Action):
+            continue
+        if not hasattr(report_part(one.service, "replay"), "frames"):
             continue
         if one.number in follows:
             found.setdefault(follows[one.number], []).append(one)
@@ -497,13 +381,6 @@ def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:
             alone = found[one.number] = []
         alone.append(one)
     return found
-
-
-def _messages_of(event: Event, engine: Any) -> list[Any]:
-    """Return the messages of an attempt: several receivers of a message have the same public ID."""
-    url, message_id = event.data.get("url"), event.data.get("message_id")
-    every = list(engine.messages.values())
-    return [one for one in every if one.public_id == message_id and as_text(one.url) == url]
 
 
 def _open_target(target: str) -> str:
@@ -549,53 +426,13 @@ def _frames(
 ) -> Iterator[tuple[Event | None, dict[str, State]]]:
     """Yield the states after a call, with None, and after each event that it caused.
 
-    A commit changes the committed offsets of its group and a rebalance the owners; the call changes
-    the rest. If the events do not explain the change, it belongs to the call alone.
+    If the events do not explain the change, it belongs to the call alone.
     """
     name = events[0].handle if events else ""
     if name in now and before[name] != now[name]:
-        state = _undone(events, before[name], now[name])
-        found: list[tuple[Event | None, State]] = [(None, state)]
-        for event in events:
-            state = _applied(event, state)
-            found.append((event, state))
-        if state == now[name]:
+        part = report_part(events[0].service, "replay")
+        found: list[tuple[Event | None, State]] = part.frames(before[name], now[name], events)
+        if found[-1][1] == now[name]:
             for cause, each in found:
                 yield cause, {name: each}
     yield None, now
-
-
-def _undone(events: Sequence[Event], before: State, now: State) -> State:
-    """Return the current data with the earlier values of all fields that the events set."""
-    state = {section: {**items} for section, items in now.items()}
-    for event in events:
-        section, changed = _set_by(event)
-        for item, fields in state.get(section, {}).items():
-            old = before.get(section, {}).get(item, {})
-            state[section][item] = {**fields, **{field: old.get(field) for field in changed}}
-    return state
-
-
-def _applied(event: Event, state: State) -> State:
-    """Return data after an event: a rebalance sets all owners, a commit only some offsets."""
-    section, changed = _set_by(event)
-    items = {item: dict(fields) for item, fields in state.get(section, {}).items()}
-    for item, fields in items.items():
-        for field, values in changed.items():
-            unset = fields[field] if field == "committed" else None
-            fields[field] = values.get(item, unset)
-    return {**state, section: items}
-
-
-def _set_by(event: Event) -> tuple[str, dict[str, dict[str, Any]]]:
-    """Return the section of an event's group, and the values that the event set, by field and item."""
-    data = event.data
-    changed: dict[str, dict[str, Any]] = {}
-    if event.kind == "rebalance":
-        changed["owner"] = {f"{topic}-{partition}": member
-                            for member, places in (data.get("assignment") or {}).items()
-                            for topic, partition in places}  # fmt: skip
-    if data.get("offsets"):
-        changed["committed"] = {f"{topic}-{partition}": offset
-                                for topic, partition, offset in data["offsets"]}  # fmt: skip
-    return f"group {data.get('group')}", changed

@@ -11,12 +11,12 @@ from ..base_cloud import closed_addresses
 from ..core.calls import Call
 from ..core.errors import report_failure
 from ..handle import Handle
-from ..queue.attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
+from ..services import report_part
 from .applications import ServedRequest
 from .calls import Lookups, lookups_of
 from .findings import ObservedTest, find
 from .masking import Mask
-from .model import WEIGHT, Fake, Finding, Report, Row, Severity, Subject
+from .model import WEIGHT, Fake, Finding, Report, Row
 from .rows import rows
 
 if TYPE_CHECKING:
@@ -144,9 +144,8 @@ def unfinished(
     For example, waiting messages are left out if two writers overwrote each other's data.
     """
     found: list[Finding] = []
-    detectors = {"queue": _messages, "vector": _vectors, "broker": _consumers}
     for handle in cloud.fakes():
-        detect = detectors.get(handle.service)
+        detect = getattr(report_part(handle.fixture, "findings"), "unfinished", None)
         failures: list[str] = []
         with report_failure("what waits cannot be shown", failures.append):
             found += detect(handle, lookups) if detect is not None else ()
@@ -156,52 +155,6 @@ def unfinished(
     found.sort(key=lambda one: WEIGHT[one.severity])
     if (more := len(found) - MOST_UNFINISHED) > 0:
         found[MOST_UNFINISHED:] = [Finding("more", values={"count": more})]
-    return found
-
-
-def _messages(queue: Any, lookups: Lookups) -> Iterator[Finding]:
-    queue._time.settle()
-    of_kinds: tuple[tuple[str, Severity, Iterator[str]], ...] = (
-        ("message_waits", "hint", unfinished_lines(queue._engine, lookups.short)),
-        ("dead_letter", "context", dead_letter_lines(queue._engine, lookups.short)),
-        ("schedule_waits", "context", schedule_lines(queue._engine, lookups.short)),
-    )
-    for kind, severity, lines in of_kinds:
-        for line in lines:
-            yield Finding(kind, severity=severity, values={"line": line})
-
-
-def _vectors(index: Any, lookups: Lookups) -> Iterator[Finding]:
-    for name, space in index._engine.info().namespaces.items():
-        if count := space.pending_vector_count:
-            subject = Subject("namespace", name, index.name)
-            values = {"namespace": name, "count": count}
-            yield Finding("vectors_pending", index.name, (), (subject,), values)
-
-
-def _consumers(broker: Any, lookups: Lookups) -> Iterator[Finding]:
-    for view in broker.groups():
-        name, group = view.name, view._described()
-        read = _read_to_the_end(broker, group)
-        behind: dict[int | None, dict[str, int]] = {}
-        for tp, lag in group.lag.items():
-            if lag and tp not in read:
-                at = behind.setdefault(group.committed.get(tp), {})
-                at[f"{tp.topic}-{tp.partition}"] = lag
-        for committed, lag in behind.items():
-            values = {"group": name, "lag": lag, "committed": committed}
-            subject = Subject("group", name, broker.name)
-            yield Finding("group_behind", broker.name, (), (subject,), values, "hint")
-
-
-def _read_to_the_end(broker: Any, group: Any) -> set[Any]:
-    """Return the partitions whose consumer has received all records and commits automatically."""
-    found = set()
-    for member in group.members:
-        for tp, position in member.position.items() if member.config.auto_commit else ():
-            end = broker.topic(tp.topic).end_offsets[tp.partition]
-            if position is not None and position >= end:
-                found.add(tp)
     return found
 
 

@@ -15,10 +15,9 @@ from urllib.parse import SplitResult, urlsplit
 from ..base_cloud import closed_addresses
 from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
-from ..kv.command_fields import keys_of
+from ..services import report_part
 from .applications import ServedRequest
-from .calls import Lookups, has_full_answer, lines_of, records_of
-from .formatting import items_of
+from .calls import Lookups, has_full_answer, records_of
 from .masking import Mask
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
 
@@ -70,7 +69,10 @@ def _nested(found: list[Row]) -> list[Row]:
     An event directly follows the call that caused it, even if other entries were recorded before.
     """
     found.sort(key=lambda row: row.began)
-    callers = _callers(found)
+    callers: dict[int, Row] = {}
+    for service in {row.service for row in found}:
+        if hasattr(part := report_part(service, "rows"), "callers"):
+            callers |= part.callers(found)
     found.sort(key=lambda row: callers.get(row.number, row).began)
     open_rows: list[Row] = []  # those whose consequences may follow
     ordered = []
@@ -97,38 +99,6 @@ def _nested(found: list[Row]) -> list[Row]:
         if row.ended > row.began:
             open_rows.append(row)
     return ordered
-
-
-_FOLLOWING = {
-    "consume": (("join", ""), ("rebalance", "join")),
-    "commit": (("commit", ""),),
-    "delete-consumer": (("leave", ""), ("rebalance", "leave")),
-}
-"""The events that each kind of call to a broker causes. Those of a rebalance include its cause."""
-
-
-def _callers(found: Iterable[Row]) -> dict[int, Row]:
-    """Return the calls that caused the events of consumer groups, by the events' numbers.
-
-    An event is caused by the instance's last call of a suitable kind. A rebalance that waits for
-    other members to join has no such call.
-    """
-    latest: dict[tuple[object, ...], Row] = {}
-    callers = {}
-    for row in found:
-        if isinstance(row.entry, Call) and row.entry.service == "broker":
-            facts = row.entry.facts
-            for effect in _FOLLOWING.get(row.entry.route, ()):
-                latest[row.peer, facts.get("group"), facts.get("instance"), *effect] = row
-        elif isinstance(row.entry, Event) and row.entry.service == "broker":
-            data = row.entry.data
-            kind, instance = data.get("cause") or ("", "")
-            about = row.peer, data.get("group"), data.get("instance") or instance
-            if row.operation == "rebalance started":
-                latest.pop((*about, "rebalance", kind), None)
-            elif caller := latest.get((*about, row.operation, kind)):
-                callers[row.number] = caller
-    return callers
 
 
 def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
@@ -336,44 +306,22 @@ def _faults_of_attempt(event: Event) -> tuple[AppliedFault, ...]:
 
 
 def _operation(call: Call) -> str:
-    command = call.facts.get("command")
-    if call.service == "kv" and isinstance(command, list) and len(command) == 1:
-        return str(command[0])
-    return call.route or f"{call.method} {call.path}"
+    part = report_part(call.service, "rows")
+    named: str = part.operation(call) if hasattr(part, "operation") else ""
+    return named or call.route or f"{call.method} {call.path}"
 
 
 # -- subjects --------------------------------------------------------------------------------------
 
-_SUBSCRIBING = {
-    "SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE", "PUNSUBSCRIBE",
-}  # fmt: skip
-"""Commands whose arguments are channels or patterns of channels."""
-
 
 def subjects_of(call: Call) -> Iterator[Subject]:
     """Yield the subjects of a call, which must be masked."""
-    facts, fake = call.facts, call.handle
-    if call.service == "kv":
-        for line in lines_of(call):
-            name, *arguments = line
-            if name.upper() in ("PUBLISH", "SPUBLISH"):
-                yield from (Subject("channel", one, fake) for one in arguments[:1])
-            elif name.upper() in _SUBSCRIBING:
-                yield from (Subject("channel", one, fake) for one in arguments)
-            else:
-                yield from (Subject("key", one, fake) for one in keys_of(line))
-    elif call.service == "vector":
-        yield Subject("namespace", str(facts.get("namespace") or ""), fake)
-    elif call.service == "broker":
-        for topic in facts.get("topic") or ():
-            yield Subject("topic", str(topic), fake)
-        if facts.get("group"):
-            yield Subject("group", str(facts["group"]), fake)
-    elif call.service == "queue":
-        yield from _messages(call, fake)
+    part = report_part(call.service, "rows")
+    if part is not None:
+        yield from part.subjects(call)
     message = call.request_headers.get("Upstash-Message-Id")
     if message:
-        yield Subject("message", message, fake)
+        yield Subject("message", message, call.handle)
 
 
 def further_subjects(entry: Entry, began: int, lookups: Lookups) -> Iterator[Subject]:
@@ -402,15 +350,6 @@ def subjects_of_action(action: Action, handle: Any, mask: Mask) -> Iterator[Subj
             value = arguments.get(kind)
             if isinstance(value, str):
                 yield Subject(kind, mask.text(value), action.handle)
-
-
-def _messages(call: Call, fake: str) -> Iterator[Subject]:
-    if call.facts.get("queue"):
-        yield Subject("queue", str(call.facts["queue"]), fake)
-    for one in items_of(call.response_body) if has_full_answer(call) else ():
-        for name, kind in (("messageId", "message"), ("scheduleId", "schedule")):
-            if isinstance(one.get(name), str):
-                yield Subject(kind, one[name], fake)
 
 
 def subjects_of_event(event: Event) -> Iterator[Subject]:

@@ -18,11 +18,10 @@ from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
-from .formatting import CONTROLS, printable
-from .model import Finding, Report, Row, Script
+from .formatting import CONTROLS, PIPELINED, printable
+from .model import Finding, Report, Row, Script, Summary
 from .report import report_of
-from .wording import Summary, describe, effect, sentence
-from .wording.kv import PIPELINED
+from .wording import describe, effect, sentence
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud

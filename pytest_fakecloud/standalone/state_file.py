@@ -20,8 +20,7 @@ from ..core.json_schema import violations
 from ..faults.plan import FaultPlan, fault_kinds
 from ..faults.table import Fault, setting_over
 from ..files import DATA_BYTES, open_file, read_file
-from ..kv.rdb import MAGIC
-from ..services import services_by_word
+from ..services import SERVICES, services_by_word
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
@@ -40,8 +39,11 @@ def read_state(file: Path) -> dict[str, Any]:
     """
     try:
         with open_file(file, DATA_BYTES) as opened:
-            if opened.read(16).startswith(MAGIC):
-                return {"kv": {"rdb": file.name}}
+            head = opened.read(16)
+        for service in SERVICES.values():
+            for field, beginnings in service.files.items():
+                if head.startswith(beginnings):
+                    return {str(service.word): {field: file.name}}
         content = orjson.loads(read_file(file))
     except orjson.JSONDecodeError as error:
         raise ContractError(

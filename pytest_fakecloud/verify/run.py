@@ -14,7 +14,6 @@ from types import NoneType
 from typing import Any
 
 from ..core.errors import brief
-from ..kv.table.registry import COMMANDS
 from .catalogue import Scenario, Step, scenarios
 from .exchange import Bounds, Interrupted, Reply, Unreachable
 from .sides import Side, Target, facts_of, fake_of, mask_of
@@ -144,10 +143,8 @@ def _compared(scenario: Scenario, step: Step, real: Side, fake: Side) -> Compari
 
 def _is_not_offered(step: Step, reply: Reply) -> bool:
     """Return whether the service lacks the command, because of its version or a missing module."""
-    if step.subject.split()[0].upper() not in COMMANDS:
-        return False
     text = str(reply.body).lower()
-    return reply.status == 400 and any(word in text for word in _UNKNOWN)
+    return step.is_command and reply.status == 400 and any(word in text for word in _UNKNOWN)
 
 
 MINUTE = 60

@@ -16,9 +16,6 @@ import urllib3
 
 from ..cloud import Cloud
 from ..core.errors import ContractError, ServiceError, unknown_name
-from ..kv.handle import KVServer
-from ..kv.settings import VERSION
-from ..kv.table.versions import is_later
 from ..reporting.masking import Mask
 from .catalogue import Scenario, Step
 from .exchange import SECONDS, Bounds, Reply, Unreachable, exchange
@@ -253,16 +250,20 @@ def _real_and_fake(cloud: Cloud, target: Target, facts: Mapping[str, Any]) -> tu
     return real, Target(target.service, fake.url, fake.token)
 
 
-def _version_of(server: KVServer) -> str:
+_OLDEST = "7.0"
+"""The oldest version that a fake supports."""
+
+
+def _version_of(server: Any) -> str:
     """Return the version of a real server, but at least the oldest version that a fake supports."""
     text = str(server.execute("INFO", "server"))
     found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     named = found.get("valkey_version") or found["redis_version"]
-    version = ".".join(re.findall(r"[0-9]+", named)[:3])
-    return VERSION["redis"] if is_later(VERSION["redis"], version) else version
+    numbers = re.findall(r"[0-9]+", named)[:3]
+    return _OLDEST if [*map(int, numbers)] < [7, 1] else ".".join(numbers)
 
 
-def _modules_of(server: KVServer) -> list[str]:
+def _modules_of(server: Any) -> list[str]:
     return ["ReJSON"] if server.execute("COMMAND", "INFO", "JSON.SET") != [None] else []
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import pytest_fakecloud
-from pytest_fakecloud.queue.attempt_reports import raised_text, span, unfinished_lines, waiting_text
+from pytest_fakecloud.core.recorder import raised_text
+from pytest_fakecloud.queue.attempt_reports import span, unfinished_lines, waiting_text
 from pytest_fakecloud.queue.delivery.replies import Response
 
 from .engine.bench import Bench

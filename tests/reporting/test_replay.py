@@ -13,9 +13,9 @@ import redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting import replay
-from pytest_fakecloud.reporting.data import data_of
 from pytest_fakecloud.reporting.replay import record_times, states
 from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.services import report_part
 
 from ..harness import in_threads, wait_until
 from .shown import deliver
@@ -53,7 +53,7 @@ def without_empty(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def real(cloud: Cloud) -> dict[str, Any]:
-    modules = [(one, data_of(one.fixture)) for one in cloud.fakes()]
+    modules = [(one, report_part(one.fixture, "data")) for one in cloud.fakes()]
     return without_empty({one.name: data.state(one) for one, data in modules if data is not None})
 
 

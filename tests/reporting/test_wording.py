@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.kv.report import wording
 from pytest_fakecloud.reporting.applications import ServedRequest
 from pytest_fakecloud.reporting.calls import lookups_of
 from pytest_fakecloud.reporting.formatting import scalar, shortened
 from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section, text
-from pytest_fakecloud.reporting.wording import kv as wording
 from pytest_fakecloud.reporting.wording import sentence
 
 from .findings.cases import commands, compare
@@ -424,6 +424,6 @@ def test_no_body_keeps_a_report_from_being_made(cloud: Cloud, body: bytes) -> No
     ("score", "shown"), [(1, "1"), (0.5, "0.5"), (0.99994, "0.9999"), (0.9999909, "0.99999")]
 )
 def test_a_score_close_to_one_is_not_shown_as_one(score: float, shown: str) -> None:
-    from pytest_fakecloud.reporting.wording.vector import _score
+    from pytest_fakecloud.vector.report.wording import _score
 
     assert _score(score) == shown

@@ -27,7 +27,7 @@ NEEDED = (
     "numpy", "pytest_fakecloud.broker.handle", "pytest_fakecloud.cloud",
     "pytest_fakecloud.http.messages", "pytest_fakecloud.http.server", "pytest_fakecloud.kv.handle",
     "pytest_fakecloud.queue.handle", "pytest_fakecloud.standalone.api",
-    "pytest_fakecloud.reporting.data.queue", "pytest_fakecloud.standalone.state_file",
+    "pytest_fakecloud.queue.report.data", "pytest_fakecloud.standalone.state_file",
     "pytest_fakecloud.outside.surroundings", "pytest_fakecloud.vector.handle",
 )  # fmt: skip
 

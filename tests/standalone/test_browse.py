@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from pytest_fakecloud import Cloud, Response
-from pytest_fakecloud.reporting.data.queue import LISTS
+from pytest_fakecloud.queue.report.data import LISTS
 from pytest_fakecloud.standalone.api import ControlApp
 from tests.harness import in_threads
 

@@ -13,11 +13,11 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
-from pytest_fakecloud.reporting.data import vector
-from pytest_fakecloud.reporting.data.vector import projected
 from pytest_fakecloud.standalone.api import ControlApp
 from pytest_fakecloud.standalone.control.data import view
 from pytest_fakecloud.standalone.control.handles import send
+from pytest_fakecloud.vector.report import data as vector
+from pytest_fakecloud.vector.report.data import projected
 
 from .conftest import ask, message
 

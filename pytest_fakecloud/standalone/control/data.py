@@ -32,14 +32,13 @@ from ...reporting.data import (
     Message,
     NotFound,
     Wanted,
-    data_of,
     whole_number,
 )
 from ...reporting.formatting import printable
 from ...reporting.masking import Mask
 from ...reporting.model import Row as ReportRow
 from ...reporting.rows import began, rows
-from ...services import find, view_of
+from ...services import find, report_part, view_of
 from . import PREFIX, Refused, contract, named
 from .shapes import ProblemEntry, Row
 
@@ -106,7 +105,7 @@ class DataRoutes:
 
     def _browsed(self, request: Request) -> tuple[Handle, Any]:
         handle = named(self._cloud, request)
-        module = data_of(handle.fixture)
+        module = report_part(handle.fixture, "data")
         if module is None:
             raise NotFound(f"{handle.name} has no lists: use its `view`")
         return handle, module
@@ -151,7 +150,7 @@ class DataRoutes:
 
 def view(handle: Handle) -> dict[str, Any]:
     """Return the data of a fake, or only its identity if its service has no view."""
-    if (module := data_of(handle.fixture)) is not None:
+    if (module := report_part(handle.fixture, "data")) is not None:
         content = module.content(handle)
     else:
         show = view_of(find(handle.fixture))

@@ -74,8 +74,13 @@ class Step:
             return self.json[0].upper()
         return f"{self.method} {self.path.partition('?')[0]}"
 
+    @property
+    def is_command(self) -> bool:
+        """Whether the step is a command of a key-value server."""
+        return self.path == "/" and isinstance(self.json, list)
+
     def __str__(self) -> str:
-        if self.path == "/" and isinstance(self.json, list):
+        if isinstance(self.json, list) and self.is_command:
             return shlex.join(str(word) for word in self.json)
         sent = self.body if self.body is not None else ("" if self.json is None else self.json)
         settings = "".join(f" {name}: {value}" for name, value in self.headers.items())

@@ -34,11 +34,11 @@ from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.redis import namespace as namespaces
 from pytest_fakecloud.kv.redis.links import ClusterLink, open_link
 from pytest_fakecloud.kv.redis.rewriting import Answered, Prefixes, Rewriter, find_spec
+from pytest_fakecloud.kv.report.data import LISTS, content
 from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.outside import surroundings
 from pytest_fakecloud.reporting.data import Wanted
-from pytest_fakecloud.reporting.data.kv import LISTS, content
 from tests.harness import wait_until
 
 from ...budget import cases

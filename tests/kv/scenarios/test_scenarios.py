@@ -21,12 +21,12 @@ from pytest_fakecloud.kv.engine.messages import _CLASS_OF
 from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import Blocked
+from pytest_fakecloud.kv.report.history import Command, Expiries
 from pytest_fakecloud.kv.table.registry import CommandSpec, spec_of
 from pytest_fakecloud.kv.values.containers import HashValue, QuickList, SetValue
 from pytest_fakecloud.kv.values.measures import ENTRY, content_size, usage
 from pytest_fakecloud.kv.values.stream import Stream
 from pytest_fakecloud.kv.values.zset import SortedSet
-from pytest_fakecloud.reporting.findings.kv_history import Command, Expiries
 from tests.kv.conftest import Run, argv
 from tests.kv.scenarios import FOLDER, Scenario, play, scenarios
 

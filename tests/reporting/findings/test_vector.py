@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from pytest_fakecloud import Cloud, Response
-from pytest_fakecloud.reporting.findings import vector
+from pytest_fakecloud.vector.report import findings as vector
 
 from .cases import Inject, Scene, check, fails_afterwards, kinds, loses_answer
 

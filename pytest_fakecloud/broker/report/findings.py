@@ -6,15 +6,15 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
-from ...broker.model import CONSUMER_HEADERS
 from ...core.calls import Call, Event
-from ..calls import executed, has_full_answer
-from ..formatting import items_of, parsed
-from ..model import Finding
-from .common import ObservedTest, about, about_entry, about_group
-from .kv_history import ADDING, commands
+from ...reporting.calls import Lookups, executed, has_full_answer
+from ...reporting.findings import ObservedTest, about, about_entry, about_group
+from ...reporting.formatting import items_of, parsed
+from ...reporting.model import Finding, Subject
+from ..model import CONSUMER_HEADERS
 
 
 class _Place(NamedTuple):
@@ -275,15 +275,14 @@ def _repeated_commands(test: ObservedTest, first: Call, again: Call) -> Counter[
     """Return how often each command was repeated after a redelivery, by the command's name."""
     before: list[list[str]] = []
     repeated: Counter[str] = Counter()
-    for handle in test.handles("kv"):
-        for command in commands(test, handle):
-            if command.name not in ADDING or command.entry.number < first.number:
-                continue
-            if command.entry.number < again.number:
-                before.append(command.words)
-            elif command.words in before:
-                before.remove(command.words)
-                repeated[command.name] += 1
+    for write in chain.from_iterable(test.writes()):
+        if not write.adds or write.number < first.number:
+            continue
+        if write.number < again.number:
+            before.append(write.words)
+        elif write.words in before:
+            before.remove(write.words)
+            repeated[write.name] += 1
     return repeated
 
 
@@ -407,3 +406,31 @@ FINDINGS = (
     commit_too_high, unknown_header, produced_again, committed_before_failure, received_again,
     started_at_end, shared_group, instances_used_once, records_skipped, never_committed, no_order,
 )  # fmt: skip
+OF_TEST = ()
+
+
+def unfinished(broker: Any, lookups: Lookups) -> Iterator[Finding]:
+    """Yield findings about records that a consumer group has not read."""
+    for view in broker.groups():
+        name, group = view.name, view._described()
+        read = _read_to_the_end(broker, group)
+        behind: dict[int | None, dict[str, int]] = {}
+        for tp, lag in group.lag.items():
+            if lag and tp not in read:
+                at = behind.setdefault(group.committed.get(tp), {})
+                at[f"{tp.topic}-{tp.partition}"] = lag
+        for committed, lag in behind.items():
+            values = {"group": name, "lag": lag, "committed": committed}
+            subject = Subject("group", name, broker.name)
+            yield Finding("group_behind", broker.name, (), (subject,), values, "hint")
+
+
+def _read_to_the_end(broker: Any, group: Any) -> set[Any]:
+    """Return the partitions whose consumer has received all records and commits automatically."""
+    found = set()
+    for member in group.members:
+        for tp, position in member.position.items() if member.config.auto_commit else ():
+            end = broker.topic(tp.topic).end_offsets[tp.partition]
+            if position is not None and position >= end:
+                found.add(tp)
+    return found

@@ -11,14 +11,20 @@ from typing import Any
 from ...core.calls import Call
 from ...core.errors import counted, listed
 from ...core.timers import clock_time
-from ...kv.table.registry import find_ttl, spec_of
-from ..calls import SEVERAL, Lookups, envelope, has_full_answer, hash_of, is_error, on_connection
-from ..formatting import compact, each_from_base64, parsed, scalar, shortened
-from ..masking import HIDDEN, hides_words
-from ..model import Script, Sentences, Summary, Values
+from ...reporting.calls import (
+    SEVERAL,
+    Lookups,
+    envelope,
+    has_full_answer,
+    hash_of,
+    is_error,
+    on_connection,
+)
+from ...reporting.formatting import PIPELINED, compact, each_from_base64, parsed, scalar, shortened
+from ...reporting.masking import HIDDEN, hides_words
+from ...reporting.model import Script, Sentences, Summary, Values
+from ..table.registry import find_ttl, spec_of
 
-PIPELINED = 12
-"""Maximum number of commands of a pipeline that are shown; failed commands are always shown."""
 ROOM = 240
 """Maximum length of a command's arguments, in characters."""
 _END_OF_TIME_US = 253_402_300_800_000_000

@@ -1,6 +1,8 @@
-"""Findings about all services: errors, credentials, unused faults, fakes without calls.
+"""Findings: facts about what happened that may explain a failure, never guesses.
 
-`ObservedTest` is the input of all detectors, and `about()` creates their findings.
+A detector is a function that yields findings, given an `ObservedTest` and in most cases also one
+fake; `about()` creates them. If a detector raises an exception, the report has a line with the error
+instead. The detectors of this module concern all services.
 """
 
 from __future__ import annotations
@@ -8,22 +10,26 @@ from __future__ import annotations
 import copy
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ...core.calls import Action, Call, Entry, Event
-from ...faults.table import rule_of
-from ..applications import ServedRequest
-from ..calls import Lookups, error_of, lines_of, on_connection, records_of
-from ..model import Finding, Severity, Subject
-from ..tracebacks import causes_of
+from ..core.calls import Action, Call, Entry, Event
+from ..core.errors import report_failure
+from ..faults.table import rule_of
+from ..services import SERVICES, report_part
+from .applications import ServedRequest
+from .calls import Lookups, error_of, lines_of, on_connection, records_of
+from .model import WEIGHT, Finding, Severity, Subject
+from .tracebacks import causes_of
 
 if TYPE_CHECKING:
-    from ...base_cloud import BaseCloud
+    from ..base_cloud import BaseCloud
 
 
+MOST = 10
+"""Maximum number of findings in one report."""
 NONE = re.compile(r"(?<![A-Za-z0-9])None(?![A-Za-z0-9])")
 """``None`` as a separate word, which Python writes for a missing value."""
 
@@ -71,6 +77,20 @@ def _as_known(entry: Entry) -> Entry:
     known = copy.copy(entry)
     known.response_body = b""
     return known
+
+
+class Write(NamedTuple):
+    """A write to a store that a detector of another service relates to its own calls.
+
+    ``number`` is that of its journal entry. ``key`` is empty unless the command writes to a single
+    key. ``adds``: repeating it changes the data again.
+    """
+
+    number: int
+    name: str
+    words: list[str]
+    key: str
+    adds: bool
 
 
 @dataclass
@@ -130,8 +150,19 @@ class ObservedTest:
         around = (one for one in self.attempts if one.data["began"] < entry.number < one.number)
         return next(around, None)
 
+    def writes(self) -> Iterator[list[Write]]:
+        """Yield the writes to each fake that is a store."""
+        for fake in self.fakes:
+            part = report_part(fake.fixture, "findings")
+            if part is not None and hasattr(part, "writes"):
+                yield list(part.writes(self, fake))
+
     def events(self, kind: str) -> list[Event]:
         return [e for e in self.entries if isinstance(e, Event) and e.kind == kind]
+
+
+Detector: TypeAlias = Callable[[ObservedTest, Any], Iterator[Finding]]
+"""Yields findings about one fake."""
 
 
 # -- findings --------------------------------------------------------------------------------------
@@ -278,7 +309,47 @@ def _read_only_tokens(test: ObservedTest) -> dict[str, str]:
     }
 
 
-FINDINGS = (
+_OF_ALL = (
     continued_after_error, error_not_seen, unused_fault, never_called, clock_frozen,
     read_only_token,
 )  # fmt: skip
+
+
+def find(test: ObservedTest) -> list[Finding]:
+    """Return the findings about a cloud: the most important first, then the newest."""
+    found: list[Finding] = []
+    for detector, given in _detectors(test):
+        try:
+            found += detector(test, *given)
+        except BaseException:
+            failures: list[str] = []
+            with report_failure(f"{detector.__name__} failed", failures.append):
+                raise
+            found.append(Finding("failed", values={"text": failures[0]}))
+    if any(one.severity == "cause" for one in found):
+        # If a cause is known, a fake without calls is not worth reporting.
+        found = [one for one in found if one.kind != "never_called"]
+    found.sort(key=lambda one: (WEIGHT[one.severity], -max(one.rows, default=0)))
+    merged: dict[str, Finding] = {}
+    for one in found:
+        same = repr(replace(one, rows=()))
+        earlier = merged[same].rows if same in merged else ()
+        merged[same] = replace(one, rows=tuple(dict.fromkeys((*earlier, *one.rows))))
+    return list(merged.values())[:MOST]
+
+
+def _detectors(test: ObservedTest) -> Iterator[tuple[Callable[..., Iterator[Finding]], list[Any]]]:
+    """Yield each detector with its arguments after the test.
+
+    A service has detectors for each of its fakes (``FINDINGS``), and for a whole journal
+    (``OF_TEST``).
+    """
+    used = {one.service for one in (*test.fakes, *test.entries)}
+    of_tests: list[Callable[[ObservedTest], Iterator[Finding]]] = []
+    for fixture, service in SERVICES.items():
+        part = report_part(fixture, "findings") if service.word in used else None
+        if part is not None:
+            fakes = [one for one in test.fakes if one.fixture == fixture]
+            yield from ((detector, [fake]) for detector in part.FINDINGS for fake in fakes)
+            of_tests += part.OF_TEST
+    yield from ((detector, []) for detector in (*of_tests, *_OF_ALL))

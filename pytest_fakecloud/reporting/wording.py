@@ -1,42 +1,29 @@
-"""Sentences of reports, one module for each service.
+"""Sentences of reports, with those of each service from its ``wording`` module.
 
-Only renderers call this package. It returns strings for rows and findings, which no code parses.
+Only renderers call this module. It returns strings for rows and findings, which no code parses.
 """
 
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
-from ...core.calls import Call, Event
-from ...core.errors import counted, listed, plural, shortfall
-from ..applications import ServedRequest
-from ..calls import Lookups, error_of
-from ..formatting import EXCERPT, compact, namespace, readable, shortened, visible
-from ..model import Finding, Row, Sentences, Summary, Values
-from . import broker, kv, queue, vector
-from .broker import effect
-
-__all__ = ["Summary", "describe", "effect", "sentence", "summarise"]
-
-_BY_SERVICE: Mapping[str, Callable[[Call, Lookups], Summary | None]] = {
-    "kv": kv.summary,
-    "vector": vector.summary,
-    "broker": broker.summary,
-    "queue": queue.summary,
-    "callback_capture": queue.callback_summary,
-    "destination": queue.callback_summary,
-}
+from ..core.calls import Call, Event
+from ..core.errors import counted, listed, plural, shortfall
+from ..services import SERVICES, report_part
+from .applications import ServedRequest
+from .calls import Lookups, error_of
+from .formatting import EXCERPT, compact, namespace, phrase_of, readable, shortened, visible
+from .model import Finding, Row, Sentences, Summary, Values
 
 
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
     """Return the description of a call; None if its service has none or its body is malformed."""
-    summary = _BY_SERVICE.get(call.service)
-    if summary is None:
-        return None
+    words = report_part(call.service, "wording")
     try:
-        return summary(call, lookups)
+        summary: Summary | None = None if words is None else words.summary(call, lookups)
+        return summary
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
 
@@ -68,13 +55,26 @@ def _described(row: Row, last: Row, lookups: Lookups) -> Summary:
         return Summary(what, "" if entry.status is None else str(entry.status), note=entry.raised)
     if isinstance(entry, Event):
         if row.kind == "attempt":
-            return queue.attempt_summary(row, last, lookups)
+            assert row.delivery is not None
+            words = report_part(row.delivery.service, "wording")
+            summary: Summary = words.attempt_summary(row, last, lookups)
+            return summary
         if row.kind == "action":
             return Summary(_action(entry, lookups))
-        is_brokers = row.service == "broker"
-        what = broker.event_text(entry, lookups) if is_brokers else f"{entry.kind}: {entry.text}"
+        describe_event = getattr(report_part(row.service, "wording"), "event_text", _event_text)
+        what = describe_event(entry, lookups)
         return Summary(what, note=str(entry.data.get("note") or ""))
     return Summary(row.operation)
+
+
+def _event_text(event: Event, lookups: Lookups) -> str:
+    return f"{event.kind}: {event.text}"
+
+
+def effect(event: Event, call: Call | None, lookups: Lookups) -> str:
+    """Return what an event adds to the row of its call; empty if it only repeats the call."""
+    text: str = report_part(event.service, "wording").effect(event, call, lookups)
+    return text
 
 
 def _call(row: Row, last: Row, call: Call, lookups: Lookups) -> Summary:
@@ -86,10 +86,11 @@ def _call(row: Row, last: Row, call: Call, lookups: Lookups) -> Summary:
         summary = Summary(f"{call.method} {call.target} {body}".strip())
     what, remarks = summary.what, list(summary.remarks)
     if row.delivery is not None:
-        what = f"{queue.attempt_name(row, last, lookups)} {what}"
+        words = report_part(row.delivery.service, "wording")
+        what = f"{words.attempt_name(row, last, lookups)} {what}"
         # If a fake received the delivery, the fake's own row shows the body.
         if "answer" in row.delivery.data:
-            remarks += queue.exchange_lines(row.delivery.data, lookups)
+            remarks += words.exchange_lines(row.delivery.data, lookups)
     note = "" if call.problem == "bug" else call.note
     answer = _answer(call, summary)
     return Summary(what, answer, summary.below, summary.script, tuple(remarks), note)
@@ -114,7 +115,7 @@ def status_line(call: Call) -> str:
     if call.status is None:
         return call.outcome
     ending = "" if call.outcome == "answered" else f" ({call.outcome})"
-    return f"{call.status} {queue.phrase_of(call.status)}".strip() + ending
+    return f"{call.status} {phrase_of(call.status)}".strip() + ending
 
 
 def _action(event: Event, lookups: Lookups) -> str:
@@ -142,12 +143,22 @@ def _action(event: Event, lookups: Lookups) -> str:
 
 def sentence(finding: Finding, lookups: Lookups) -> str:
     """Return the sentence of a finding, with the name of its fake."""
-    says = _SENTENCES[finding.kind]
+    says = _sentences()[finding.kind]
     values = {**finding.values, "fake": finding.fake}
     text = _filled(says, values, lookups) if isinstance(says, str) else says(values, lookups)
     # The text of a violation already contains the name of its fake.
     named = bool(finding.fake) and finding.kind != "problem"
     return visible(f"{finding.fake}: {text}" if named else text)
+
+
+@cache
+def _sentences() -> Sentences:
+    """Return the sentences of the findings of all services."""
+    found = dict(_SENTENCES)
+    for fixture in SERVICES:
+        if (words := report_part(fixture, "wording")) is not None:
+            found |= words.SENTENCES
+    return found
 
 
 class _Template(string.Formatter):
@@ -228,10 +239,6 @@ _WHY_REJECTED = {
     "unknown": "the credentials are not those of {fake}",
 }
 _SENTENCES: Sentences = {
-    **kv.SENTENCES,
-    **vector.SENTENCES,
-    **broker.SENTENCES,
-    **queue.SENTENCES,
     "continued_after_error": _continued,
     "error_not_seen": _swallowed,
     "unused_fault": _unused_fault,

@@ -9,13 +9,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from . import MOST_IN_VIEW, Listing, NotFound, State, View, Wanted, page_of, page_of_names, plain
+from ...reporting.data import (
+    MOST_IN_VIEW,
+    Listing,
+    NotFound,
+    State,
+    View,
+    Wanted,
+    page_of,
+    page_of_names,
+    plain,
+)
 
 if TYPE_CHECKING:
     from ...core.calls import Call
-    from ...vector.engine import VectorEngine
-    from ...vector.handle import VectorIndex
-    from ...vector.model import VectorRecord
+    from ..engine import VectorEngine
+    from ..handle import VectorIndex
+    from ..model import VectorRecord
 
 
 PREVIEW = 300

@@ -12,15 +12,15 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...core.calls import Action, Call, Entry
-from ...kv.python_values import encode
-from ...kv.table.registry import COMMANDS, CommandSpec, Ttl, find_ttl, sets_ttl, spec_of
-from ..calls import QUEUED, SEVERAL, executed_at, is_error, on_connection, reply
-from ..formatting import each_from_base64, parsed
-from ..model import Finding
-from .common import ObservedTest, about_key
+from ...reporting.calls import QUEUED, SEVERAL, executed_at, is_error, on_connection, reply
+from ...reporting.findings import ObservedTest, about_key
+from ...reporting.formatting import each_from_base64, parsed
+from ...reporting.model import Finding
+from ..python_values import encode
+from ..table.registry import COMMANDS, CommandSpec, Ttl, find_ttl, sets_ttl, spec_of
 
 if TYPE_CHECKING:
-    from ...kv.handle import KVServer
+    from ..handle import KVServer
 
 
 UNKNOWN: Any = object()

@@ -9,13 +9,11 @@ from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import ServiceError
-from ...vector.filter import why_not
-from ..calls import QUERIES, UPSERTS, executed, executed_but_lost
-from ..formatting import items_of, parsed
-from ..model import Finding
-from .common import NONE, ObservedTest, about_namespace
-from .kv_history import WRITES as KV_WRITES
-from .kv_history import Command, commands
+from ...reporting.calls import QUERIES, UPSERTS, Lookups, executed, executed_but_lost
+from ...reporting.findings import NONE, ObservedTest, Write, about_namespace
+from ...reporting.formatting import items_of, parsed
+from ...reporting.model import Finding, Subject
+from ..filter import why_not
 
 _READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
 _WRITES = (*UPSERTS, "update")
@@ -225,24 +223,23 @@ def hit_not_used(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         later = [call for call in test.calls if call.number > query.call.number]
         if any(call.cut for call in later) or _are_mentioned(query.ids, later):
             continue
-        for store in test.handles("kv"):
-            writes = [one for one in commands(test, store) if one.name in KV_WRITES]
-            if pair := _similar_keys(query, writes):
+        for writes in test.writes():
+            if pair := _similar_keys(query, [one for one in writes if one.key]):
                 unread, write = pair
                 yield query.finding(
-                    "hit_not_used", [write.entry.number], severity="hint", id=query.ids[0],
+                    "hit_not_used", [write.number], severity="hint", id=query.ids[0],
                     score=query.hits[0]["score"], unread=unread, written=write.key,
                 )  # fmt: skip
 
 
-def _similar_keys(query: _Query, writes: list[Command]) -> tuple[str, Command] | None:
+def _similar_keys(query: _Query, writes: list[Write]) -> tuple[str, Write] | None:
     """Return the last key with the first hit's ID that was written before a query, and the first
     later write to a key with the same text around an ID; None if there are none.
     """
     first, number = query.ids[0], query.call.number
-    earlier = [one.key for one in writes if one.entry.number < number and first in one.key]
+    earlier = [one.key for one in writes if one.number < number and first in one.key]
     before, _, after = earlier[-1].partition(first) if earlier else ("", "", "")
-    later = (one for one in writes if one.entry.number > number)
+    later = (one for one in writes if one.number > number)
     write = next(
         (one for one in later if one.key.startswith(before) and one.key.endswith(after)), None
     )
@@ -335,3 +332,13 @@ FINDINGS = (
     filter_rejected, no_longer_matches, upserted_again, deleted_by_prefix, hit_not_used,
     empty_namespace, metadata_not_included, upsert_replaced, none_in_id, deleted_elsewhere,
 )  # fmt: skip
+OF_TEST = ()
+
+
+def unfinished(index: Any, lookups: Lookups) -> Iterator[Finding]:
+    """Yield findings about vectors that queries do not see yet."""
+    for name, space in index._engine.info().namespaces.items():
+        if count := space.pending_vector_count:
+            subject = Subject("namespace", name, index.name)
+            values = {"namespace": name, "count": count}
+            yield Finding("vectors_pending", index.name, (), (subject,), values)

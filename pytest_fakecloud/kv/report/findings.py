@@ -7,14 +7,42 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from itertools import pairwise
 from typing import Any
 
-from ..calls import SEVERAL, executed, lines_of
-from ..formatting import parsed
-from ..model import Finding
-from .common import ObservedTest, about_entry, about_key
-from .kv_history import ADDING, SCRIPTS, UNKNOWN, Command, commands, history, with_expiries
+from ...reporting.calls import SEVERAL, executed, lines_of
+from ...reporting.findings import Detector, ObservedTest, Write, about_entry, about_key
+from ...reporting.formatting import parsed
+from ...reporting.model import Finding
+from .history import (
+    ADDING,
+    SCRIPTS,
+    UNKNOWN,
+    WRITES,
+    Command,
+    commands,
+    databases_of,
+    history,
+    with_expiries,
+)
+from .keys import (
+    changed_nothing,
+    check_then_set,
+    counter_mismatch,
+    counter_recreated,
+    expires_by_wall_clock,
+    key_mismatch,
+    lock_of_another,
+    lock_without_ttl,
+    lost_update,
+    no_subscriber,
+    python_value_in_key,
+    read_after_expiry,
+    ttl_not_set,
+    ttl_removed,
+    ttl_renewed,
+)
 
 # -- results ---------------------------------------------------------------------------------------
 
@@ -363,7 +391,7 @@ def _less_as_string(new: str, known: Any) -> bool:
 def _received(test: ObservedTest) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the JSON objects that the application received, each with its journal number."""
     bodies: list[tuple[int, Any]] = [(one.began, one.body) for one in test.served]
-    bodies += [(number, sent.body) for number, (sent, _) in test.lookups.attempts.items()]
+    bodies += [(number, sent.body) for number, sent in test.lookups.attempts.items()]
     for call in test.calls:
         if call.route == "consume" and executed(call):
             records = parsed(call.response_body)
@@ -371,3 +399,57 @@ def _received(test: ObservedTest) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, body in bodies:
         if isinstance(value := parsed(body), dict):
             yield number, value
+
+
+_OF_SERVERS = (accept_missing, commands_failed, no_subscriber)
+
+
+def _for_each_database(detect: Detector) -> Detector:
+    """Call a detector for each database of a server that clients have used."""
+
+    @wraps(detect)
+    def detect_each(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+        for database in databases_of(test, handle):
+            yield from detect(test, database)
+
+    return detect_each
+
+
+FINDINGS = tuple(
+    one if one in _OF_SERVERS else _for_each_database(one)
+    for one in (
+        check_then_set,
+        ttl_not_set,
+        expires_by_wall_clock,
+        lock_without_ttl,
+        key_mismatch,
+        lock_of_another,
+        ttl_removed,
+        ttl_renewed,
+        accept_missing,
+        python_value_in_key,
+        counter_mismatch,
+        lost_update,
+        commands_failed,
+        scan_not_finished,
+        counter_recreated,
+        read_after_expiry,
+        no_subscriber,
+        equal_scores,
+        changed_nothing,
+        repeated_after_failure,
+        never_acknowledged,
+        pages_overlap,
+        limit_shared,
+        stopped_writing,
+    )
+)
+OF_TEST = ()
+
+
+def writes(test: ObservedTest, handle: Any) -> Iterator[Write]:
+    """Yield the executed commands that change data, for detectors of other services."""
+    for one in commands(test, handle):
+        if one.name in WRITES or one.name in ADDING:
+            key = one.key if one.name in WRITES else ""
+            yield Write(one.entry.number, one.name, one.words, key, one.name in ADDING)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from http.client import responses
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Call
 from ...core.errors import listed, plural
 from ...core.timers import clock_time, to_datetime
-from ..calls import Lookups, has_full_answer
-from ..formatting import EXCERPT, compact, decoded, parsed, readable, shortened
-from ..model import Row, Sentences, Summary, Values
+from ...reporting.calls import Lookups, has_full_answer
+from ...reporting.formatting import (
+    EXCERPT,
+    compact,
+    decoded,
+    parsed,
+    phrase_of,
+    readable,
+    shortened,
+)
+from ...reporting.model import Row, Sentences, Summary, Values
 
 if TYPE_CHECKING:
-    from ...queue.signatures import SignatureDetails
+    from ..signatures import SignatureDetails
+
 
 _SETTINGS = {
     "delay": "delay", "not-before": "not before", "retries": "retries",
@@ -28,7 +36,9 @@ _SETTINGS = {
 
 
 def summary(call: Call, lookups: Lookups) -> Summary | None:
-    """Describe a publish request or a batch; return None for any other request."""
+    """Describe a publish request, a batch or a received callback; None for any other request."""
+    if call.service != "queue":
+        return _callback_summary(call)
     if call.route == "batch":
         messages = [_batch_message(item) for item in parsed(call.request_body)]
         return Summary(f"batch of {len(messages)}", _accepted(call, lookups), messages)
@@ -125,7 +135,7 @@ def _flat(answer: Any) -> Iterator[dict[str, Any]]:
         yield from one if isinstance(one, list) else [one]
 
 
-def callback_summary(call: Call, lookups: Lookups) -> Summary | None:
+def _callback_summary(call: Call) -> Summary | None:
     """Describe a callback, with the response and the body of its message."""
     report = _callback_report(call.request_body)
     if report is None:
@@ -226,10 +236,6 @@ def _answered(data: Mapping[str, Any]) -> str:
     phrase = phrase_of(status)
     # Error pages of applications often repeat only the status.
     return "" if body in (phrase, f"{status} {phrase}") else body.removeprefix(f"{status} ")
-
-
-def phrase_of(status: int) -> str:
-    return responses.get(status, "")
 
 
 def _sent_callback(data: Mapping[str, Any]) -> str:

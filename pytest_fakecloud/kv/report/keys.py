@@ -13,10 +13,10 @@ from typing import Any
 
 from ...core.calls import Call, Entry, Event
 from ...core.timers import to_datetime
-from ..calls import executed_at, lines_of
-from ..model import Finding
-from .common import NONE, ObservedTest, about
-from .kv_history import (
+from ...reporting.calls import executed_at, lines_of
+from ...reporting.findings import NONE, ObservedTest, about
+from ...reporting.model import Finding
+from .history import (
     COUNTING,
     READS,
     UNKNOWN,

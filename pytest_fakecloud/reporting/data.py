@@ -1,7 +1,8 @@
-"""The data of a fake, as people see it: one module for each service.
+"""The data of a fake, as people see it.
 
-A module reads its service once for three readers: the page of a report (`state()`, items by section
-and name), the console (`LISTS` in pages, and `counts()`) and the control API (`content()`).
+The ``data`` module of a service reads its fakes once for three readers: the page of a report
+(`state()`, items by section and name), the console (`LISTS` in pages, and `counts()`) and the
+control API (`content()`).
 
 Pages have a search, filters, counts and a cursor in each direction. A cursor is the sort key of a
 page's last or first item, so it stays valid while items are added and removed: items that remain in
@@ -16,13 +17,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar
 
-from ...core.errors import ContractError, ServiceError
-from ...core.timers import instant_us, to_datetime
-from ...services import find
+from ..core.errors import ContractError, ServiceError
+from ..core.timers import instant_us, to_datetime
 
 T = TypeVar("T")
 SortKey: TypeAlias = tuple[int | str, ...]
@@ -257,10 +256,3 @@ def plain(value: Any, errors: str = "replace") -> Any:
 def shown_time(at_us: int) -> str:
     """Return a time as a report's page shows it."""
     return f"{to_datetime(at_us):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
-
-
-def data_of(fixture: str) -> Any:
-    """Return the module for the data of a fixture's fakes; None if they have none."""
-    # Imported late, because a server without a queue does not need the queue's engine.
-    name = find(fixture).data
-    return None if name is None else import_module(f".{name}", __package__)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ...core.timers import to_datetime
-from . import (
+from ...reporting.data import (
     MOST_IN_VIEW,
     Listing,
     NotFound,
@@ -20,9 +20,9 @@ from . import (
 )
 
 if TYPE_CHECKING:
-    from ...broker.handle import Broker
-    from ...broker.model import Record, TopicPartition
-    from ...broker.views import GroupView
+    from ..handle import Broker
+    from ..model import Record, TopicPartition
+    from ..views import GroupView
 
 
 PREVIEW = 2000

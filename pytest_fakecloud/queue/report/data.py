@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ...core.errors import ContractError
 from ...core.timers import to_datetime
-from ...queue.model import Message, Redaction
-from ...queue.views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
-from ...queue.wire.values import as_text, shown_headers, shown_text
-from ...queue.workflow.log import run_record
-from . import (
+from ...reporting.data import (
     MOST_IN_VIEW,
     Attempt,
     DeadLetter,
@@ -32,10 +28,14 @@ from . import (
     plain,
     shown_time,
 )
-from . import Message as MessageView
+from ...reporting.data import Message as MessageView
+from ..model import Message, Redaction
+from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
+from ..wire.values import as_text, shown_headers, shown_text
+from ..workflow.log import run_record
 
 if TYPE_CHECKING:
-    from ...queue.handle import Queue
+    from ..handle import Queue
 
 
 LONGEST_BODY = 100_000

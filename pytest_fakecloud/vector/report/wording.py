@@ -6,9 +6,9 @@ from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import counted, listed
-from ..calls import QUERIES, UPSERTS, Lookups, envelope, has_full_answer
-from ..formatting import compact, namespace, pairs, parsed, scalar, shortened
-from ..model import Sentences, Summary, Values
+from ...reporting.calls import QUERIES, UPSERTS, Lookups, envelope, has_full_answer
+from ...reporting.formatting import compact, namespace, pairs, parsed, scalar, shortened
+from ...reporting.model import Sentences, Summary, Values
 
 
 def summary(call: Call, lookups: Lookups) -> Summary | None:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...core.calls import Call, Event
-from ..calls import PUBLISHING, has_full_answer
-from ..formatting import items_of, parsed
-from ..model import Finding, Severity
-from .common import ObservedTest, about_entry, about_message
+from ...reporting.calls import PUBLISHING, Lookups, has_full_answer
+from ...reporting.findings import ObservedTest, about_entry, about_message
+from ...reporting.formatting import items_of, parsed
+from ...reporting.model import Finding, Severity
+from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 
 _DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplication"}
 
@@ -190,7 +191,21 @@ def _accepted(test: ObservedTest) -> Iterator[Event]:
             yield event
 
 
-FINDINGS = (
+FINDINGS = ()
+OF_TEST = (
     deduplicated, redirected, wrong_signature, several_callbacks, published_again, scheduled_twice,
     delivered_late, handled_twice, accepted_with_error,
 )  # fmt: skip
+
+
+def unfinished(queue: Any, lookups: Lookups) -> Iterator[Finding]:
+    """Yield findings about messages and schedules that wait, and dead letters."""
+    queue._time.settle()
+    of_kinds: tuple[tuple[str, Severity, Iterator[str]], ...] = (
+        ("message_waits", "hint", unfinished_lines(queue._engine, lookups.short)),
+        ("dead_letter", "context", dead_letter_lines(queue._engine, lookups.short)),
+        ("schedule_waits", "context", schedule_lines(queue._engine, lookups.short)),
+    )
+    for kind, severity, lines in of_kinds:
+        for line in lines:
+            yield Finding(kind, severity=severity, values={"line": line})

@@ -8,9 +8,9 @@ from typing import Any
 from ...core.calls import Call, Event
 from ...core.errors import counted, listed
 from ...core.timers import clock_time
-from ..calls import Lookups, has_full_answer
-from ..formatting import compact, parsed, scalar, shortened
-from ..model import Sentences, Summary, Values
+from ...reporting.calls import Lookups, has_full_answer
+from ...reporting.formatting import compact, parsed, scalar, shortened
+from ...reporting.model import Sentences, Summary, Values
 
 _EVENTS = {
     "auto commit": "auto commit of {who}: {offsets}",

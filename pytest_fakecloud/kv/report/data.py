@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote_from_bytes
 
 from ...core.timers import to_datetime
-from ...kv.algorithms.glob import matcher
-from ...kv.engine.engine import Engine
-from ...kv.engine.keyspace import Keyspace, type_name
-from ...kv.python_values import Converted, encode, python_value, word
-from ...kv.search.index import SearchIndex
-from ...kv.values.measures import usage
-from . import (
+from ...reporting.data import (
     MOST_IN_VIEW,
     Listing,
     NotFound,
@@ -29,9 +23,15 @@ from . import (
     plain,
     shown_time,
 )
+from ..algorithms.glob import matcher
+from ..engine.engine import Engine
+from ..engine.keyspace import Keyspace, type_name
+from ..python_values import Converted, encode, python_value, word
+from ..search.index import SearchIndex
+from ..values.measures import usage
 
 if TYPE_CHECKING:
-    from ...kv.handle import KVServer
+    from ..handle import KVServer
 
 
 PREVIEW = 200

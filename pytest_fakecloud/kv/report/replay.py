@@ -1,0 +1,70 @@
+"""The replay of a key-value server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ...core.calls import Call
+from ...handle import Context, Handle
+from ...reporting import replay
+from ...reporting.calls import on_connection
+from ..acl import tester
+from ..errors import CommandError
+from ..reply import Blocked, to_resp
+
+_ABOUT_CONNECTIONS = (
+    b"AUTH", b"CLIENT", b"COMMAND", b"HELLO", b"INFO", b"MONITOR", b"PSUBSCRIBE", b"PUBLISH",
+    b"PUNSUBSCRIBE", b"QUIT", b"SLOWLOG", b"SPUBLISH", b"SSUBSCRIBE", b"SUBSCRIBE", b"SUNSUBSCRIBE",
+    b"UNSUBSCRIBE",
+)  # fmt: skip
+"""Commands whose replies depend on connections or the process instead of data."""
+
+
+class Copy(replay.Copy):
+    """A replayed key-value server, with its database connections and their blocked commands."""
+
+    def __init__(self, real: Handle, context: Context, time: replay.Time) -> None:
+        super().__init__(real, context, time)
+        self._sessions: dict[object, Any] = {}
+        self._waiting: list[tuple[Call, Any]] = []
+
+    def replay_call(self, call: Call) -> None:
+        """Replay a request, or a command of the database port in its connection's session."""
+        if not on_connection(call):
+            super().replay_call(call)
+            return
+        if call.outcome in replay.UNFINISHED or (call.fault is not None and not call.reached):
+            return
+        engine = self.fake._engine
+        session = self._sessions.get(call.client)
+        if session is None:
+            # Only sessions of the port may block.
+            session = engine.session(tester(self.fake._dialect), transport="port")
+            self._sessions[call.client] = session
+        words = [word.encode("utf-8", "surrogatepass") for word in json.loads(call.request_body)]
+        name = words[0].upper()
+        if name == b"HELLO":
+            words = words[:2]
+        self.time.expect(number=call.number)
+        self.time.settle()  # the database port does this between recording and running a command
+        try:
+            reply = engine.execute(session, words)
+        except CommandError as error:
+            reply = error
+        if isinstance(reply, Blocked):
+            self._waiting.append((call, engine.block(session, reply)))
+        elif name not in _ABOUT_CONNECTIONS:
+            self._compare(call, reply, session)
+
+    def end_waits(self) -> None:
+        for call, waiter in list(self._waiting):
+            if waiter.done or waiter.deadline_us <= self.time.now_us():
+                self._waiting.remove((call, waiter))
+                self._compare(call, self.fake._engine.unblock(waiter), waiter.session)
+
+    def _compare(self, call: Call, reply: Any, session: Any) -> None:
+        if call.fault is not None or "response_body" in call.cut:
+            return
+        if to_resp(self.fake._app.with_int_text(reply), session.resp) != call.response_body:
+            raise replay.Inexact(f"command {call.number} received a different answer in the replay")

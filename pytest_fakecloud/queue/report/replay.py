@@ -1,0 +1,56 @@
+"""The replay of a queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.calls import Event
+from ...handle import Context, Handle
+from ...reporting import replay
+from ..model import Outcome
+from ..wire.values import as_text
+
+
+class Copy(replay.Copy):
+    """A replayed queue, whose delivery attempts end with the outcomes of the real ones."""
+
+    delivers = True
+
+    def __init__(self, real: Handle, context: Context, time: replay.Time) -> None:
+        super().__init__(real, context, time)
+        # Use the recorded outcomes of the deliveries, and send no requests.
+        self.fake._engine.report = lambda kind, text, **fields: None
+        self._begun: dict[int, Any] = {}
+
+    def begin_attempt(self, event: Event) -> None:
+        engine = self.fake._engine
+        self.time.expect(event.at_us)
+        for message in _messages_of(event, engine):
+            found = engine.begin(message.id) if message.id in engine.pending else None
+            if found is not None:
+                self._begun[event.number] = found
+                return
+        raise replay.Inexact(f"attempt {event.number} did not start in the replay")
+
+    def finish_attempt(self, event: Event) -> None:
+        begun, number = self._begun.pop(event.number), event.data.get("number")
+        engine: Any = self.real._engine
+        attempts = (one for message in _messages_of(event, engine) for one in message.attempts)
+        attempt = next((one for one in attempts if one.number == number), None)
+        if attempt is None:
+            raise replay.Inexact(f"the queue no longer has the details of attempt {event.number}")
+        ended = attempt.ended_us or attempt.at_us
+        begun.attempt.faults = attempt.faults
+        self.time.expect(ended)
+        outcome = Outcome(
+            attempt.status, list(attempt.headers.pairs), attempt.body, attempt.exception,
+            virtual_us=ended - attempt.at_us, where=attempt.where,
+        )  # fmt: skip
+        self.fake._engine.finish(begun, outcome)
+
+
+def _messages_of(event: Event, engine: Any) -> list[Any]:
+    """Return the messages of an attempt: several receivers of a message have the same public ID."""
+    url, message_id = event.data.get("url"), event.data.get("message_id")
+    every = list(engine.messages.values())
+    return [one for one in every if one.public_id == message_id and as_text(one.url) == url]
