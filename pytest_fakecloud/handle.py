@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from operator import attrgetter
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -606,12 +607,11 @@ class Aio(Generic[Client]):
 def found_handles(handles: Iterable[Handle]) -> Results[Handle]:
     """Return a list of fakes whose ``where()`` rejects unknown names and services."""
     found = list(handles)
+    if not found:
+        return results_of(found, HANDLE_FIELDS, "handle")
     names = {
-        name: Field(
-            OneOf(f"{name} of a fake here", sorted({getattr(each, name) for each in found}))
-        )
+        name: _one_of(name, frozenset(map(attrgetter(name), found)))
         for name in ("name", "fixture", "service")
-        if found
     }
     return results_of(found, {**HANDLE_FIELDS, **names}, "handle")
 
@@ -622,6 +622,11 @@ def _report_failure(problems: Problems, name: str, error: BaseException) -> None
         problems.report_raised(ending, name, handle=name)
     else:
         problems.report_bug(error, f"{name}: the server of the fake failed", handle=name)
+
+
+@functools.lru_cache(maxsize=64)
+def _one_of(name: str, known: frozenset[str]) -> Field:
+    return Field(OneOf(f"{name} of a fake here", sorted(known)))
 
 
 def _close_client(client: Any) -> None:

@@ -22,7 +22,7 @@ from ..core.timers import instant_us, to_datetime
 from ..files import read_json
 from ..handle import Handle
 from ..http.messages import query_items
-from ..reporting.masking import HIDDEN, Mask, write_private
+from ..reporting.values import HIDDEN, Mask, write_private
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud

@@ -18,10 +18,19 @@ from ..core.timers import to_datetime
 from ..services import report_part
 from .applications import ServedRequest
 from .calls import Lookups, is_error, on_connection, reply
-from .formatting import compact, decoded, each_from_base64, parsed, printable
-from .masking import HIDDEN, Mask, hides_words, write_private
 from .model import VERSION, Finding, Place, Report, Row
 from .text import problem
+from .values import (
+    HIDDEN,
+    Mask,
+    compact,
+    decoded,
+    each_from_base64,
+    hides_words,
+    parsed,
+    printable,
+    write_private,
+)
 from .wording import describe, sentence, status_line
 
 LONGEST = 20_000

@@ -18,8 +18,7 @@ from ..core.calls import Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
 from ..core.recorder import SharedRecords
 from ..core.timers import instant_us
-from .formatting import items_of, parsed, readable, scalar
-from .masking import Mask, hides_words
+from .values import Mask, hides_words, items_of, parsed, readable, scalar
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud

@@ -8,15 +8,16 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from types import FrameType
-from typing import TYPE_CHECKING
+from traceback import walk_tb
+from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ..base_cloud import secrets_in
+from ..core.calls import Call
 from ..handle import was_given
 from ..http.hub import default_hub
 from ..http.messages import bearer_token
 from ..services import named
-from .tracebacks import attributes_of, chain, frames_of, locals_of, root, with_attributes
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
@@ -54,10 +55,10 @@ def hints_about_silence(
 def old_token_hints(cloud: BaseCloud) -> list[str]:
     """Explain requests from a client that still uses the token of a fake from an earlier test."""
     own = secrets_in(cloud)
-    for call in cloud.journal.calls():
-        token = (
-            bearer_token(call.request_headers.get("Authorization")) if call.status == 401 else None
-        )
+    for call in cloud.journal.entries:
+        if not isinstance(call, Call) or call.status != 401:
+            continue
+        token = bearer_token(call.request_headers.get("Authorization"))
         if token is not None and token not in own and was_given(token):
             return _fakes_that_stay(
                 cloud, f"a client called {call.handle} with the token of a fake that is closed"
@@ -305,3 +306,84 @@ def _url_of(client: object) -> str:
         one for one in values if isinstance(one, str) and one.startswith(("http://", "https://"))
     )
     return next(urls, "")
+
+
+# -- inspection without running the application's code ---------------------------------------------
+
+# Read the attributes through the built-in classes, because subclasses may override them.
+_CAUSE = vars(BaseException)["__cause__"].__get__
+
+
+_CONTEXT = vars(BaseException)["__context__"].__get__
+
+
+_ARGS = vars(BaseException)["args"].__get__
+
+
+_EXCEPTIONS = vars(BaseExceptionGroup)["exceptions"].__get__
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, its causes and contexts, and the errors in its arguments and groups."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        linked = [_CAUSE(one), _CONTEXT(one), *_ARGS(one)]
+        if issubclass(type(one), BaseExceptionGroup):
+            linked += _EXCEPTIONS(one)
+        waiting += [each for each in linked if issubclass(type(each), BaseException)]
+
+
+def frames_of(error: BaseException | None) -> list[FrameType]:
+    return [frame for frame, _ in walk_tb(None if error is None else error.__traceback__)]
+
+
+def locals_of(error: BaseException | None) -> list[object]:
+    return [value for frame in frames_of(error) for value in frame.f_locals.values()]
+
+
+def root(value: Any) -> str:
+    """Return the package that defines a module, a function or a value's class."""
+    kind = type(value)  # `isinstance()` would call a property `__class__` of the value
+    name: object
+    if issubclass(kind, ModuleType):
+        name = inspect.getattr_static(value, "__name__", None)
+    elif kind is MethodType:
+        return root(value.__self__)
+    elif kind is FunctionType or kind is BuiltinFunctionType:
+        name = value.__module__
+    else:
+        name = inspect.getattr_static(value, "__module__", None)
+    return name.partition(".")[0] if type(name) is str else ""
+
+
+def packages_of(frames: Iterable[FrameType]) -> set[str]:
+    """Return the packages of functions, and those whose objects they name globally."""
+    found = set()
+    for frame in frames:
+        names = frame.f_globals
+        found.add(str(names.get("__name__")).partition(".")[0])
+        found.update(root(names[name]) for name in frame.f_code.co_names if name in names)
+    return found
+
+
+def with_attributes(values: Iterable[object]) -> list[tuple[str, object]]:
+    """Return values and their attributes, each after the package of its class."""
+    every = [one for value in values for one in (value, *attributes_of(value).values())]
+    return [(root(type(one)), one) for one in every]
+
+
+def attributes_of(value: object) -> dict[str, object]:
+    """Return the attributes of an object; none of a lazy object, which is not evaluated."""
+    if issubclass(type(value), type | ModuleType):
+        return {}
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return found if type(found) is dict else {}

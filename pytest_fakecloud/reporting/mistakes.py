@@ -22,9 +22,17 @@ from urllib.parse import urlsplit
 
 from ..core.errors import did_you_mean
 from ..public_names import PUBLIC_NAMES
-from .masking import Mask
-from .missing_requests import FAKE_ADDRESS, official_clients, request_of
-from .tracebacks import chain, frames_of, locals_of, packages_of, root
+from .missing_requests import (
+    FAKE_ADDRESS,
+    chain,
+    frames_of,
+    locals_of,
+    official_clients,
+    packages_of,
+    request_of,
+    root,
+)
+from .values import Mask
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud

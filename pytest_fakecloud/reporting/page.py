@@ -21,10 +21,9 @@ from urllib.parse import quote
 
 from ..core.errors import counted, shown
 from .as_json import as_json
-from .formatting import printable, shortened
-from .masking import Mask, write_private
 from .model import Report
 from .replay import states
+from .values import Mask, printable, shortened, write_private
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud

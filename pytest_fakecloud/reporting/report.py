@@ -1,27 +1,38 @@
-"""The report of a test: its assembly, strict-mode violations, rejected credentials, unfinished work."""
+"""The report of a test: its assembly, and the findings, which may explain a failure.
+
+Findings are facts about what happened, never guesses. A detector is a function that yields findings,
+given an `ObservedTest` and in most cases also one fake; `about()` creates them. If a detector raises an
+exception, the report has a line with the error instead. The detectors of this module concern all
+services; a service has its own in its ``findings`` module.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import copy
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..base_cloud import closed_addresses
-from ..core.calls import Call
+from ..core.calls import Action, Call, Entry, Event
 from ..core.errors import report_failure
+from ..faults.table import rule_of
 from ..handle import Handle
-from ..services import report_part
+from ..services import SERVICES, report_part
 from .applications import ServedRequest
-from .calls import Lookups, lookups_of
-from .findings import ObservedTest, find
-from .masking import Mask
-from .model import WEIGHT, Fake, Finding, Report, Row
+from .calls import Lookups, error_of, lines_of, lookups_of, on_connection, records_of
+from .model import WEIGHT, Fake, Finding, Report, Row, Severity, Subject
 from .rows import rows
+from .tracebacks import causes_of
+from .values import Mask
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
     from ..core.problems import Problem
+
 
 MOST_UNFINISHED = 8
 """Maximum number of findings about unfinished work; further ones are only counted."""
@@ -109,8 +120,9 @@ def rejected(
 
     With ``every_call``, only for fakes that answered nothing but 401. ``meant`` calls are ignored.
     """
+    every = [one for one in cloud.journal.entries if isinstance(one, Call)]
     for handle in cloud.fakes():
-        calls = handle.journal.calls()
+        calls = [one for one in every if one.handle == handle.name]
         wrong = [call for call in calls if call.status == 401 and call.fault is None]
         if every_call and len(wrong) < len(calls):
             continue
@@ -177,3 +189,332 @@ def _masked(finding: Finding, mask: Mask, numbers: Mapping[int, int]) -> Finding
     values: dict[str, Any] = mask.value(finding.values)
     subjects = tuple(replace(one, name=mask.text(one.name)) for one in finding.subjects)
     return replace(finding, rows=rows, values=values, subjects=subjects)
+
+
+# -- findings --------------------------------------------------------------------------------------
+
+MOST = 10
+"""Maximum number of findings in one report."""
+
+
+def find(test: ObservedTest) -> list[Finding]:
+    """Return the findings about a cloud: the most important first, then the newest."""
+    found: list[Finding] = []
+    for detector, given in _detectors(test):
+        try:
+            found += detector(test, *given)
+        except BaseException:
+            failures: list[str] = []
+            with report_failure(f"{detector.__name__} failed", failures.append):
+                raise
+            found.append(Finding("failed", values={"text": failures[0]}))
+    if any(one.severity == "cause" for one in found):
+        # If a cause is known, a fake without calls is not worth reporting.
+        found = [one for one in found if one.kind != "never_called"]
+    found.sort(key=lambda one: (WEIGHT[one.severity], -max(one.rows, default=0)))
+    merged: dict[str, Finding] = {}
+    for one in found:
+        same = repr(replace(one, rows=()))
+        earlier = merged[same].rows if same in merged else ()
+        merged[same] = replace(one, rows=tuple(dict.fromkeys((*earlier, *one.rows))))
+    return list(merged.values())[:MOST]
+
+
+def _detectors(test: ObservedTest) -> Iterator[tuple[Callable[..., Iterator[Finding]], list[Any]]]:
+    """Yield each detector with its arguments after the test.
+
+    A service has detectors for each of its fakes (``FINDINGS``), and for a whole journal
+    (``OF_TEST``).
+    """
+    used = {one.service for one in (*test.fakes, *test.entries)}
+    of_tests: list[Callable[[ObservedTest], Iterator[Finding]]] = []
+    for fixture, service in SERVICES.items():
+        part = report_part(fixture, "findings") if service.word in used else None
+        if part is not None:
+            fakes = [one for one in test.fakes if one.fixture == fixture]
+            yield from ((detector, [fake]) for detector in part.FINDINGS for fake in fakes)
+            of_tests += part.OF_TEST
+    yield from ((detector, []) for detector in (*of_tests, *_OF_ALL))
+
+
+NONE = re.compile(r"(?<![A-Za-z0-9])None(?![A-Za-z0-9])")
+"""``None`` as a separate word, which Python writes for a missing value."""
+
+
+def about_entry(
+    kind: str,
+    entry: Entry,
+    evidence: Iterable[int] = (),
+    /,
+    *,
+    severity: Severity = "cause",
+    **values: Any,
+) -> Finding:
+    """Return a finding about a journal entry; ``evidence`` are the numbers of other entries."""
+    rows = tuple(dict.fromkeys((entry.number, *evidence)))
+    return Finding(kind, entry.handle, rows, severity=severity, values=values)
+
+
+def about(
+    what: str, kind: str, entry: Entry, name: object, evidence: Iterable[int] = (), /, **values: Any
+) -> Finding:
+    """Return a finding about a subject, such as a key: ``what`` is its kind and ``name`` its name.
+
+    ``entry`` is the journal entry that decided it, ``evidence`` are the numbers of other entries.
+    ``values`` can include the severity.
+    """
+    subject = Subject(what, str(name), entry.handle)
+    finding = about_entry(kind, entry, evidence, **{what: str(name), **values})
+    return replace(finding, subjects=(subject,))
+
+
+about_group = partial(about, "group")
+about_key = partial(about, "key")
+about_message = partial(about, "message")
+about_namespace = partial(about, "namespace")
+
+
+def _as_known(entry: Entry) -> Entry:
+    """Return a copy of a call without its answer if a fault altered the answer.
+
+    The endpoint did not give such an answer, so nothing about the fake's data follows from it.
+    """
+    if not isinstance(entry, Call) or entry.outcome != "altered":
+        return entry
+    known = copy.copy(entry)
+    known.response_body = b""
+    return known
+
+
+class Write(NamedTuple):
+    """A write to a store that a detector of another service relates to its own calls.
+
+    ``number`` is that of its journal entry. ``key`` is empty unless the command writes to a single
+    key. ``adds``: repeating it changes the data again.
+    """
+
+    number: int
+    name: str
+    words: list[str]
+    key: str
+    adds: bool
+
+
+@dataclass
+class ObservedTest:
+    """A test as the detectors see it: the open fakes of its cloud, and the journal.
+
+    ``idle_s`` is the wall-clock time in seconds that the test waited, ``raised`` its exception,
+    ``served`` are the requests to the application.
+    """
+
+    cloud: BaseCloud
+    lookups: Lookups
+    idle_s: float | None = None
+    raised: BaseException | None = None
+    served: Sequence[ServedRequest] = ()
+    commands: dict[object, list[Any]] = field(default_factory=dict, init=False)
+    """The commands of key-value servers and of their databases (see `kv.history.history()`)."""
+
+    @cached_property
+    def fakes(self) -> list[Any]:
+        """The open fakes of the cloud."""
+        return list(self.cloud.fakes())
+
+    @cached_property
+    def read_only_tokens(self) -> dict[str, str]:
+        """The Authorization headers with read-only tokens, by fake."""
+        tokens = {one.name: getattr(one, "read_only_token", None) for one in self.fakes}
+        return {name: f"Bearer {token}" for name, token in tokens.items() if token is not None}
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        # Leave out calls before a restored snapshot, which do not explain the current data.
+        rewound = {one.name: getattr(one, "_rewound", 0) for one in self.fakes}
+        every = self.cloud.journal.entries
+        return [_as_known(one) for one in every if one.number > rewound.get(one.handle, 0)]
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        return [entry for entry in self.entries if isinstance(entry, Call)]
+
+    def handles(self, service: str) -> list[Any]:
+        return [handle for handle in self.fakes if handle.service == service]
+
+    def calls_of(self, handle: Any) -> list[Call]:
+        return [call for call in self.calls if call.handle == handle.name]
+
+    def actions_on(self, handle: Any) -> list[Action]:
+        return [one for one in records_of(self.cloud).actions if one.handle == handle.name]
+
+    def calls_to(self, service: str) -> Iterator[Call]:
+        """Yield the calls to the fakes of a service, one fake after the other."""
+        for handle in self.handles(service):
+            yield from self.calls_of(handle)
+
+    @cached_property
+    def attempts(self) -> list[Event]:
+        """The delivery attempts during which the application did nothing else."""
+        alone = (one for one in self.events("attempt") if one.data.get("alone"))
+        return [one for one in alone if isinstance(one.data.get("began"), int)]
+
+    def attempt_around(self, entry: Entry) -> Event | None:
+        """Return the attempt during which an entry was recorded; None outside of attempts."""
+        around = (one for one in self.attempts if one.data["began"] < entry.number < one.number)
+        return next(around, None)
+
+    def writes(self) -> Iterator[list[Write]]:
+        """Yield the writes to each fake that is a store."""
+        for fake in self.fakes:
+            part = report_part(fake.fixture, "findings")
+            if part is not None and hasattr(part, "writes"):
+                yield list(part.writes(self, fake))
+
+    def events(self, kind: str) -> list[Event]:
+        return [e for e in self.entries if isinstance(e, Event) and e.kind == kind]
+
+
+Detector: TypeAlias = Callable[[ObservedTest, Any], Iterator[Finding]]
+"""Yields findings about one fake."""
+
+
+# -- detectors of all services ----------------------------------------------------------------------
+
+SLEPT_S = 1.0
+"""Minimum wall-clock time in seconds that a test must sleep before a frozen clock is reported."""
+_INCOMPLETE = {"altered", "broken off", "lost", "truncated"}
+"""Outcomes of a call whose client did not receive the complete answer."""
+_WAITING = {"consume", "fetch", "chat", "subscribe", "monitor"}
+"""Routes and commands whose calls may wait, in wall-clock time."""
+_BLOCKING = {"BLPOP", "BRPOP", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "BRPOPLPUSH",
+             "WAIT", "DEBUG"}  # fmt: skip
+
+
+def continued_after_error(test: ObservedTest) -> Iterator[Finding]:
+    """Find 404 and 409 responses after which the application called the same fake again."""
+    later: Counter[str] = Counter()
+    for call in reversed(test.calls):
+        rejected = call.status in (404, 409) and call.fault is None and call.problem is None
+        if rejected and later[call.handle]:
+            status, error = error_of(call)
+            yield about_entry(
+                "continued_after_error", call, severity="hint",
+                call=f"{call.method} {call.path}",
+                status=status, error=error, later=later[call.handle],
+            )  # fmt: skip
+        later[call.handle] += 1
+
+
+def unused_fault(test: ObservedTest) -> Iterator[Finding]:
+    """Find faults that were used less often than planned, with the calls that their fake received."""
+    # Faults that the test allows to stay unused are not among the violations.
+    unused = {
+        one.facts.get("handle") for one in test.cloud.problems() if one.kind == "unused_fault"
+    }
+    for handle in test.fakes:
+        received: dict[str, None] = {}
+        for call in test.calls_of(handle) if handle.name in unused else ():
+            received.update(dict.fromkeys(_names_of(call)))
+        if received:
+            faults = [
+                {
+                    "fault": repr(fault),
+                    "deed": rule.deed,
+                    "used": rule.used,
+                    "planned": rule.planned,
+                }
+                for fault in handle.faults.unused()
+                for rule in [rule_of(fault)]
+            ]
+            values = {"faults": faults, "calls": list(received)}
+            yield Finding("unused_fault", handle.name, values=values)
+
+
+def _names_of(call: Call) -> list[str]:
+    """Return the commands of a call to a key-value server, or the route of any other call."""
+    commands = call.facts.get("command")
+    if isinstance(commands, list) and commands:
+        return commands
+    return [call.route or f"{call.method} {call.path}"]
+
+
+def never_called(test: ObservedTest) -> Iterator[Finding]:
+    """Find fakes without calls, if all calls of other fakes succeeded."""
+    if not test.entries or any(map(_has_failed, test.entries)):
+        return
+    for handle in test.fakes:
+        # A test that acts on a fake directly may need no client.
+        if not len(handle.journal) and not test.actions_on(handle):
+            yield Finding("never_called", handle.name, severity="hint")
+
+
+def _has_failed(entry: Entry) -> bool:
+    if isinstance(entry, Call):
+        return entry.status is None or entry.status >= 400 or entry.outcome in _INCOMPLETE
+    if entry.kind != "attempt":
+        return False
+    status = entry.data.get("status")
+    return not isinstance(status, int) or status >= 300 or bool(entry.data.get("logged"))
+
+
+def clock_frozen(test: ObservedTest) -> Iterator[Finding]:
+    """Find wall-clock time that the process slept while the fake clock did not move."""
+    if test.idle_s is None or test.idle_s < SLEPT_S or test.cloud.clock.mode != "frozen":
+        return
+    # A call that waits for data waits in the fake, in wall-clock time.
+    if any(call.route in _WAITING or _blocks(call) for call in test.calls):
+        return
+    if test.entries and len({entry.at_us for entry in test.entries}) == 1:
+        yield Finding("clock_frozen", values={"seconds": f"{test.idle_s:.1f}"})
+
+
+def _blocks(call: Call) -> bool:
+    return call.outcome != "answered" or any(
+        line[0].upper() in _BLOCKING or "BLOCK" in map(str.upper, line) for line in lines_of(call)
+    )
+
+
+def error_not_seen(test: ObservedTest) -> Iterator[Finding]:
+    """Find rejected requests whose error did not reach the test, which only failed an assertion."""
+    chain = [] if test.raised is None else [test.raised, *causes_of(test.raised)]
+    if not chain or not all(isinstance(one, AssertionError) for one in chain):
+        return
+    read_only = test.read_only_tokens.values()
+    # Clients try options that a server may not support, and scripts that it may not have.
+    attempts = {*test.lookups.grouped_calls, *test.lookups.without_row}
+    for call in test.calls:
+        rejected = call.status in (400, 422) and call.fault is None and call.problem is None
+        # The detector `read_only_token` reports writes with that token.
+        if not rejected or call.request_headers.get("Authorization") in read_only:
+            continue
+        if call.number in attempts or _was_sent_with_source(call, test):
+            continue
+        name, status = call.route, str(call.status)
+        if on_connection(call):
+            name, status = call.facts["command"][0], ""
+        yield about_entry("error_not_seen", call, severity="hint", call=name, status=status)
+
+
+def _was_sent_with_source(call: Call, test: ObservedTest) -> bool:
+    """Return whether a script that the server did not know was sent again with its source."""
+    return b"NOSCRIPT" in call.response_body and any(
+        set(later.facts.get("command") or ()) & {"EVAL", "SCRIPT LOAD"}
+        for later in test.calls
+        if later.handle == call.handle and later.number > call.number
+    )
+
+
+def read_only_token(test: ObservedTest) -> Iterator[Finding]:
+    """Find writes that were sent with the read-only token."""
+    tokens = test.read_only_tokens
+    for call in test.calls:
+        rejected = call.status in (400, 401, 403) and call.fault is None
+        given = call.request_headers.get("Authorization")
+        if rejected and given is not None and given == tokens.get(call.handle):
+            yield about_entry("read_only_token", call, command=_names_of(call)[0])
+
+
+_OF_ALL = (
+    continued_after_error, error_not_seen, unused_fault, never_called, clock_frozen,
+    read_only_token,
+)  # fmt: skip

@@ -18,8 +18,8 @@ from ..core.errors import report_failure
 from ..services import report_part
 from .applications import ServedRequest
 from .calls import Lookups, has_full_answer, records_of
-from .masking import Mask
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
+from .values import Mask
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud

@@ -18,9 +18,9 @@ from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
-from .formatting import CONTROLS, PIPELINED, printable
 from .model import Finding, Report, Row, Script, Summary
 from .report import report_of
+from .values import CONTROLS, PIPELINED, printable
 from .wording import describe, effect, sentence
 
 if TYPE_CHECKING:

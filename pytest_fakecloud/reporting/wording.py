@@ -14,8 +14,8 @@ from ..core.errors import counted, listed, plural, shortfall
 from ..services import SERVICES, report_part
 from .applications import ServedRequest
 from .calls import Lookups, error_of
-from .formatting import EXCERPT, compact, namespace, phrase_of, readable, shortened, visible
 from .model import Finding, Row, Sentences, Summary, Values
+from .values import EXCERPT, compact, namespace, phrase_of, readable, shortened, visible
 
 
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
@@ -33,7 +33,7 @@ def describe(row: Row, lookups: Lookups, last: Row | None = None) -> Summary:
     words = _described(row, last or row, lookups)
 
     def mask(text: str) -> str:
-        return visible(lookups.mask.text(text))
+        return visible(lookups.mask.text(text)) if text else text
 
     script = words.script and words.script._replace(source=mask(words.script.source))
     below, remarks = map(mask, words.below), map(mask, words.remarks)

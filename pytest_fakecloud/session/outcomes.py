@@ -52,7 +52,7 @@ def _undelivered(run: Run, clouds: list[Cloud]) -> list[str]:
     found = [(cloud, text) for cloud in clouds for text in cloud._undelivered(kinds)]
     if not found:
         return []
-    from ..reporting.masking import Mask
+    from ..reporting.values import Mask
 
     return [Mask(cloud).text(text) for cloud, text in found]
 
@@ -127,9 +127,9 @@ def _failure(run: Run, clouds: list[Cloud]) -> BaseException | None:
 def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
     """Describe the violations of these kinds, equal ones of a client that retries only once."""
     from ..reporting.calls import Lookups
-    from ..reporting.masking import Mask
     from ..reporting.report import problems
     from ..reporting.text import problem
+    from ..reporting.values import Mask
 
     return [
         Mask(cloud).text(problem(one, Lookups()))

@@ -27,7 +27,7 @@ from ..core.settings import connection_settings
 from ..core.timers import monotonic
 from ..http.app import GUARD
 from ..http.ports import keep, release
-from ..reporting.masking import make_private
+from ..reporting.values import make_private
 from ..services import find, handle_class, named, services_by_word
 from ..subcommands import EXIT_CANNOT_START, Usage, complain, ended_by_signals
 from .addresses import CONTROL_PORT, CONTROL_URL, Hosts, control_token, defaults, is_loopback

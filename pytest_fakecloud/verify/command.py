@@ -14,7 +14,7 @@ from ..subcommands import EXIT_USAGE, Subparsers, complain, ended_by_signals
 from .exchange import RUN_SECONDS, Bounds, Interrupted, Unreachable
 
 if TYPE_CHECKING:
-    from ..reporting.masking import Mask
+    from ..reporting.values import Mask
     from .sides import Target
 
 EXIT_DIFFERS = 1
@@ -82,7 +82,7 @@ def _seconds(text: str) -> float:
 
 
 def run(given: argparse.Namespace) -> int:
-    from ..reporting.masking import make_private
+    from ..reporting.values import make_private
     from .sides import mask_of
 
     try:
@@ -105,8 +105,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _compare(given: argparse.Namespace, targets: list[Target], mask: Mask) -> int:
     # Imported here, so that the other commands do not load these modules.
-    from ..reporting.formatting import CONTROLS, printable
-    from ..reporting.masking import write_private
+    from ..reporting.values import CONTROLS, printable, write_private
     from .run import as_html, as_json, as_text, verify
 
     numbers: list[int] = []

@@ -16,7 +16,7 @@ import urllib3
 
 from ..cloud import Cloud
 from ..core.errors import ContractError, ServiceError, unknown_name
-from ..reporting.masking import Mask
+from ..reporting.values import Mask
 from .catalogue import Scenario, Step
 from .exchange import SECONDS, Bounds, Reply, Unreachable, exchange
 

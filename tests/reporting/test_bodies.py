@@ -8,7 +8,8 @@ from unittest.mock import ANY
 
 import pytest
 
-from pytest_fakecloud.reporting.formatting import (
+from pytest_fakecloud.reporting.values import (
+    Mask,
     compact,
     decoded,
     from_base64,
@@ -18,7 +19,6 @@ from pytest_fakecloud.reporting.formatting import (
     scalar,
     shortened,
 )
-from pytest_fakecloud.reporting.masking import Mask
 
 ALONE = "\ud800"
 """A lone surrogate: valid in a Python string, but not in UTF-8."""

@@ -14,8 +14,8 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud import recordings as record
 from pytest_fakecloud.reporting import page as timeline
-from pytest_fakecloud.reporting.masking import write_private
 from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.values import write_private
 
 from ..harness import apart
 

@@ -16,10 +16,10 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.report import wording
 from pytest_fakecloud.reporting.applications import ServedRequest
 from pytest_fakecloud.reporting.calls import lookups_of
-from pytest_fakecloud.reporting.formatting import scalar, shortened
 from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section, text
+from pytest_fakecloud.reporting.values import scalar, shortened
 from pytest_fakecloud.reporting.wording import sentence
 
 from .findings.cases import commands, compare

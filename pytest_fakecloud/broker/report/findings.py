@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from ...core.calls import Call, Event
 from ...reporting.calls import Lookups, executed, has_full_answer
-from ...reporting.findings import ObservedTest, about, about_entry, about_group
-from ...reporting.formatting import items_of, parsed
 from ...reporting.model import Finding, Subject
+from ...reporting.report import ObservedTest, about, about_entry, about_group
+from ...reporting.values import items_of, parsed
 from ..model import CONSUMER_HEADERS
 
 

@@ -9,8 +9,8 @@ from ...core.calls import Call, Event
 from ...core.errors import counted, listed
 from ...core.timers import clock_time
 from ...reporting.calls import Lookups, has_full_answer
-from ...reporting.formatting import compact, parsed, scalar, shortened
 from ...reporting.model import Sentences, Summary, Values
+from ...reporting.values import compact, parsed, scalar, shortened
 
 _EVENTS = {
     "auto commit": "auto commit of {who}: {offsets}",

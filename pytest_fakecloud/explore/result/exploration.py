@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import FakecloudError, counted
 from ...reporting.as_json import as_json, row_json
-from ...reporting.masking import Mask
 from ...reporting.model import AppliedFault, Row
 from ...reporting.rows import rows
+from ...reporting.values import Mask
 from ..run import Conflict, Line, Run
 from ..search.explorer import Replays
 from ..search.player import MOST_EVENTS, Tally

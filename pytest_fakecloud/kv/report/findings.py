@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import Any
 
 from ...reporting.calls import SEVERAL, executed, lines_of
-from ...reporting.findings import Detector, ObservedTest, Write, about_entry, about_key
-from ...reporting.formatting import parsed
 from ...reporting.model import Finding
+from ...reporting.report import Detector, ObservedTest, Write, about_entry, about_key
+from ...reporting.values import parsed
 from .history import (
     ADDING,
     SCRIPTS,
@@ -409,7 +409,10 @@ def _for_each_database(detect: Detector) -> Detector:
 
     @wraps(detect)
     def detect_each(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-        for database in databases_of(test, handle):
+        place = handle.name, "databases"
+        if place not in test.commands:
+            test.commands[place] = databases_of(test, handle)
+        for database in test.commands[place]:
             yield from detect(test, database)
 
     return detect_each

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...core.calls import Action, Call, Entry
 from ...reporting.calls import QUEUED, SEVERAL, executed_at, is_error, on_connection, reply
-from ...reporting.findings import ObservedTest, about_key
-from ...reporting.formatting import each_from_base64, parsed
 from ...reporting.model import Finding
+from ...reporting.report import ObservedTest, about_key
+from ...reporting.values import each_from_base64, parsed
 from ..python_values import encode
 from ..table.registry import COMMANDS, CommandSpec, Ttl, find_ttl, sets_ttl, spec_of
 
@@ -261,7 +261,12 @@ def commands(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
 
 def by_execution(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
     """Return the history in order of execution: a fault's function may run before its call."""
-    return sorted(history(test, handle), key=lambda command: executed_at(command.entry))
+    place = handle.name, getattr(handle, "number", None), "by execution"
+    if place not in test.commands:
+        test.commands[place] = sorted(
+            history(test, handle), key=lambda command: executed_at(command.entry)
+        )
+    return test.commands[place]
 
 
 def with_expiries(

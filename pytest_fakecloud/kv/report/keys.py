@@ -14,8 +14,8 @@ from typing import Any
 from ...core.calls import Call, Entry, Event
 from ...core.timers import to_datetime
 from ...reporting.calls import executed_at, lines_of
-from ...reporting.findings import NONE, ObservedTest, about
 from ...reporting.model import Finding
+from ...reporting.report import NONE, ObservedTest, about
 from .history import (
     COUNTING,
     READS,

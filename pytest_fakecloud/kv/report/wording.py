@@ -20,9 +20,17 @@ from ...reporting.calls import (
     is_error,
     on_connection,
 )
-from ...reporting.formatting import PIPELINED, compact, each_from_base64, parsed, scalar, shortened
-from ...reporting.masking import HIDDEN, hides_words
 from ...reporting.model import Script, Sentences, Summary, Values
+from ...reporting.values import (
+    HIDDEN,
+    PIPELINED,
+    compact,
+    each_from_base64,
+    hides_words,
+    parsed,
+    scalar,
+    shortened,
+)
 from ..table.registry import find_ttl, spec_of
 
 ROOM = 240

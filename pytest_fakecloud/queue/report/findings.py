@@ -7,9 +7,9 @@ from typing import Any
 
 from ...core.calls import Call, Event
 from ...reporting.calls import PUBLISHING, Lookups, has_full_answer
-from ...reporting.findings import ObservedTest, about_entry, about_message
-from ...reporting.formatting import items_of, parsed
 from ...reporting.model import Finding, Severity
+from ...reporting.report import ObservedTest, about_entry, about_message
+from ...reporting.values import items_of, parsed
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 
 _DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplication"}

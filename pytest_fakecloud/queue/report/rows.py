@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ...core.calls import Call
 from ...reporting.calls import has_full_answer
-from ...reporting.formatting import items_of
 from ...reporting.model import Subject
+from ...reporting.values import items_of
 
 
 def subjects(call: Call) -> Iterator[Subject]:

@@ -9,16 +9,8 @@ from ...core.calls import Call
 from ...core.errors import listed, plural
 from ...core.timers import clock_time, to_datetime
 from ...reporting.calls import Lookups, has_full_answer
-from ...reporting.formatting import (
-    EXCERPT,
-    compact,
-    decoded,
-    parsed,
-    phrase_of,
-    readable,
-    shortened,
-)
 from ...reporting.model import Row, Sentences, Summary, Values
+from ...reporting.values import EXCERPT, compact, decoded, parsed, phrase_of, readable, shortened
 
 if TYPE_CHECKING:
     from ..signatures import SignatureDetails

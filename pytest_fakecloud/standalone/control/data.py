@@ -34,10 +34,9 @@ from ...reporting.data import (
     Wanted,
     whole_number,
 )
-from ...reporting.formatting import printable
-from ...reporting.masking import Mask
 from ...reporting.model import Row as ReportRow
 from ...reporting.rows import began, rows
+from ...reporting.values import Mask, printable
 from ...services import find, report_part, view_of
 from . import PREFIX, Refused, contract, named
 from .shapes import ProblemEntry, Row

@@ -10,9 +10,9 @@ from typing import Any
 from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...reporting.calls import QUERIES, UPSERTS, Lookups, executed, executed_but_lost
-from ...reporting.findings import NONE, ObservedTest, Write, about_namespace
-from ...reporting.formatting import items_of, parsed
 from ...reporting.model import Finding, Subject
+from ...reporting.report import NONE, ObservedTest, Write, about_namespace
+from ...reporting.values import items_of, parsed
 from ..filter import why_not
 
 _READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")

@@ -17,7 +17,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.reporting.applications import ServedRequest
-from pytest_fakecloud.reporting.findings import MOST
+from pytest_fakecloud.reporting.report import MOST
 from pytest_fakecloud.reporting.text import section
 
 from .cases import EXPECTED, Scene, check, commands, found, judge, kinds, read
