@@ -33,11 +33,11 @@ from .core.journal import Journal, Results, recorder_of, results_of
 from .core.matching import Field
 from .core.problems import Problem, Problems, new_problem
 from .core.recorder import CodePlace, Recorder, code_place, is_own
-from .core.settings import HandleConfig, read_some
+from .core.settings import HandleConfig, read
 from .core.timekeeper import Mode, Timekeeper
 from .core.timers import Instant, Registry
 from .faults.plan import FaultPlan, table_of
-from .faults.table import FaultTable, rule_of
+from .faults.table import FaultTable
 from .http.app import App
 from .http.hub import default_hub
 
@@ -363,9 +363,9 @@ class Handle:
     @classmethod
     def _configure(cls, context: Context, declared: type[C], given: Mapping[str, Any]) -> C:
         """Parse the constructor's keywords and choose a name if none is given."""
-        values = read_some(declared, given, cls.fixture)
-        values["name"] = context.name_for(cls.fixture, values.get("name"))
-        return declared(**values)
+        config = read(declared, given, cls.fixture)
+        config.name = context.name_for(cls.fixture, config.name)
+        return config
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -512,8 +512,8 @@ class Handle:
     def _left_behind(self) -> list[Problem]:
         """Return the strict-mode violations that are known only at the end of a test."""
         found = [
-            ("unused_fault", f"the fault {shown(fault)} {rule_of(fault).shortfall}; remove it")
-            for fault in self.faults.unused()
+            ("unused_fault", f"the fault {shown(rule)} {rule.shortfall}; remove it")
+            for rule in self._fault_table.unused()
         ]
         found += [("unmet", text) for text in self._unmet()]
         return [
