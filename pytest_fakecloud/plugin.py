@@ -106,7 +106,8 @@ SETTINGS: dict[str, tuple[str, Any, Any]] = {
 """Ini settings by name: help text, type and default."""
 _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 """Fixtures of pyfakefs. When they end, pyfakefs makes Python forget all modules imported since."""
-_SESSION = "pytest_fakecloud.session.run"
+_runs: dict[pytest.Config, Run] = {}
+"""The runs whose tests have used fakes. A run inside a test of another run has its own."""
 _tests: list[pytest.Item] = []
 """The current test, last. The others run pytest themselves, and this run is inside them.
 
@@ -150,33 +151,35 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     if early:
         from .session.run import begin_early
 
-        begin_early(early_config, early)
+        _runs[early_config] = begin_early(early_config, early)
     yield
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Close the fakes that outlive tests."""
     _forget_test(config)
-    run = _run_of(config)
+    run = _runs.pop(config, None)
     if run is None:
         return
     if run.options.timelines is None and not run.has_fakes:
-        from .session.run import end
-
-        end(config)
+        run.close()
         return
     from .session.outcomes import finish
 
-    finish(config)
+    finish(run)
 
 
 # -- hooks -----------------------------------------------------------------------------------------
 
 
-def _run_of(config: pytest.Config) -> Run | None:
-    """Return the run of a configuration; None until a test of this process uses a fake."""
-    session: Any = sys.modules.get(_SESSION)
-    return None if session is None else session.run_of(config)
+def run_of(config: pytest.Config) -> Run:
+    """Return the run of a configuration. Creating it starts nothing."""
+    run = _runs.get(config)
+    if run is None:
+        from .session.run import Run
+
+        run = _runs[config] = Run(config)
+    return run
 
 
 def _forget_test(config: pytest.Config) -> None:
@@ -188,11 +191,7 @@ def _forget_test(config: pytest.Config) -> None:
 def _present() -> Run:
     """Return the run of the current test; begin the test there if that has not been done."""
     item = _tests[-1]
-    run = _run_of(item.config)
-    if run is None:
-        from .session.run import run_of
-
-        run = run_of(item.config)
+    run = run_of(item.config)
     if run.test.item is not item:
         run.begin_test(item)
     return run
@@ -213,10 +212,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         from .session.options import reject_parameters
 
         reject_parameters(item, _FIXTURES.intersection(parameters))
-    run, is_marked = _run_of(item.config), item.get_closest_marker("fakecloud") is not None
+    run, is_marked = _runs.get(item.config), item.get_closest_marker("fakecloud") is not None
     if run is None and is_marked:
-        from .session.run import run_of
-
         run = run_of(item.config)
     if run is not None:
         run.begin_test(item)
@@ -228,19 +225,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Fail a passing test in its call phase for strict-mode violations."""
-    run = _run_of(item.config)
+    run = _runs.get(item.config)
     if run is not None:
         run.begin_call()
     try:
         yield
     except Exception as error:
-        run = run or _run_of(item.config)
+        run = run or _runs.get(item.config)
         if run is not None and run.has_fakes:
             from .session.outcomes import explain
 
             explain(run, item, error)
         raise
-    run = run or _run_of(item.config)
+    run = run or _runs.get(item.config)
     # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
     if run is not None and not getattr(item, "_excinfo", None):
         if run.has_fakes:
@@ -261,7 +258,7 @@ def pytest_runtest_makereport(
 
         hide_ours(item, call)
     report = yield
-    run = _run_of(item.config)
+    run = _runs.get(item.config)
     if run is not None:
         if run.has_fakes and (report.failed or run.options.reports_passing):
             from .session.outcomes import report_on
@@ -317,9 +314,8 @@ def fakecloud_session(fakecloud_session_settings: dict[str, Any]) -> Cloud:
     ``load()`` the data that all tests start from, then call ``set_baseline()``.
     """
     from .session.options import without_traceback
-    from .session.run import run_of
 
-    run = run_of(_tests[-1].config)
+    run = _present()
     return without_traceback(lambda: run.session_cloud(fakecloud_session_settings))
 
 

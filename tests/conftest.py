@@ -17,7 +17,7 @@ from pytest_fakecloud.http.hub import Hub
 from pytest_fakecloud.outside.inprocess import origins
 from pytest_fakecloud.outside.replace import Hooks
 from pytest_fakecloud.outside.surroundings import cheap_clients, no_proxy
-from pytest_fakecloud.session.run import run_of
+from pytest_fakecloud.plugin import run_of
 
 from .budget import EXAMPLES
 from .demo import Demo, Raw

@@ -265,6 +265,7 @@ class RunOptions:
             "session" if config.getini("fakecloud_early") else str(config.getini("fakecloud_scope"))
         )
         """How long the fakes of fixtures last: function, class, module or session."""
+        self._call_sites = config.getini("fakecloud_call_sites")
 
     @cached_property
     def fixtures(self) -> frozenset[str]:
@@ -329,9 +330,8 @@ class RunOptions:
 
     def wants_call_sites(self, item: pytest.Item | None) -> bool:
         """Return whether the calls of a test are recorded with the source lines that made them."""
-        wanted = self.config.getini("fakecloud_call_sites")
-        if wanted != "auto":
-            return bool(wanted == "true")
+        if self._call_sites != "auto":
+            return bool(self._call_sites == "true")
         return self.timelines is not None or (item is not None and item.nodeid in self._last_failed)
 
     @cached_property

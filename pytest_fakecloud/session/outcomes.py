@@ -15,7 +15,7 @@ from ..core.errors import counted, ends_the_test, report_failure
 from ..core.problems import with_allowance
 from . import warn
 from .options import misuse
-from .run import Run, end, run_of
+from .run import Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,9 +159,9 @@ def _refused_clients(cloud: Cloud) -> list[str]:
     ]
 
 
-def finish(config: pytest.Config) -> None:
+def finish(run: Run) -> None:
     """Close the fakes that outlive tests and write the index of timelines."""
-    folder = run_of(config).options.timelines
+    folder = run.options.timelines
     # An ``on_close`` callback may raise. The outcomes have been reported, so only print the error.
     with report_failure("fakecloud: no index of the timelines", partial(print, file=sys.stderr)):
         # A folder that could not be created has already been reported.
@@ -172,7 +172,7 @@ def finish(config: pytest.Config) -> None:
     with report_failure(
         "fakecloud: the session's fakes did not close", partial(print, file=sys.stderr)
     ):
-        end(config)
+        run.close()
 
 
 # -- the report of a test --------------------------------------------------------------------------

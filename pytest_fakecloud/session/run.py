@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
 from pkgutil import walk_packages
 from time import process_time
@@ -45,23 +44,6 @@ try:
     import resource
 except ImportError:  # Windows has no ``resource`` module.
     resource = None  # type: ignore[assignment]
-
-_RUN = pytest.StashKey["Run"]()
-
-
-def run_of(config: pytest.Config) -> Run:
-    """Return the run of a configuration. Creating it starts nothing."""
-    run = config.stash.get(_RUN, None)
-    if run is None:
-        run = config.stash[_RUN] = Run(config)
-    return run
-
-
-def end(config: pytest.Config) -> None:
-    """Close the fakes that a run keeps open."""
-    run = config.stash.get(_RUN, None)
-    if run is not None:
-        run.close()
 
 
 @dataclass
@@ -160,7 +142,7 @@ class Run:
             patch, request = self._test_environment, getattr(test.item, "_request", None)
             if self.options.scope == "function" and request is not None:
                 patch = request.getfixturevalue("monkeypatch")
-            test.ends.append(publish_env(cloud, patch))
+            test.ends += [publish_env(cloud, patch), self._test_environment.undo]
 
     def _warn_of_session_settings(self, item: pytest.Item, settings: Any) -> None:
         """Warn once of settings of the session in a run whose fixtures do not use them."""
@@ -351,7 +333,6 @@ class Run:
             return
         for end in self.test.ends:
             end()
-        self._test_environment.undo()
         self.test = TestState()
         self.observation.pause()
 
@@ -366,7 +347,7 @@ class Run:
 
 # -- what a run records of a test ------------------------------------------------------------------
 
-_FRAMEWORKS = ("flask", "django.core.signals", "starlette.testclient", "httpx")
+_FRAMEWORKS = frozenset({"flask", "django.core.signals", "starlette.testclient", "httpx"})
 """Modules of frameworks whose requests are observed (see ``reporting.applications``)."""
 
 
@@ -401,9 +382,9 @@ class Observation:
             self._listen(cloud)
 
     def _listen(self, cloud: Cloud) -> None:
-        found = sum(name in sys.modules for name in _FRAMEWORKS)
-        if found == 0:
+        if sys.modules.keys().isdisjoint(_FRAMEWORKS):
             return
+        found = sum(name in sys.modules for name in _FRAMEWORKS)
         if self._listener is None:
             from ..reporting.applications import Listener
 
@@ -474,22 +455,24 @@ class SleepMeter:
 # -- before the first test, and before files are faked ---------------------------------------------
 
 
-def begin_early(config: pytest.Config, names: list[str]) -> None:
-    """Start fakes and set their variables before conftests are imported."""
+def begin_early(config: pytest.Config, names: list[str]) -> Run:
+    """Start fakes and set their variables before conftests are imported; return the run."""
     known = [service.fixture for service in services_by_word().values()]
     names = [fixture_of(name) for name in names]
     unknown = [name for name in names if name not in known]
     if unknown:
         raise pytest.UsageError(f"fakecloud_early: {unknown_name('service', unknown[0], known)}")
-    # Close the fakes here: nothing else would if a conftest cannot be imported.
-    config.add_cleanup(partial(end, config))
     check_settings(config)
+    run = Run(config)
+    # Close the fakes here: nothing else would if a conftest cannot be imported.
+    config.add_cleanup(run.close)
 
     config.pluginmanager.register(sys.modules[__name__])
     try:
-        run_of(config).start_early(names)
+        run.start_early(names)
     except (ContractError, OSError) as error:
         raise pytest.UsageError(f"fakecloud_early: {error}") from error
+    return run
 
 
 @pytest.fixture(scope="session", autouse=True)
