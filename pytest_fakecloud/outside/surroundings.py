@@ -18,6 +18,7 @@ import os
 import sys
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -159,19 +160,27 @@ cheap_clients = Hooks(_hooks_of_httpx())
 # -- all changes -----------------------------------------------------------------------------------
 
 
+_changing = threading.Lock()
+_users: Counter[tuple[_NoProxy | Hooks, ...]] = Counter()
+"""The number of users of each combination of changes. Different combinations share parts."""
+
+
 class Changes:
-    """The changes to the process for one open cloud. Each part counts the clouds that use it."""
+    """The changes to the process for one open cloud."""
 
     def __init__(self, *, shares_tls_context: bool, in_process: bool) -> None:
-        self._parts: list[_NoProxy | Hooks] = [no_proxy]
+        self._parts: tuple[_NoProxy | Hooks, ...] = (no_proxy,)
         if shares_tls_context:
-            self._parts.append(cheap_clients)
+            self._parts += (cheap_clients,)
         if in_process:
             from .inprocess import origins
 
-            self._parts.append(origins)
-        for part in self._parts:
-            part.enter()
+            self._parts += (origins,)
+        with _changing:
+            _users[self._parts] += 1
+            if _users[self._parts] == 1:
+                for part in self._parts:
+                    part.enter()
 
     def refresh(self) -> None:
         """Redo the changes that other code has undone."""
@@ -180,8 +189,11 @@ class Changes:
 
     def close(self) -> None:
         """Undo the changes, unless another open cloud needs them."""
-        for part in reversed(self._parts):
-            part.leave()
+        with _changing:
+            _users[self._parts] -= 1
+            if not _users[self._parts]:
+                for part in reversed(self._parts):
+                    part.leave()
 
 
 # -- HTTPS ------------------------------------------------------------------------------------------
