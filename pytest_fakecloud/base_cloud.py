@@ -8,8 +8,7 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 from .core.clock import Clock
@@ -87,29 +86,14 @@ class BaseCloud:
         self._in_process = transport == "inprocess"
         self._authority: Authority | None = None
         self._context.interceptor = self._intercept
-        with self._undone():
-            self._change_process(share_tls_context, tls)
-
-    @contextmanager
-    def _undone(self) -> Iterator[None]:
-        """If the cloud cannot be created, undo all its changes to the process."""
-        try:
-            yield
-        except BaseException:
-            self.closed = True
-            call_all(reversed(self._exits))
-            raise
-
-    def _change_process(self, share_tls_context: bool, tls: bool) -> None:
-        """Patch clients and create certificates; ``_exits`` undo what was done so far."""
-        self._changes = Changes(shares_tls_context=share_tls_context, in_process=self._in_process)
-        self._exits.append(self._changes.close)
         if tls:
             from .outside.surroundings import Authority
 
             self._authority = Authority()
             self._context.tls = self._authority.server_context
             self._exits.append(self._authority.close)
+        self._changes = Changes(shares_tls_context=share_tls_context, in_process=self._in_process)
+        self._exits.append(self._changes.close)
 
     def _deliver(self) -> None:
         """Start the background thread when a delivery is planned, because most clouds need none."""
@@ -234,8 +218,10 @@ class BaseCloud:
 
         Raises ``ContractError`` for an unknown fixture.
         """
-        fixture = find(fixture).fixture
         handle = self._fixture_handles.get(fixture)
+        if handle is None:
+            fixture = find(fixture).fixture
+            handle = self._fixture_handles.get(fixture)
         if handle is None:
             handle = self._start(fixture, self._fixture_settings.get(fixture, {}))
             self._fixture_handles[fixture] = handle

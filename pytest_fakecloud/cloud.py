@@ -70,10 +70,13 @@ class Cloud(BaseCloud):
         if process_time:
             from .outside.process_time import ProcessTime
 
-            with self._undone():
-                steering = ProcessTime(self._time, process_time)
+            steering = ProcessTime(self._time, process_time)
+            try:
                 steering.start()
-                self._exits.append(steering.stop)
+            except BaseException:
+                self.close()
+                raise
+            self._exits.append(steering.stop)
 
     @classmethod
     def _of_fixtures(cls, settings: Mapping[str, Any], delivery: Delivery) -> Cloud:

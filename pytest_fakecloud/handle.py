@@ -307,6 +307,8 @@ class Handle:
     """The dataclass that declares the settings of this fake."""
 
     _engine: Any
+    name = ""
+    """The name in reports and in the control API."""
     _given_settings: Mapping[str, Any] | None = None
     """The settings that a cloud started the fake with, for reports that replay its journal."""
     _rewound = 0
@@ -324,7 +326,7 @@ class Handle:
         self._context = context
         self._ends: list[Callable[[], object]] = []
         """Functions to call when the fake closes, in reverse order."""
-        self.name = config.name or context.name_for(self.fixture, None)
+        self.name = self.name or context.name_for(self.fixture, config.name)
         self.clock: Clock = context.public_clock
         self._time = context.clock
         self._app = app
@@ -360,11 +362,10 @@ class Handle:
         self._fault_table.gate = mount.gate
         return mount
 
-    @classmethod
-    def _configure(cls, context: Context, declared: type[C], given: Mapping[str, Any]) -> C:
+    def _configure(self, context: Context, declared: type[C], given: Mapping[str, Any]) -> C:
         """Parse the constructor's keywords and choose a name if none is given."""
-        config = read(declared, given, cls.fixture)
-        config.name = context.name_for(cls.fixture, config.name)
+        config = read(declared, given, self.fixture)
+        self.name = context.name_for(self.fixture, config.name)
         return config
 
     # -- identity --------------------------------------------------------------------------------

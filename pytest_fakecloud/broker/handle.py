@@ -131,11 +131,11 @@ class Broker(Handle):
     def __init__(self, context: Context, **settings: Unpack[BrokerSettings]) -> None:
         config = self._configure(context, BrokerConfig, settings)
         self.username = config.username
-        self._engine = _make_engine(context, config)
+        self._engine = _make_engine(context, config, self.name)
         try:
             for topic, options in (config.topics or {}).items():
                 self._engine.topics.create(topic, topic_config(topic, options))
-            table = FaultTable(context.ids.stream(config.name or "broker", "faults"), context.clock)
+            table = FaultTable(context.ids.stream(self.name, "faults"), context.clock)
             app = BrokerApp(self._engine, lambda: (self.username, self.token))
             faults = BrokerFaults(table, self, self._engine, self._settled)
             super().__init__(context, app, config, faults=faults)
@@ -581,8 +581,8 @@ class Broker(Handle):
         )[0]
 
 
-def _make_engine(context: Context, config: BrokerConfig) -> BrokerEngine:
-    url, name = config.engine, config.name or "broker"
+def _make_engine(context: Context, config: BrokerConfig, name: str) -> BrokerEngine:
+    url = config.engine
     if url is None:
         return MemoryEngine(context.clock, context.ids, config, name=name)
     with importing(f"engine={url.partition('://')[0]!r}", extra="kafka"):

@@ -124,18 +124,24 @@ def _traceback_entries(error: BaseException) -> Iterator[TracebackType]:
         trace = trace.tb_next
 
 
-@contextmanager
-def report_failure(failed: str, report: Callable[[str], object]) -> Iterator[None]:
+class report_failure:
     """Turn an exception in a with-block into one line for ``report``, which begins with ``failed``.
 
     Reports call code of the test, and an exception in a pytest hook would abort the whole run.
     """
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        report(f"{failed}: {describe_error(error)}")
+
+    def __init__(self, failed: str, report: Callable[[str], object]) -> None:
+        self._failed = failed
+        self._report = report
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if error is None or isinstance(error, KeyboardInterrupt):
+            return False
+        self._report(f"{self._failed}: {describe_error(error)}")
+        return True
 
 
 # -- exceptions that end a test --------------------------------------------------------------------

@@ -23,7 +23,6 @@ memory; declare ``engines="both"`` once the code behind ``engine=`` honours it t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
@@ -237,9 +236,12 @@ def read_some(declared: Any, given: Mapping[str, Any], of: str) -> dict[str, Any
 
 
 def read(declared: Callable[..., A], given: Mapping[str, Any], of: str) -> A:
-    """Create the dataclass of settings from keywords; raise ``ContractError`` if they are invalid."""
+    """Return the dataclass of settings made from keywords, which must not be changed.
+
+    Raises ``ContractError`` if the keywords are invalid.
+    """
     # Most fakes have the default settings, whose validation is the same each time.
-    return declared(**read_some(declared, given, of)) if given else copy(_with_defaults(declared))
+    return declared(**read_some(declared, given, of)) if given else _with_defaults(declared)
 
 
 @cache

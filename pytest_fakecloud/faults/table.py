@@ -422,9 +422,11 @@ class FaultTable:
         self.fact_fields = app.fact_fields
         with self._lock:
             active = self.active
-            self._activate(())  # Leave the chain of the former app, if there is one.
+            if active:
+                self._activate(())  # Leave the chain of the former app, if there is one.
             self.answers.app = app
-            self._activate(active)
+            if active:
+                self._activate(active)
 
     def record_change(self, kind: str, caller: FrameType, **data: object) -> None:
         """Record for reports that the test, not this package, changed a fault."""

@@ -83,7 +83,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         config = self._configure(context, QueueConfig, settings)
         if config.history_us is None and context.journal.keep is not None:
             config = replace(config, history_us=_SERVED_HISTORY_US)
-        name = config.name or self.fixture
+        name = self.name
         self._delivery: DeliveryMode = config.delivery or context.delivery
         self._signature_clock = config.signature_clock
         self._destinations = Destinations(

@@ -76,6 +76,7 @@ class VectorIndex(Handle):
             context.clock,
             context.ids,
             config,
+            name=self.name,
             dimension=dimension if kind.has_dense else None,
             dense_model=embedder.dense_model if embedder else "",
             sparse_model=embedder.sparse_model if embedder else "",

@@ -122,12 +122,13 @@ class VectorEngine:
         ids: Ids,
         config: VectorConfig | None = None,
         *,
+        name: str = "vector_index",
         dimension: int | None = None,
         dense_model: str = "",
         sparse_model: str = "",
     ) -> None:
         config = config or VectorConfig()
-        name, kind, similarity = config.name or "vector_index", config.kind, config.similarity
+        kind, similarity = config.kind, config.similarity
         self.identity = Identity(name, kind, similarity, dimension, dense_model, sparse_model)
         self.kind = kind
         self.dimension = dimension
