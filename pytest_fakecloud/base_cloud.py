@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 from .core.clock import Clock
@@ -17,7 +17,7 @@ from .core.ids import Ids
 from .core.journal import Journal, Results, results_of
 from .core.problems import PROBLEM_FIELDS, Allowances, Problem, with_allowance
 from .core.recorder import Recorder
-from .core.settings import SWITCH, TRANSPORT, choice, reject_unknown
+from .core.settings import SWITCH, TRANSPORT, choice
 from .core.timekeeper import Mode, Timekeeper
 from .core.timers import Instant, Registry
 from .handle import Context, Delivery, Handle, Snapshot, found_handles, secrets_of
@@ -79,7 +79,6 @@ class BaseCloud:
         self._time = Timekeeper(now, clock)
         ids = Ids(int.from_bytes(os.urandom(4)) if seed is None else seed)
         self._context = Context(self._time, ids, Journal(Recorder(self._time.now_us)), delivery)
-        self._starting = threading.RLock()
         self._time.on_background = self._deliver
         self._dispatcher: Dispatcher | None = None
         self._exits: list[Callable[[], None]] = []
@@ -128,10 +127,6 @@ class BaseCloud:
     def seed(self) -> int | str:
         """The seed of all randomness."""
         return self._context.ids.seed
-
-    def _reseed(self, seed: int | str) -> None:
-        """Restart all randomness from another seed; raise ``ContractError`` for an invalid one."""
-        self._context.ids.reseed(seed)
 
     @property
     def clock(self) -> Clock:
@@ -200,10 +195,7 @@ class BaseCloud:
         made_by: Any = handle_class(service)
         if not isinstance(settings, Mapping):
             raise ContractError(f"{shown(settings)} are not settings of {fixture}: pass a dict")
-        reject_unknown(made_by._settings, settings, fixture)
-        with self._starting:
-            handle: Handle = made_by(self._context, **settings)
-        handle._given_settings = settings
+        handle = self._context.start(made_by, settings)
         try:
             self._open_transport(handle)
             for listener in self._listeners.items:
@@ -213,46 +205,9 @@ class BaseCloud:
             raise
         return handle
 
-    def _fixture_fake(self, fixture: str) -> Any:
-        """Return the fake of a fixture in this cloud, started on first use.
-
-        Raises ``ContractError`` for an unknown fixture.
-        """
-        handle = self._fixture_handles.get(fixture)
-        if handle is None:
-            fixture = find(fixture).fixture
-            handle = self._fixture_handles.get(fixture)
-        if handle is None:
-            handle = self._start(fixture, self._fixture_settings.get(fixture, {}))
-            self._fixture_handles[fixture] = handle
-        return handle
-
-    def _replace(self, early: BaseCloud) -> list[tuple[Handle, Handle]]:
-        """Start the fixtures' fakes of an earlier cloud again, with this cloud's settings, at the same
-        addresses. Closes the earlier cloud; returns each of its fakes with its replacement.
-        """
-        replaced = []
-        try:
-            for former in early._fixture_handles.values():
-                for mount in former._mounts():
-                    hand_over(mount.host, mount.port, mount.listener)
-            early.close()
-            for fixture, former in early._fixture_handles.items():
-                settings = {**self._fixture_settings.get(fixture, {}), "port": former._mount.port}
-                handle = self._fixture_handles[fixture] = self._start(fixture, settings)
-                handle._take_over(former)
-                replaced.append((former, handle))
-        finally:
-            release()
-        return replaced
-
     def fakes(self) -> Results[Handle]:
         """The open fakes, in the order they were started."""
         return found_handles(self._context.handles)
-
-    def _on_start(self, listener: Callable[[Handle], None]) -> Callable[[], None]:
-        """Call the listener with each fake started from now on; return a function that stops it."""
-        return self._listeners.add(listener)
 
     @property
     def env(self) -> dict[str, str]:
@@ -269,9 +224,7 @@ class BaseCloud:
 
     def problems(self) -> Results[Problem]:
         """The strict-mode violations so far, except those that ``allow()`` covers."""
-        found = list(self._context.problems)
-        for handle in (*self._context.handles, *self._closed_together):
-            found += handle._left_behind()
+        found = [*self._context.problems, *self._context.left_behind(self._closed_together)]
         counted = (one for one in found if not self._allowed.covers(one.kind, one.facts))
         return results_of(counted, PROBLEM_FIELDS, "problem")
 
@@ -287,23 +240,6 @@ class BaseCloud:
         """
         __tracebackhide__ = True
         self._allowed.add(kind, where)
-
-    def _undelivered(self, strict: Container[str]) -> list[str]:
-        """Describe the queues with messages that a test published but never delivered.
-
-        If ``strict`` contains the kind ``undelivered``, record strict-mode violations instead.
-        """
-        found = []
-        for handle in self._context.handles:
-            text = handle._undelivered()
-            facts = {"handle": handle.name}
-            if text is None or self._allowed.covers("undelivered", facts):
-                continue
-            if "undelivered" in strict:
-                self._context.problems.report("undelivered", text, handle=handle.name)
-            else:
-                found.append(with_allowance(text, "undelivered", facts))
-        return found
 
     # -- data ------------------------------------------------------------------------------------
 
@@ -328,24 +264,6 @@ class BaseCloud:
         self.journal.clear()
         self._context.closed_fakes.clear()
         self._closed_together = ()
-
-    def _keep_only(self, known: Iterable[Handle]) -> None:
-        """Close all fakes except the given fakes and the fixtures' fakes."""
-        kept = {id(handle) for handle in (*known, *self._fixture_handles.values())}
-        for handle in self.fakes():
-            if id(handle) not in kept:
-                handle.close()
-
-    def _begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
-        """Prepare for another test: remove all traces of the previous one.
-
-        Closes requests in progress and open connections and returns every fake to its baseline.
-        Sets the clock to its initial time and mode, or to ``now`` and ``clock`` if given.
-        """
-        for handle in self._context.handles:
-            handle._end_connections()
-        self._time.rewind(now, clock)
-        self.reset()
 
     # -- closing ---------------------------------------------------------------------------------
 
@@ -383,8 +301,8 @@ class BaseCloud:
         )
         # Close the cloud in another thread, because this one may hold any lock.
         _dropped.append(self)
-        if handles := self._context.handles:
-            handles[0]._mount.hub.later(_close_dropped)
+        if self._context.hub is not None:
+            self._context.hub.later(_close_dropped)
 
     def _stop_delivering(self) -> None:
         with _making_dispatchers:
@@ -401,6 +319,103 @@ class BaseCloud:
         return (
             f"<Cloud seed={self.seed!r} {self._time.mode} {self._time.now().isoformat()}: {names}>"
         )
+
+
+def context_of(cloud: BaseCloud) -> Context:
+    """Return what the fakes of a cloud share. For this package, not for tests."""
+    return cloud._context
+
+
+# -- for pytest's fixtures and the server ----------------------------------------------------------
+
+
+def set_fixture_settings(cloud: BaseCloud, settings: Mapping[str, Any]) -> None:
+    """Set the settings of the fixtures' fakes of a cloud, by the names of the fixtures."""
+    cloud._fixture_settings = settings
+
+
+def fixture_fake(cloud: BaseCloud, fixture: str) -> Any:
+    """Return the fake of a fixture in a cloud, started on first use.
+
+    Raises ``ContractError`` for an unknown fixture.
+    """
+    fixture = find(fixture).fixture
+    handle = cloud._fixture_handles.get(fixture)
+    if handle is None:
+        handle = cloud._start(fixture, cloud._fixture_settings.get(fixture, {}))
+        cloud._fixture_handles[fixture] = handle
+    return handle
+
+
+def used_fixtures(cloud: BaseCloud) -> Collection[str]:
+    """Return the names of the fixtures whose fakes have been started."""
+    return cloud._fixture_handles.keys()
+
+
+def replace_early_fakes(cloud: BaseCloud, early: BaseCloud) -> list[tuple[Handle, Handle]]:
+    """Start the fixtures' fakes of an earlier cloud again, with this cloud's settings, at the same
+    addresses. Closes the earlier cloud; returns each of its fakes with its replacement.
+    """
+    replaced = []
+    try:
+        for former in early._fixture_handles.values():
+            for mount in former._mounts():
+                hand_over(mount.host, mount.port, mount.listener)
+        early.close()
+        for fixture, former in early._fixture_handles.items():
+            settings = {**cloud._fixture_settings.get(fixture, {}), "port": former._mount.port}
+            handle = cloud._fixture_handles[fixture] = cloud._start(fixture, settings)
+            handle._take_over(former)
+            replaced.append((former, handle))
+    finally:
+        release()
+    return replaced
+
+
+def on_start(cloud: BaseCloud, listener: Callable[[Handle], None]) -> Callable[[], None]:
+    """Call the listener with each fake started from now on; return a function that stops it."""
+    return cloud._listeners.add(listener)
+
+
+def keep_only(cloud: BaseCloud, known: Iterable[Handle]) -> None:
+    """Close all fakes except the given fakes and the fixtures' fakes."""
+    kept = {id(handle) for handle in (*known, *cloud._fixture_handles.values())}
+    for handle in cloud.fakes():
+        if id(handle) not in kept:
+            handle.close()
+
+
+def begin_test(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None = None) -> None:
+    """Prepare a cloud for another test: remove all traces of the previous one.
+
+    Closes requests in progress and open connections and returns every fake to its baseline.
+    Sets the clock to its initial time and mode, or to ``now`` and ``clock`` if given.
+    """
+    cloud._context.end_connections()
+    cloud._time.rewind(now, clock)
+    cloud.reset()
+
+
+def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
+    """Describe the queues with messages that a test published but never delivered.
+
+    If ``strict`` contains the kind ``undelivered``, record strict-mode violations instead.
+    """
+    found = []
+    for name, text in cloud._context.undelivered():
+        facts = {"handle": name}
+        if cloud._allowed.covers("undelivered", facts):
+            continue
+        if "undelivered" in strict:
+            cloud._context.problems.report("undelivered", text, handle=name)
+        else:
+            found.append(with_allowance(text, "undelivered", facts))
+    return found
+
+
+def allows(cloud: BaseCloud, kind: str, facts: Mapping[str, Any]) -> bool:
+    """Return whether ``allow()`` of a cloud covers a violation or a warning."""
+    return cloud._allowed.covers(kind, facts)
 
 
 def closed_addresses(cloud: BaseCloud) -> dict[str, tuple[str, str]]:

@@ -78,22 +78,6 @@ class Cloud(BaseCloud):
                 raise
             self._exits.append(steering.stop)
 
-    @classmethod
-    def _of_fixtures(cls, settings: Mapping[str, Any], delivery: Delivery) -> Cloud:
-        """Create a cloud with the settings of a test or of a session, and of its fixtures' fakes."""
-        cloud = cls(
-            settings["seed"],
-            settings["now"],
-            settings["clock"],
-            settings["process_time"],
-            delivery=delivery,
-            transport=settings["transport"],
-            tls=settings["tls"],
-            share_tls_context=settings["share_tls_context"],
-        )
-        cloud._fixture_settings = settings
-        return cloud
-
     def autojump(self) -> AbstractContextManager[None]:
         """Return a context manager in which sleeping moves the clock instead of taking real time.
 

@@ -6,8 +6,9 @@ import functools
 import itertools
 import re
 import sys
+import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from operator import attrgetter
@@ -26,14 +27,14 @@ from typing import (
 
 from .core.calls import Call
 from .core.clock import Clock
-from .core.errors import ContractError, brief, call_all, ends_the_test, shown
+from .core.errors import ContractError, call_all, ends_the_test, shown
 from .core.field_types import FLAG, TEXT, URL, OneOf, check_function
 from .core.ids import Ids, new_token
 from .core.journal import Journal, Results, recorder_of, results_of
 from .core.matching import Field
 from .core.problems import Problem, Problems, new_problem
-from .core.recorder import CodePlace, Recorder, code_place, is_own
-from .core.settings import HandleConfig, read
+from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, details_of, is_own
+from .core.settings import HandleConfig, read, reject_unknown
 from .core.timekeeper import Mode, Timekeeper
 from .core.timers import Instant, Registry
 from .faults.plan import FaultPlan, table_of
@@ -82,6 +83,7 @@ class Context:
         self.closing = False
         """Whether all fakes close, together with their cloud."""
         self._numbers: dict[str, itertools.count[int]] = {}
+        self._starting = threading.RLock()
 
     @classmethod
     def alone(
@@ -94,6 +96,32 @@ class Context:
     @property
     def handles(self) -> Sequence[Handle]:
         return self.entered.items
+
+    def start(self, kind: type[Handle], settings: Mapping[str, Any]) -> Handle:
+        """Start a fake; raise ``ContractError`` for unknown or invalid settings."""
+        reject_unknown(kind._settings, settings, kind.fixture)
+        make: Any = kind
+        with self._starting:
+            handle: Handle = make(self, **settings)
+        handle._given_settings = settings
+        return handle
+
+    def end_connections(self) -> None:
+        """Abort requests in progress and close every open connection of all fakes."""
+        for handle in self.handles:
+            handle._end_connections()
+
+    def left_behind(self, closed: Iterable[Handle]) -> Iterator[Problem]:
+        """Yield the strict-mode violations known only at the end of a test, of closed fakes too."""
+        for handle in (*self.handles, *closed):
+            yield from handle._left_behind()
+
+    def undelivered(self) -> Iterator[tuple[str, str]]:
+        """Yield the fakes with published messages that were never delivered: name, description."""
+        for handle in self.handles:
+            text = handle._undelivered()
+            if text is not None:
+                yield handle.name, text
 
     def name_for(self, fixture: str, given: str | None) -> str:
         """Return the fake's name: the given one, the fixture's, or the fixture's with a number.
@@ -239,42 +267,14 @@ def perform(
     shown = None
     for value in (*given, *named.values()) if named else given:
         if type(value) not in _IMMUTABLE:
-            shown = _arguments(given, named)
+            shown = arguments_shown(given, named)
             break
     # Read the private attribute, because reading the public id counts as an inspection by the test.
     message = getattr(result, "_id", None)
     call = given, named
     kind = kind or method.__name__
-    recorder.record_action(kind, place, number, call, _details, call, shown, message)
+    recorder.record_action(kind, place, number, call, details_of, call, shown, message)
     return result
-
-
-def _details(
-    call: tuple[Sequence[Any], Mapping[str, Any]], shown: list[str] | None, message: object
-) -> dict[str, object]:
-    """Return the data of an action. ``shown`` are its arguments if some could have changed since."""
-    ids = {"message_id": message} if isinstance(message, str) else {}
-    return {"arguments": _arguments(*call) if shown is None else shown, **ids}
-
-
-def _arguments(given: Sequence[Any], named: Mapping[str, Any]) -> list[str]:
-    return [
-        *map(_argument, given),
-        # Headers may contain secrets, so omit their values.
-        *(
-            f"{name}={_argument([*value] if name == 'headers' and value else value)}"
-            for name, value in named.items()
-        ),
-    ]
-
-
-def _argument(value: object) -> str:
-    """Format an argument in a few characters, without calling repr on large values."""
-    if value is None or isinstance(value, str | bytes | int | float):
-        return brief(value, 60)
-    if isinstance(value, dict | list | tuple | set):
-        return brief(value) if len(value) <= 10 else f"{type(value).__name__} of {len(value)}"
-    return type(value).__name__
 
 
 C = TypeVar("C", bound=HandleConfig)

@@ -341,9 +341,10 @@ def fakecloud(
 
 def _fake(cloud: Cloud, fixture: str) -> Any:
     """Return the fake of a fixture. If it cannot be created, fail with one line, no traceback."""
+    from .base_cloud import fixture_fake
     from .session.options import without_traceback
 
-    return without_traceback(lambda: cloud._fixture_fake(fixture))
+    return without_traceback(lambda: fixture_fake(cloud, fixture))
 
 
 @pytest.fixture(scope=_scope)

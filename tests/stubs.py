@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_fakecloud
+from pytest_fakecloud.base_cloud import fixture_fake
 from pytest_fakecloud.broker.model import (
     MEMBER_FIELDS,
     OFFSET_FIELDS,
@@ -113,7 +114,7 @@ _UNPACKED = re.compile(r"\bUnpack\[(?:Cloud)?(CallFields|EventFields|Matchers)\]
 def stubs() -> dict[Path, str]:
     """Return the text of each stub by its path."""
     with Cloud(seed=1, clock="frozen") as cloud:
-        fakes: list[Any] = [cloud._fixture_fake(name) for name in FAKES]
+        fakes: list[Any] = [fixture_fake(cloud, name) for name in FAKES]
         found = {each.service: _service_classes(each) for each in fakes}
         found["core"] = _core_classes(recorder_of(cloud.journal))
     owners = {

@@ -21,6 +21,7 @@ import pytest
 import urllib3
 
 from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.base_cloud import on_start
 from pytest_fakecloud.core.problems import PROBLEM_KINDS
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.outside.surroundings import no_proxy
@@ -65,7 +66,7 @@ def test_calls_without_meaning() -> None:
 def test_a_listener_hears_of_new_handles_until_it_is_stopped() -> None:
     with Cloud() as cloud:
         heard: list[str] = []
-        stop = cloud._on_start(lambda handle: heard.append(handle.name))
+        stop = on_start(cloud, lambda handle: heard.append(handle.name))
         cloud.kv_server()
         stop()
         stop()
@@ -78,7 +79,7 @@ def test_a_fake_whose_start_fails_is_closed() -> None:
         raise LookupError("no listener")
 
     with Cloud() as cloud:
-        cloud._on_start(fails)
+        on_start(cloud, fails)
         with pytest.raises(LookupError):
             cloud.kv_server()
         assert not cloud.fakes()

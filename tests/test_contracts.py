@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.base_cloud import begin_test, context_of, fixture_fake
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 
@@ -63,7 +64,7 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "Cloud(delivery=)": (lambda cloud, v: Cloud(delivery=v).close(), ""),
     "Cloud(transport=)": (lambda cloud, v: Cloud(transport=v).close(), ""),
     "Cloud(tls=)": (lambda cloud, v: Cloud(tls=v).close(), "bool"),
-    "Cloud._reseed": (lambda cloud, v: cloud._reseed(v), "int negative text empty"),
+    "Cloud._reseed": (lambda cloud, v: context_of(cloud).ids.reseed(v), "int negative text empty"),
     "Cloud.start(fixture)": (lambda cloud, v: cloud._start(v, {}), ""),
     "Cloud.start(settings)": (lambda cloud, v: cloud._start("kv_server", v), ""),
     "Cloud.start(a name)": (
@@ -73,11 +74,11 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "Cloud.start(name=)": (lambda cloud, v: cloud.kv_server(name=v), "none text"),
     "Cloud.start(port=)": (lambda cloud, v: cloud.kv_server(port=v), "none int"),
     "Cloud.start(token=)": (lambda cloud, v: cloud.kv_server(token=v), "none"),
-    "Cloud.fixture_handle": (lambda cloud, v: cloud._fixture_fake(v), ""),
+    "Cloud.fixture_handle": (lambda cloud, v: fixture_fake(cloud, v), ""),
     "Cloud.allow": (lambda cloud, v: cloud.allow(v), ""),
     "Cloud.restore": (lambda cloud, v: cloud.restore(v), ""),
-    "Cloud.begin(now)": (lambda cloud, v: cloud._begin(v), "none"),
-    "Cloud.begin(clock)": (lambda cloud, v: cloud._begin(None, v), "none"),
+    "Cloud.begin(now)": (lambda cloud, v: begin_test(cloud, v), "none"),
+    "Cloud.begin(clock)": (lambda cloud, v: begin_test(cloud, None, v), "none"),
     "Cloud.every_failure(run)": (lambda cloud, v: cloud.every_failure(v), ""),
     "Cloud.explore(run)": (lambda cloud, v: cloud.explore(v), ""),
     "Cloud.explore(check)": (lambda cloud, v: _explored(cloud, check=v), "none function coroutine"),
@@ -145,7 +146,7 @@ def shared() -> Iterator[Cloud]:
 
 
 def _kv(cloud: Cloud) -> Any:
-    return cloud._fixture_fake("kv_server")
+    return fixture_fake(cloud, "kv_server")
 
 
 def _hashable(value: object) -> bool:

@@ -19,6 +19,7 @@ import pytest
 
 import pytest_fakecloud
 from pytest_fakecloud import Cloud, ContractError, Handle, ServiceError, plugin
+from pytest_fakecloud.base_cloud import fixture_fake
 from pytest_fakecloud.core.calls import CALL_FIELDS
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.faults.plan import table_of
@@ -112,7 +113,7 @@ def test_dir_shows_what_a_test_may_use(place: str, cloud: Cloud) -> None:
 
 @pytest.mark.parametrize("fixture", SERVICES)
 def test_dir_of_a_fake_shows_what_is_documented(fixture: str, cloud: Cloud) -> None:
-    handle = cloud._fixture_fake(fixture)
+    handle = fixture_fake(cloud, fixture)
     text = FILE.read_text(encoding="utf-8")
     _, _, section = f"\n{text}".partition(f"\nclass {type(handle).__name__}(")
     documented = set(re.findall(r"^    ([a-z]\w*)", section.partition("\nclass ")[0], re.M))
@@ -188,7 +189,7 @@ def test_the_stubs_are_as_written() -> None:
 def fakes() -> Iterator[dict[str, Any]]:
     """One fake of each kind, by the name of its fixture."""
     with Cloud(seed=1, clock="frozen") as cloud:
-        yield {name: cloud._fixture_fake(name) for name in (*FAKES, "destination")}
+        yield {name: fixture_fake(cloud, name) for name in (*FAKES, "destination")}
 
 
 def field_uses(fakes: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError, cli
+from pytest_fakecloud.base_cloud import fixture_fake
 from pytest_fakecloud.services import SERVICES, Service, find, handle_class
 from pytest_fakecloud.standalone.api import ControlApp
 
@@ -92,10 +93,11 @@ def view(handle: Toy) -> dict[str, Any]:
 '''
 CONFTEST = """
 import pytest
+from pytest_fakecloud.base_cloud import fixture_fake
 
 @pytest.fixture
 def toy(fakecloud):
-    return fakecloud._fixture_fake("toy")
+    return fixture_fake(fakecloud, "toy")
 """
 
 
@@ -135,7 +137,7 @@ def test_a_cloud_starts_it(toy: str) -> None:
         handle: Any = cloud._start("toy", {"first": "hello"})
         assert add(handle.url, "more") == 200
         assert (handle.notes(), cloud.env["TOY_URL"]) == (["hello", "more"], handle.url)
-        assert cloud._fixture_fake("toy").name == "toy_2"
+        assert fixture_fake(cloud, "toy").name == "toy_2"
         with pytest.raises(
             ContractError,
             match=r"'fist' is not a setting of toy; did you mean 'first'\? Known settings: ",
@@ -256,7 +258,7 @@ def test_control_api_and_view_tell_of_it(control: tuple[Cloud, str]) -> None:
 
 def test_a_service_is_known_by_its_fixture_and_by_its_word(run: Run) -> None:
     with Cloud() as cloud:
-        assert cloud._fixture_fake("kv") is cloud._fixture_fake("kv_server")
+        assert fixture_fake(cloud, "kv") is fixture_fake(cloud, "kv_server")
         assert cloud._start("vector", {"dimension": 2}).fixture == "vector_index"
     run(
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import pytest_fakecloud
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.base_cloud import fixture_fake
 from pytest_fakecloud.broker.handle import ListedFields as ListedRecordFields
 from pytest_fakecloud.broker.model import MEMBER_FIELDS, OFFSET_FIELDS, RECORD_FIELDS
 from pytest_fakecloud.broker.routes import BrokerApp
@@ -87,7 +89,7 @@ def cloud() -> Iterator[Cloud]:
     """One of each fake, with an item in each list that a test can filter."""
     with Cloud(seed=1, clock="frozen") as cloud:
         kv, broker, queue, capture, index = map(
-            cloud._fixture_fake,
+            partial(fixture_fake, cloud),
             ("kv_server", "broker", "queue", "callback_capture", "vector_index"),
         )
         kv.execute("SEARCH.CREATE", "ix", "PREFIX", 1, "p:", "ON", "JSON", "SCHEMA", "t", "TEXT")
@@ -123,7 +125,7 @@ def tables(cloud: Cloud) -> dict[str, Fields]:
         **{f"allow {kind}": fields for kind, fields in ALLOWABLE.items()},
         **{
             f"faults of {each.name}": table_of(each.faults).fact_fields
-            for each in map(cloud._fixture_fake, ("kv_server", "broker", "queue"))
+            for each in map(partial(fixture_fake, cloud), ("kv_server", "broker", "queue"))
         },
         "faults of deliveries": DELIVERY_FACTS,
         "events": fields_of_list(cloud.journal.events()),
@@ -186,7 +188,7 @@ def test_kinds_of_events_are_listed_where_they_are_recorded() -> None:
 
 
 def test_a_kind_of_event_that_no_fake_records_is_an_error(cloud: Cloud) -> None:
-    broker, kv = cloud.fakes().where(fixture="broker").only(), cloud._fixture_fake("kv_server")
+    broker, kv = cloud.fakes().where(fixture="broker").only(), fixture_fake(cloud, "kv_server")
     with pytest.raises(
         ContractError, match=r"kind='atempt' .* did you mean 'attempt'\? Known kinds"
     ):
@@ -355,7 +357,7 @@ def test_what_a_shape_takes(field_type: FieldType, right: list[str], never: list
 
 
 def test_the_error_says_what_is_wrong_and_what_to_give(cloud: Cloud) -> None:
-    queue: Any = cloud._fixture_fake("queue")
+    queue: Any = fixture_fake(cloud, "queue")
     with pytest.raises(ContractError) as told:
         queue.assert_not_delivered("a.test/h")
     assert str(told.value) == (
@@ -366,7 +368,7 @@ def test_the_error_says_what_is_wrong_and_what_to_give(cloud: Cloud) -> None:
 
 
 def test_a_key_is_asked_for_with_a_prefix_of_its_index(cloud: Cloud) -> None:
-    kv: Any = cloud._fixture_fake("kv_server")
+    kv: Any = fixture_fake(cloud, "kv_server")
     kv.assert_not_searched("ix", keys="p:1")
     kv.assert_not_searched(keys="1")
     with pytest.raises(
@@ -381,7 +383,7 @@ def test_a_fact_of_several_services_may_be_what_it_is_in_any(cloud: Cloud) -> No
 
 
 def test_a_delivery_is_never_to_a_group(cloud: Cloud) -> None:
-    queue: Any = cloud._fixture_fake("queue")
+    queue: Any = fixture_fake(cloud, "queue")
     with pytest.raises(ContractError, match="url='news' can never match: an absolute URL"):
         queue.faults.duplicate(url="news")
     queue.faults.drop(url="news").remove()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytest_fakecloud import Cloud, plugin
+from pytest_fakecloud.base_cloud import fixture_fake
 from pytest_fakecloud.cli import make_parser
 from pytest_fakecloud.standalone.options import ELSEWHERE
 
@@ -45,7 +46,7 @@ def _variables() -> Iterator[tuple[str, str, str]]:
     """Yield each environment variable of each fake, with the attribute that it contains."""
     with Cloud() as cloud:
         for fixture in ("kv_server", "vector_index", "broker", "queue"):
-            handle = cloud._fixture_fake(fixture)
+            handle = fixture_fake(cloud, fixture)
             for variable, value in handle.env.items():
                 word = next((one for one in _WORDS if getattr(handle, one, None) == value), None)
                 assert word or not value, f"no attribute of {fixture} is {variable}"

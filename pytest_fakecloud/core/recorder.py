@@ -32,6 +32,7 @@ from .calls import (
     shorten,
     weight_of,
 )
+from .errors import brief
 from .field_types import either
 from .matching import Field
 from .timers import Registry
@@ -442,6 +443,35 @@ def _action(
     action = Action(number, at_us, *owner, kind, "", data)
     action.call = call
     return action
+
+
+def details_of(
+    call: tuple[Sequence[Any], Mapping[str, Any]], shown: list[str] | None, message: object
+) -> dict[str, object]:
+    """Return the data of an action. ``shown`` are its arguments if some could have changed since."""
+    ids = {"message_id": message} if isinstance(message, str) else {}
+    return {"arguments": arguments_shown(*call) if shown is None else shown, **ids}
+
+
+def arguments_shown(given: Sequence[Any], named: Mapping[str, Any]) -> list[str]:
+    """Format the arguments of an action."""
+    return [
+        *map(_argument, given),
+        # Headers may contain secrets, so omit their values.
+        *(
+            f"{name}={_argument([*value] if name == 'headers' and value else value)}"
+            for name, value in named.items()
+        ),
+    ]
+
+
+def _argument(value: object) -> str:
+    """Format an argument in a few characters, without calling repr on large values."""
+    if value is None or isinstance(value, str | bytes | int | float):
+        return brief(value, 60)
+    if isinstance(value, dict | list | tuple | set):
+        return brief(value) if len(value) <= 10 else f"{type(value).__name__} of {len(value)}"
+    return type(value).__name__
 
 
 def is_own(frame: FrameType) -> bool:

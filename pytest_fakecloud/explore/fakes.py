@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ..base_cloud import BaseCloud
+from ..base_cloud import BaseCloud, context_of
 from ..core.errors import ContractError
 from ..core.timers import to_datetime
 from ..services import find
@@ -311,7 +311,7 @@ class Fakes:
         if self.clock.now_us() != start_us or self.clock.mode != "frozen":
             self.clock.rewind(to_datetime(start_us), "frozen")
         self.cloud.restore(data)
-        self.cloud._reseed(self.cloud.seed)
+        context_of(self.cloud).ids.reseed(self.cloud.seed)
         # Clients use ``random`` to choose how long they wait before they retry.
         random.setstate(random_state)
         if self.wall is not None:

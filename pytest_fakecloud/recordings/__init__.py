@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import SplitResult, urlsplit
 
-from ..base_cloud import closed_addresses
+from ..base_cloud import closed_addresses, fixture_fake
 from ..core.calls import Call
 from ..core.errors import ContractError, brief, same_json, shown
 from ..core.field_types import ABSENT, pieces_matcher
@@ -370,7 +370,7 @@ def _fake_for(cloud: BaseCloud, entry: Entry, into: Mapping[str, Handle] | Handl
         if handle.name == entry.handle:
             return handle
     if entry.fixture:
-        started: Handle = cloud._fixture_fake(entry.fixture)
+        started: Handle = fixture_fake(cloud, entry.fixture)
         return started
     raise ContractError(
         f"the recording does not name the fake for {entry.url}: "

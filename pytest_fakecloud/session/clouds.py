@@ -5,6 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..base_cloud import (
+    begin_test,
+    context_of,
+    fixture_fake,
+    keep_only,
+    on_start,
+    replace_early_fakes,
+    set_fixture_settings,
+)
+from ..cloud import Cloud
 from ..services import SERVICES
 from .options import (
     PER_TEST_SETTINGS,
@@ -19,7 +29,6 @@ from .options import (
 if TYPE_CHECKING:
     import pytest
 
-    from ..cloud import Cloud
     from ..handle import Handle
 
 BACKGROUND = "background"
@@ -27,10 +36,19 @@ BACKGROUND = "background"
 
 
 def new_cloud(settings: Mapping[str, Any], delivery: Any) -> Cloud:
-    """Create a cloud with the settings of a test or of the session."""
-    from ..cloud import Cloud
-
-    return Cloud._of_fixtures(settings, delivery)
+    """Create a cloud with the settings of a test or of the session, and of its fixtures' fakes."""
+    cloud = Cloud(
+        settings["seed"],
+        settings["now"],
+        settings["clock"],
+        settings["process_time"],
+        delivery=delivery,
+        transport=settings["transport"],
+        tls=settings["tls"],
+        share_tls_context=settings["share_tls_context"],
+    )
+    set_fixture_settings(cloud, settings)
+    return cloud
 
 
 def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
@@ -53,7 +71,7 @@ def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
         _replace_default_opener(monkeypatch)
     for handle in cloud.fakes():
         publish(handle)
-    return cloud._on_start(publish)
+    return on_start(cloud, publish)
 
 
 def _replace_default_opener(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,10 +146,10 @@ class LastingCloud:
         if cloud is None:
             return
         if self._handles_before_test is not None:
-            cloud._keep_only(self._handles_before_test)
+            keep_only(cloud, self._handles_before_test)
             self._handles_before_test = None
-        cloud._begin()
-        cloud._reseed(self._seed)
+        begin_test(cloud)
+        context_of(cloud).ids.reseed(self._seed)
 
     def begin_call(self) -> None:
         """Mark calls recorded before the test's own code, and remember the fakes that exist.
@@ -183,7 +201,7 @@ class SessionCloud(LastingCloud):
         self.cloud = cloud = self._created([], BACKGROUND)
         variables: dict[str, str] = {}
         for fixture in fixtures:
-            variables |= cloud._fixture_fake(fixture).env
+            variables |= fixture_fake(cloud, fixture).env
         return variables
 
     def open(self, settings: Any) -> Cloud:
@@ -237,7 +255,7 @@ class SessionCloud(LastingCloud):
         cloud = self._created([settings], BACKGROUND)
         self.cloud = None
         try:
-            for former, handle in cloud._replace(early):
+            for former, handle in replace_early_fakes(cloud, early):
                 _check_variables(former, handle)
         except BaseException:
             cloud.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from ..base_cloud import allows, undelivered
 from ..core.calls import Call
 from ..core.errors import counted, ends_the_test, report_failure
 from ..core.problems import with_allowance
@@ -49,7 +50,7 @@ def check(run: Run, item: pytest.Item) -> None:
 def _undelivered(run: Run, clouds: list[Cloud]) -> list[str]:
     """Describe messages that were published but never delivered, except strict-mode violations."""
     kinds = run.strict_kinds()
-    found = [(cloud, text) for cloud in clouds for text in cloud._undelivered(kinds)]
+    found = [(cloud, text) for cloud in clouds for text in undelivered(cloud, kinds)]
     if not found:
         return []
     from ..reporting.values import Mask
@@ -144,7 +145,7 @@ def _refused_clients(cloud: Cloud) -> list[str]:
 
     def meant(call: Call) -> bool:
         facts = {"path": call.path, "method": call.method, "handle": call.handle}
-        return cloud._allowed.covers("refused", facts)
+        return allows(cloud, "refused", facts)
 
     entries = cloud.journal.entries
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .. import __path__
+from ..base_cloud import used_fixtures
 from ..core.errors import ContractError, unknown_name
 from ..core.journal import recorder_of
 from ..core.timers import monotonic
@@ -308,7 +309,7 @@ class Run:
                         "clock"
                     )
             elif not is_of_all:
-                unused = names.intersection(SERVICES).difference(test.cloud._fixture_handles)
+                unused = names.intersection(SERVICES).difference(used_fixtures(test.cloud))
                 if unused:
                     raise misuse(
                         f"{', '.join(sorted(unused))} of the marker has no effect, because the test "

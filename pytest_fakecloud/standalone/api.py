@@ -13,6 +13,7 @@ from functools import cache
 from pkgutil import get_data
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..base_cloud import begin_test
 from ..core.errors import ContractError, ServiceError
 from ..core.ids import new_token
 from ..core.problems import Problem, Problems, shortened
@@ -259,7 +260,7 @@ class ControlApp(App):
         """
         body = fields(request)
         with contract():
-            self.cloud._begin(body.get("now"), body.get("clock"))
+            begin_test(self.cloud, body.get("now"), body.get("clock"))
         return clock_view(self.cloud)
 
     def end_streams(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.base_cloud import begin_test
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.outside.process_time import ProcessTime
 from pytest_fakecloud.outside.sleepers import Sleeper, Sleepers, _move_clock_on_turn, _wait_for_turn
@@ -135,8 +136,8 @@ def test_a_clock_that_process_time_follows_does_not_run() -> None:
     with Cloud(seed=1, now=NOON, process_time=True) as cloud:
         for run in (
             cloud.clock.resume,
-            lambda: cloud._begin(clock="running"),
-            lambda: cloud._begin(now=NOON, clock="running"),
+            lambda: begin_test(cloud, clock="running"),
+            lambda: begin_test(cloud, now=NOON, clock="running"),
             lambda: cloud._time.rewind(mode="running"),
         ):
             with pytest.raises(ContractError, match=f"this clock cannot run: .*{STANDS}"):
@@ -144,11 +145,11 @@ def test_a_clock_that_process_time_follows_does_not_run() -> None:
             # Neither setting took effect.
             assert cloud.clock.mode == "frozen"
             assert datetime.now(UTC) == cloud.clock.now() == datetime(2026, 1, 1, 12, tzinfo=UTC)
-        cloud._begin(now="2026-05-05T00:00:00Z")
+        begin_test(cloud, now="2026-05-05T00:00:00Z")
         assert datetime.now(UTC) == cloud.clock.now() == datetime(2026, 5, 5, tzinfo=UTC)
         cloud.clock.advance("1s")
         assert time.time() == cloud.clock.now().timestamp()
-        cloud._begin()
+        begin_test(cloud)
         assert datetime.now(UTC) == cloud.clock.now() == datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 

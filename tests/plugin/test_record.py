@@ -12,6 +12,7 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud, ContractError, Results
+from pytest_fakecloud.base_cloud import fixture_fake, set_fixture_settings
 from pytest_fakecloud.recordings import archive, write
 
 from ..harness import Run, apart
@@ -85,19 +86,19 @@ def test_the_archive_is_a_har_and_keeps_no_secret(tmp_path: Path) -> None:
 def test_a_session_can_be_sent_again(tmp_path: Path) -> None:
     path = record(tmp_path)
     with Cloud(seed="another", now="2027-05-05T05:00:00Z", delivery="driven") as cloud:
-        cloud._fixture_settings = SETTINGS
+        set_fixture_settings(cloud, SETTINGS)
         differences = cloud.replay(path)
         assert differences == []
         assert differences == []
         # The replay also advanced the clock by ninety seconds, so the key has expired.
         assert cloud.clock.now().isoformat() == "2027-05-05T05:01:30+00:00"
-        kv = cloud._fixture_fake("kv_server")
+        kv = fixture_fake(cloud, "kv_server")
         assert kv.value("two words") == "/"
         assert set(kv.keys()) == {"two words", "bin"}
         # Calls with an injected fault and calls with masked passwords are not replayed.
         assert len(kv.journal.calls()) == 6
         # The replay cancelled this cloud's message, whose ID differs from the recorded one.
-        queue = cloud._fixture_fake("queue")
+        queue = fixture_fake(cloud, "queue")
         assert all((call.status or 500) < 300 for call in queue.journal.calls())
         assert queue.messages(state="active") == []
 
@@ -113,7 +114,7 @@ def test_a_difference_says_where(tmp_path: Path) -> None:
             break
     path.write_text(json.dumps(har))
     with Cloud(seed=1, now=NOON, delivery="driven") as cloud:
-        cloud._fixture_settings = SETTINGS
+        set_fixture_settings(cloud, SETTINGS)
         differences = cloud.replay(path)
     assert list(map(str, differences)) == [
         "request 1 (POST /): status was 201, is 200",

@@ -8,6 +8,7 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.base_cloud import undelivered
 
 from ..harness import Run
 
@@ -30,7 +31,7 @@ def left(do: Any, **settings: Any) -> list[str]:
     with Cloud(seed=1, delivery="driven") as cloud:
         queue = cloud.queue(unstubbed="accept", **settings)
         do(queue, queue.publish(URL), cloud)
-        return cloud._undelivered(())
+        return undelivered(cloud, ())
 
 
 def test_it_is_warned_of_with_the_line_that_fixes_it(run: Run) -> None:

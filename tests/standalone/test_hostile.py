@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.base_cloud import begin_test
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.core.problems import Problems
 from pytest_fakecloud.http.messages import Answer, Request, Stream
@@ -144,7 +145,7 @@ def test_every_request_is_answered_in_words(
     for fixture in ("kv_server", "vector_index", "broker", "queue"):
         if fixture not in [handle.name for handle in cloud.fakes()]:
             cloud._start(fixture, {})
-    cloud._begin()
+    begin_test(cloud)
     assert ask(app, "GET", "/state")[0] == 200
 
 

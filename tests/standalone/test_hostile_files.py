@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.base_cloud import begin_test
 from pytest_fakecloud.files import read_file
 from pytest_fakecloud.recordings import replay
 from pytest_fakecloud.standalone.state_file import load_state, read_state
@@ -47,7 +48,7 @@ def outcome(cloud: Cloud, file: Path) -> str:
         assert len(text) < LONGEST_LINE
         return text
     finally:
-        cloud._begin()
+        begin_test(cloud)
     return ""
 
 

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...base_cloud import context_of
 from ...core.errors import unknown_name
 from ...core.timers import to_datetime
 from ...http.app import Route
@@ -135,7 +136,7 @@ class CloudRoutes:
         seed = fields(request)["seed"]
         if not _is_unicode(seed):
             raise Refused(422, f"seed must be a string without lone surrogates, got {seed!r:.100}")
-        self._cloud._reseed(seed)
+        context_of(self._cloud).ids.reseed(seed)
         return {"seed": self._cloud.seed}
 
     def get_snapshots(self, request: Request) -> list[Snapshot]:
