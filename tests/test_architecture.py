@@ -304,6 +304,30 @@ def imports_its_own_relatively(name: str) -> None:
     assert not wrong
 
 
+def test_private_attributes_are_assigned_where_their_class_is() -> None:
+    owners: dict[str, set[str]] = {}
+    assigned: list[tuple[str, ast.Attribute]] = []
+    for name, path in modules().items():
+        for node in ast.walk(syntax(path)):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                owners.setdefault(node.target.id, set()).add(name)
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+                if ast.unparse(node.value) in ("self", "cls"):
+                    owners.setdefault(node.attr, set()).add(name)
+                elif re.match("_[^_]", node.attr):
+                    assigned.append((name, node))
+    found = [
+        f"{name}:{node.lineno} {ast.unparse(node)}"
+        for name, node in assigned
+        if node.attr in owners
+        and name not in owners[node.attr]
+        # an executor of the standard library
+        and (name, ast.unparse(node)) != ("explore.patches", "pool._threads")
+    ]
+    assert found == []
+    assert assigned
+
+
 def test_nothing_is_described_twice() -> None:
     check_each(is_described_once, EACH)
 

@@ -325,6 +325,11 @@ def faults_ended(call: Call) -> int:
     return call._until
 
 
+def set_facts(call: Call, facts: dict[str, Any]) -> None:
+    """Replace the facts of a call, instead of reading them from its request."""
+    call._facts = facts
+
+
 def parts_of(call: Call) -> dict[str, Any]:
     """Return all attributes of a call, including its facts, so that ``call_of()`` can rebuild it."""
     parts = {**vars(call), "_facts": call.facts}

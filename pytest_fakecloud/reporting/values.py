@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import category, normalize
 
 from ..base_cloud import secrets_in
-from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers
+from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers, set_facts
 from ..core.errors import listed
 from ..core.timers import to_datetime
 from .applications import ServedRequest
@@ -152,7 +152,7 @@ class Mask:
         masked.response_body = self.data(call.response_body)
         masked.response_headers = Headers(self.headers(call.response_headers.pairs))
         masked.note = self.text(call.note)
-        masked.facts = self.value(call.facts)
+        set_facts(masked, self.value(call.facts))
         return masked
 
     def value(self, value: Any) -> Any:

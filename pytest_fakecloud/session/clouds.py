@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..base_cloud import (
@@ -15,6 +16,8 @@ from ..base_cloud import (
     set_fixture_settings,
 )
 from ..cloud import Cloud
+from ..core.errors import call_all
+from ..outside.replace import replace
 from ..services import SERVICES
 from .options import (
     PER_TEST_SETTINGS,
@@ -57,8 +60,10 @@ def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
     Call that function at the end of the test, because the cloud may outlive it.
     """
     seen: set[str] = set()
+    ends: list[Callable[[], None]] = []
 
     def publish(handle: Any) -> None:
+        is_first = not seen
         variables = dict(handle.env)
         if cloud.authority is not None:
             variables.update(cloud.authority.variables)
@@ -66,26 +71,28 @@ def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
             if name not in seen:
                 seen.add(name)
                 monkeypatch.setenv(name, value)
+        if cloud.authority is not None and is_first:
+            ends.append(_replace_default_opener())
 
-    if cloud.authority is not None:
-        _replace_default_opener(monkeypatch)
+    ends.append(on_start(cloud, publish))
     for handle in cloud.fakes():
         publish(handle)
-    return on_start(cloud, publish)
+    return partial(call_all, ends)
 
 
-def _replace_default_opener(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let ``urlopen()`` read the variables with the certificate authority again.
+def _replace_default_opener() -> Callable[[], None]:
+    """Give ``urlopen()`` an opener that has read the variables with the certificate authority.
 
     Since Python 3.12, its shared opener keeps the first TLS context. An application's own stays.
+    Return a function that restores the opener.
     """
     import urllib.request
 
     opener: Any = getattr(urllib.request, "_opener", None)
-    if opener is not None:
-        default: Any = urllib.request.build_opener()
-        if [*map(type, opener.handlers)] == [*map(type, default.handlers)]:
-            monkeypatch.setattr(urllib.request, "_opener", None)
+    default: Any = urllib.request.build_opener()
+    if opener is not None and [*map(type, opener.handlers)] != [*map(type, default.handlers)]:
+        return lambda: None
+    return replace(urllib.request, "_opener", default).restore
 
 
 def _check_connections(early: Mapping[str, Handle], settings: Mapping[str, Any]) -> None:

@@ -57,13 +57,15 @@ def test_clients_trust_it_through_their_variables(kv: KVServer) -> None:
     assert _read(kv) == b'{"result":"v"}'
 
 
-def test_urllib_trusts_it_after_earlier_requests(
-    cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("before", [None, urllib.request.build_opener()])
+def test_urllib_trusts_it_until_the_end_of_the_test(
+    before: object, cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(urllib.request, "_opener", urllib.request.build_opener())
+    monkeypatch.setattr(urllib.request, "_opener", before)
     end = publish_env(cloud, monkeypatch)
     assert _read(kv) == b'{"result":"v"}'
     end()
+    assert urllib.request._opener is before  # type: ignore[attr-defined]
 
 
 def test_an_installed_opener_stays(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
