@@ -224,9 +224,15 @@ class Mount:
                 callback()
             except Exception as error:
                 errors.append(error)
+        for connection in self._still_busy(ended) if ended else ():
+            warnings.warn(_describe_busy(connection), RuntimeWarning, stacklevel=4)
+        if errors:
+            raise errors[0]
+
+    def _still_busy(self, busy: list[Connection]) -> list[Connection]:
+        """Wait for handlers in the engine; return the connections of those that stay there."""
         me = threading.current_thread()
         deadline = monotonic() + LEAVE_SECONDS
-        busy = ended
         handler_returned = self.hub.handler_returned
         with handler_returned:
             while busy := [c for c in busy if c.inside and c.worker is not me]:
@@ -234,10 +240,7 @@ class Mount:
                 if remaining <= 0:
                     break
                 handler_returned.wait(remaining)
-        for connection in busy:
-            warnings.warn(_describe_busy(connection), RuntimeWarning, stacklevel=4)
-        if errors:
-            raise errors[0]
+        return busy
 
     def after_fork(self) -> None:
         """Close the copies of the sockets in a child process; its parent keeps serving."""

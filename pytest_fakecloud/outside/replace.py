@@ -306,10 +306,12 @@ class Hook:
 
     def refresh(self) -> None:
         """Replace the function, if the library is imported and the replacement not in place."""
-        # Every fake calls this, so check the usual case first.
+        # Every fake calls this, so check the usual cases first.
         last = self._last
         library = sys.modules.get(self.module)
-        if last is not None and self._library is library and last.is_in_place():
+        if library is None or (
+            last is not None and self._library is library and last.is_in_place()
+        ):
             return
         with self._lock:
             holder = self._find() if self._users else None

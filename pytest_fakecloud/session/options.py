@@ -342,6 +342,8 @@ class RunOptions:
 
     def owner_of(self, item: pytest.Item) -> Node:
         """Return what the fakes of a test's fixtures last for: test, class, module or session."""
+        if self.scope == "function":
+            return item
         if self.scope == "session":
             return item.session
         if self.scope == "module":
@@ -353,6 +355,8 @@ class RunOptions:
 
         ``fixture`` are the settings that ``fakecloud_settings`` returned.
         """
+        if self.scope == "function":
+            return
         owner = self.owner_of(item)
         if owner is item:
             return
