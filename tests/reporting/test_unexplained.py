@@ -263,10 +263,10 @@ def test_early_fakes_that_cannot_start_are_a_usage_error(
         import pytest_fakecloud.cloud as module
         from pytest_fakecloud.core.errors import ContractError
 
-        def refuse(self, fixture):
+        def refuse(self, fixture, settings):
             raise {error}
 
-        module.BaseCloud._fixture_fake = refuse
+        module.BaseCloud._start = refuse
         """
     )
     pytester.syspathinsert()
