@@ -281,7 +281,7 @@ class Fakes:
 
     def __init__(self, cloud: BaseCloud) -> None:
         self.cloud = cloud
-        self.clock = cloud._time
+        self.clock = context_of(cloud).clock
         self.handles = [handle for handle in cloud.fakes() if find(handle.fixture).in_process]
         self.connections = Connections(self.handles)
         self.time = FakeTime(self.clock, self.handles)

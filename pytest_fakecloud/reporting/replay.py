@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..base_cloud import context_of
 from ..core.calls import Action, Call, Entry, Event
 from ..core.errors import report_failure
 from ..core.ids import Ids
@@ -48,7 +49,7 @@ def record_times(cloud: BaseCloud) -> None:
     Without these times, the replay of a running clock is exact only to the millisecond.
     """
     reads = deque[tuple[int, int]](maxlen=_MOST_READS)
-    cloud._time.reads = recorder_of(cloud.journal).shared.reads = reads
+    context_of(cloud).clock.reads = recorder_of(cloud.journal).shared.reads = reads
 
 
 class Change(NamedTuple):

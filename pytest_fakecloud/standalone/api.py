@@ -13,7 +13,7 @@ from functools import cache
 from pkgutil import get_data
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..base_cloud import begin_test
+from ..base_cloud import begin_test, context_of
 from ..core.errors import ContractError, ServiceError
 from ..core.ids import new_token
 from ..core.problems import Problem, Problems, shortened
@@ -63,7 +63,7 @@ class _Bugs(Problems):
         """Add a bug to the cloud's problems and log it."""
         if kind != "bug":
             return Problem(kind, text, facts, exception)
-        problem = self._cloud._context.problems.report(kind, text, exception=exception, **facts)
+        problem = context_of(self._cloud).problems.report(kind, text, exception=exception, **facts)
         self._log_bug(problem.text)
         return problem
 
@@ -97,9 +97,9 @@ class ControlApp(App):
         # Keep no entries: an open console sends requests every two seconds, possibly for weeks.
         recorder.keep = 0
         self.attach(
-            clock=cloud._context.clock,
+            clock=context_of(cloud).clock,
             recorder=recorder,
-            faults=FaultTable(cloud._context.ids.stream("control"), cloud._context.clock),
+            faults=FaultTable(context_of(cloud).ids.stream("control"), context_of(cloud).clock),
             problems=_Bugs(cloud, log_bug),
             name="control",
         )

@@ -22,6 +22,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, TypeAlias, cast
 
+from ..base_cloud import context_of
 from ..core.errors import ContractError, shown, unknown_name
 from ..core.settings import connection_settings
 from ..core.timers import monotonic
@@ -353,7 +354,7 @@ def _served(
             cloud._start(services_by_word()[name].fixture, {"host": options.host, **settings})
         if options.journal_entries is not None:
             # A server with a limited journal may run for long, so limit its problems, too.
-            problems = cloud._context.problems
+            problems = context_of(cloud).problems
             problems.keep, problems.keep_exceptions = PROBLEMS, 0
         hosts = Hosts(options.host, options.allow_host)
         app = ControlApp(cloud, options.control_token, hosts=hosts, log_bug=log.bug, opener=opener)
@@ -361,7 +362,7 @@ def _served(
         for handle in cloud.fakes():
             if handle.name in options.guarded:
                 handle._app.chain.add(GUARD, hosts.guard)
-        mount = cloud._context.mount(app, host=options.host, port=options.control_port or 0)
+        mount = context_of(cloud).mount(app, host=options.host, port=options.control_port or 0)
         app.url = mount.url
         mount.on_close.append(app.end_streams)
         mount.on_error.append(app.server_failed)

@@ -56,7 +56,7 @@ Opener = Callable[[Mapping[str, Any]], AbstractContextManager[Isolated]]
 
 def clock_view(cloud: Cloud) -> Clock:
     """Return the time and the mode of a cloud's clock, and when the next event is due."""
-    clock = cloud._time
+    clock = context_of(cloud).clock
     due = clock.next_due_us()
     return {
         "now": _iso_time(clock.now_us()),
@@ -120,7 +120,7 @@ class CloudRoutes:
 
     def get_due(self, request: Request) -> Due:
         """Return the number of planned events, and the next 200 of them."""
-        count, soonest = self._cloud._time.timers.planned(_MOST_DUE)
+        count, soonest = context_of(self._cloud).clock.timers.planned(_MOST_DUE)
         return {
             "now": _iso_time(self._cloud.clock.now_us()),
             "count": count,
