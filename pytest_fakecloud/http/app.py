@@ -32,6 +32,8 @@ _LARGEST_KEYS = 64 * 1024
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
+Endpoint: TypeAlias = Callable[[Any], object]
+"""A function that takes a ``Request`` and returns its result, or raises ``ServiceError``."""
 Interceptor: TypeAlias = Callable[[Request, Serve], AnyResponse]
 """A member of a chain: it gets an exchange and ``proceed()``, which returns the response of the rest of
 the chain. It returns this response, changed or not, or another one without calling ``proceed()``.
@@ -198,7 +200,7 @@ class App:
 
     def answer(self, request: Request) -> AnyResponse:
         """Process one request through the whole pipeline."""
-        found = self.find_route(request)
+        endpoint = self.find_route(request)
         call = self._new_call(request)
         try:
             # Fire due timers first, so that their entries precede the request in the journal.
@@ -212,11 +214,12 @@ class App:
         unauthenticated = altered = False
         try:
             if self.chain.members:
-                serve = partial(self._serve, request, found)
+                serve = partial(self._serve, request, endpoint)
                 response, altered = self.chain.run(request, serve, self._admit)
             else:
                 request.principal = self.authenticate(request)
-                response = self._serve(request, found)
+                response = self._finished(endpoint(request))
+                call.reached = bool(request.route)
         except ServiceError as error:
             response = self._finished(self.render_error(error))
             unauthenticated = error.status == 401 and request.principal is None
@@ -233,13 +236,24 @@ class App:
             self.recorder.cut(call)
         return response
 
-    def find_route(self, request: Request) -> RouteMatch:
-        """Return the result of searching for a request's route; set its route and parameters."""
+    def find_route(self, request: Request) -> Endpoint:
+        """Return the endpoint of a request, or ``no_endpoint()``; set its route and parameters."""
         found = self.table.find(request.method, request.path)
         if isinstance(found, tuple):
             route, request.params = found
             request.route = route.name
-        return found
+            return route.endpoint
+        return partial(self.no_endpoint, allowed=found)
+
+    def no_endpoint(self, request: Request, allowed: frozenset[str] | None = None) -> Answer:
+        """Report a request without a route; return or raise the service's response.
+
+        ``allowed`` are the methods that its path accepts, or None if the path is unknown.
+        """
+        self._unrouted(request, allowed)
+        if allowed is None:
+            return self.unknown_path(request)
+        return self.wrong_method(request, allowed)
 
     def _new_call(self, request: Request) -> Call:
         """Return a request's entry for the journal, which the recorder numbers."""
@@ -255,22 +269,13 @@ class App:
         request.principal = self.authenticate(request)
         return proceed()
 
-    def _serve(self, request: Request, found: RouteMatch) -> AnyResponse:
-        """Return the response of the endpoint, or to a request without a route."""
+    def _serve(self, request: Request, endpoint: Endpoint) -> AnyResponse:
+        """Return the response of the endpoint, at the end of the chain."""
         try:
-            if isinstance(found, tuple):
-                result = found[0].endpoint(request)
-                request.call.reached = True
-            elif found is None:
-                self._unrouted(request)
-                result = self.unknown_path(request)
-            else:
-                self._unrouted(request, found)
-                result = self.wrong_method(request, found)
+            result = endpoint(request)
+            request.call.reached = bool(request.route)
         except ServiceError as error:
             result = self.render_error(error)
-        if type(result) is Answer and type(result.body) is bytes:
-            return result
         return self._finished(result)
 
     def _finished(self, result: object) -> AnyResponse:
@@ -411,7 +416,7 @@ class Route(NamedTuple):
     methods: str
     pattern: str
     name: str
-    endpoint: Callable[[Any], object]
+    endpoint: Endpoint
     lingers: bool = False
 
     @property

@@ -19,8 +19,8 @@ from ..core.ids import new_token
 from ..core.problems import Problem, Problems, shortened
 from ..core.recorder import Recorder
 from ..faults.table import FaultTable, setting_over
-from ..http.app import App, Route, RouteMatch
-from ..http.messages import Answer, AnyResponse, Effect, Request, bearer_token, same
+from ..http.app import FAULTS, App, Route
+from ..http.messages import Answer, AnyResponse, Effect, Request, Serve, bearer_token, same
 from ..services import services_by_word
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import PREFIX, Refused, contract, fields, handle_named
@@ -103,6 +103,7 @@ class ControlApp(App):
             problems=_Bugs(cloud, log_bug),
             name="control",
         )
+        self.chain.add(FAULTS, self._convert_errors)
         self.loading = ""
         """The progress of the initial load as a string; empty when nothing is being loaded."""
         self.url = ""
@@ -145,10 +146,11 @@ class ControlApp(App):
         """Answer a request whose method no path accepts, with the same headers."""
         return _guarded(super().foreign(request))
 
-    def _serve(self, request: Request, found: RouteMatch) -> AnyResponse:
+    def _convert_errors(self, request: Request, proceed: Serve) -> AnyResponse:
+        """Answer errors that arguments of a request cause; a member of the chain."""
         token = setting_over.set("the control API")
         try:
-            return super()._serve(request, found)
+            return proceed()
         except ContractError as error:
             refused = Refused(422, str(error))
         except RecursionError:

@@ -21,7 +21,7 @@ from ..core.budget import Budgeted, OverBudget
 from ..core.errors import ServiceError
 from ..core.field_types import TEXT, OneOf
 from ..core.matching import Field
-from ..http.app import App, Route, RouteMatch
+from ..http.app import App, Endpoint, Route
 from ..http.messages import Answer, Request, bearer_token, decode_segment, same
 from . import errors
 from .embedding import Embedder, required
@@ -106,9 +106,9 @@ class VectorApp(App):
             return "read_only"
         raise errors.VectorError(401, errors.UNAUTHORIZED)
 
-    def find_route(self, request: Request) -> RouteMatch:
+    def find_route(self, request: Request) -> Endpoint:
         """As for every app, but a request of Upstash Search has no route, even on a shared path."""
-        return None if _is_of_search(request) else super().find_route(request)
+        return self.no_endpoint if _is_of_search(request) else super().find_route(request)
 
     def unknown_path(self, request: Request) -> Answer:
         if _is_of_search(request):

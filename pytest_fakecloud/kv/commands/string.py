@@ -69,7 +69,7 @@ def grow(session: Session, key: bytes, value: String | None, size: int) -> bytea
 def get(session: Session, args: Args) -> Reply:
     """Return the string value of a key."""
     value = session.db.string(args[0])
-    return value if type(value) is bytes else _string_reply(value)
+    return value if value is None or type(value) is bytes else _string_reply(value)
 
 
 @command("SET")

@@ -478,7 +478,10 @@ def command_of_path(raw_path: str, body: bytes, query_string: str) -> list[bytes
     segments = raw_path.split("/")
     if len(segments) > 1 and not segments[-1]:
         segments.pop()
-    line = list(map(decode_bytes, segments))
+    if "%" in raw_path:
+        line = list(map(decode_bytes, segments))
+    else:
+        line = [segment.encode("latin-1") for segment in segments]
     if not line[0]:
         raise RestError(400, errors.EMPTY_COMMAND)
     if body:
