@@ -40,9 +40,9 @@ def watch(world: World, handle: Handle, exits: contextlib.ExitStack) -> None:
     exits.callback(app.chain.add(EXPLORATION, partial(_serve_in_turn, world, handle)))
     if hasattr(app, "interruptions"):
         exits.callback(app.interruptions.listen(partial(_pause_in_pipeline, world)))
-    engine: Any = handle._engine
-    if handle.fixture == "kv_server" and hasattr(engine, "run"):
-        swap(exits, engine, "run", partial(_run_recorded, world, handle.name, engine.run))
+    if handle.fixture == "kv_server":
+        observers = handle._engine.observers
+        exits.callback(observers.add(partial(_record_command, world, handle.name)))
     shortcut = Shortcut(handle._mount, lingers=True, around=partial(_around, world, handle))
     exits.callback(origins.add(handle._mount.origin, shortcut))
     origins.enter()
@@ -94,15 +94,12 @@ def _pause_in_pipeline(world: World, sender: Sender, line: list[bytes], arrival:
         world.simulation.calls.at_gap()
 
 
-def _run_recorded(
-    world: World, fake: str, real: Callable[..., Any], session: Any, spec: Any, argv: list[bytes]
-) -> Any:
-    """Call an engine's ``run()``, and record the data and the idle time of the command."""
+def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list[bytes]) -> None:
+    """Record the data and the idle time of a command that an engine is about to run."""
     simulation = world.simulation
     if simulation is not None:
         simulation.record.touch(touches_of_command(fake, session, spec, argv))
         world.time.note_idle_time(fake, session.db.index, argv)
-    return real(session, spec, argv)
 
 
 def _watch_deliveries(world: World, queue: Any, exits: contextlib.ExitStack) -> None:

@@ -8,13 +8,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...core import budget
 from ...core.budget import UNBOUNDED, OverBudget, of_thread
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
+from ...core.timers import Registry
 from .. import errors
 from ..acl import AclUser
 from ..errors import CommandError
@@ -37,6 +38,7 @@ from .messages import Notifications, PubSub, Tracking
 from .sessions import (
     RUN_IN_TRANSACTION,
     Monitor,
+    Observer,
     Pauses,
     Session,
     Sessions,
@@ -76,8 +78,8 @@ class Engine:
     # Attributes that every command reads. Python finds slots faster than one of forty attributes.
     __slots__ = (
         "__dict__", "__weakref__", "_capacity", "_lookup", "_may_reject", "_records_changes",
-        "clock", "config", "line", "lock", "monitors", "now_ms", "now_us", "pauses", "running",
-        "statistics", "turns",
+        "clock", "config", "line", "lock", "monitors", "now_ms", "now_us", "observers", "pauses",
+        "running", "statistics", "turns",
     )  # fmt: skip
 
     def __init__(
@@ -106,11 +108,11 @@ class Engine:
         self.sizes = Sizes(self.databases, self.record_changes)
         self._capacity = Capacity(settings, self.sizes) if settings.bounds_data else None
         self.started_us = clock.now_us() if started_us is None else started_us
+        self.last_save_us = self.started_us
         self.now_us = self.started_us
         """Time in microseconds, which is constant during a command, script or transaction."""
         self.now_ms = self.now_us // 1000
         self.statistics = Statistics(self.config)
-        self.last_save_us = self.started_us
         self.active_expire = True
         """Whether expired keys are removed without being accessed (DEBUG SET-ACTIVE-EXPIRE)."""
         self.pauses = Pauses(clock)
@@ -119,6 +121,7 @@ class Engine:
         self.turns = Turns(self.lock, lambda argv: self.scripting.is_interrupted_by(argv))
         self.give_way = self.turns.give_way
         self.monitors: list[Monitor] = []
+        self.observers = Registry[Observer]()
         self.eviction = Eviction(self.databases, self.sizes, self.config, self.random)
         self.can_listen: Callable[[int], bool] = lambda port: True
         """Function that returns whether the database port could listen on another port number."""
@@ -165,11 +168,9 @@ class Engine:
         """Open a session on database 0, by default for the user ``default``."""
         # Do not take the lock, so that a client can connect and kill a script that holds it.
         user = user or self.users.default
-        began_us = self.clock.now_us() if at_us is None else at_us
-        session = Session(
-            self, user, self.databases[0], transport, address, next(self._session_ids), began_us,
-            began_us,
-        )  # fmt: skip
+        at_us = self.clock.now_us() if at_us is None else at_us
+        number = next(self._session_ids)
+        session = Session(self, user, self.databases[0], transport, address, number, at_us, at_us)
         if transport == "port":
             self.sessions.connected[session.id] = session
         return session
@@ -241,6 +242,8 @@ class Engine:
         function = spec.function or function_of(spec)
         assert function is not None
         self.running, self.line = spec, argv
+        for observer in self.observers.items:
+            observer(session, spec, argv)
         db.counts_reads = spec.reads_keys
         transport, monitors = session.transport, self.monitors
         if monitors and "skip_monitor" in spec.flags:
@@ -389,11 +392,8 @@ class Engine:
 
     def offers(self, session: Session, spec: CommandSpec) -> bool:
         """Return whether ``documented_only`` allows a session to run a command."""
-        return (
-            self._allowed_names is None
-            or spec.name in self._allowed_names
-            or session.transport == "local"
-        )
+        allowed = self._allowed_names
+        return allowed is None or spec.name in allowed or session.transport == "local"
 
     def check_replicas(self, session: Session, writes: bool) -> None:
         """Raise NOREPLICAS for a client's write command if ``min-replicas-to-write`` is set."""
@@ -533,7 +533,7 @@ class Engine:
             self.update_time()
             yield self.databases[0]
 
-    def can_hold(self, value: Any) -> bool:
+    def can_hold(self, value: object) -> bool:
         """Return whether the server supports a value's type. JSON needs a module."""
         return type_name(value) != "ReJSON-RL" or "JSON.SET" in self.table.commands
 
@@ -602,8 +602,7 @@ class Engine:
         self._needs_replicas = bool(
             number("min-replicas-to-write") and number("min-replicas-max-lag")
         )
-        is_limited = self._allowed_names is not None or self.eviction.limit > 0
-        self._may_reject = is_limited or self._needs_replicas
+        self._may_reject = bool(self._allowed_names or self.eviction.limit or self._needs_replicas)
         if self.eviction.limit:
             # Evict keys immediately if the memory limit was lowered.
             self.eviction.make_room(self.clock.now_us() // 1000)

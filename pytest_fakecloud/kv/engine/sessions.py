@@ -157,6 +157,10 @@ class Session:
 
 Monitor = Callable[[int, Session, list[bytes]], None]
 """Function that receives each command: the time in microseconds, the client, and the line."""
+Observer = Callable[[Session, "CommandSpec", list[bytes]], None]
+"""Function that is called before each command, also of transactions and scripts, with the client, the
+command and its line.
+"""
 
 
 # -- open sessions ---------------------------------------------------------------------------------

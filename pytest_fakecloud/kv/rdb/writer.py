@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from ..table.config import Config
 from ..table.syntax import format_double, try_int
@@ -77,7 +77,7 @@ class Writer:
             self._begin(RdbType.STRING, key)
             self.string(bytes(value))
         else:
-            _WRITERS[type(value)](self, key, value)
+            self._WRITERS[type(value)](self, key, value)
 
     def _begin(self, kind: RdbType, key: bytes | None) -> None:
         self.raw(bytes([kind]))
@@ -197,15 +197,14 @@ class Writer:
         self.string(write_json(value.root))
         self.length(ModuleItem.END)
 
-
-_WRITERS: dict[type, Callable[[Writer, bytes | None, Any], None]] = {
-    QuickList: Writer._list,
-    SetValue: Writer._set,
-    SortedSet: Writer._zset,
-    HashValue: Writer._hash,
-    Stream: Writer._stream,
-    JsonValue: Writer._json,
-}
+    _WRITERS: ClassVar[dict[type, Callable[[Writer, bytes | None, Any], None]]] = {
+        QuickList: _list,
+        SetValue: _set,
+        SortedSet: _zset,
+        HashValue: _hash,
+        Stream: _stream,
+        JsonValue: _json,
+    }
 
 
 def _length(number: int) -> bytes:
