@@ -54,7 +54,7 @@ MOST_MODULES = 19
 """As many as fit on one screen."""
 MOST_THAT_NAME_A_SERVICE = 10
 """The most modules outside the services that import one. Others look it up in `services`."""
-MOST_IN_A_CIRCLE = 10
+MOST_IN_A_CIRCLE = 6
 """The most modules whose classes refer to each other in types."""
 
 

@@ -2,18 +2,18 @@
 
 The modules and folders of each line import only from the lines above::
 
-    errors.py reply.py       error messages; replies of commands and their encodings
-    settings.py model.py     dialects and limits; the interface of engines
-    algorithms/              globs, hashes and scans, independent of the service
+    errors.py settings.py    error messages; dialects and limits
+    algorithms/              globs and hashes, independent of the service
     table/                   a row per command, the parameters of CONFIG, syntax
     values/                  data structures without commands
+    reply.py model.py        replies of commands and their encodings; the interface of engines
     acl.py                   users and their rules
     scripting/               Lua: scripts and function libraries
     engine/                  Engine.execute(session, [name, *args]) -> reply; keys, time, pub/sub
     commands/                a module or folder per group; @command binds functions to the table
     redis/                   a real server as the engine
-    rest/ resp/              HTTP, and the Redis protocol
-    handle.py                KVServer, with races.py and python_values.py
+    routes.py resp/          HTTP, and the Redis protocol
+    handle.py                KVServer, with races.py
 
 A command is a function that takes the session and the arguments after the command name
 (CONTRIBUTING.md lists what else a new command needs)::

@@ -11,13 +11,13 @@ from pathlib import Path
 from .. import files
 from ..core.errors import ContractError
 from .engine.engine import Engine
-from .engine.keyspace import type_name
 from .errors import CommandError
 from .model import AnyEngine
 from .rdb import Contents, Record, dump, read_file, write_file
 from .rdb.source import RdbError
 from .rdb.writer import OLDEST
 from .table.config import Config
+from .values import type_name
 from .values.json import JsonValue, write_json
 
 _OTHER_DATABASES = "of databases that this server does not have"

@@ -18,7 +18,9 @@ from .algorithms.glob import matcher
 from .engine.engine import Engine
 from .errors import CommandError
 from .model import AnyEngine, AnySession
-from .python_values import (
+from .races import Between, Place
+from .reply import (
+    Blocked,
     KVReply,
     KVValue,
     Scalar,
@@ -31,9 +33,7 @@ from .python_values import (
     value_of_type,
     word,
 )
-from .races import Between, Place
-from .reply import Blocked
-from .rest.routes import KVApp, read_only_token
+from .routes import KVApp, read_only_token
 from .settings import KVConfig, KVSettings
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pytest
 
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.handle import Context
+from pytest_fakecloud.kv import routes
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp import port
-from pytest_fakecloud.kv.rest import routes
 from pytest_fakecloud.kv.scripting.scripts import ScriptLimits
 from tests.harness import wait_until
 from tests.kv.comparison.wire import Error, Status

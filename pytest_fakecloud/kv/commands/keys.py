@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ...core.budget import spend
 from .. import errors
 from ..algorithms.glob import matcher
-from ..engine.keyspace import type_name
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Blocked, Reply, Status
 from ..table.registry import UNITS, Args, Unit, command, variant
 from ..table.syntax import I64_MAX, parse_float, parse_int, try_int
 from ..table.versions import rdb_version
+from ..values import type_name
 from ..values.containers import HashValue, QuickList, SetValue
 from ..values.measures import UnpackedInteger
 from ..values.zset import SortedSet

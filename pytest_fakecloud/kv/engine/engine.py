@@ -32,7 +32,8 @@ from ..table.registry import (
 )
 from ..table.rows import DOCUMENTED
 from ..table.versions import SHORTEST_DOUBLES
-from .keyspace import Frequencies, Keyspace, KeyspaceCopy, type_name
+from ..values import type_name
+from .keyspace import Frequencies, Keyspace, KeyspaceCopy
 from .limits import Capacity, Eviction, Sizes
 from .messages import Notifications, PubSub, Tracking
 from .sessions import (

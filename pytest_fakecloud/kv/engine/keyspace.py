@@ -11,9 +11,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from ..algorithms.scanning import Deadlines, ScanOrder
 from ..errors import WRONGTYPE, CommandError
-from ..values.containers import HashValue, QuickList, SetValue
+from ..values.containers import Deadlines, HashValue, QuickList, ScanOrder, SetValue
 from ..values.zset import SortedSet
 
 if TYPE_CHECKING:
@@ -34,13 +33,6 @@ _ENCODED = HashValue | QuickList | SetValue | SortedSet
 """Types whose encoding depends on the limits of the configuration when a value is written."""
 _MANY = 1024
 """Minimum number of keys with a TTL at which setting another TTL also removes expired keys."""
-
-
-def type_name(value: object) -> str:
-    """Return the reply of TYPE for a stored value."""
-    if isinstance(value, bytes | bytearray):
-        return "string"
-    return value.type_name  # type: ignore[attr-defined,no-any-return]
 
 
 # -- access counters -------------------------------------------------------------------------------

@@ -18,8 +18,7 @@ from urllib.parse import parse_qsl, urlencode
 from ...core.errors import ContractError
 from ...core.timers import monotonic
 from ..errors import CommandError
-from ..python_values import Converted, word, word_pairs
-from ..reply import Reply, Status
+from ..reply import Converted, Reply, Status, word, word_pairs
 from ..settings import Isolation
 from .connection import Link, Login, Unreachable
 from .links import open_link

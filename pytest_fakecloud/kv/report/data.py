@@ -25,9 +25,10 @@ from ...reporting.data import (
 )
 from ..algorithms.glob import matcher
 from ..engine.engine import Engine
-from ..engine.keyspace import Keyspace, type_name
-from ..python_values import Converted, encode, python_value, word
+from ..engine.keyspace import Keyspace
+from ..reply import Converted, encode, python_value, word
 from ..search.index import SearchIndex
+from ..values import type_name
 from ..values.measures import usage
 
 if TYPE_CHECKING:

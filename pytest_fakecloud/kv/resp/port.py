@@ -54,7 +54,7 @@ from ..reply import (
     size_of,
     to_resp,
 )
-from ..rest.routes import KVApp
+from ..routes import KVApp
 from .wire import CommandReader, Outbox, ProtocolFault, Pushes, protocol_of
 
 READ_BYTES = 64 * 1024

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ...core.budget import Budgeted, OverBudget, spend
-from ..engine.keyspace import Keyspace, type_name
+from ..engine.keyspace import Keyspace
 from ..table.syntax import encoded
+from ..values import type_name
 from .schema import KEY_TYPES, Definition, Document, FieldSpec, SearchError, make_document
 
 _STEPS, _STEPS_PER_BYTE = 100, 3

@@ -11,8 +11,9 @@ from ...core.errors import ContractError, counted, did_you_mean
 from ...core.field_types import JSON, NUMBER, TEXT, FieldType, OneOf, Shaped
 from ...core.journal import Results, expect, results_of
 from ...core.matching import Field, Query
-from ..engine.keyspace import Keyspace, type_name
+from ..engine.keyspace import Keyspace
 from ..table.syntax import decoded, encoded
+from ..values import type_name
 from .filters import parse_filter
 from .index import Search, SearchIndex, find_index
 from .schema import KEY_TYPES, SearchError, make_document

@@ -18,8 +18,8 @@ from copy import copy as shallow_copy
 from itertools import dropwhile, takewhile
 from typing import ClassVar, NamedTuple
 
-from ..algorithms.scanning import ScanOrder
 from ..table.config import Config
+from .containers import ScanOrder
 from .measures import NUMBER
 
 Item = tuple[float, bytes]

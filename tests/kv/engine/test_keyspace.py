@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.algorithms.scanning import ScanOrder
-from pytest_fakecloud.kv.engine.keyspace import Keyspace, type_name
+from pytest_fakecloud.kv.engine.keyspace import Keyspace
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.values.containers import HashValue, SetValue
+from pytest_fakecloud.kv.values import type_name
+from pytest_fakecloud.kv.values.containers import HashValue, ScanOrder, SetValue
 
 
 class TestAccess:

@@ -28,6 +28,7 @@ from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
+from pytest_fakecloud.kv import sse as streams
 from pytest_fakecloud.kv.engine import limits
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
@@ -35,7 +36,6 @@ from pytest_fakecloud.kv.redis import namespace as namespaces
 from pytest_fakecloud.kv.redis.links import ClusterLink, open_link
 from pytest_fakecloud.kv.redis.rewriting import Answered, Prefixes, Rewriter, find_spec
 from pytest_fakecloud.kv.report.data import LISTS, content
-from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.outside import surroundings
 from pytest_fakecloud.reporting.data import Wanted
@@ -44,9 +44,9 @@ from tests.harness import wait_until
 from ...budget import cases
 from ...clients.surface import Used
 from ...harness import check_each, in_threads, together
+from .. import test_routes
 from ..backing import BINARIES, CLUSTER, MISSING, OWN, Server, publishing, started
-from ..rest import test_routes
-from ..rest.test_routes import EVENTS, listening, sent
+from ..test_routes import EVENTS, listening, sent
 
 pytestmark = pytest.mark.slow
 test_upstash_redis = pytest.importorskip("tests.clients.test_upstash_redis")

@@ -31,7 +31,7 @@ from pytest_fakecloud.kv.handle import KVServer
 from tests.harness import wait_until
 
 from ..backing import BINARIES, MISSING, Process, free_port, publishing
-from ..rest.test_routes import listening
+from ..test_routes import listening
 
 pytestmark = pytest.mark.slow
 NAMES = list(BINARIES) or [pytest.param("none", marks=MISSING)]

@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 import orjson
 
-from ...core.field_types import OneOf
-from ...core.ids import new_token
-from ...core.matching import Field
-from ...core.timekeeper import Timekeeper
-from ...core.timers import monotonic, on_first_use
-from ...http.app import App, Route
-from ...http.messages import Answer, Request, Stream, bearer_token, decode_bytes, same
-from .. import errors
-from ..command_fields import COMMAND_FIELDS, facts_of
-from ..engine.engine import Engine
-from ..engine.limits import CommandLimits
-from ..errors import CommandError, RestError
-from ..model import TURN_SECONDS, AnyEngine, AnySession
-from ..races import Arrival, Interruptions, Sender
-from ..reply import LARGEST, OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
-from ..settings import KVConfig
-from ..table.registry import COMMANDS
+from ..core.field_types import OneOf
+from ..core.ids import new_token
+from ..core.matching import Field
+from ..core.timekeeper import Timekeeper
+from ..core.timers import monotonic, on_first_use
+from ..http.app import App, Route
+from ..http.messages import Answer, Request, Stream, bearer_token, decode_bytes, same
+from . import errors
+from .command_fields import COMMAND_FIELDS, facts_of
+from .engine.engine import Engine
+from .engine.limits import CommandLimits
+from .errors import CommandError, RestError
+from .model import TURN_SECONDS, AnyEngine, AnySession
+from .races import Arrival, Interruptions, Sender
+from .reply import LARGEST, OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
+from .settings import KVConfig
+from .table.registry import COMMANDS
 
 if TYPE_CHECKING:
     from .sse import EventStream

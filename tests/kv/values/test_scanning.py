@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from pytest_fakecloud.core.ids import Ids, RandomStream
-from pytest_fakecloud.kv.algorithms.scanning import ScanOrder
+from pytest_fakecloud.kv.values.containers import ScanOrder
 
 DRAWS = 20_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.algorithms.scanning import Deadlines
+from pytest_fakecloud.kv.values.containers import Deadlines
 from tests.budget import cases
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"e"])

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.kv.handle import KVServer
-from pytest_fakecloud.kv.rest.sse import EventStream
+from pytest_fakecloud.kv.sse import EventStream
 from tests.harness import wait_until
 
-from ...harness import sections
+from ..harness import sections
 
 NOW = "2026-01-01T23:59:50Z"
 EVENTS = {"Accept": "text/event-stream"}
@@ -580,7 +580,7 @@ class TestAnyInput:
 
 
 def test_an_unread_stream_ends(server: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_fakecloud.kv.rest.sse.EVENTS_LIMIT", 1_000_000)
+    monkeypatch.setattr("pytest_fakecloud.kv.sse.EVENTS_LIMIT", 1_000_000)
     streams: list[EventStream] = []
     original = EventStream.put
 
@@ -604,7 +604,7 @@ def test_an_unread_stream_ends(server: KVServer, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_stream_that_is_read_continues(server: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_fakecloud.kv.rest.sse.EVENTS_LIMIT", 10_000)
+    monkeypatch.setattr("pytest_fakecloud.kv.sse.EVENTS_LIMIT", 10_000)
     headers = {**server.headers, **EVENTS}
     with httpx.stream("GET", f"{server.url}/subscribe/c", headers=headers) as answer:
         lines = answer.iter_lines()

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..engine.sessions import Session
-from ..engine.statistics import monitor_line
-from ..model import AnyEngine, AnySession
+from .engine.sessions import Session
+from .engine.statistics import monitor_line
+from .model import AnyEngine, AnySession
 
 EVENTS_LIMIT = 32 * 1024 * 1024
 """Maximum number of unread bytes of events, above which a client is disconnected."""

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.core import budget
 from pytest_fakecloud.handle import Context
+from pytest_fakecloud.kv import routes
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.reply import Map, Status, to_json
 from pytest_fakecloud.kv.resp import port
-from pytest_fakecloud.kv.rest import routes
 from tests.kv.resp.test_port import Client, Error
 
 STRINGS = st.binary(max_size=20) | st.text("aé𝒳\0", max_size=12).map(str.encode)

@@ -1,1 +1,0 @@
-"""The REST interface: commands in HTTP requests, and event streams."""
