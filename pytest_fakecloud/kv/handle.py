@@ -533,7 +533,7 @@ class KVServer(Handle):
         self._app.interruptions.clear()
 
     def _unmet(self) -> list[str]:
-        return [between._why_unused() for between in self._app.interruptions.unused()]
+        return [each.why_unused() for each in self._app.interruptions.unused()]
 
 
 def _real_engine(context: Context, url: str, config: KVConfig) -> RedisEngine:

@@ -61,7 +61,7 @@ Listener: TypeAlias = Callable[[Sender, list[bytes], Arrival], None]
 """A function that is called before each command of a client, after the interruptions."""
 
 
-class Interruptions(list["Between | Listener"]):
+class Interruptions(list["Interruption | Listener"]):
     """The active interruptions of a server, and the listeners to its clients' commands.
 
     It takes part in exchanges per command: a pipeline is one exchange with several commands.
@@ -69,45 +69,51 @@ class Interruptions(list["Between | Listener"]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._planned: list[Between] = []
+        self._planned: list[Interruption] = []
         """All interruptions since the last reset, also those that have ended."""
         self._lock = threading.Lock()
         self._running = False
 
-    def add(self, between: Between) -> None:
-        self.append(between)
-        self._planned.append(between)
+    def add(self, interruption: Interruption) -> None:
+        self.append(interruption)
+        self._planned.append(interruption)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call a function before each command; return a function that ends this."""
         self.append(listener)
         return partial(self.remove, listener)
 
-    def active(self) -> list[Between]:
+    def active(self) -> list[Interruption]:
         """Return the active interruptions, without the listeners."""
-        return [each for each in self if isinstance(each, Between)]
+        return [each for each in self if isinstance(each, Interruption)]
 
     def clear(self) -> None:
         """End and forget all interruptions. Listeners stay."""
-        for between in self.active():
-            self.remove(between)
+        for interruption in self.active():
+            self.remove(interruption)
         self._planned.clear()
 
     def start_over(self) -> None:
         """Begin new sequences of commands, because the data was restored."""
         with self._lock:
-            for between in self.active():
-                between._progress.clear()
+            for interruption in self.active():
+                interruption.progress.clear()
 
-    def unused(self) -> list[Between]:
+    def begin_turn(self, interruption: Interruption, turn: int) -> None:
+        """Begin new sequences for an interruption, of which it selects only one position."""
+        with self._lock:
+            interruption.progress.clear()
+            interruption.gaps, interruption.turn = 0, turn
+
+    def unused(self) -> list[Interruption]:
         """Return the interruptions that never happened and have not raised an error for it."""
-        return [each for each in self._planned if not each.hits and not each._has_raised]
+        return [each for each in self._planned if not each.hits and not each.has_raised]
 
     def before(self, sender: Sender, line: list[bytes], arrival: Arrival = "alone") -> None:
         """Run the interruptions that are due before a client's command, and call the listeners."""
         self._interrupt(sender, line, arrival)
         for each in [*self]:
-            if not isinstance(each, Between):
+            if not isinstance(each, Interruption):
                 each(sender, line, arrival)
 
     def _interrupt(self, sender: Sender, line: list[bytes], arrival: Arrival) -> None:
@@ -115,12 +121,12 @@ class Interruptions(list["Between | Listener"]):
         if name.partition(" ")[0] in _ABOUT_CONNECTION or self._running:
             return
         # Call conditions without the lock, because they are the test's code.
-        matched = [each for each in self.active() if each._matches(name, line)]
+        matched = [each for each in self.active() if each.matches(name, line)]
         with self._lock:
             if self._running:
                 return
-            noted = [(each, each._note(sender, name, arrival)) for each in matched]
-        due = [(each, gap) for each, gap in noted if gap is not None and each._selects(gap)]
+            noted = [(each, each.note(sender, name, arrival)) for each in matched]
+        due = [(each, gap) for each, gap in noted if gap is not None and each.selects(gap)]
         if not due:
             return
         with self._lock:
@@ -128,8 +134,8 @@ class Interruptions(list["Between | Listener"]):
                 return
             self._running = True
         try:
-            for between, gap in due:
-                between._interrupt(gap.place)
+            for interruption, gap in due:
+                interruption.happen(gap.place)
         finally:
             self._running = False
 
@@ -150,6 +156,139 @@ def _choice_of(commands: int | tuple[Condition[str], Condition[str]]) -> Callabl
         )
     before, after = (Question("commands", name, COMMAND) for name in pair)
     return lambda gap: before.agrees(gap.before) and after.agrees(gap.after)
+
+
+class Interruption:
+    """What an interruption does: the positions that it selects, ``run``, and the commands it saw.
+
+    ``hits`` and ``place`` are those of ``Between``. ``progress`` has the sequence of each sender,
+    ``gaps`` is the number of positions so far, ``turn`` the number of the position to interrupt in
+    this turn of a loop (None outside a loop), ``has_raised`` is true if the test got an error
+    because nothing was interrupted.
+    """
+
+    def __init__(
+        self, commands: Place, run: Callable[[], object], where: Mapping[str, Any]
+    ) -> None:
+        self._choice = None if commands is None else _choice_of(commands)
+        self._query = Query(where, COMMAND_FIELDS, "command") if where else None
+        if inspect.iscoroutinefunction(run):
+            raise ContractError(
+                f"run={run!r} is a coroutine function, which a command cannot await: "
+                "pass a plain function, or a command such as ['SET', 'k', 'v']"
+            )
+        self._commands = commands
+        self._run = run
+        self.turn: int | None = None
+        self.progress: dict[Sender, _Progress] = {}
+        self.gaps = 0
+        self._clients = 0
+        self._seen: dict[int, list[str]] = {}
+        """The names of the commands by the number of their client."""
+        self._seen_in_all = 0
+        self._ignored: list[str] = []
+        """The commands that did not match ``where``, each with its keys."""
+        self._ignored_in_all = 0
+        self._saw_transaction = False
+        self.has_raised = False
+        self.hits = 0
+        self.place = 0
+
+    def matches(self, name: str, line: list[bytes]) -> bool:
+        """Return whether a command matches ``where``; remember it for errors if it does not."""
+        if self._query is None:
+            return True
+        facts = facts_of([[word.decode("utf-8", "replace") for word in line]])
+        if self._query(facts):
+            return True
+        self._ignored_in_all += 1
+        if self._ignored_in_all <= _MOST_SEEN:
+            self._ignored.append(brief(" ".join([name, *facts["key"]])))
+        return False
+
+    def note(self, sender: Sender, name: str, arrival: Arrival) -> _Gap | None:
+        """Note a command; return the position before it, if its client has sent another one."""
+        progress = self._advance(sender, name)
+        self._seen_in_all += 1
+        if self._seen_in_all <= _MOST_SEEN:
+            self._seen.setdefault(progress.client, []).append(name)
+        if arrival == "queued":
+            self._saw_transaction = True
+            return None
+        if not progress.sent:
+            return None
+        self.gaps += 1
+        return _Gap(progress.last, name, progress.sent, self.gaps)
+
+    def _advance(self, sender: Sender, name: str) -> _Progress:
+        """Add a command to the sequence of its client; return the progress before it."""
+        progress = self.progress.pop(sender, None)
+        known = None if sender.user is None else Sender(None, sender.user)
+        if progress is None and known is not None:
+            progress = self.progress.get(known)
+        if progress is None:
+            self._clients += 1
+            progress = _Progress(self._clients)
+        after = _Progress(progress.client, progress.sent + 1, name)
+        self.progress[sender] = after
+        if known is not None:
+            self.progress.pop(known, None)
+            self.progress[known] = after
+        while len(self.progress) > _MOST_CLIENTS:
+            del self.progress[next(iter(self.progress))]
+        return progress
+
+    def selects(self, gap: _Gap) -> bool:
+        if self._choice is not None:
+            return self._choice(gap)
+        return self.turn is None or gap.number == self.turn
+
+    def happen(self, place: int) -> None:
+        """Call ``run``, as if another client's command had arrived at this moment.
+
+        If it raises an ``Exception``, the command returns an error (500 over REST), and the test
+        receives a ``ContractError``. Other exceptions, e.g. that of ``pytest.fail()``, propagate.
+        """
+        self.hits += 1
+        self.place = place
+        try:
+            self._run()
+        except Exception as error:
+            raise ContractError(
+                f"the run= of between() failed after {counted(place, 'command')} of the client: "
+                f"{error!r}"
+            ) from error
+
+    def as_call(self) -> str:
+        commands = self._commands
+        given = [] if self._query is None else [*map(str, self._query.questions)]
+        if isinstance(commands, tuple | list):
+            given.insert(0, f"({brief(commands[0])}, {brief(commands[1])})")
+        elif commands is not None:
+            given.insert(0, str(commands))
+        return f"between({', '.join(given)})"
+
+    def why_unused(self) -> str:
+        """Return a message for an interruption that never happened, with the commands it saw."""
+        clients = [", ".join(names) for names in self._seen.values()]
+        if len(clients) > 1:
+            clients = [f"{names} of client {number}" for number, names in enumerate(clients, 1)]
+        saw = "; ".join(clients) or (
+            "no command of a client" if self._query is None else "no matching command of a client"
+        )
+        more = self._seen_in_all - _MOST_SEEN
+        if more > 0:
+            saw += f"; and {counted(more, 'more command')}"
+        if self._ignored:
+            saw += f", and ignored {', '.join(self._ignored)}"
+            more = self._ignored_in_all - _MOST_SEEN
+            if more > 0:
+                saw += f" and {counted(more, 'more command')}"
+        inside = ". Nothing runs inside a transaction" if self._saw_transaction else ""
+        return (
+            f"{self.as_call()} interrupted nothing. It saw {saw}{inside}. "
+            "Name two neighbouring commands of one client, or remove the interruption"
+        )
 
 
 class Between:
@@ -182,9 +321,6 @@ class Between:
     REST counts as ``MULTI``, its commands and ``EXEC``. AUTH, CLIENT, HELLO, QUIT, RESET and SELECT
     are ignored, because client libraries send them by themselves. Commands of ``execute()`` are the
     test's own, and commands that arrive while ``run`` runs count as sent by ``run``.
-
-    ``hits`` is the number of interruptions so far. ``place`` is the number of matching commands
-    that the interrupted client had sent before the latest one.
     """
 
     def __init__(
@@ -194,109 +330,30 @@ class Between:
         run: Callable[[], object],
         where: Mapping[str, Any],
     ) -> None:
-        self._choice = None if commands is None else _choice_of(commands)
-        self._query = Query(where, COMMAND_FIELDS, "command") if where else None
-        if inspect.iscoroutinefunction(run):
-            raise ContractError(
-                f"run={run!r} is a coroutine function, which a command cannot await: "
-                "pass a plain function, or a command such as ['SET', 'k', 'v']"
-            )
         self._plan = plan
         self._commands = commands
-        self._run = run
-        self._turn: int | None = None
-        """The number of the position to interrupt in this turn of the loop; None outside a loop."""
-        self._progress: dict[Sender, _Progress] = {}
-        self._clients = 0
-        self._gaps = 0
-        self._seen: dict[int, list[str]] = {}
-        """The names of the commands by the number of their client."""
-        self._seen_in_all = 0
-        self._ignored: list[str] = []
-        """The commands that did not match ``where``, each with its keys."""
-        self._ignored_in_all = 0
-        self._saw_transaction = False
-        self._has_raised = False
-        self.hits = 0
-        self.place = 0
-        plan.add(self)
+        self._interruption = Interruption(commands, run, where)
+        plan.add(self._interruption)
 
-    # -- commands --------------------------------------------------------------------------------
+    @property
+    def hits(self) -> int:
+        """The number of interruptions so far."""
+        return self._interruption.hits
 
-    def _matches(self, name: str, line: list[bytes]) -> bool:
-        """Return whether a command matches ``where``; remember it for errors if it does not."""
-        if self._query is None:
-            return True
-        facts = facts_of([[word.decode("utf-8", "replace") for word in line]])
-        if self._query(facts):
-            return True
-        self._ignored_in_all += 1
-        if self._ignored_in_all <= _MOST_SEEN:
-            self._ignored.append(brief(" ".join([name, *facts["key"]])))
-        return False
-
-    def _note(self, sender: Sender, name: str, arrival: Arrival) -> _Gap | None:
-        """Note a command; return the position before it, if its client has sent another one."""
-        progress = self._advance(sender, name)
-        self._seen_in_all += 1
-        if self._seen_in_all <= _MOST_SEEN:
-            self._seen.setdefault(progress.client, []).append(name)
-        if arrival == "queued":
-            self._saw_transaction = True
-            return None
-        if not progress.sent:
-            return None
-        self._gaps += 1
-        return _Gap(progress.last, name, progress.sent, self._gaps)
-
-    def _advance(self, sender: Sender, name: str) -> _Progress:
-        """Add a command to the sequence of its client; return the progress before it."""
-        progress = self._progress.pop(sender, None)
-        known = None if sender.user is None else Sender(None, sender.user)
-        if progress is None and known is not None:
-            progress = self._progress.get(known)
-        if progress is None:
-            self._clients += 1
-            progress = _Progress(self._clients)
-        after = _Progress(progress.client, progress.sent + 1, name)
-        self._progress[sender] = after
-        if known is not None:
-            self._progress.pop(known, None)
-            self._progress[known] = after
-        while len(self._progress) > _MOST_CLIENTS:
-            del self._progress[next(iter(self._progress))]
-        return progress
-
-    def _selects(self, gap: _Gap) -> bool:
-        if self._choice is not None:
-            return self._choice(gap)
-        return self._turn is None or gap.number == self._turn
-
-    def _interrupt(self, place: int) -> None:
-        """Call ``run``, as if another client's command had arrived at this moment.
-
-        If it raises an ``Exception``, the command returns an error (500 over REST), and the test
-        receives a ``ContractError``. Other exceptions, e.g. that of ``pytest.fail()``, propagate.
+    @property
+    def place(self) -> int:
+        """The number of matching commands that the interrupted client had sent before the latest
+        interruption.
         """
-        self.hits += 1
-        self.place = place
-        try:
-            self._run()
-        except Exception as error:
-            raise ContractError(
-                f"the run= of between() failed after {counted(place, 'command')} of the client: "
-                f"{error!r}"
-            ) from error
-
-    # -- the test --------------------------------------------------------------------------------
+        return self._interruption.place
 
     def remove(self) -> None:
         """End the interruption."""
         with suppress(ValueError):
-            self._plan.remove(self)
+            self._plan.remove(self._interruption)
 
     def __iter__(self) -> Iterator[int]:
-        if self._choice is not None:
+        if self._commands is not None:
             raise ContractError(
                 f"between(commands={self._commands!r}) cannot be iterated: "
                 "leave out commands= to iterate over all positions"
@@ -307,16 +364,11 @@ class Between:
             # End the loop after a turn without an interruption: no positions are left.
             while self.hits != hits:
                 hits, turn = self.hits, turn + 1
-                self._begin_turn(turn)
+                self._plan.begin_turn(self._interruption, turn)
                 yield turn
         finally:
             self.remove()
         self._check_hits()
-
-    def _begin_turn(self, turn: int) -> None:
-        with self._plan._lock:
-            self._progress.clear()
-            self._gaps, self._turn = 0, turn
 
     def __enter__(self) -> Self:
         self._check_active()
@@ -334,45 +386,14 @@ class Between:
             self._check_hits()
 
     def _check_active(self) -> None:
-        if self not in self._plan:
+        if self._interruption not in self._plan:
             raise ContractError(f"{self!r} has ended: call between() again for another block")
 
     def _check_hits(self) -> None:
         __tracebackhide__ = True
         if not self.hits:
-            self._has_raised = True
-            raise ContractError(self._why_unused())
+            self._interruption.has_raised = True
+            raise ContractError(self._interruption.why_unused())
 
     def __repr__(self) -> str:
-        return f"<{self._as_call()}, {counted(self.hits, 'hit')}>"
-
-    def _as_call(self) -> str:
-        commands = self._commands
-        given = [] if self._query is None else [*map(str, self._query.questions)]
-        if isinstance(commands, tuple | list):
-            given.insert(0, f"({brief(commands[0])}, {brief(commands[1])})")
-        elif commands is not None:
-            given.insert(0, str(commands))
-        return f"between({', '.join(given)})"
-
-    def _why_unused(self) -> str:
-        """Return a message for an interruption that never happened, with the commands it saw."""
-        clients = [", ".join(names) for names in self._seen.values()]
-        if len(clients) > 1:
-            clients = [f"{names} of client {number}" for number, names in enumerate(clients, 1)]
-        saw = "; ".join(clients) or (
-            "no command of a client" if self._query is None else "no matching command of a client"
-        )
-        more = self._seen_in_all - _MOST_SEEN
-        if more > 0:
-            saw += f"; and {counted(more, 'more command')}"
-        if self._ignored:
-            saw += f", and ignored {', '.join(self._ignored)}"
-            more = self._ignored_in_all - _MOST_SEEN
-            if more > 0:
-                saw += f" and {counted(more, 'more command')}"
-        inside = ". Nothing runs inside a transaction" if self._saw_transaction else ""
-        return (
-            f"{self._as_call()} interrupted nothing. It saw {saw}{inside}. "
-            "Name two neighbouring commands of one client, or remove the interruption"
-        )
+        return f"<{self._interruption.as_call()}, {counted(self.hits, 'hit')}>"

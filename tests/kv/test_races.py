@@ -324,10 +324,11 @@ class TestClients:
         self, server: KVServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("pytest_fakecloud.kv.races._MOST_CLIENTS", 3)
-        with server.between(("GET", "SET"), run=print) as between:
+        with server.between(("GET", "SET"), run=print):
             for _ in range(5):
                 httpx.get(server.url + "/get/k", headers=server.headers)
-            assert len(between._progress) == 3
+            (interruption,) = server._app.interruptions.active()
+            assert len(interruption.progress) == 3
             httpx.get(server.url + "/set/k/1", headers=server.headers)
 
     def test_the_error_lists_the_first_commands(self, server: KVServer) -> None:
