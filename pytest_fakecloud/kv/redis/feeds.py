@@ -15,6 +15,7 @@ from typing import Any
 
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
+from ..algorithms.quoting import split_words
 from ..reply import Push
 from .connection import Link, Login, Unreachable
 from .rewriting import Prefixes, escaped
@@ -178,11 +179,6 @@ class Subscriptions:
 
 
 _LINE = re.compile(rb"(\d+)\.(\d{6}) \[(\d+) (.*?)\] (.*)", re.DOTALL)
-_WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_ESCAPE = re.compile(rb"\\(x[0-9a-f]{2}|.)", re.DOTALL)
-_SIGNS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
-
-
 _DATABASE = SimpleNamespace(index=0)
 """The only database that a fake has for its clients."""
 
@@ -232,7 +228,7 @@ class MonitorFeed:
         seconds, micros, database, address, words = found.groups()
         if self._prefixes.shared and not self._concerns_this_fake(int(database), words):
             return
-        argv = [self._prefixes.without(_unquoted(word)) for word in _WORD.findall(words)]
+        argv = list(map(self._prefixes.without, split_words(words) or ()))
         at_us = int(seconds) * 1_000_000 + int(micros)
         # The client has only the attributes that `monitor_line()` needs.
         client = SimpleNamespace(
@@ -246,11 +242,3 @@ class MonitorFeed:
         if self._prefixes.keys:
             return self._prefixes.keys in words or self._prefixes.channels in words
         return database == self._link.database
-
-
-def _unquoted(word: bytes) -> bytes:
-    def sign(found: re.Match[bytes]) -> bytes:
-        text = found[1]
-        return bytes.fromhex(text[1:].decode()) if len(text) == 3 else _SIGNS.get(text, text)
-
-    return _ESCAPE.sub(sign, word)
