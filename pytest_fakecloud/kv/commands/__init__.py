@@ -20,7 +20,7 @@ _NAMES = {
 _ELSEWHERE = {"MIGRATE": "server", "RESTORE-ASKING": "keys"}
 """The module or folder of each command that is not defined in the one of its group."""
 _FOLDERS = {
-    "json": "change documents",
+    "json": "documents",
     "server": "acl client info introspection server",
     "sorted_set": "members ranges",
     "stream": "entries groups read",
