@@ -505,7 +505,7 @@ class Hub:
 
     # -- fork and exit ---------------------------------------------------------------------------
 
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
         mounts, selector, wake = self._mounts, self._selector, self._wake
         for mount in mounts:
             mount.after_fork()
@@ -554,7 +554,7 @@ def _after_fork_in_child() -> None:
     global _shared_lock
     _shared_lock = threading.Lock()
     for hub in list(_hubs):
-        hub._after_fork()
+        hub.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
