@@ -27,9 +27,8 @@ from ..http.messages import Answer, Request, Stream, bearer_token, decode_bytes,
 from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of
 from .engine.engine import Engine
-from .engine.limits import CommandLimits
 from .errors import CommandError, RestError
-from .model import TURN_SECONDS, AnyEngine, AnySession
+from .model import TURN_SECONDS, AnyEngine, AnySession, CommandLimits
 from .races import Arrival, Interruptions, Sender
 from .reply import LARGEST, OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
 from .settings import KVConfig

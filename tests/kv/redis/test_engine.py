@@ -28,8 +28,8 @@ from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
+from pytest_fakecloud.kv import model
 from pytest_fakecloud.kv import sse as streams
-from pytest_fakecloud.kv.engine import limits
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.redis import namespace as namespaces
@@ -189,7 +189,7 @@ class TestLimits(test_routes.TestLimits):
         self, make: Callable[..., KVServer], context: Context, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # Midnight does not come on demand in real time, so a day lasts for a second here.
-        monkeypatch.setattr(limits, "_DAY_US", 1_000_000)
+        monkeypatch.setattr(model, "_DAY_US", 1_000_000)
         text = "-ERR max daily request limit exceeded"
         with make(context, daily_limit=3) as server:
             line = ["INCR", "n"]
