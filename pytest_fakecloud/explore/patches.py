@@ -201,8 +201,12 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
             vars(thread)["_strand"] = child
             run = partial(simulation.turns.run_in_own_thread, child, thread.run)
             thread.run = run  # type: ignore[method-assign]
+        is_daemon = thread.daemon
+        # The end of the process must not wait for a thread that is abandoned.
+        thread.daemon = True
         with strand.waits_for_real():
             real_start(thread)
+        vars(thread)["_daemonic"] = is_daemon
 
     def join(
         simulation: Simulation,

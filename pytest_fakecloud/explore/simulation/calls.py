@@ -81,8 +81,10 @@ class Calls(Part):
         if strand is None and not self._turns.has_ended:
             return serve()
         try:
-            if self._turns.has_ended or strand is None or strand.root.crashed:
+            if strand is None:
                 raise Crash
+            if self._turns.has_ended or strand.root.crashed:
+                self._turns.crash(strand)
             if _is_silent(handle, request):
                 if self._record.stacks:
                     self._run.silent_calls.append(request.call)

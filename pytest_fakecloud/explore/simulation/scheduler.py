@@ -15,7 +15,7 @@ from .calls import DeliveryStrands
 from .clock import MOST_STEPS, ClockMove, Option, RunClock
 from .state import Part, RunState, Subject
 from .strands import Strand, Waiting, Work, pause
-from .turns import describe_places, describe_stuck, is_in_application
+from .turns import MOST_CRASHES, describe_places, describe_stuck, is_in_application
 
 _CHECK = 0.001
 """Wall-clock seconds between two checks of whether a strand can run."""
@@ -295,6 +295,14 @@ class Scheduler(Part):
             self._leave_groups(strand)
             if strand.role == "worker" and strand.work.starts < MOST_STARTS:
                 self._start_again(strand, failed=True)
+
+    def abandons(self, strand: Strand) -> None:
+        """Note that a crashed strand goes on, and end the tasks of its event loop."""
+        note = f"{describe_places([strand])} caught its crash {MOST_CRASHES} times"
+        self._run.notes[f"{note}: its thread was abandoned. Do not catch BaseException"] = None
+        for task in self._state.strands:
+            if task.role == "task" and task.host is strand:
+                task.state, task.crashed = "ended", True
 
     def _store_outcome(self, strand: Strand) -> None:
         history, error = self._record.history, strand.error

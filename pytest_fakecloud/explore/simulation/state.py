@@ -16,7 +16,7 @@ from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
 from ..run import Due, History, Line, Operation, Place, Plan, Point, Program, Run, Scope
 from ..schedule import SWITCHES, Event, Kind, Schedule
 from .connections import RunConnections
-from .strands import Crash, Sources, Strand
+from .strands import Sources, Strand
 from .turns import Threads, Turns
 
 
@@ -181,7 +181,7 @@ class RunState:
 
     def check_alive(self, strand: Strand) -> None:
         if self.turns.has_ended or strand.root.crashed:
-            raise Crash
+            self.turns.crash(strand)
 
     def cooperating(self) -> Strand | None:
         """Return the strand of this thread; None if it waits for a thread that is not explored."""

@@ -144,6 +144,8 @@ class Strand:
     points: int = 0
     """Number of calls and gaps of pipelines so far."""
     crashed: bool = False
+    crashes: int = 0
+    """Number of times that ``Crash`` was raised in the strand's code."""
     result: object = None
     error: BaseException | None = None
 

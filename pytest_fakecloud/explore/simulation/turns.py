@@ -9,15 +9,18 @@ import linecache
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures.thread import _threads_queues
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol, cast
 
 from ...core.errors import ContractError
 from ...core.recorder import is_library
 from ...core.timers import monotonic
 from .strands import Crash, Gate, Strand, Waiting, application_frame, source_of
 
+MOST_CRASHES = 20
+"""Number of times that code may catch its crash before its thread is abandoned."""
 _ENDING = 5.0
 """Wall-clock seconds to wait for the threads of strands at the end of a run or of the pool."""
 _STUCK = 0.05
@@ -55,6 +58,9 @@ class Decisions(Protocol):
 
     def ended(self, strand: Strand) -> None:
         """Record the end of a strand."""
+
+    def abandons(self, strand: Strand) -> None:
+        """Record that a crashed strand goes on, so that its thread is abandoned."""
 
 
 class Turns:
@@ -142,7 +148,7 @@ class Turns:
         if chosen is not strand:
             self._wake(chosen)
             if self.has_ended:
-                raise Crash
+                self.crash(strand)
             strand.gate.acquire()
         self._resume(strand)
 
@@ -158,8 +164,27 @@ class Turns:
 
     def _resume(self, strand: Strand) -> None:
         if self.has_ended:
-            raise Crash
+            self.crash(strand)
         strand.resume()
+
+    def crash(self, strand: Strand) -> NoReturn:
+        """Raise ``Crash`` in a strand; do not return to code that has caught it too often."""
+        strand.crashes += 1
+        if strand.crashes > MOST_CRASHES and self.here() is strand.host:
+            self._abandon(strand.host)
+        raise Crash
+
+    def _abandon(self, strand: Strand) -> None:
+        """End a strand although its code goes on, and block this thread, which is its, forever."""
+        strand.crashed = True
+        self._scheduler.abandons(strand)
+        self._threads.forget(threading.current_thread())
+        self.by_thread.pop(strand.thread, None)
+        self._record_end(strand)
+        if not self.has_ended and self._passes_turn_on(strand):
+            self._wake(self._choose())
+        self._thread_is_done()
+        Gate().acquire()
 
     def idle(self, host: Strand, waiting: Waiting) -> None:
         """Let the next strand run while the event loop of this thread is idle.
@@ -371,6 +396,12 @@ class Threads:
             thread.gate.release()
         for thread in self._all:
             thread.join(_ENDING if thread in idle else _STUCK)
+
+    def forget(self, thread: threading.Thread) -> None:
+        """Do not wait for the end of a thread, neither here nor when the process ends."""
+        with self._lock:
+            self._all = [each for each in self._all if each is not thread]
+        cast("Any", _threads_queues).pop(thread, None)
 
     def _rest(self, thread: _PoolThread) -> None:
         with self._lock:

@@ -1,0 +1,90 @@
+"""Crashes of clients that catch everything: the run ends, and the result names the client."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import redis as redis_py
+import redis.asyncio as redis_async
+from upstash_redis import Redis
+
+from pytest_fakecloud import Cloud, ContractError, History, KVServer
+
+
+def _forever(call: Callable[[], object]) -> object:
+    while True:
+        try:
+            return call()
+        except:  # noqa: E722
+            continue
+
+
+def _rest(kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+    _forever(lambda: redis.incr("n"))
+
+
+def _protocol(kv: KVServer) -> None:
+    redis = redis_py.Redis.from_url(kv.database_url)
+    _forever(lambda: redis.incr("n"))
+
+
+def _nested(kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+    _forever(lambda: _forever(lambda: redis.incr("n")))
+
+
+def _in_a_thread(kv: KVServer) -> None:
+    thread = threading.Thread(target=_rest, args=(kv,))
+    thread.start()
+    thread.join()
+
+
+def _in_a_pool(kv: KVServer) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(_rest, kv).result()
+
+
+async def _later(kv: KVServer) -> None:
+    redis = redis_async.Redis.from_url(kv.database_url)
+    while True:
+        try:
+            await redis.incr("n")
+            break
+        except:  # noqa: E722
+            await asyncio.sleep(0)
+    await redis.aclose()
+
+
+@pytest.mark.parametrize("run", [_rest, _protocol, _nested, _in_a_thread, _in_a_pool, _later])
+def test_a_client_that_catches_its_crash_is_abandoned(
+    cloud: Cloud, kv: KVServer, run: Callable[[KVServer], object]
+) -> None:
+
+    def check(history: History) -> None:
+        assert int(kv.value("n") or 0) == 2 - len(history.crashed), "it got another answer"
+
+    found = cloud.explore(
+        {"ann": lambda: run(kv), "bob": lambda: _rest(kv)}, check, kinds="crash", budget=3
+    )
+    notes = [note for note in found.notes if "caught its crash" in note]
+    assert notes
+    assert run is _later or "test_crashes.py:" in notes[0]
+
+
+def test_code_without_an_end_is_an_error_although_it_catches_everything(
+    cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_fakecloud.explore.simulation.calls.MOST_POINTS", 20)
+    redis = Redis(kv.url, kv.token)
+
+    def run() -> None:
+        while True:
+            _forever(lambda: redis.incr("n"))
+
+    with pytest.raises(ContractError, match="has made 20 calls and goes on"):
+        cloud.explore(run, lambda: None)
