@@ -110,14 +110,15 @@ def explore(
     )
     asked = () if kinds is None else names_of("kinds", kinds)
     threads = Threads()
+    seed = cloud.seed if seed is None else seed
     try:
-        with explored(cloud, programs, process_time=process_time) as world:
+        with explored(cloud, programs, process_time=process_time, seed=seed) as world:
             subject = Subject(world, programs, scope, threads, world.awaited)
             player = Player(world, subject, promises, setup)
             if given is not None:
                 _replay(player, given)
             else:
-                _search(player, allowed, cloud.seed if seed is None else seed)
+                _search(player, allowed, seed)
                 _check_budget(player.tally, allowed)
                 _check_covered(player, asked)
                 promises.finish()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -268,7 +267,6 @@ class _Baseline(NamedTuple):
 
     start_us: int
     data: Any
-    random_state: tuple[Any, ...]
 
 
 class Fakes:
@@ -299,21 +297,19 @@ class Fakes:
 
     def set_baseline(self) -> None:
         """Make each run start from the current state."""
-        self._baseline = _Baseline(self.clock.now_us(), self.cloud.snapshot(), random.getstate())
+        self._baseline = _Baseline(self.clock.now_us(), self.cloud.snapshot())
 
     def reset(self) -> None:
-        """Return to the baseline: data, clock, randomness and credentials."""
+        """Return to the baseline: data, clock and credentials."""
         _collect_garbage()
         self.disturbances.reset()
         self.time.forget()
         self.connections.forget()
-        start_us, data, random_state = self._baseline
+        start_us, data = self._baseline
         if self.clock.now_us() != start_us or self.clock.mode != "frozen":
             self.clock.rewind(to_datetime(start_us), "frozen")
         self.cloud.restore(data)
         context_of(self.cloud).ids.reseed(self.cloud.seed)
-        # Clients use ``random`` to choose how long they wait before they retry.
-        random.setstate(random_state)
         if self.wall is not None:
             self.wall.forget_reads()
         self.deliveries = Deliveries(self._queues, start_us)

@@ -13,7 +13,6 @@ import math
 import multiprocessing.process
 import os
 import queue
-import random
 import signal
 import socket
 import subprocess
@@ -58,7 +57,11 @@ _Patch = tuple[object, str, object]
 
 @contextlib.contextmanager
 def explored(
-    cloud: BaseCloud, programs: Iterable[Program] = (), *, process_time: bool | None = None
+    cloud: BaseCloud,
+    programs: Iterable[Program] = (),
+    *,
+    process_time: bool | None = None,
+    seed: int | str | None = None,
 ) -> Iterator[World]:
     """Explore a cloud within the block.
 
@@ -73,13 +76,14 @@ def explored(
             f"process_time={shown(process_time)} is not possible in explore(): pass True or "
             "False. Sleeps always move the clock"
         )
-    world = World(cloud)
+    world = World(cloud, cloud.seed if seed is None else seed)
     with contextlib.ExitStack() as exits:
         _stop_time(world, exits)
         _steer_process(world, exits, process_time)
         for handle in world.handles:
             watch(world, handle, exits)
         world.set_baseline()
+        exits.callback(world.randomness.restore)
         exits.callback(world.reset)
         exits.enter_context(_no_garbage_collection())
         # redis-py reads its version from its metadata file for each new connection.
@@ -164,14 +168,12 @@ def _has_frozen_objects() -> bool:
 
 def _patches(world: World) -> list[_Patch]:
     """Return what turns threads of explored code into strands, and makes its locks yield to others."""
-    urandom = _seeded_urandom(world)
     return [
         *lock_patches(world),
         *_thread_patches(world),
         *_process_patches(world),
         *_signal_patches(world),
-        (os, "urandom", urandom),
-        (random, "_urandom", urandom),
+        *world.randomness.patches(),
         # Silence this logger, because it would report a pool's threads that the end of the run stops.
         (logging.getLogger("concurrent.futures"), "disabled", True),
     ]
@@ -284,21 +286,6 @@ def _signal_patches(world: World) -> Iterator[_Patch]:
     for name, result in results.items():
         if hasattr(signal, name):
             yield signal, name, skips(getattr(signal, name), result)
-
-
-def _seeded_urandom(world: World) -> Callable[[int], bytes]:
-    """Return a function whose bytes, and so those of ``uuid4()``, are the same in every run."""
-    real_urandom = os.urandom
-
-    def urandom(size: int, /) -> bytes:
-        strand = world.cooperating()
-        if strand is None:
-            return real_urandom(size)
-        strand.urandom_calls += 1
-        seed = f"{world.cloud.seed} {strand.title} {strand.urandom_calls}"
-        return random.Random(seed).randbytes(size)
-
-    return urandom
 
 
 _LOCK, _REENTRANT_LOCK = type(threading.Lock()), type(threading.RLock())

@@ -19,7 +19,7 @@ from ..core.field_types import has_not_run
 from ..core.recorder import is_library
 from ..every_failure import names_of
 from .run import Operation, Program
-from .schedule import CLOCK, KINDS, SWITCHES, Kind, Schedule
+from .schedule import CLOCK, KINDS, RANDOM, SWITCHES, Kind, Schedule
 
 Runs = Callable[[], object] | Iterable[Callable[[], object]] | Mapping[str, Callable[[], object]]
 """One function, several that run concurrently, or several by name."""
@@ -111,7 +111,7 @@ def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
     for event in schedule:
         for name in (event.strand, event.detail) if event.kind in SWITCHES else (event.strand,):
             root = re.split(r"[/:+]", name)[0]
-            if root not in (*known, CLOCK) and not re.fullmatch(r"delivery\d+", root):
+            if root not in (*known, CLOCK, RANDOM) and not re.fullmatch(r"delivery\d+", root):
                 raise ContractError(f"{shown(str(event))}: {unknown_name('client', root, known)}")
 
 

@@ -237,6 +237,10 @@ class Run:
     is_cut: bool = False
     """Whether the limit of clock moves kept an order from being tried."""
 
+    draws_numbers: bool = False
+    """Whether the code drew random numbers."""
+
     @property
     def last_event(self) -> Event | None:
-        return self.fired[-1] if self.fired else None
+        """The last event that happened at a point of the run."""
+        return next((event for event in reversed(self.fired) if event.kind != "numbers"), None)

@@ -13,7 +13,7 @@ from ..core.errors import ContractError, shown, unknown_name
 Kind: TypeAlias = Literal[
     "jump", "nearly", "past", "tick", "delay", "switch", "rebalance", "redeliver",
     "rotate_token", "hold", "partition", "crash", "respond", "drop", "lose_response",
-    "duplicate", "slow", "late", "wake", "crash_after_response", "fail", "unreachable",
+    "duplicate", "slow", "late", "wake", "crash_after_response", "fail", "unreachable", "numbers",
 ]  # fmt: skip
 """Kinds of events. Faults have the same names as in ``faults`` and on the fakes.
 
@@ -22,7 +22,8 @@ it, ``past`` to a second after it, ``tick`` by a short span; ``delay`` pauses on
 runs another strand first; ``partition`` separates a client from a fake. Around the call: faults,
 and ``slow``, which delays its answer. After it: ``late`` runs another strand before the code
 receives the answer, ``wake`` before the code continues after a sleep or a lock. At the start of a
-delivery: ``duplicate``, ``crash_after_response``, ``fail`` and ``unreachable``.
+delivery: ``duplicate``, ``crash_after_response``, ``fail`` and ``unreachable``. In a whole run:
+``numbers``, other random numbers.
 """
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """All kinds, in the order in which events of one point are applied."""
@@ -34,10 +35,13 @@ TRIED: tuple[Kind, ...] = (
     "crash_after_response", "crash", "lose_response", "switch", "late", "wake", "fail",
     "unreachable", "duplicate", "jump", "past", "drop", "respond", "delay", "slow", "nearly",
     "partition", "tick", "redeliver", "rebalance", "hold", "rotate_token",
+    "numbers",
 )  # fmt: skip
 """The order in which kinds take turns: first those that give the clearest explanations."""
 CLOCK = "@clock"
 """The name of a move of the clock in lists of strands. No client can have this name."""
+RANDOM = "@random"
+"""The strand of a ``numbers`` event, whose point is the number of the series."""
 FAULTS = frozenset({"respond", "drop", "lose_response", "duplicate"})
 """Faults that determine a call's outcome. The first in the order of ``KINDS`` wins."""
 ENDS = FAULTS | {"crash"}
@@ -153,6 +157,16 @@ class Schedule(Sequence[Event]):
                 "or another event that determines the outcome of the same call. Leave one out"
             )
         return schedule
+
+    @property
+    def series(self) -> int:
+        """The number of the series of random numbers; 0 is that of the undisturbed run."""
+        return next((event.point for event in self._events if event.kind == "numbers"), 0)
+
+    def with_series(self, number: int) -> Schedule:
+        """Return the schedule with another series of random numbers, or without one for 0."""
+        events = [event for event in self._events if event.kind != "numbers"]
+        return Schedule([Event(RANDOM, number, "numbers"), *events] if number else events)
 
     def at(self, strand: str, point: int) -> Sequence[Event]:
         """Return the events at a point, in the order in which they are applied."""

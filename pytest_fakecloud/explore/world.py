@@ -13,6 +13,7 @@ from ..base_cloud import BaseCloud
 from .fakes import MOST_TIMERS, Fakes
 from .footprint import READS_CLOCK
 from .programs import current_observer
+from .randomness import Randomness
 from .run import Run
 from .simulation.simulation import Simulation
 from .simulation.sockets import EventLoops, OwnLoop, SocketHooks
@@ -26,8 +27,9 @@ class World(Fakes):
     loops, and the calls of the fakes (see ``patches.explored()``).
     """
 
-    def __init__(self, cloud: BaseCloud) -> None:
+    def __init__(self, cloud: BaseCloud, seed: int | str) -> None:
         super().__init__(cloud)
+        self.randomness = Randomness(seed, self.cooperating)
         self.simulation: Simulation | None = None
         self._owner = threading.get_ident()
         self.resets: list[Callable[[], None]] = []

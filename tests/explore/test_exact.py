@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 import signal
 import subprocess
@@ -575,21 +574,6 @@ def test_deliveries_that_share_an_asynchronous_client_interleave(
 
 
 # -- what every run has in common ------------------------------------------------------------------
-
-
-def test_random_waits_are_the_same_in_each_run(cloud: Cloud, redis: Redis) -> None:
-    drawn: list[float] = []
-
-    def run() -> None:
-        redis.ping()
-        drawn.append(random.random())
-        redis.ping()
-
-    before = random.getstate()
-    cloud.explore(run, lambda: None, budget=3)
-    assert len(drawn) > 2
-    assert len(set(drawn)) == 1
-    assert random.getstate() == before
 
 
 def test_a_client_may_set_signal_handlers(cloud: Cloud, redis: Redis) -> None:

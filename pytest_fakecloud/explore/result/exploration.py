@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,7 @@ class Exploration:
     ``str()`` a summary.
     """
 
-    def __init__(self, tally: Tally, wanted: Iterable[str]) -> None:
+    def __init__(self, tally: Tally, wanted: Sequence[str]) -> None:
         self.tried = tally.tried
         self.orders, self.is_exhaustive = tally.orders, tally.is_exhaustive
         self.singles, self.all_singles = tally.singles, tally.all_singles
@@ -55,6 +55,9 @@ class Exploration:
         self.notes = tuple(covered.notes)
         self.seconds = tally.seconds
         self.seed = tally.seed
+        self._has_same_numbers = (
+            "numbers" in covered.possible and "numbers" not in wanted and not tally.given
+        )
         self._text = _summary(tally)
         self._calls = [f"{name} {_range(*calls)}" for name, calls in called.items()]
 
@@ -69,6 +72,8 @@ class Exploration:
             lines.append(f"never had a place: {', '.join(self.untried)}")
         if self.unreached:
             lines.append(f"not reached within the budget: {', '.join(self.unreached)}")
+        if self._has_same_numbers:
+            lines.append("the random numbers were the same in each run: kinds= omits 'numbers'")
         lines += self.notes
         return "\n".join(lines)
 

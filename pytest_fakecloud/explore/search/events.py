@@ -201,7 +201,7 @@ def likelihood(pair: Schedule) -> int:
     A slow answer usually has the same effect as a delay of the next call, except that a short one
     does not exceed the client's timeout.
     """
-    first, second = pair
+    first, second = pair.with_series(0)
     is_long = first.kind == "slow" and first.detail != str(min(SLOW))
     return -(second.kind == "slow") - is_long
 
@@ -288,7 +288,7 @@ class RandomRuns:
 
     def runs(self) -> Iterator[Run]:
         """Run schedules of all sources in turn, until one source has tried nearly all of its own."""
-        if not self._events:
+        if not self._events and not self._player.varies_numbers:
             return
         switches = {event.kind for event in self._events} & SWITCHES
         others = [event for event in self._events if event.kind not in SWITCHES]
@@ -320,6 +320,7 @@ class RandomRuns:
                 self._chance, depth, tally.priority_runs.most_decisions, late=late
             )
             schedule = Schedule(self._chance.sample(others, 1) if has_event else ())
+            schedule = self._player.varied(schedule)
             tally.drawn += 1
             run = self._player.play(schedule, strategy=strategy)
             tally.priority_runs.add(
@@ -335,7 +336,7 @@ class RandomRuns:
         """Run random schedules; yield None instead of a run if a schedule was already tried."""
         repeated = 0
         while repeated < MOST_REPEATED:
-            schedule = self._schedule()
+            schedule = self._player.varied(self._schedule())
             if schedule in self._player.known:
                 repeated += 1
                 yield None
@@ -348,7 +349,9 @@ class RandomRuns:
         chance, events = self._chance, self._events
         if self._kept and chance.random() < _MUTATED:
             return _mutated(chance.choice(self._kept), events, chance)
-        count = chance.randint(min(2, len(events)), min(MOST_EVENTS, len(events)))
+        # With other random numbers, one event may break a promise that it did not break before.
+        least = 1 if self._player.varies_numbers else 2
+        count = chance.randint(min(least, len(events)), min(MOST_EVENTS, len(events)))
         return Schedule(sorted(chance.sample(events, count)))
 
 

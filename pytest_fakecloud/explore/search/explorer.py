@@ -159,8 +159,13 @@ class Explorer:
 
     def _run_singles(self, schedules: Iterable[Schedule]) -> Iterator[Run]:
         for schedule in schedules:
+            varied = self._player.varied(schedule)
+            run = self._player.play(varied, notes=True)
+            if varied != schedule and schedule[0] not in run.fired and run.broken is None:
+                # Other random numbers have led the code past the point of the event.
+                self._tally.drawn += 1
+                run = self._player.play(schedule, notes=True)
             self._tally.singles += 1
-            run = self._player.play(schedule, notes=True)
             run.overlaps = has_overlap(run)
             run.lines.clear()  # only the points are needed, to build schedules with two events
             self._runs_of_singles.append(run)

@@ -139,6 +139,8 @@ class Coverage:
         for handler, outcomes in run.handler_outcomes.items():
             self.succeeded[handler] = self.succeeded.get(handler, False) or any(outcomes)
         self.notes.update(run.notes)
+        if run.draws_numbers:
+            self.possible.add("numbers")
 
 
 @dataclass
@@ -240,14 +242,20 @@ class Player:
         recorder = recorder_of(world.cloud.journal)
         number = recorder.reserve()
         world.reset()
+        world.randomness.begin(schedule.series)
         if self.setup is not None:
             check_has_run(world.awaited(self.setup()), "setup=")
         simulation = Simulation(self.subject, Plan(schedule, strategy, stacks, notes))
+        world.randomness.mark()
         try:
             run = world.play(simulation)
         except Redundant:
             recorder.forget_since(number)
             raise
+        if world.randomness.has_drawn():
+            simulation.note_series(schedule.series)
+        else:
+            run.schedule = schedule.with_series(0)
         for check in self.promises.at_end:
             run.broken = run.broken or self._broken_promise(check, simulation.history, schedule)
         if not keep:
@@ -256,6 +264,16 @@ class Player:
             self.known[schedule] = Schedule(run.fired) if run.broken is not None else None
         self.tally.coverage.add(run)
         return run
+
+    def varied(self, schedule: Schedule) -> Schedule:
+        """Return a schedule with random numbers of its own, if the code draws any."""
+        if not self.varies_numbers or schedule.series:
+            return schedule
+        return schedule.with_series(self.tally.tried + 1)
+
+    @property
+    def varies_numbers(self) -> bool:
+        return "numbers" in self.subject.scope.kinds and "numbers" in self.tally.coverage.possible
 
     def _broken_promise(
         self, check: Callable[[History], object], history: History, schedule: Schedule

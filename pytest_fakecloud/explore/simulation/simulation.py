@@ -6,8 +6,8 @@ from typing import Any
 
 from ...core.errors import broken_promise
 from ..programs import Observer
-from ..run import Operation, Plan, Run
-from ..schedule import CLOCK
+from ..run import Line, Operation, Plan, Run
+from ..schedule import CLOCK, RANDOM, Event
 from .calls import Calls, DeliveryStrands
 from .clock import RunClock
 from .scheduler import Scheduler
@@ -54,6 +54,15 @@ class Simulation:
         self._fakes.disturbances.end()
         self._fakes.deliveries.resume_schedules()
         return self._finished_run()
+
+    def note_series(self, number: int) -> None:
+        """Record that the code drew random numbers, of a series other than the usual one if not 0."""
+        run = self.run
+        run.draws_numbers = True
+        if number:
+            run.fired.insert(0, Event(RANDOM, number, "numbers"))
+            words = f"draws other random numbers, of series {number}"
+            run.lines.insert(0, Line(run.start_us, "the code", words, event=True, step=-1))
 
     def _finished_run(self) -> Run:
         run = self.run

@@ -1,0 +1,150 @@
+"""Random numbers of explored code: other ones in each schedule, and the same when it is replayed."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from upstash_redis import Redis
+
+from pytest_fakecloud import Cloud, KVServer
+
+from .conftest import failure, opened
+
+NUMBERS: dict[str, Callable[[], object]] = {
+    "random": random.random,
+    "random.Random()": lambda: random.Random().random(),
+    "random.seed()": lambda: (random.seed(), random.random()),
+    "SystemRandom": lambda: random.SystemRandom().random(),
+    "secrets": lambda: secrets.randbelow(10**9),
+    "default_rng": lambda: np.random.default_rng().random(),
+    "numpy.random": np.random.rand,
+}
+BYTES: dict[str, Callable[[], object]] = {
+    "uuid4": uuid.uuid4,
+    "urandom": lambda: os.urandom(8),
+    "token_hex": lambda: secrets.token_hex(8),
+}
+
+
+def _drawn(draw: Callable[[], object], budget: int = 8, seed: int = 1) -> list[tuple[str, object]]:
+    """Return the schedule and the drawn value of each run."""
+    values: list[object] = []
+    schedules: list[str] = []
+    with opened() as cloud:
+        redis = cloud.kv_server().client()
+
+        def run() -> None:
+            values.append(draw())
+            redis.ping()
+
+        def check(history: object) -> None:
+            schedules.append(str(history.schedule))  # type: ignore[attr-defined]
+
+        cloud.explore(run, check, kinds=("delay", "numbers"), budget=budget, seed=seed)
+    return list(zip(schedules, values, strict=True))
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_each_schedule_has_its_own_numbers(name: str) -> None:
+    first = _drawn(NUMBERS[name])
+    assert first == _drawn(NUMBERS[name]), "the same in another search"
+    values = dict(first)
+    assert len(set(values.values())) == len(values) > 4
+    assert first[0] == first[1] == first[-1], "the undisturbed run"
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_random_bytes_alone_are_the_same_in_every_run(name: str) -> None:
+    def draw() -> tuple[object, float]:
+        return BYTES[name](), random.random()
+
+    values = [value for _, value in _drawn(draw)]
+    assert len(set(values)) > 4, "as a schedule's numbers"
+    with opened() as cloud:
+        seen: set[object] = set()
+        redis = cloud.kv_server().client()
+
+        def run() -> None:
+            seen.add(BYTES[name]())
+            redis.ping()
+
+        found = cloud.explore({"ann": run}, lambda: None, budget=20)
+    assert len(seen) == 1
+    assert "numbers" in found.untried
+
+
+def test_a_branch_on_a_random_number_is_found_and_replayed(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    def run() -> None:
+        if random.random() < 0.1:
+            redis.incr("n")
+        redis.ping()
+
+    def check() -> None:
+        assert kv.value("n") is None, "counted"
+
+    found = failure(cloud, run, check)
+    assert str(found.schedule).startswith("@random.")
+    assert str(found.schedule).endswith(" numbers")
+    assert "cause: the code draws other random numbers, of series" in str(found)
+    failure(cloud, run, check, schedule=found.schedule, match="by the given schedule")
+
+
+def test_a_number_and_an_event_break_a_promise_together(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    def run() -> None:
+        redis.set("lock", "x")
+        redis.incr("n" if random.random() < 0.3 else "m")
+        redis.delete("lock")
+
+    def check() -> None:
+        assert not (kv.value("lock") and kv.value("n")), "locked"
+
+    found = failure(cloud, run, check, kinds=("crash", "numbers"))
+    assert found.events == 2
+    assert found.schedule.endswith(" numbers, run.3 crash")
+
+
+def test_orders_with_random_numbers_are_exhaustive_for_these_numbers_only(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    def run() -> None:
+        redis.incr("n" if random.random() < 0.5 else "m")
+
+    clients = {"ann": run, "bob": run}
+    found = cloud.explore(clients, lambda: None, kinds=("switch", "numbers"), budget=30)
+    assert not found.is_exhaustive
+    assert found.kinds["numbers"] > 10
+    found = cloud.explore(clients, lambda: None, kinds="switch", budget=30)
+    assert "the random numbers were the same in each run: kinds= omits 'numbers'" in str(found)
+
+
+def test_generators_are_restored(cloud: Cloud, redis: Redis) -> None:
+    before, before_numpy = random.getstate(), np.random.get_state()
+    cloud.explore(
+        lambda: redis.set("k", random.random() + np.random.rand()), lambda: None, budget=2
+    )
+    assert random.getstate() == before
+    for one, other in zip(np.random.get_state(), before_numpy, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_numbers_are_the_same_in_another_process() -> None:
+    code = "from tests.explore import test_random as t; print(t._drawn(t.random.random, 3))"
+    runs = {
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    }
+    assert len(runs) == 1
