@@ -39,8 +39,10 @@ def time_follows(world: World, *, clocks: bool) -> Iterator[None]:
     """
     policy = _ExploredTime(world)
     everywhere = Everywhere(keeps_originals)
+    pairs = [*sleeps_of(policy), *(clocks_of(policy) if clocks else ())]
+    world.functions = {id(original): ours for original, ours in pairs}
     try:
-        everywhere.add([*sleeps_of(policy), *(clocks_of(policy) if clocks else ())])
+        everywhere.add(pairs)
         yield
     finally:
         everywhere.restore()

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from traceback import walk_stack
-from types import FrameType
+from types import FrameType, MemberDescriptorType, SimpleNamespace
 from typing import Any
 
 from ..base_cloud import BaseCloud
@@ -50,7 +50,9 @@ _MAKERS_OF_LOCKS = ("threading", "queue", __name__)
 _ENDING = 0.5
 """Wall-clock seconds to wait, at the end of a run, for a lock that another strand holds."""
 _DEPTH = 3
-"""Maximum number of references to follow from a program to a lock."""
+"""Maximum number of references to follow from a program to a lock or a sleep."""
+_MOST_ITEMS = 100
+"""Maximum number of items of a dictionary or list that is searched."""
 _Patch = tuple[object, str, object]
 """The owner and the name of an attribute, and its value while code is explored."""
 
@@ -102,7 +104,7 @@ def explored(
         exits.callback(world.carriers.shutdown, wait=False)
         for owner, name, value in _patches(world):
             swap(exits, owner, name, value)
-        exits.enter_context(share_locks(world, programs))
+        exits.enter_context(replaces_held(world, programs))
         yield world
 
 
@@ -430,8 +432,8 @@ def _is_of_a_fake(frame: FrameType | None) -> bool:
 
 
 @contextlib.contextmanager
-def share_locks(world: World, programs: Iterable[Program]) -> Iterator[None]:
-    """Replace the locks that programs refer to with locks that let other strands run."""
+def replaces_held(world: World, programs: Iterable[Program]) -> Iterator[None]:
+    """Replace the locks, sleeps and clocks that programs refer to."""
     with contextlib.ExitStack() as exits:
         replacements = _Replacements(world, exits)
         for program in programs:
@@ -440,9 +442,15 @@ def share_locks(world: World, programs: Iterable[Program]) -> Iterator[None]:
         yield
 
 
+def _set_function(held: partial[Any], function: Callable[..., Any]) -> None:
+    changed: Any = held
+    changed.__setstate__((function, held.args, held.keywords, vars(held)))
+
+
 class _Replacements:
-    """Replaces locks that were created before ``explore()``: in the closures and modules of
-    functions, and in the objects that the functions refer to. Closing ``exits`` puts them back.
+    """Replaces locks that were created before ``explore()``, and sleeps and clocks that were stored
+    before: in the closures and modules of functions, and in the objects, dictionaries and lists that
+    the functions refer to. Closing ``exits`` puts them back.
     """
 
     def __init__(self, world: World, exits: contextlib.ExitStack) -> None:
@@ -466,7 +474,7 @@ class _Replacements:
         return reset
 
     def visit(self, value: Any, depth: int) -> None:
-        """Replace the locks to which a function, a method or an object refers.
+        """Replace what a function, a method, an object, a dictionary or a list refers to.
 
         ``depth`` is the number of further references to follow from it to other objects.
         """
@@ -474,7 +482,13 @@ class _Replacements:
             return
         self._seen[id(value)] = depth
         if isinstance(value, partial):
+            self._replace(value.func, depth, partial(_set_function, value))
             value = value.func
+        if isinstance(value, dict | list) and len(value) <= _MOST_ITEMS:
+            pairs = list(value.items() if isinstance(value, dict) else enumerate(value))
+            for key, held in pairs:
+                self._visit_held(held, depth, partial(value.__setitem__, key))
+            return
         owner = getattr(value, "__self__", None)
         if owner is not None and not isinstance(owner, type(sys)):
             self.visit(owner, depth)
@@ -488,9 +502,15 @@ class _Replacements:
     def _visit_attributes(self, value: Any, depth: int) -> None:
         module = sys.modules.get(type(value).__module__)
         source = getattr(module, "__file__", None)
+        if not isinstance(value, SimpleNamespace) and (not source or is_library(source)):
+            return
         names = getattr(value, "__dict__", None)
-        if source and not is_library(source) and isinstance(names, dict):
+        if isinstance(names, dict):
             self._visit_names(names, list(names), depth)
+        for name in getattr(type(value), "__slots__", ()):
+            if isinstance(getattr(type(value), name, None), MemberDescriptorType):
+                held = getattr(value, name, None)
+                self._visit_held(held, depth, partial(setattr, value, name))
 
     def _visit_closure(self, function: Any, depth: int) -> None:
         for cell in getattr(function, "__closure__", None) or ():
@@ -502,11 +522,21 @@ class _Replacements:
 
     def _visit_names(self, scope: dict[str, Any], names: Iterable[str], depth: int) -> None:
         for name in names:
-            if name in scope and (depth or isinstance(scope[name], _LOCK | _REENTRANT_LOCK)):
-                self._replace(scope[name], depth - 1, partial(scope.__setitem__, name))
+            if name in scope:
+                self._visit_held(scope[name], depth, partial(scope.__setitem__, name))
+
+    def _visit_held(self, value: Any, depth: int, put: Callable[[Any], None]) -> None:
+        """Replace a value that is held by another one, or visit it if ``depth`` allows that."""
+        is_replaced = isinstance(value, _LOCK | _REENTRANT_LOCK)
+        if depth or is_replaced or id(value) in self._world.functions:
+            self._replace(value, depth - 1, put)
 
     def _replace(self, value: Any, depth: int, put: Callable[[Any], None]) -> None:
-        if isinstance(value, _LOCK | _REENTRANT_LOCK):
+        function = self._world.functions.get(id(value))
+        if function is not None:
+            put(function)
+            self._exits.callback(put, value)
+        elif isinstance(value, _LOCK | _REENTRANT_LOCK):
             kind = _SharedReentrantLock if isinstance(value, _REENTRANT_LOCK) else _SharedLock
             shared = self._shared.setdefault(
                 id(value), kind(self._world, f"#{len(self._shared)}", value)

@@ -31,6 +31,8 @@ class World(Fakes):
         super().__init__(cloud)
         self.randomness = Randomness(seed, self.cooperating)
         self.simulation: Simulation | None = None
+        self.functions: dict[int, Callable[..., Any]] = {}
+        """The sleeps and clocks of explored code, by the ID of the original function."""
         self._owner = threading.get_ident()
         self.resets: list[Callable[[], None]] = []
         """Functions that reset what the exploration has replaced, before each run."""

@@ -7,14 +7,17 @@ import queue
 import sys
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from time import monotonic_ns, perf_counter
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from upstash_redis import Redis
 
-from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud import Cloud, ContractError, KVServer
 
 CLOCKS: list[Any] = [
     lambda: time.time(), lambda: time.monotonic(), lambda: perf_counter(),
@@ -77,6 +80,99 @@ def test_functions_that_were_bound_before_pass_fake_time(cloud: Cloud, redis: Re
     cloud.explore(run, lambda: None, schedule="", setup=seen.clear)
     assert seen == [5.0, 10.0]
     assert time.sleep in (by_default.__defaults__ or ())
+
+
+class Held:
+    """An object that stored a sleep before the exploration."""
+
+    def __init__(self) -> None:
+        self.pause: Any = time.sleep
+
+
+class Slotted:
+    __slots__ = ("pause",)
+
+    def __init__(self) -> None:
+        self.pause = time.sleep
+
+
+@dataclass
+class Dated:
+    pause: Any = time.sleep
+
+
+def _closure() -> Callable[[float], None]:
+    pause = time.sleep
+    return lambda seconds: pause(seconds)
+
+
+def _calls(holder: Any) -> Callable[[], object]:
+    return lambda: holder.pause(7)
+
+
+def _held_in(kind: str) -> Callable[[], object]:
+    """Return a function that sleeps for 7 s with a function that was stored before."""
+    if kind in ("object", "slots", "dataclass", "namespace"):
+        made = {"object": Held, "slots": Slotted, "dataclass": Dated}.get(kind)
+        return _calls(SimpleNamespace(pause=time.sleep) if made is None else made())
+    if kind == "object in an object":
+        outer = SimpleNamespace(inner=Held())
+        return lambda: outer.inner.pause(7)
+    if kind == "dictionary":
+        table = {"pauses": [time.sleep]}
+        return lambda: table["pauses"][0](7)
+    if kind == "partial":
+        return partial(partial(time.sleep), 7)
+    bound = partial(time.sleep, 7)
+    return lambda: bound() if kind == "partial in a closure" else _closure()(7)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["object", "slots", "dataclass", "namespace", "object in an object", "dictionary", "partial",
+     "partial in a closure", "closure"],
+)  # fmt: skip
+def test_a_sleep_that_was_stored_before_passes_fake_time(
+    cloud: Cloud, redis: Redis, kind: str
+) -> None:
+    pause = _held_in(kind)
+    seen: list[float] = []
+
+    def run() -> None:
+        redis.ping()
+        began = time.time()
+        pause()
+        seen.append(time.time() - began)
+
+    cloud.explore(run, lambda: None, schedule="")
+    assert seen == [7.0]
+
+
+def test_a_clock_that_was_stored_before_shows_fake_time(cloud: Cloud, redis: Redis) -> None:
+    timer = SimpleNamespace(now=time.monotonic)
+    seen: list[float] = []
+
+    def run() -> None:
+        redis.ping()
+        began = timer.now()
+        time.sleep(7)
+        seen.append(round(timer.now() - began, 3))
+
+    cloud.explore(run, lambda: None, schedule="")
+    assert seen == [7.0]
+    assert timer.now is time.monotonic
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not show what a thread does")
+def test_a_thread_that_really_sleeps_is_named(cloud: Cloud, redis: Redis) -> None:
+    pauses = (time.sleep,)
+
+    def run() -> None:
+        redis.ping()
+        pauses[0](0.8)
+
+    with pytest.raises(ContractError, match=r"run \(test_clocks.py:\d+\) sleeps in real time"):
+        cloud.explore(run, lambda: None, schedule="")
 
 
 def test_timeouts_of_the_standard_library_pass(cloud: Cloud, redis: Redis) -> None:

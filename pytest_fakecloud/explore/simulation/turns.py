@@ -6,6 +6,7 @@ import ast
 import contextlib
 import contextvars
 import linecache
+import platform
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -442,7 +443,17 @@ class Watchdog:
 
     def _help(self, blocked: Strand, seconds: float) -> None:
         """Step over a blocked strand, or end the run if that has not helped for long enough."""
-        if seconds > _STUCK_AFTER:
+        if seconds >= _BUSY and _sleeps_really(blocked.host.thread):
+            # Do not wait for the thread at the end of the run.
+            blocked.is_stepped_over = True
+            self._turns.end(
+                ContractError(
+                    f"{describe_places([blocked])} sleeps in real time, with a function that "
+                    "explore() could not replace, because the code had stored it before: call "
+                    "time.sleep(), or store it within the explored function"
+                )
+            )
+        elif seconds > _STUCK_AFTER:
             self._scheduler.stuck(blocked)
             blocked.is_stepped_over = True
             self._turns.end(None)
@@ -456,6 +467,25 @@ def _may_wait_for_lock(frame: FrameType) -> bool:
     return not is_library(name) or Path(name).name in ("threading.py", "queue.py")
 
 
+_SLEEPS = {"x86_64": (35, 230), "aarch64": (101, 115)}
+"""The numbers of the system calls nanosleep and clock_nanosleep of Linux, by machine."""
+
+
+def _sleeps_really(thread: int) -> bool:
+    """Return whether a thread sleeps in the kernel; False if that is unknown, as outside of Linux."""
+    try:
+        call = _task_file(thread, "syscall").read_text().split()[0]
+    except OSError:
+        return False
+    return call.isdigit() and int(call) in _SLEEPS.get(platform.machine(), ())
+
+
+def _task_file(thread: int, name: str) -> Path:
+    """Return the path of a file of Linux that describes a thread."""
+    native = next((t.native_id for t in threading.enumerate() if t.ident == thread), None)
+    return Path(f"/proc/self/task/{native}/{name}")
+
+
 def _wakings(thread: int) -> int | None:
     """Return how many times a sleeping thread has woken up (0 if that is unknown); None if it runs.
 
@@ -463,9 +493,8 @@ def _wakings(thread: int) -> int | None:
     interpreter's own lock wakes up every few milliseconds, so a busy machine is not mistaken for a
     deadlock.
     """
-    native = next((t.native_id for t in threading.enumerate() if t.ident == thread), None)
     try:
-        status = Path(f"/proc/self/task/{native}/status").read_text()
+        status = _task_file(thread, "status").read_text()
     except OSError:
         return 0  # Only Linux provides this number.
     found = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
