@@ -166,7 +166,7 @@ def _search(player: Player, budget: Budget, seed: int | str) -> None:
         raise ContractError(
             f"the schedule {broken.schedule} broke the promise ({broken.broken}), but not in "
             f"{replays.total} further runs of it: the code depends on a state outside the fakes. "
-            "Reset that state in setup="
+            f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
     raise _broken_schedule(player, replays.run, replays) from replays.run.broken
 

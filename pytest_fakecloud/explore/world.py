@@ -39,13 +39,10 @@ class World(Fakes):
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
         """Threads for requests of event loops that several strands share."""
 
-    def reset(self) -> None:
-        super().reset()
-        for reset in self.resets:
-            reset()
-
     def play(self, simulation: Simulation) -> Run:
         """Run all strands of a simulation to their end."""
+        for reset in self.resets:
+            reset()
         token = current_observer.set(simulation.observer)
         self.simulation = simulation
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...core.errors import ContractError
 from ..run import Line, Run
@@ -22,17 +22,19 @@ def check_same_calls(first: Run, second: Run, when: str, *, with_content: bool) 
             was = f"was '{_text(one, first)}'" if one is not None else "did not exist"
             now = f"'{_text(other, second)}'" if other is not None else "there was none"
             is_same = other is None or one is not None
-            raise _remembers(f"call {number} {was}, and {'' if is_same else 'was '}{now} {when}")
+            found = f"call {number} {was}, and {'' if is_same else 'was '}{now} {when}"
+            raise _remembers(found, {**first.notes, **second.notes})
     if first.broken is None and second.broken is not None:
-        raise _remembers(f"the promise held, and was broken {when} ({reason(second.broken)})")
+        raise _remembers(f"the promise held, and was broken {when} ({reason(second.broken)})", {})
 
 
-def _remembers(difference: str) -> ContractError:
-    return ContractError(
+def _remembers(difference: str, notes: Iterable[str]) -> ContractError:
+    text = (
         f"two runs in which no event was applied differ: {difference}. The code remembers an earlier "
         "run, for example in a cache, a counter or a client that it keeps, or depends on something "
         "outside the fakes: create it within the explored functions, or reset it in setup="
     )
+    return ContractError("; ".join([text, *notes]))
 
 
 def _calls(run: Run) -> Sequence[Line]:

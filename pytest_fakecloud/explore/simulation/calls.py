@@ -77,6 +77,7 @@ class Calls(Part):
         """
         if self._record.aside_depth:
             return serve()
+        self._state.note_outsider()
         strand, is_own_thread = self._strand_of(request)
         if strand is None and not self._turns.has_ended:
             return serve()

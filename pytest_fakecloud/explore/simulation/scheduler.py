@@ -190,6 +190,10 @@ class Scheduler(Part):
     def _wait(self) -> bool:
         """Wait or move the clock until something may run; return False at the end of the run."""
         if not any(s.is_stepped_over for s in self._state.strands):
+            # A thread from before may work for a strand, so the time must not pass meanwhile.
+            self._state.outsiders.await_rest(lambda: self._turns.has_ended or bool(self._options()))
+            if self._options():
+                return True
             return self._clock.pass_time() or not self._has_ended()
         if self._wait_for_stepped_over() or self._clock.pass_time():
             return True

@@ -71,6 +71,7 @@ class SocketHooks(Part):
 
     def sends_elsewhere(self, sock: socket.socket) -> None:
         """Called before a thread that is not explored sends, such as the loop of an ASGI application."""
+        self._state.note_outsider()
         if self._record.stacks:
             with contextlib.suppress(OSError, IndexError):
                 self._state.sources.note(sock.getsockname()[1])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...core.calls import Call
@@ -16,8 +17,9 @@ from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
 from ..run import Due, History, Line, Operation, Place, Plan, Point, Program, Run, Scope
 from ..schedule import SWITCHES, Event, Kind, Schedule
 from .connections import RunConnections
-from .strands import Sources, Strand
-from .turns import Threads, Turns
+from .outsiders import Outsiders
+from .strands import Crash, Sources, Strand
+from .turns import Threads, Turns, is_of_a_strand
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class Subject:
     threads: Threads
     awaited: Callable[[Any], Any]
     """Returns a value or, if it is a coroutine, its result in a loop that runs on fake time."""
+    outsiders: Outsiders = field(default_factory=Outsiders)
 
 
 class Record:
@@ -111,6 +114,7 @@ class RunState:
         self.fakes = subject.fakes
         self.schedule = plan.schedule
         self.scope = subject.scope
+        self.outsiders = subject.outsiders
         self.record = record
         self.turns = Turns(subject.threads, self.live)
         self.connections = RunConnections(subject.fakes.connections, lambda: self.turns.has_ended)
@@ -182,6 +186,18 @@ class RunState:
     def check_alive(self, strand: Strand) -> None:
         if self.turns.has_ended or strand.root.crashed:
             self.turns.crash(strand)
+
+    def note_outsider(self) -> None:
+        """Note a use of the fakes by this thread, if it began before the exploration.
+
+        Raises ``Crash`` in a thread that a strand of an earlier run has left running.
+        """
+        thread = threading.current_thread()
+        if self.outsiders.notes(thread):
+            note = f"not explored: the thread {thread.name}, which began before explore()"
+            self.record.run.notes[note] = None
+        elif self.turns.here() is None and is_of_a_strand(thread):
+            raise Crash
 
     def cooperating(self) -> Strand | None:
         """Return the strand of this thread; None if it waits for a thread that is not explored."""

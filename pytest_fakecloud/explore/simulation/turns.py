@@ -367,6 +367,11 @@ class _PoolThread(threading.Thread):
             turns.run_strands(strand, lambda: self._rest(self))
 
 
+def is_of_a_strand(thread: threading.Thread) -> bool:
+    """Return whether a thread has run a strand, in this run or an earlier one."""
+    return isinstance(thread, _PoolThread) or "_strand" in vars(thread)
+
+
 class Threads:
     """A pool of threads that runs share."""
 
@@ -427,7 +432,7 @@ class Watchdog:
         thread = 0 if strand is None else strand.host.thread
         frame = None if strand is None else sys._current_frames().get(thread)
         is_locked = frame is not None and _may_wait_for_lock(frame)
-        woken = _wakings(thread) if is_locked else None
+        woken = wakings(thread) if is_locked else None
         place = None if frame is None else (id(frame), frame.f_lasti, woken)
         seen = self._turns.progress, place
         if seen != self._seen:
@@ -486,7 +491,7 @@ def _task_file(thread: int, name: str) -> Path:
     return Path(f"/proc/self/task/{native}/{name}")
 
 
-def _wakings(thread: int) -> int | None:
+def wakings(thread: int) -> int | None:
     """Return how many times a sleeping thread has woken up (0 if that is unknown); None if it runs.
 
     A thread waits for a lock as long as this number does not change. A thread that waits for the

@@ -1,0 +1,106 @@
+"""Threads that began before the exploration: the time waits for them, and errors name them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import redis as redis_py
+from upstash_redis import Redis
+
+from pytest_fakecloud import Cloud, KVServer
+
+from .test_verdicts import error
+
+NOTE = "not explored: the thread early_0, which began before explore()"
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1, "early") as pool:
+        pool.submit(int).result()
+        yield pool
+
+
+def _busy() -> None:
+    """Compute, without a call or a wait, for longer than a thread may keep the interpreter."""
+    for _ in range(300_000):
+        pass
+
+
+def test_the_time_waits_for_a_thread_that_works_for_the_code(
+    cloud: Cloud, kv: KVServer, pool: ThreadPoolExecutor
+) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+
+    def work() -> None:
+        _busy()
+        redis.incr("n")
+
+    def run() -> None:
+        redis.set("begun", "yes")
+        pool.submit(work).result(timeout=5)
+
+    def check() -> None:
+        assert kv.value("n") == "1"
+
+    found = cloud.explore(run, check, kinds="tick", budget=8)
+    assert NOTE in found.notes
+
+
+@pytest.mark.parametrize("transport", ["HTTP", "Redis protocol"])
+def test_late_calls_of_a_thread_belong_to_their_run(
+    cloud: Cloud, kv: KVServer, pool: ThreadPoolExecutor, transport: str
+) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+
+    def work() -> None:
+        _busy()
+        if transport == "HTTP":
+            redis.incr("n")
+        else:
+            with redis_py.Redis.from_url(kv.database_url) as own:
+                own.incr("n")
+
+    def run() -> None:
+        redis.set("begun", "yes")
+        pool.submit(work)
+
+    def check() -> None:
+        assert kv.value("n") == "1"
+
+    found = cloud.explore(run, check, kinds="tick", budget=8)
+    assert NOTE in found.notes
+
+
+def test_a_thread_that_goes_on_working_is_an_error(
+    cloud: Cloud, redis: Redis, pool: ThreadPoolExecutor
+) -> None:
+    done = threading.Event()
+
+    def work() -> None:
+        redis.incr("n")
+        done.wait(30)
+
+    def run() -> None:
+        redis.get("n")
+        pool.submit(work)
+
+    try:
+        text = error(cloud, run, lambda: None)
+    finally:
+        done.set()
+    assert "the thread early_0, which began before explore(), makes calls" in text
+
+
+def test_an_error_about_differing_runs_names_the_thread(
+    cloud: Cloud, redis: Redis, pool: ThreadPoolExecutor
+) -> None:
+    numbers = iter(range(100))
+
+    def run() -> None:
+        pool.submit(lambda: redis.set("n", next(numbers))).result()
+
+    assert NOTE in error(cloud, run, lambda: None)
