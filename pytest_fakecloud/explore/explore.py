@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from ..core.errors import ContractError, brief, broken_promise, counted, shown
@@ -177,7 +178,9 @@ def _broken_schedule(
     undisturbed = None
     if run.fired and not run.is_stuck:
         undisturbed = player.play(Schedule(), stacks=True)
-    run.cause = find_cause(run, undisturbed, player.play)
+    run.cause = find_cause(
+        run, undisturbed, partial(player.play, stacks=True), player.world.state_of
+    )
     return BrokenPromiseError(run, player.tally, undisturbed, replays=replays)
 
 

@@ -6,13 +6,13 @@ import contextlib
 import gc
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from ..base_cloud import BaseCloud, context_of
 from ..core.errors import ContractError
 from ..core.timers import to_datetime
 from ..services import find
-from .footprint import Touch, touch_of_key
+from .footprint import ALL, Touch, touch_of_key
 from .run import Due
 from .schedule import Kind
 from .simulation.connections import Connections
@@ -315,6 +315,14 @@ class Fakes:
         self.deliveries = Deliveries(self._queues, start_us)
         # A queue limits the chain of messages that cause each other within one drive.
         self.clock.drives += 1
+
+    def state_of(self, touch: Touch) -> object:
+        """Return the value of a key to compare it with another run's; other data differ always."""
+        for handle in self.handles:
+            is_key = handle.fixture == "kv_server" and touch.kind == "key of db0"
+            if handle.name == touch.fake and is_key and touch.name != ALL:
+                return cast("Any", handle).value(touch.name)
+        return object()
 
     def now_us(self) -> int:
         return self.clock.now_us()

@@ -218,6 +218,8 @@ class Run:
     """Number of calls of each strand, by title."""
     errors: dict[str, BaseException] = field(default_factory=dict)
     """The exceptions that ended strands, by name."""
+    results: dict[str, str] = field(default_factory=dict)
+    """What strands returned, as text, by title."""
     handler_outcomes: dict[tuple[str, Url], list[bool]] = field(default_factory=dict)
     """Whether each call of a destination handler succeeded, by ``(where, prefix)`` of its route."""
     ids: dict[str, str] = field(default_factory=dict)

@@ -292,3 +292,38 @@ def test_the_report_of_a_failing_test_is_that_page(pytester: pytest.Pytester) ->
     result.assert_outcomes(failed=1)
     (written,) = (pytester.path / "pages").glob("test_*.html")
     assert "The undisturbed run" in written.read_text("utf-8")
+
+
+@pytest.mark.parametrize("write", ["incr", "set"])
+def test_calls_beside_a_race_over_memory_are_not_its_cause(
+    cloud: Cloud, redis: Redis, write: str
+) -> None:
+    """The fakes see the same requests and hold the same data in both orders."""
+    total = [0]
+
+    def visit() -> None:
+        redis.incr("visits") if write == "incr" else redis.set("visits", "yes")
+
+    def run() -> None:
+        visit()
+        before = total[0]
+        visit()
+        total[0] = before + 1
+
+    def check() -> None:
+        assert total[0] == 2
+
+    clients = {"ann": run, "bob": run}
+    found = failure(cloud, clients, check, setup=lambda: total.__setitem__(0, 0))
+    assert not found.cause
+    assert "switch" in found.schedule
+
+
+def test_the_order_of_equal_requests_is_a_cause_if_it_decides_a_result(
+    cloud: Cloud, redis: Redis
+) -> None:
+    def check(history: History) -> None:
+        assert history.results["ann"] == 1
+
+    clients = {"ann": lambda: redis.incr("n"), "bob": lambda: redis.incr("n")}
+    assert "bob's INCR n" in failure(cloud, clients, check).cause

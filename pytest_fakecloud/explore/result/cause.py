@@ -46,41 +46,84 @@ class _Call:
 
 
 def find_cause(
-    run: Run, undisturbed: Run | None, play: Callable[[Schedule], Run]
+    run: Run,
+    undisturbed: Run | None,
+    play: Callable[[Schedule], Run],
+    state_of: Callable[[Touch], object],
 ) -> Conflict | Line | None:
     """Return the conflict, or the line of the event, that broke the promise; None if it is uncertain.
 
     Two calls are only a cause if runs under other schedules, made with ``play``, confirm that their
-    order decides. An event is only a cause if the schedule contains no other.
+    order decides. An event is only a cause if the schedule contains no other. ``state_of`` returns
+    the data that an access of the last run left.
     """
     if undisturbed is not None:
+        trials = _Trials(run, play, state_of)
         for conflict in itertools.islice(_conflicts(run, undisturbed), _MOST_CONFLICTS):
-            if _decides(conflict, run, play):
+            if trials.decides(conflict):
                 return conflict
     if len(run.fired) != 1 or run.fired[0].kind in SWITCHES:
         return None
     return next((line for line in run.lines if line.event), None)
 
 
-def _decides(conflict: Conflict, run: Run, play: Callable[[Schedule], Run]) -> bool:
-    """Return whether the promise holds if the decisive call runs after the other, or before both."""
-    decisive_second = _switch(conflict.decisive, conflict.after, run)
-    decisive_last = _switch(conflict.after, conflict.decisive, run)
-    if decisive_second is None or decisive_last is None:
-        return False
-    events = run.fired
-    if not all(event.kind in SWITCHES for event in events):
-        # The schedule also lets time pass. If the order alone does not break the promise, accept
-        # only a lost update, which is wrong however much time has passed.
-        events = [decisive_second]
-        if play(Schedule(events)).broken is None:
-            return _is_lost_update(conflict, run)
-    if _holds([*events, decisive_last], play):
-        return True
-    if conflict.before is None:
-        return False
-    decisive_first = _switch(conflict.decisive, conflict.before, run)
-    return decisive_first is not None and _holds([decisive_first], play)
+class _Trials:
+    """Runs under other schedules, which show whether the order of two calls decides."""
+
+    def __init__(
+        self, run: Run, play: Callable[[Schedule], Run], state_of: Callable[[Touch], object]
+    ) -> None:
+        self._run = run
+        self._play = play
+        self._state_of = state_of
+
+    def decides(self, conflict: Conflict) -> bool:
+        """Return whether the promise holds if the decisive call runs after the other, or before both."""
+        run = self._run
+        decisive_second = _switch(conflict.decisive, conflict.after, run)
+        decisive_last = _switch(conflict.after, conflict.decisive, run)
+        if decisive_second is None or decisive_last is None:
+            return False
+        events = run.fired
+        if not all(event.kind in SWITCHES for event in events):
+            # The schedule also lets time pass. If the order alone does not break the promise, accept
+            # only a lost update, which is wrong however much time has passed.
+            events = [decisive_second]
+            if self._play(Schedule(events)).broken is None:
+                return _is_lost_update(conflict, run)
+        if self._holds([*events, decisive_last], conflict.touch):
+            return True
+        if conflict.before is None:
+            return False
+        decisive_first = _switch(conflict.decisive, conflict.before, run)
+        return decisive_first is not None and self._holds([decisive_first], conflict.touch)
+
+    def _holds(self, events: Sequence[Event], touch: Touch) -> bool:
+        """Return whether the promise holds in a run with these events, the last of which happened,
+        and the fakes saw something else than in the failing run.
+
+        If they did not, the code races over something else, such as the process's memory.
+        """
+        run = self._play(Schedule(events))
+        if run.broken is not None or events[-1] not in run.fired:
+            return False
+        if any(line.breaks for line in self._run.lines):
+            return True  # The promise is about data between two calls.
+        seen = self._seen(run, touch)
+        return seen != self._seen(self._play(self._run.schedule), touch)
+
+    def _seen(self, run: Run, touch: Touch) -> object:
+        """Return the requests of each strand of the last run, the answers to those that only read,
+        the strands' results, and the data that the run left.
+        """
+        requests: dict[str, list[object]] = {}
+        for line in run.lines:
+            if (call := line.call) is not None:
+                writes = any(t.writes and t.fake for t in run.steps[line.step].footprint.touches)
+                answer = b"" if writes else bytes(call.response_body)
+                request = call.handle, call.target, bytes(call.request_body), answer
+                requests.setdefault(line.strand, []).append(request)
+        return requests, run.results, self._state_of(touch)
 
 
 def _is_lost_update(conflict: Conflict, run: Run) -> bool:
@@ -91,12 +134,6 @@ def _is_lost_update(conflict: Conflict, run: Run) -> bool:
     writing = replace(data, writes=True)
     before, after = (run.steps[line.step].footprint for line in (conflict.before, conflict.after))
     return data.writes and writing not in before.touches and writing in after.touches
-
-
-def _holds(events: Sequence[Event], play: Callable[[Schedule], Run]) -> bool:
-    """Return whether the promise holds in a run with these events, the last of which happened."""
-    run = play(Schedule(events))
-    return run.broken is None and events[-1] in run.fired
 
 
 def _switch(first: Line, second: Line, run: Run) -> Event | None:

@@ -74,6 +74,7 @@ class Simulation:
             sources = distinct_places([line.lines for line in run.lines])
             for line, source in zip(run.lines, sources, strict=True):
                 line.source = source
+        run.results = {name: repr(result) for name, result in self.history.results.items()}
         run.ids = self._fakes.deliveries.names()
         for strand in self.state.strands:
             if strand.error is not None:
