@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+import httpx
 import pytest
 import redis as redis_py
 from upstash_redis import Redis
@@ -396,3 +397,38 @@ def test_a_step_of_a_workflow_run_has_its_name(cloud: Cloud) -> None:
 
     found = failure(cloud, run, broken)
     assert 'run: publish https://a.example/pay step 1 "pay" (Run)' in found.story
+
+
+def test_a_call_that_waits_is_answered_after_what_it_waited_for(cloud: Cloud, kv: KVServer) -> None:
+    broker = cloud.broker()
+    broker.create_topic("t", partitions=1)
+
+    def consume() -> object:
+        url = f"{broker.url}/consume/g/i/t?timeout=5000"
+        return httpx.get(url, headers=broker.headers).json()
+
+    def produce() -> None:
+        time.sleep(1)
+        httpx.get(f"{broker.url}/produce/t/x", headers=broker.headers)
+
+    def pop() -> None:
+        with redis_py.Redis.from_url(kv.database_url) as redis:
+            redis.blpop(["list"], 9)
+
+    def push() -> None:
+        time.sleep(2)
+        kv.client().rpush("list", "x")
+
+    clients = {"consume": consume, "produce": produce, "pop": pop, "push": push}
+    story = failure(cloud, clients, broken).story
+    order = [
+        re.sub(r"^\d+\. +(\+\d+ s)  (\w+): (\w+).*", r"\1 \2 \3", one) for one in story.splitlines()
+    ]
+    assert order[:-1] == [
+        "+0 s consume waits",
+        "+0 s pop waits",
+        "+1 s produce produce",
+        "+1 s consume consume",
+        "+2 s push RPUSH",
+        "+2 s pop BLPOP",
+    ]

@@ -227,7 +227,7 @@ class Calls(Part):
         self._run.calls[title] = self._run.calls.get(title, 0) + 1
         app: Any = handle._app
         app.recorder.renumber(request.call, now)
-        line = self._add_line(strand, request)
+        line = strand.line = self._add_line(strand, request)
         self._record.touch(touches_of_request(handle, request))
         if self._cut and self._cut.get((root.title, handle.name), 0) > now:
             line.event, line.words = True, f"does not reach {handle.name}"

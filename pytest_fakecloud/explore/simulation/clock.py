@@ -366,11 +366,14 @@ class RunClock(Part):
 
         if not ready() and self._fakes.now_us() < until_us:
             is_own_thread = self._state.here() is strand
+            line = strand.line
             try:
                 self.wait_for(strand, ready, until_us, "wait", is_own_thread=is_own_thread)
             except Crash:
                 if is_own_thread:
                     raise
+            if line is not None:
+                self._record.postpone(line)
             ready()
         return result
 

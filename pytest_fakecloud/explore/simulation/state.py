@@ -95,6 +95,16 @@ class Record:
         self.run.lines.append(line)
         return line
 
+    def postpone(self, line: Line) -> None:
+        """Move the line of a call that has waited to the time of its answer."""
+        at, now_us = self.run.lines.index(line), self._fakes.now_us()
+        if self.run.lines[-1] is line and line.at_us == now_us:
+            return
+        waits = Line(line.at_us, line.strand, "waits in a call", step=line.step)
+        self.run.lines[at] = waits
+        line.at_us = now_us
+        self.run.lines.append(line)
+
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
         """Do not explore the calls within the block, which a promise makes."""

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, Literal, TypeAlias
 
 from ...core.recorder import is_library
-from ..run import Due, Place
+from ..run import Due, Line, Place
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 State = Literal["new", "running", "parked", "waiting", "ended"]
@@ -141,6 +141,8 @@ class Strand:
 
     state: State = "new"
     place: Place = "switch"
+    line: Line | None = None
+    """The line of the story of the latest call."""
     points: int = 0
     """Number of calls and gaps of pipelines so far."""
     crashed: bool = False
