@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 from ..base_cloud import BaseCloud
 from ..core.calls import Call
 from ..core.timers import Timer
+from ..handle import Snapshot
 from ..queue.delivery.url_scopes import Url
 from ..queue.handle import Queue
 from ..queue.model import Message
@@ -239,6 +240,8 @@ class Run:
     is_cut: bool = False
     """Whether the limit of clock moves kept an order from being tried."""
 
+    state: tuple[BaseCloud, Snapshot] | None = None
+    """The cloud and the data of its fakes at the end, if the journal keeps the run's calls."""
     draws_numbers: bool = False
     """Whether the code drew random numbers."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -250,6 +251,11 @@ def _text(phase: _Phase, cloud: Cloud, name: str) -> str:
 
 
 def _journal(phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: int) -> str:
+    with _scene_of(phase.raised, cloud):
+        return _journal_now(phase, cloud, name, hints, width)
+
+
+def _journal_now(phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: int) -> str:
     from ..reporting.report import report_of
     from ..reporting.text import text
 
@@ -302,6 +308,12 @@ def _written(folder: Path, cloud: Cloud, data: Report, phase: _Phase) -> str:
         phase.item.user_properties.append(("fakecloud_timeline", str(written)))
         return str(written)
     return f"({failures[0]})"
+
+
+def _scene_of(raised: BaseException | None, cloud: Cloud) -> AbstractContextManager[None]:
+    """Return a context manager in which the fakes hold the data that an error is about."""
+    scene: Any = getattr(type(raised), "_fakecloud_scene", None)
+    return nullcontext() if scene is None else scene(raised, cloud)
 
 
 def _picture_of(raised: BaseException | None) -> Picture | None:

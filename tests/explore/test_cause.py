@@ -294,6 +294,36 @@ def test_the_report_of_a_failing_test_is_that_page(pytester: pytest.Pytester) ->
     assert "The undisturbed run" in written.read_text("utf-8")
 
 
+def test_the_report_shows_the_data_of_the_failing_run(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def kept(broker):
+            broker.create_topic("t", partitions=1)
+            yield
+            assert not broker.records("t"), "the data are restored"
+
+        def test_consumes(fakecloud, broker, kept):
+            client = broker.client()
+
+            def run():
+                client.get("/produce/t/x")
+                client.post("/commit/g/i", json={"topic": "t", "partition": 0, "offset": 1})
+
+            def check():
+                assert not broker.records("t")
+
+            fakecloud.explore(run, check)
+        """
+    )
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(failed=1)
+    assert "commit t-0=1" in result.stdout.str()
+    assert "the log ends at" not in result.stdout.str()
+
+
 @pytest.mark.parametrize("write", ["incr", "set"])
 def test_calls_beside_a_race_over_memory_are_not_its_cause(
     cloud: Cloud, redis: Redis, write: str

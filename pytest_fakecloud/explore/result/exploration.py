@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +121,20 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         if self.events:
             text += f'\nreplay it with @pytest_fakecloud.replay_schedule("{self.schedule}")'
         super().__init__(text)
+
+    @contextmanager
+    def _fakecloud_scene(self, cloud: BaseCloud) -> Iterator[None]:
+        """Show the data that the failing run left, for a report, within the block."""
+        explored, state = self.runs[0].state or (None, None)
+        if explored is not cloud or state is None:
+            yield
+            return
+        present = cloud.snapshot()
+        cloud.restore(state)
+        try:
+            yield
+        finally:
+            cloud.restore(present)
 
     def _fakecloud_picture(
         self, cloud: BaseCloud, report: Report, states: Mapping[str, Any]

@@ -252,6 +252,8 @@ class Player:
         except Redundant:
             recorder.forget_since(number)
             raise
+        if keep:
+            run.state = world.cloud, world.cloud.snapshot()
         if world.randomness.has_drawn():
             simulation.note_series(schedule.series)
         else:
