@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import sys
 import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 from .core.clock import Clock
 from .core.errors import ContractError, call_all, shown
+from .core.field_types import OneOf
 from .core.ids import Ids
 from .core.journal import Journal, Results, results_of
+from .core.matching import Field
 from .core.problems import PROBLEM_FIELDS, Allowances, Problem, with_allowance
 from .core.recorder import Recorder
 from .core.settings import SWITCH, TRANSPORT, choice
 from .core.timekeeper import Mode, Timekeeper
 from .core.timers import Instant, Registry
-from .handle import Context, Delivery, Handle, Snapshot, found_handles, secrets_of
+from .handle import HANDLE_FIELDS, Context, Delivery, Handle, Snapshot, secrets_of
 from .http.ports import hand_over, release
 from .outside.surroundings import Changes
 from .services import find, handle_class
@@ -442,3 +446,20 @@ def _close_dropped() -> None:
         except IndexError:  # Another thread has taken the last one.
             return
         cloud.close()
+
+
+def found_handles(handles: Iterable[Handle]) -> Results[Handle]:
+    """Return a list of fakes whose ``where()`` rejects unknown names and services."""
+    found = list(handles)
+    if not found:
+        return results_of(found, HANDLE_FIELDS, "handle")
+    names = {
+        name: _one_of(name, frozenset(map(attrgetter(name), found)))
+        for name in ("name", "fixture", "service")
+    }
+    return results_of(found, {**HANDLE_FIELDS, **names}, "handle")
+
+
+@functools.lru_cache(maxsize=64)
+def _one_of(name: str, known: frozenset[str]) -> Field:
+    return Field(OneOf(f"{name} of a fake here", sorted(known)))

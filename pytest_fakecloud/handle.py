@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from operator import attrgetter
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -28,9 +27,9 @@ from typing import (
 from .core.calls import Call
 from .core.clock import Clock
 from .core.errors import ContractError, call_all, ends_the_test, shown
-from .core.field_types import FLAG, TEXT, URL, OneOf, check_function
+from .core.field_types import FLAG, TEXT, URL, check_function
 from .core.ids import Ids, new_token
-from .core.journal import Journal, Results, recorder_of, results_of
+from .core.journal import Journal, Results, recorder_of
 from .core.matching import Field
 from .core.problems import Problem, Problems, new_problem
 from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, details_of, is_own
@@ -605,29 +604,12 @@ class Aio(Generic[Client]):
         return self._handle._official(self._make, options)
 
 
-def found_handles(handles: Iterable[Handle]) -> Results[Handle]:
-    """Return a list of fakes whose ``where()`` rejects unknown names and services."""
-    found = list(handles)
-    if not found:
-        return results_of(found, HANDLE_FIELDS, "handle")
-    names = {
-        name: _one_of(name, frozenset(map(attrgetter(name), found)))
-        for name in ("name", "fixture", "service")
-    }
-    return results_of(found, {**HANDLE_FIELDS, **names}, "handle")
-
-
 def _report_failure(problems: Problems, name: str, error: BaseException) -> None:
     ending = ends_the_test(error)
     if ending is not None:
         problems.report_raised(ending, name, handle=name)
     else:
         problems.report_bug(error, f"{name}: the server of the fake failed", handle=name)
-
-
-@functools.lru_cache(maxsize=64)
-def _one_of(name: str, known: frozenset[str]) -> Field:
-    return Field(OneOf(f"{name} of a fake here", sorted(known)))
 
 
 def _close_client(client: Any) -> None:
@@ -638,3 +620,21 @@ def _close_client(client: Any) -> None:
         # Skip asynchronous clients: they have aclose() instead, which needs their event loop.
         if close is not None and not hasattr(connections, "aclose"):
             close()
+
+
+def engine_of(handle: Handle) -> Any:
+    """Return the engine of a fake, for reports and the console."""
+    return handle._engine
+
+
+def time_of(handle: Handle) -> Timekeeper:
+    return handle._time
+
+
+def app_of(handle: Handle) -> Any:
+    return handle._app
+
+
+def origin_of(handle: Handle) -> tuple[Mapping[str, Any] | None, Snapshot | None]:
+    """Return the settings given to a fake, None for one in another process, and its baseline."""
+    return handle._given_settings, handle._baseline

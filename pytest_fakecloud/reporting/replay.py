@@ -22,7 +22,7 @@ from ..core.journal import Journal, recorder_of
 from ..core.recorder import Recorder
 from ..core.timekeeper import Timekeeper
 from ..core.timers import Instant
-from ..handle import Context, Handle, action_method
+from ..handle import Context, Handle, action_method, app_of, origin_of
 from ..http.messages import Request
 from ..services import report_part
 from .calls import executed_at
@@ -101,7 +101,7 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
 
 def _obstacle(handle: Handle) -> str:
     """Return why a fake cannot be replayed; empty if a replay can be tried."""
-    settings = handle._given_settings
+    settings, _ = origin_of(handle)
     if settings is None:
         return "it runs in another process"
     if settings.get("engine") is not None:
@@ -144,7 +144,7 @@ class Copy:
     """A new fake with the settings of a real one, on which the entries of the real one are replayed."""
 
     def __init__(self, real: Handle, context: Context, time: Time) -> None:
-        settings = {**(real._given_settings or {}), "name": real.name}
+        settings = {**(origin_of(real)[0] or {}), "name": real.name}
         for name in ("host", "port", "token", "database_port"):
             settings.pop(name, None)
         if "delivery" in settings:
@@ -163,7 +163,7 @@ class Copy:
         )
         # The server reads the clock once before it records the call.
         self.time.expect(call.at_us, number=call.number)
-        answer = self.fake._app.answer(request)
+        answer = app_of(self.fake).answer(request)
         if call.fault is not None:
             return
         same = getattr(answer, "status", None) == call.status
@@ -231,8 +231,9 @@ class _Player:
         part = report_part(handle.fixture, "replay")
         copy: Copy = (part.Copy if part is not None else Copy)(handle, self._context, self.time)
         stack.callback(copy.fake.close)
-        if handle._baseline is not None:
-            copy.fake.restore(handle._baseline)
+        _, baseline = origin_of(handle)
+        if baseline is not None:
+            copy.fake.restore(baseline)
             copy.fake.set_baseline()
         self.copies[handle.name] = copy
 

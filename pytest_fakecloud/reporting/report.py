@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ..base_cloud import closed_addresses
+from ..base_cloud import closed_addresses, context_of
 from ..core.calls import Action, Call, Entry, Event
 from ..core.errors import report_failure
 from ..faults.table import rule_of
@@ -72,6 +72,7 @@ def report_of(
         every = rows(cloud, served=served, lookups=lookups, mask=mask)
     with report_failure("what is unfinished cannot be shown", failures.append):
         left = unfinished(cloud, lookups, found)
+    context = context_of(cloud)
     closed = closed_addresses(cloud).items()
     masked = partial(_masked, mask=mask, numbers=_numbers(every))
     return Report(
@@ -81,7 +82,7 @@ def report_of(
         test=test,
         failure=mask.text(failure),
         fakes=[
-            *(Fake(one.name, one.service, one.url) for one in cloud.fakes()),
+            *(Fake(one.name, one.service, one.url) for one in context.handles),
             *(Fake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
         ],
         rows=every,
@@ -121,7 +122,7 @@ def rejected(
     With ``every_call``, only for fakes that answered nothing but 401. ``meant`` calls are ignored.
     """
     every = [one for one in cloud.journal.entries if isinstance(one, Call)]
-    for handle in cloud.fakes():
+    for handle in context_of(cloud).handles:
         calls = [one for one in every if one.handle == handle.name]
         wrong = [call for call in calls if call.status == 401 and call.fault is None]
         if every_call and len(wrong) < len(calls):
@@ -156,7 +157,7 @@ def unfinished(
     For example, waiting messages are left out if two writers overwrote each other's data.
     """
     found: list[Finding] = []
-    for handle in cloud.fakes():
+    for handle in context_of(cloud).handles:
         detect = getattr(report_part(handle.fixture, "findings"), "unfinished", None)
         failures: list[str] = []
         with report_failure("what waits cannot be shown", failures.append):
@@ -319,7 +320,7 @@ class ObservedTest:
     @cached_property
     def fakes(self) -> list[Any]:
         """The open fakes of the cloud."""
-        return list(self.cloud.fakes())
+        return list(context_of(self.cloud).handles)
 
     @cached_property
     def read_only_tokens(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
-from ..base_cloud import closed_addresses
+from ..base_cloud import closed_addresses, context_of
 from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
 from ..services import report_part
@@ -129,7 +129,8 @@ class _Builder:
         self, cloud: BaseCloud, entries: Sequence[Entry], lookups: Lookups, mask: Mask
     ) -> None:
         self._lookups, self.mask = lookups, mask
-        self._fakes = {handle.name: handle for handle in cloud.fakes()}
+        context = context_of(cloud)
+        self._fakes = {handle.name: handle for handle in context.handles}
         self._records = records_of(cloud)
         self._names = {url: name for name, (_, url) in closed_addresses(cloud).items()}
         self._names.update((handle.url, handle.name) for handle in self._fakes.values())

@@ -26,6 +26,7 @@ from ..base_cloud import context_of
 from ..core.errors import ContractError, shown, unknown_name
 from ..core.settings import connection_settings
 from ..core.timers import monotonic
+from ..handle import app_of
 from ..http.app import GUARD
 from ..http.ports import keep, release
 from ..reporting.values import make_private
@@ -361,7 +362,7 @@ def _served(
         app.loading = "not begun" if states else ""
         for handle in cloud.fakes():
             if handle.name in options.guarded:
-                handle._app.chain.add(GUARD, hosts.guard)
+                app_of(handle).chain.add(GUARD, hosts.guard)
         mount = context_of(cloud).mount(app, host=options.host, port=options.control_port or 0)
         app.url = mount.url
         mount.on_close.append(app.end_streams)

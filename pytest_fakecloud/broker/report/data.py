@@ -18,6 +18,7 @@ from ...reporting.data import (
     page_of_names,
     plain,
 )
+from ..views import described
 
 if TYPE_CHECKING:
     from ..handle import Broker
@@ -46,7 +47,7 @@ def state(handle: Broker) -> State:
     }
     found: State = {"partitions": partitions}
     for view in handle.groups():
-        group = view._described()
+        group = described(view)
         owners = {at: member for member, places in group.assignment.items() for at in places}
         found[f"group {group.name}"] = {
             name: {
@@ -182,7 +183,7 @@ def content(handle: Broker) -> View:
 
 
 def group_view(view: GroupView) -> View:
-    group = view._described()
+    group = described(view)
     return {
         "name": group.name,
         "state": group.state,

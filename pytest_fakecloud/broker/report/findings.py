@@ -15,6 +15,7 @@ from ...reporting.model import Finding, Subject
 from ...reporting.report import ObservedTest, about, about_entry, about_group
 from ...reporting.values import items_of, parsed
 from ..model import CONSUMER_HEADERS
+from ..views import described
 
 
 class _Place(NamedTuple):
@@ -62,7 +63,7 @@ def _topics(handle: Any) -> list[str]:
 
 def _group(handle: Any, name: str) -> Any:
     """Return the current data of a group; None if it no longer exists."""
-    return next((one._described() for one in handle.groups() if one.name == name), None)
+    return next((described(one) for one in handle.groups() if one.name == name), None)
 
 
 def _members(handle: Any, group: str) -> Sequence[Any]:
@@ -99,7 +100,7 @@ def _groups_without_commits(test: ObservedTest, handle: Any) -> set[str]:
     for group in handle.groups():
         if group.name in committed:
             continue
-        view = group._described()
+        view = described(group)
         commits = view.committed or any(member.config.auto_commit for member in view.members)
         if view.members and not commits:
             found.add(group.name)
@@ -412,15 +413,15 @@ OF_TEST = ()
 def unfinished(broker: Any, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about records that a consumer group has not read."""
     for view in broker.groups():
-        name, group = view.name, view._described()
+        name, group = view.name, described(view)
         read = _read_to_the_end(broker, group)
         behind: dict[int | None, dict[str, int]] = {}
         for tp, lag in group.lag.items():
             if lag and tp not in read:
                 at = behind.setdefault(group.committed.get(tp), {})
                 at[f"{tp.topic}-{tp.partition}"] = lag
-        for committed, lag in behind.items():
-            values = {"group": name, "lag": lag, "committed": committed}
+        for committed, lags in behind.items():
+            values = {"group": name, "lag": lags, "committed": committed}
             subject = Subject("group", name, broker.name)
             yield Finding("group_behind", broker.name, (), (subject,), values, "hint")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote_from_bytes
 
 from ...core.timers import to_datetime
+from ...handle import engine_of, time_of
 from ...reporting.data import (
     MOST_IN_VIEW,
     Listing,
@@ -80,7 +81,7 @@ class _OnServer:
 
     def __init__(self, keyspace: Any, handle: KVServer) -> None:
         self.names: Iterable[bytes] = keyspace
-        self.now_ms = handle._time.now_us() // 1000
+        self.now_ms = time_of(handle).now_us() // 1000
         self._keyspace, self._execute = keyspace, handle.execute
 
     def value(self, key: bytes) -> Any:
@@ -99,7 +100,7 @@ class _OnServer:
 
 @contextmanager
 def _keys(handle: KVServer) -> Iterator[_InMemory | _OnServer]:
-    with handle._engine.reading() as keyspace:
+    with engine_of(handle).reading() as keyspace:
         yield _InMemory(keyspace) if isinstance(keyspace, Keyspace) else _OnServer(keyspace, handle)
 
 
@@ -126,7 +127,7 @@ def state(handle: KVServer) -> State:
 
 def content(handle: KVServer) -> View:
     """Return the keys with their values, and the memory they use unless a real server has them."""
-    engine = handle._engine
+    engine = engine_of(handle)
     with _keys(handle) as every:
         names = list(every.names)
         rows = [

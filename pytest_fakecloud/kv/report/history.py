@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...core.calls import Action, Call, Entry
+from ...handle import engine_of
 from ...reporting.calls import QUEUED, SEVERAL, executed_at, is_error, on_connection, reply
 from ...reporting.model import Finding
 from ...reporting.report import ObservedTest, about_key
@@ -405,7 +406,7 @@ class Database:
         return [_word(key) for key in self._execute("KEYS", "*")]
 
     def _execute(self, *words: str) -> Any:
-        engine, session = self._handle._engine, self._handle._new_session()
+        engine, session = engine_of(self._handle), self._handle._new_session()
         try:
             if self.number:
                 engine.execute(session, [b"SELECT", b"%d" % self.number])
@@ -421,5 +422,10 @@ def databases_of(test: ObservedTest, handle: Any) -> list[ServerOrDatabase]:
         return [handle]
     # The test itself may have tried to select a database that does not exist. With a real server, a
     # fake has a single database.
-    databases = getattr(handle._engine, "databases", [0])
+    databases = getattr(engine_of(handle), "databases", [0])
     return [Database(handle, number) for number in sorted(used & set(range(len(databases))))]
+
+
+def has_no_ttl(handle: Any, key: str) -> bool:
+    """Return whether a key exists now and has no TTL."""
+    return bool(handle._ttl_ms(key) == -1)

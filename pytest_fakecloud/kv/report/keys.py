@@ -26,6 +26,7 @@ from .history import (
     ServerOrDatabase,
     by_execution,
     commands,
+    has_no_ttl,
     history,
     with_expiries,
 )
@@ -43,7 +44,7 @@ def ttl_removed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         if command.name != "SET" or not command.succeeded or not plain:
             continue
         had_ttl = command.key in expiries and not expiries.expired(command.key, command.at_us)
-        if had_ttl and handle._ttl_ms(command.key) == -1:
+        if had_ttl and has_no_ttl(handle, command.key):
             yield command.finding("ttl_removed")
 
 
@@ -90,7 +91,7 @@ def ttl_not_set(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             sets_span = command.spec is not None and command.spec.effects.ttl_unit is not None
             if not sets_span or command.ttl is None or command.ttl.unit.is_absolute:
                 continue
-            if others.get(command.key, 0) < call.number and handle._ttl_ms(command.key) == -1:
+            if others.get(command.key, 0) < call.number and has_no_ttl(handle, command.key):
                 yield command.finding("ttl_not_set", command=command.name)
 
 
@@ -125,7 +126,7 @@ def counter_recreated(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         elif ended and command.name in COUNTING and _starts_at_zero(command):
             recreated[command.key] = command
     for key, command in recreated.items():
-        if handle._ttl_ms(key) == -1:
+        if has_no_ttl(handle, key):
             yield command.finding("counter_recreated", command=command.name)
 
 
@@ -309,7 +310,7 @@ def lock_without_ttl(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[F
         key = command.key
         sets = command.sets_nx and command.succeeded and command.ttl is None
         stays = deleted.get(key, 0) <= command.entry.number
-        if sets and stays and _LOCK_NAME.search(key) and handle._ttl_ms(key) == -1:
+        if sets and stays and _LOCK_NAME.search(key) and has_no_ttl(handle, key):
             yield command.finding("lock_without_ttl")
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ...core.errors import ContractError
 from ...core.timers import to_datetime
+from ...handle import engine_of, time_of
 from ...reporting.data import (
     MOST_IN_VIEW,
     Attempt,
@@ -59,9 +60,9 @@ def _locked(show: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Queu
 
     @wraps(show)
     def locked(handle: Queue, /, *args: P.args, **named: P.kwargs) -> T:
-        handle._time.settle()
-        with handle._engine.lock:
-            return show(handle._engine, *args, **named)
+        time_of(handle).settle()
+        with engine_of(handle).lock:
+            return show(engine_of(handle), *args, **named)
 
     return locked
 
@@ -162,7 +163,7 @@ _FILTERS = ("state", "since", "until", "label", "status", "url")
 
 
 def _messages(handle: Queue, wanted: Wanted, kinds: Iterable[str]) -> View:
-    engine = handle._engine
+    engine = engine_of(handle)
     with engine.lock:
         every = [one for one in engine.messages.values() if one.kind in kinds]
     # Release the lock: a search in all bodies may take long, and a row needs only its own message.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...core.calls import Call, Event
+from ...handle import engine_of, time_of
 from ...reporting.calls import PUBLISHING, Lookups, has_full_answer
 from ...reporting.model import Finding, Severity
 from ...reporting.report import ObservedTest, about_entry, about_message
@@ -200,11 +201,11 @@ OF_TEST = (
 
 def unfinished(queue: Any, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about messages and schedules that wait, and dead letters."""
-    queue._time.settle()
+    time_of(queue).settle()
     of_kinds: tuple[tuple[str, Severity, Iterator[str]], ...] = (
-        ("message_waits", "hint", unfinished_lines(queue._engine, lookups.short)),
-        ("dead_letter", "context", dead_letter_lines(queue._engine, lookups.short)),
-        ("schedule_waits", "context", schedule_lines(queue._engine, lookups.short)),
+        ("message_waits", "hint", unfinished_lines(engine_of(queue), lookups.short)),
+        ("dead_letter", "context", dead_letter_lines(engine_of(queue), lookups.short)),
+        ("schedule_waits", "context", schedule_lines(engine_of(queue), lookups.short)),
     )
     for kind, severity, lines in of_kinds:
         for line in lines:

@@ -20,7 +20,7 @@ from ...core.field_types import TOKEN
 from ...faults.plan import fault_kinds
 from ...faults.table import Fault as InjectedFault
 from ...faults.table import rule_of
-from ...handle import HANDLE_FIELDS, Handle
+from ...handle import HANDLE_FIELDS, Handle, app_of
 from ...http.app import Route
 from ...http.messages import Answer, Effect, Request
 from ...public_names import PART_NAMES, PUBLIC_NAMES
@@ -189,7 +189,7 @@ def send(
             f"target must be a path that begins with / and is percent-encoded, got {target!r:.100}"
         )
     request = Request(method, target, _headers(handle, headers), _sent(body), ("127.0.0.1", 0))
-    answer = handle._app.answer(request)
+    answer = app_of(handle).answer(request)
     if isinstance(answer, Answer):
         found = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
         return {

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
+from ...handle import engine_of
 from ...reporting.data import (
     MOST_IN_VIEW,
     Listing,
@@ -63,7 +64,7 @@ def _section_of(namespace: str) -> str:
 
 def namespaces(handle: VectorIndex, wanted: Wanted) -> View:
     def show(name: str) -> View:
-        return {"name": name, "count": handle._engine.count(name)}
+        return {"name": name, "count": engine_of(handle).count(name)}
 
     return page_of_names(handle.namespaces(), wanted, show)
 
@@ -74,7 +75,7 @@ def vectors(handle: VectorIndex, wanted: Wanted) -> View:
     ``filter`` is a metadata filter in the syntax of queries. The page also contains the projection
     of the namespace's last query vector and the ids that the query returned.
     """
-    engine, namespace = handle._engine, wanted.filters.get("namespace", "")
+    engine, namespace = engine_of(handle), wanted.filters.get("namespace", "")
     found = every = list(_scan(engine, namespace))
     if text := wanted.filters.get("filter"):
         found = [one for one in every if handle.matches(text, one.metadata)]
@@ -101,7 +102,7 @@ def vectors(handle: VectorIndex, wanted: Wanted) -> View:
 
 def vector(handle: VectorIndex, id: str, wanted: Wanted) -> View:
     namespace = wanted.filters.get("namespace", "")
-    (record,) = handle._engine.fetch(namespace, [id])
+    (record,) = engine_of(handle).fetch(namespace, [id])
     if record is None:
         raise NotFound(f"namespace {namespace!r:.100} has no vector {id!r:.200}")
     url = quote(id, safe="")
@@ -110,7 +111,7 @@ def vector(handle: VectorIndex, id: str, wanted: Wanted) -> View:
 
 def counts(handle: VectorIndex) -> dict[str, Any]:
     """Return the numbers of vectors and namespaces, and information about the index."""
-    engine, names = handle._engine, handle.namespaces()
+    engine, names = engine_of(handle), handle.namespaces()
     return {
         "vectors": sum(map(engine.count, names)),
         "namespaces": len(names),
@@ -126,7 +127,7 @@ def counts(handle: VectorIndex) -> dict[str, Any]:
 def content(handle: VectorIndex) -> dict[str, Any]:
     """Return the vectors by namespace, each projected onto a plane like the last query."""
     # Use `describe()`, because `info()` would make pending changes visible.
-    info = dataclasses.asdict(handle._engine.describe())
+    info = dataclasses.asdict(engine_of(handle).describe())
     del info["namespaces"]
     views = [_namespace_view(handle, name) for name in handle.namespaces()]
     return {"info": plain(info), "namespaces": views}
@@ -139,7 +140,7 @@ LISTS = {
 
 
 def _namespace_view(handle: VectorIndex, name: str) -> View:
-    count = handle._engine.count(name)
+    count = engine_of(handle).count(name)
     items = handle._records(name, MOST_IN_VIEW)
     dense = [item.get("vector") or [] for item in items]
     places, query = _places(handle, name, dense)
@@ -204,7 +205,7 @@ def _query_vector(handle: VectorIndex, call: Call) -> list[float]:
     body, embedder = json.loads(call.request_body), handle._embedder
     components: Any
     if call.route == "query-data" and embedder is not None:
-        dimension = handle._engine.dimension
+        dimension = engine_of(handle).dimension
         components = embedder.embed(body["data"], dimension=dimension, query=True)[0]
     else:
         components = body["vector"]
