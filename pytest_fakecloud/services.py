@@ -67,7 +67,7 @@ def _service(
     )
 
 
-PARTS = ("data", "findings", "replay", "rows", "wording")
+PARTS = ("data", "findings", "replay", "wording")
 """The modules in the ``report`` folder of each service."""
 _RECEIVED = {"wording": "pytest_fakecloud.queue.report.wording"}
 _KV_SERVER = {
@@ -143,7 +143,7 @@ def report_part(name: str, part: str) -> Any:
     """Import a module that a service has for reports; None if it has none.
 
     ``name`` is that of its fixture, or its ``word``. ``part`` is ``data`` (what a fake contains),
-    ``findings`` (detectors), ``replay`` (a copy of a fake), ``rows`` (the subjects of calls) or
+    ``findings`` (the subjects of its calls, and detectors), ``replay`` (a copy of a fake) or
     ``wording`` (sentences).
     """
     service = named(name)

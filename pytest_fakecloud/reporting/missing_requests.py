@@ -276,15 +276,13 @@ def _unconnected_clients(
 def official_clients(errors: Iterable[BaseException]) -> Iterator[tuple[str, str, str]]:
     """Yield the package, the address and the fixture of official clients whose calls raised errors."""
     for error in errors:
-        packages = {_package_of(frame) for frame in frames_of(error)}
+        packages = {
+            str(frame.f_globals.get("__name__")).partition(".")[0] for frame in frames_of(error)
+        }
         for package, address in _clients(locals_of(error)):
             service = named(_CLIENTS[package])
             if package in packages and service is not None:
                 yield package, address, service.fixture
-
-
-def _package_of(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _clients(values: Iterable[object]) -> dict[tuple[str, str], object]:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import BuiltinFunctionType, CodeType, FrameType
+from types import BuiltinFunctionType, FrameType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -377,7 +377,7 @@ def _reads_behind(
         if not fault:
             continue
         here = [code for code in codes if code.co_filename == str(read.file)]
-        inside = any(read.line in _lines_of(code) for code in here)
+        inside = any(read.line in {line for _, _, line in code.co_lines()} for code in here)
         address = urlsplit(os.environ.get(read.name, read.default)).netloc.rpartition("@")[2]
         if (
             (address and _has_address(called, address))
@@ -385,10 +385,6 @@ def _reads_behind(
             or (called_others and inside)
         ):
             yield read, fault
-
-
-def _lines_of(code: CodeType) -> set[int | None]:
-    return {line for _, _, line in code.co_lines()}
 
 
 # -- read by the application -----------------------------------------------------------------------

@@ -71,7 +71,7 @@ def _nested(found: list[Row]) -> list[Row]:
     found.sort(key=lambda row: row.began)
     callers: dict[int, Row] = {}
     for service in {row.service for row in found}:
-        if hasattr(part := report_part(service, "rows"), "callers"):
+        if hasattr(part := report_part(service, "findings"), "callers"):
             callers |= part.callers(found)
     found.sort(key=lambda row: callers.get(row.number, row).began)
     open_rows: list[Row] = []  # those whose consequences may follow
@@ -307,7 +307,7 @@ def _faults_of_attempt(event: Event) -> tuple[AppliedFault, ...]:
 
 
 def _operation(call: Call) -> str:
-    part = report_part(call.service, "rows")
+    part = report_part(call.service, "findings")
     named: str = part.operation(call) if hasattr(part, "operation") else ""
     return named or call.route or f"{call.method} {call.path}"
 
@@ -317,7 +317,7 @@ def _operation(call: Call) -> str:
 
 def subjects_of(call: Call) -> Iterator[Subject]:
     """Yield the subjects of a call, which must be masked."""
-    part = report_part(call.service, "rows")
+    part = report_part(call.service, "findings")
     if part is not None:
         yield from part.subjects(call)
     message = call.request_headers.get("Upstash-Message-Id")

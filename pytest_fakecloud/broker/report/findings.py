@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 from ...core.calls import Call, Event
 from ...reporting.calls import Lookups, executed, has_full_answer
-from ...reporting.model import Finding, Subject
+from ...reporting.model import Finding, Row, Subject
 from ...reporting.report import ObservedTest, about, about_entry, about_group
 from ...reporting.values import items_of, parsed
 from ..model import CONSUMER_HEADERS
@@ -435,3 +435,43 @@ def _read_to_the_end(broker: Any, group: Any) -> set[Any]:
             if position is not None and position >= end:
                 found.add(tp)
     return found
+
+
+_FOLLOWING = {
+    "consume": (("join", ""), ("rebalance", "join")),
+    "commit": (("commit", ""),),
+    "delete-consumer": (("leave", ""), ("rebalance", "leave")),
+}
+"""The events that each kind of call to a broker causes. Those of a rebalance include its cause."""
+
+
+def subjects(call: Call) -> Iterator[Subject]:
+    """Yield the topics and the group of a request."""
+    for topic in call.facts.get("topic") or ():
+        yield Subject("topic", str(topic), call.handle)
+    if call.facts.get("group"):
+        yield Subject("group", str(call.facts["group"]), call.handle)
+
+
+def callers(found: Iterable[Row]) -> dict[int, Row]:
+    """Return the calls that caused the events of consumer groups, by the events' numbers.
+
+    An event is caused by the instance's last call of a suitable kind. A rebalance that waits for
+    other members to join has no such call.
+    """
+    latest: dict[tuple[object, ...], Row] = {}
+    callers = {}
+    for row in found:
+        if isinstance(row.entry, Call) and row.entry.service == "broker":
+            facts = row.entry.facts
+            for effect in _FOLLOWING.get(row.entry.route, ()):
+                latest[row.peer, facts.get("group"), facts.get("instance"), *effect] = row
+        elif isinstance(row.entry, Event) and row.entry.service == "broker":
+            data = row.entry.data
+            kind, instance = data.get("cause") or ("", "")
+            about = row.peer, data.get("group"), data.get("instance") or instance
+            if row.operation == "rebalance started":
+                latest.pop((*about, "rebalance", kind), None)
+            elif caller := latest.get((*about, row.operation, kind)):
+                callers[row.number] = caller
+    return callers

@@ -11,10 +11,12 @@ from functools import wraps
 from itertools import pairwise
 from typing import Any
 
+from ...core.calls import Call
 from ...reporting.calls import SEVERAL, executed, lines_of
-from ...reporting.model import Finding
+from ...reporting.model import Finding, Subject
 from ...reporting.report import Detector, ObservedTest, Write, about_entry, about_key
 from ...reporting.values import parsed
+from ..command_fields import keys_of
 from .history import (
     ADDING,
     SCRIPTS,
@@ -456,3 +458,27 @@ def writes(test: ObservedTest, handle: Any) -> Iterator[Write]:
         if one.name in WRITES or one.name in ADDING:
             key = one.key if one.name in WRITES else ""
             yield Write(one.entry.number, one.name, one.words, key, one.name in ADDING)
+
+
+_SUBSCRIBING = {
+    "SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE", "PUNSUBSCRIBE",
+}  # fmt: skip
+"""Commands whose arguments are channels or patterns of channels."""
+
+
+def subjects(call: Call) -> Iterator[Subject]:
+    """Yield the keys and channels of a call."""
+    for line in lines_of(call):
+        name, *arguments = line
+        if name.upper() in ("PUBLISH", "SPUBLISH"):
+            yield from (Subject("channel", one, call.handle) for one in arguments[:1])
+        elif name.upper() in _SUBSCRIBING:
+            yield from (Subject("channel", one, call.handle) for one in arguments)
+        else:
+            yield from (Subject("key", one, call.handle) for one in keys_of(line))
+
+
+def operation(call: Call) -> str:
+    """Return the command of a call with a single one; empty for any other call."""
+    command = call.facts.get("command")
+    return str(command[0]) if isinstance(command, list) and len(command) == 1 else ""

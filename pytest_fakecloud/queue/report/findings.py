@@ -8,7 +8,7 @@ from typing import Any
 from ...core.calls import Call, Event
 from ...handle import engine_of, time_of
 from ...reporting.calls import PUBLISHING, Lookups, has_full_answer
-from ...reporting.model import Finding, Severity
+from ...reporting.model import Finding, Severity, Subject
 from ...reporting.report import ObservedTest, about_entry, about_message
 from ...reporting.values import items_of, parsed
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
@@ -210,3 +210,13 @@ def unfinished(queue: Any, lookups: Lookups) -> Iterator[Finding]:
     for kind, severity, lines in of_kinds:
         for line in lines:
             yield Finding(kind, severity=severity, values={"line": line})
+
+
+def subjects(call: Call) -> Iterator[Subject]:
+    """Yield the queue of a request, and the messages and schedules that it created."""
+    if call.facts.get("queue"):
+        yield Subject("queue", str(call.facts["queue"]), call.handle)
+    for one in items_of(call.response_body) if has_full_answer(call) else ():
+        for name, kind in (("messageId", "message"), ("scheduleId", "schedule")):
+            if isinstance(one.get(name), str):
+                yield Subject(kind, one[name], call.handle)

@@ -343,3 +343,8 @@ def unfinished(index: Any, lookups: Lookups) -> Iterator[Finding]:
             subject = Subject("namespace", name, index.name)
             values = {"namespace": name, "count": count}
             yield Finding("vectors_pending", index.name, (), (subject,), values)
+
+
+def subjects(call: Call) -> Iterator[Subject]:
+    """Yield the namespace of a request."""
+    yield Subject("namespace", str(call.facts.get("namespace") or ""), call.handle)
