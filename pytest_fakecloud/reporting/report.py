@@ -230,7 +230,7 @@ def _detectors(test: ObservedTest) -> Iterator[tuple[Callable[..., Iterator[Find
     used = {one.service for one in (*test.fakes, *test.entries)}
     of_tests: list[Callable[[ObservedTest], Iterator[Finding]]] = []
     for fixture, service in SERVICES.items():
-        part = report_part(fixture, "findings") if service.word in used else None
+        part = report_part(fixture, "findings") if used & {fixture, service.word} else None
         if part is not None:
             fakes = [one for one in test.fakes if one.fixture == fixture]
             yield from ((detector, [fake]) for detector in part.FINDINGS for fake in fakes)
@@ -315,7 +315,7 @@ class ObservedTest:
     raised: BaseException | None = None
     served: Sequence[ServedRequest] = ()
     commands: dict[object, list[Any]] = field(default_factory=dict, init=False)
-    """The commands of key-value servers and of their databases (see `kv.history.history()`)."""
+    """The commands of key-value servers and of their databases (see `history()`)."""
 
     @cached_property
     def fakes(self) -> list[Any]:

@@ -17,6 +17,7 @@ from ...reporting.model import Finding, Subject
 from ...reporting.report import Detector, ObservedTest, Write, about_entry, about_key
 from ...reporting.values import parsed
 from ..command_fields import keys_of
+from . import keys
 from .history import (
     ADDING,
     SCRIPTS,
@@ -27,23 +28,6 @@ from .history import (
     databases_of,
     history,
     with_expiries,
-)
-from .keys import (
-    changed_nothing,
-    check_then_set,
-    counter_mismatch,
-    counter_recreated,
-    expires_by_wall_clock,
-    key_mismatch,
-    lock_of_another,
-    lock_without_ttl,
-    lost_update,
-    no_subscriber,
-    python_value_in_key,
-    read_after_expiry,
-    ttl_not_set,
-    ttl_removed,
-    ttl_renewed,
 )
 
 # -- results ---------------------------------------------------------------------------------------
@@ -403,7 +387,7 @@ def _received(test: ObservedTest) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, value
 
 
-_OF_SERVERS = (accept_missing, commands_failed, no_subscriber)
+_OF_SERVERS = (accept_missing, commands_failed, keys.no_subscriber)
 
 
 def _for_each_database(detect: Detector) -> Detector:
@@ -423,32 +407,15 @@ def _for_each_database(detect: Detector) -> Detector:
 FINDINGS = tuple(
     one if one in _OF_SERVERS else _for_each_database(one)
     for one in (
-        check_then_set,
-        ttl_not_set,
-        expires_by_wall_clock,
-        lock_without_ttl,
-        key_mismatch,
-        lock_of_another,
-        ttl_removed,
-        ttl_renewed,
-        accept_missing,
-        python_value_in_key,
-        counter_mismatch,
-        lost_update,
-        commands_failed,
-        scan_not_finished,
-        counter_recreated,
-        read_after_expiry,
-        no_subscriber,
-        equal_scores,
-        changed_nothing,
-        repeated_after_failure,
-        never_acknowledged,
-        pages_overlap,
-        limit_shared,
+        keys.check_then_set, keys.ttl_not_set, keys.expires_by_wall_clock,
+        keys.lock_without_ttl, keys.key_mismatch, keys.lock_of_another, keys.ttl_removed,
+        keys.ttl_renewed, accept_missing, keys.python_value_in_key, keys.counter_mismatch,
+        keys.lost_update, commands_failed, scan_not_finished, keys.counter_recreated,
+        keys.read_after_expiry, keys.no_subscriber, equal_scores, keys.changed_nothing,
+        repeated_after_failure, never_acknowledged, pages_overlap, limit_shared,
         stopped_writing,
     )
-)
+)  # fmt: skip
 OF_TEST = ()
 
 
