@@ -13,6 +13,7 @@ import pytest
 
 from pytest_fakecloud import Cloud, ContractError, cli
 from pytest_fakecloud.base_cloud import fixture_fake
+from pytest_fakecloud.kv.rdb import MAGIC
 from pytest_fakecloud.services import SERVICES, Service, find, handle_class
 from pytest_fakecloud.standalone.api import ControlApp
 
@@ -305,3 +306,8 @@ def test_the_list_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['pytest_fakecloud', 'pytest_fakecloud.services']"
+
+
+def test_a_dump_begins_as_its_reader_expects() -> None:
+    # The descriptor repeats the constant, because it imports no service.
+    assert find("kv").files["rdb"] == MAGIC
