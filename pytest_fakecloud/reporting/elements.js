@@ -19,6 +19,8 @@ export function styled(element, styles) {
   return element;
 }
 
+// Returns the entry of a table that has this name, but nothing that every object inherits, such as `constructor`.
+export const own = (table, name) => Object.hasOwn(table, name) ? table[name] : undefined;
 export const number = (value) => Number(value).toLocaleString("en-US");
 export const count = (many, what) => `${number(many)} ${what}${many === 1 ? "" : what.endsWith("x") ? "es" : "s"}`;
 

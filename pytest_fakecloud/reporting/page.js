@@ -1,6 +1,7 @@
 // The report's page: its timelines, with the data of the fakes before and after each row.
 
-import {count, el, fold, shortName, svg, visible} from "./elements.js";
+import {count, el, fold} from "./elements.js";
+import {changesTable, fieldsOf} from "./states.js";
 import {Trace} from "./trace.js";
 
 // Actions that change only credentials, which states do not contain.
@@ -36,7 +37,7 @@ class States {
     const note = this.note ? [el("p", {class: "trace-soft trace-pre"}, this.note)] : [];
     if (!this.initial) return note.length ? [fold("State", note, true)] : [];
     const {before, after, changes} = this.around(one, rows), nested = rows[one.index + 1]?.row.depth > one.row.depth;
-    const rest = Object.entries(after).map(([fake, sections]) => fold(`All data of ${fake} after this row${nested ? " and the rows below it" : ""}`, stateOf(sections, before[fake] ?? {})));
+    const rest = Object.entries(after).map(([fake, sections]) => fold(`All data of ${fake} after this row${nested ? " and the rows below it" : ""}`, stateOf(sections, before[fake] ?? table({}))));
     // The changes of an event may belong to the call or action that caused it.
     const nothing = CREDENTIALS.has(one.row.operation) ? "This row changed credentials, which are not shown."
       : `This row${nested ? " and the rows below it" : ""} changed no data.`;
@@ -45,29 +46,23 @@ class States {
   }
 }
 
+// Copy an object whose names come from data. The copy inherits nothing, so that every name is free.
+function table(from, copy = (value) => value) {
+  const made = Object.create(null);
+  for (const [name, value] of Object.entries(from)) made[name] = copy(value);
+  return made;
+}
+
 // Copy a state. Steps replace whole items, so copies can share items.
 function copied(state) {
-  return Object.fromEntries(Object.entries(state).map(([fake, sections]) =>
-    [fake, Object.fromEntries(Object.entries(sections).map(([section, items]) => [section, {...items}]))]));
+  return table(state, (sections) => table(sections, (items) => table(items)));
 }
 
 function apply(state, changes) {
   for (const [fake, section, item, value] of changes) {
-    const items = (state[fake] ??= {})[section] ??= {};
+    const items = (state[fake] ??= table({}))[section] ??= table({});
     if (value === null) delete items[item]; else items[item] = value;
   }
-}
-
-function changesTable(changes) {
-  const sections = Map.groupBy(changes, ({fake, section}) => `${fake} · ${section}`);
-  return el("table", {class: "trace-state"}, el("thead", {}, el("tr", {}, ...["data", "before", "after"].map((text) => el("th", {}, text)))),
-    ...[...sections].map(([title, items]) => el("tbody", {}, el("tr", {}, el("th", {scope: "rowgroup", colspan: 3, class: "trace-soft"}, title)), ...items.map(stateRow))));
-}
-
-function stateRow({item, before, after}) {
-  const kind = before === null ? "trace-added" : after === null ? "trace-removed" : "trace-changed";
-  const fields = (value, other) => el("td", {}, fieldsOf(item, value, other, {changed: true}));
-  return el("tr", {class: kind}, el("th", {scope: "row", title: item}, shortName(item)), fields(before, after), fields(after, before));
 }
 
 function stateOf(sections, before) {
@@ -77,30 +72,6 @@ function stateOf(sections, before) {
       return el("tr", {class: JSON.stringify(other) === JSON.stringify(value) ? "" : "trace-changed"}, el("th", {scope: "row"}, item), el("td", {}, fieldsOf(item, value, other)));
     })))]);
   return parts.length ? parts : el("p", {class: "trace-soft"}, "empty");
-}
-
-// Show the fields of an item and mark those that differ from `other`; `changed` omits the rest.
-function fieldsOf(item, value, other, {changed = false} = {}) {
-  if (value === null) return el("span", {class: "trace-soft"}, "–");
-  const differs = (name) => other !== null && JSON.stringify(other[name]) !== JSON.stringify(value[name]);
-  const isShown = ([name, field]) => !(name === "id" && field === item) && (changed && other !== null ? differs(name) : field !== null);
-  return el("div", {}, el("dl", {}, ...Object.entries(value).filter(isShown).map(([name, field]) => {
-    const text = field === null ? "none" : visible(typeof field === "string" ? field : JSON.stringify(field));
-    return el("div", {}, el("dt", {}, `${name} `), el("dd", {}, differs(name) ? el("mark", {}, text) : text));
-  })), typeof value.end === "number" && "committed" in value ? offsets(value) : null);
-}
-
-// Draw a partition from its first to its last offset: committed, delivered and waiting records.
-function offsets({start = 0, end, committed, position}) {
-  const whole = Math.max(1, end - start), share = (offset) => 100 * (Math.max(start, offset ?? start) - start) / whole;
-  const picture = svg("svg", {viewBox: "0 0 100 8", preserveAspectRatio: "none", class: "trace-offsets", role: "img",
-    "aria-label": `committed ${committed ?? "nothing"}, delivered up to ${position ?? "nothing"}, end ${end}`});
-  picture.append(svg("rect", {class: "trace-waiting", width: 100, height: 8}),
-    svg("rect", {class: "trace-delivered", width: share(position), height: 8}),
-    svg("rect", {class: "trace-committed", width: share(committed), height: 8}));
-  const missing = committed === null ? 0 : start - committed;
-  const gone = missing > 0 ? `${count(missing, "uncommitted record")} no longer exist${missing === 1 ? "s" : ""}` : "";
-  return el("div", {}, picture, gone ? el("p", {class: "trace-fault"}, gone) : null);
 }
 
 function begin(id, report, options = {}) {

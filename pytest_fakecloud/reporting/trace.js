@@ -4,7 +4,7 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 import {LANGUAGES, lost, requestOf} from "./copying.js";
-import {border, count, el, fold, shortName, styled, svg, visible} from "./elements.js";
+import {border, count, el, fold, own, shortName, styled, svg, visible} from "./elements.js";
 
 const LINE = 19, PAD = 9, GAP = 26, HUES = 6, AHEAD = 600;
 const NARROW = 720, WIDE = 1000, TEXT_LEAST = 340, LANE_LEAST = 42, LANE_MOST = 130, TIME = 98, NUMBER = 38;
@@ -632,7 +632,7 @@ function pretty(value, marked = false) {
   const print = (one, indent) => {
     if (one === null || typeof one !== "object") return JSON.stringify(one);
     const names = Object.keys(one), isList = Array.isArray(one), [start, end] = isList ? "[]" : "{}", deeper = `${indent}  `;
-    if (marked && names.length === 1 && ENCODINGS[names[0]]) return ENCODINGS[names[0]] + print(one[names[0]], indent);
+    if (marked && names.length === 1 && own(ENCODINGS, names[0])) return ENCODINGS[names[0]] + print(one[names[0]], indent);
     const parts = names.map((name) => (isList ? "" : `${JSON.stringify(name)}: `) + print(one[name], deeper));
     const line = parts.length ? `${start} ${parts.join(", ")} ${end}` : start + end;
     return line.length + indent.length <= 64 && !line.includes("\n") ? line : `${start}\n${deeper}${parts.join(`,\n${deeper}`)}\n${indent}${end}`;

@@ -142,7 +142,7 @@ def test_a_first_request_is_there_in_each_language(
     page: Any, server: Server, language: str
 ) -> None:
     for name in ("kv_server", "vector_index", "broker", "queue"):
-        page.click(f".choice button:text-is('{name}')")
+        page.click(f".choice button:has-text('· {name}')")
         page.click(f".choice button:text-is('{language}')")
         shown = page.inner_text("pre[aria-label='first request']")
         own = handle(server, name)["url"] if language in ("curl", "Go") else ""
@@ -173,6 +173,21 @@ def test_every_item_has_an_address_that_back_reload_and_another_tab_keep(
     second.goto(address)
     second.locator(".detail h2", has_text="user:1/ä").wait_for()
     second.close()
+
+
+def test_services_have_the_names_that_people_know(page: Any, server: Server) -> None:
+    shown = {
+        "kv_server": "Upstash Redis", "vector_index": "Upstash Vector", "broker": "Kafka REST",
+        "queue": "QStash, Workflow",
+    }  # fmt: skip
+    for name, product in shown.items():
+        assert page.inner_text(f"#nav a[data-key='fake/{name}']").split("\n") == [product, name]
+        assert page.locator(f"#view dt:has-text('{product}'):has-text('{name}')").is_visible()
+    for name, product in shown.items():
+        at(page, f"fake/{name}", f"h1:has-text('{product}')")
+        holds(page, f"document.title === '{product} {name} · fakecloud'")
+    tops = page.eval_on_selector_all(".subtabs a", "(all) => all.map((one) => one.offsetTop)")
+    assert (len(tops), len(set(tops))) == (10, 1)
 
 
 def test_the_last_address_wins_while_a_page_is_loaded(page: Any, server: Server) -> None:
@@ -216,9 +231,15 @@ def test_a_console_without_a_token_asks_for_it(browser: Any, server: Server) -> 
     opened.close()
 
 
-def test_an_unknown_address_leads_to_a_page_and_says_so(page: Any, window: Window) -> None:
-    at(page, "fake/gone/keys", "#notice:has-text('There is no fake named gone.')")
-    at(page, "nowhere", "#notice:has-text('has no page nowhere')")
+# Objects of JavaScript inherit `constructor` and `__proto__`.
+@pytest.mark.parametrize("name", ["gone", "constructor", "__proto__", "toString"])
+def test_an_unknown_address_leads_to_a_page_and_says_so(
+    page: Any, window: Window, name: str
+) -> None:
+    at(page, f"fake/{name}/keys", f"#notice:has-text('There is no fake named {name}.')")
+    at(page, f"activity?status={name}", "h1:text-is('Activity')")
+    assert page.inner_text("#notice") == ""
+    at(page, name, f"#notice:has-text('has no page {name}')")
     assert page.inner_text("h1") == "Connect your application"
     at(page, "fake/kv_server/keys/gone", ".detail :text('there is no key')")
     assert window.problems == ["404 /__control__/handles/kv_server/lists/keys/gone"]
@@ -456,7 +477,9 @@ def test_it_works_from_the_keyboard(page: Any, server: Server) -> None:
     page.keyboard.press("g")
     page.keyboard.press("1")
     page.locator("table.rows a").first.wait_for()
-    page.focus("table.rows a")
+    # Letters work before anything has the focus.
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.textContent") == "a"
     page.keyboard.press("j")
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement.textContent") == "c"
@@ -475,7 +498,6 @@ def test_it_works_from_the_keyboard(page: Any, server: Server) -> None:
     page.keyboard.press("?")
     page.locator("dialog kbd").first.wait_for()
     page.keyboard.press("Escape")
-    page.focus(".trace-list")
     page.keyboard.press("j")
     page.keyboard.press("j")
     assert "SET b" in page.inner_text(".trace-row[aria-selected=true]")

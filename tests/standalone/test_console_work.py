@@ -245,7 +245,15 @@ def test_topics_records_and_groups_are_worked_with(page: Any, server: Server) ->
     assert "t" in page.inner_text(".detail table")
     typed(page, "Consume", topic="created")
     page.locator("form[aria-label=Consume] .out td", has_text='{"n": 1}').wait_for()
-    at(page, "fake/broker/groups/console", ".detail svg .member")
+    at(page, "fake/broker/groups/console", ".detail svg .trace-delivered")
+    assert page.inner_text(".detail tr:has(svg) >> nth=1").split() == [
+        "created-1",
+        "one",
+        "none",
+        "1",
+        "1",
+        "1",
+    ]
     typed(page, "Set a committed offset", partition="created-1", offset="0")
     page.locator(".detail dd", has_text="1").first.wait_for()
     wait_until(lambda: listed(server, "broker/lists/groups")[0]["total_lag"] == 1)
@@ -410,21 +418,35 @@ def test_a_workflow_run_shows_steps_inputs_and_outputs_and_is_cancelled(
         step = {"stepId": number, "stepName": name, "stepType": "Run", "out": '{"done": 1}'}
         step["concurrent"] = 1 if name == "reserve" else 2
         sent(server, "queue", target, step, Upstash_Workflow_CallType="step", **run)
-    at(page, "fake/queue/runs/wfr_1", "svg .node")
-    places = page.evaluate(
-        """() => Object.fromEntries([...document.querySelectorAll('svg .node')].map((node) => [
-            node.querySelector('title').textContent.split(':')[0],
-            ['x', 'y'].map((name) => Number(node.getAttribute(name)))]))"""
-    )
-    assert places["charge"][1] == places["invoice"][1] > places["reserve"][1]
-    assert places["charge"][0] < places["invoice"][0]
+    wait = {"url": "http://127.0.0.1:9/f", "timeout": "1d", "step": {
+        "stepId": 4, "stepName": "wait for click", "stepType": "Wait", "concurrent": 1},
+        "timeoutHeaders": {"Upstash-Workflow-RunId": ["wfr_1"],
+                           "Upstash-Workflow-Url": ["http://127.0.0.1:9/f"],
+                           "Upstash-Workflow-CallType": ["step"]}}  # fmt: skip
+    sent(server, "queue", "/v2/wait/clicked-7", wait, **run)
+    server.ask("POST", "/handles/queue/requests", {
+        "target": "/v2/batch", "body": [{"destination": "http://127.0.0.1:9/f", "body": {"a": 1},
+        "headers": {"Upstash-Workflow-RunId": "wfr_1", "Upstash-Workflow-CallType": "step",
+                    "Upstash-Workflow-Url": "http://127.0.0.1:9/f"}}]})  # fmt: skip
+    at(page, "fake/queue/runs/wfr_1", ".step")
+    names = ["start", "reserve", "charge", "invoice", "wait for click"]
+    assert page.locator(".step summary b").all_inner_texts() == names
+    assert page.locator(".step", has_text="waits for clicked-7").count() == 1
     server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
-    page.locator("svg[aria-label*='start: 2 attempts, 2 failed, next planned']").wait_for()
-    page.click(".attempt summary:has-text('charge')")
     page.locator(
-        ".attempt[open] pre[aria-label='output of the step']", has_text='"done": 1'
+        ".step:has-text('start') svg[aria-label='2 attempts, 2 failed, next planned']"
+    ).wait_for()
+    page.locator(".banner.bad", has_text="body must be a string").wait_for()
+    page.click(".step summary:has-text('charge')")
+    page.locator(
+        ".step[open] pre[aria-label='output of the step']", has_text='"done": 1'
     ).first.wait_for()
+    assert "ConnectionRefused" in page.inner_text(
+        ".step[open] pre[aria-label^='error of attempt 1']"
+    )
     assert '"order": 7' in page.inner_text("pre[aria-label=input]")
+    typed(page, "Waits for the event clicked-7", data='{"clicked": true}')
+    page.locator("form[aria-label^='Waits for']").wait_for(state="detached")
     press(page, "Cancel…", sure=True)
     page.locator(".detail .pill", has_text="canceled").first.wait_for()
 
@@ -461,7 +483,7 @@ def test_faults_are_added_seen_to_hit_and_removed(
 
 def test_every_kind_of_fault_can_be_added_and_has_a_sentence(page: Any, server: Server) -> None:
     for name in ("kv_server", "queue"):
-        at(page, f"fake/{name}/faults", f"h1:text-is('{name}')")
+        at(page, f"fake/{name}/faults", f"h1:has-text('{name}')")
         page.locator("select[name=kind]").wait_for()
         kinds = page.eval_on_selector_all(
             "select[name=kind] option", "(all) => all.map((one) => one.value)"

@@ -34,6 +34,7 @@ from ..model import Message, Redaction
 from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
 from ..wire.values import as_text, shown_headers, shown_text
 from ..workflow.log import run_record
+from ..workflow.model import read_step
 
 if TYPE_CHECKING:
     from ..handle import Queue
@@ -127,7 +128,7 @@ def _message_row(one: Message) -> View:
         **_message(one),
         "method": one.settings.method,
         "created": _at(one.created_us),
-        "next": _at(one.due_us),
+        "next": None if one.finished else _at(one.due_us),
         "waits_for": "" if one.finished or one.due_us is not None else one.wait_reason,
         "attempts": len(one.attempts),
         "retried": one.retried,
@@ -263,7 +264,7 @@ def _dead_letters(engine: Any) -> list[DeadLetterView]:
 
 @_locked
 def dead_letters(engine: Any, wanted: Wanted) -> View:
-    """Return a page of dead letters, newest first."""
+    """Return a page of dead letters, the one that failed last first."""
 
     def show(letter: DeadLetterView) -> View:
         row = _message_row(letter.message._record)
@@ -272,7 +273,7 @@ def dead_letters(engine: Any, wanted: Wanted) -> View:
     return page_of(
         _dead_letters(engine),
         wanted,
-        sort_key=lambda letter: (-letter.message._record.number, letter.id),
+        sort_key=lambda letter: (-letter._letter.at_us, -letter.message._record.number, letter.id),
         show=show,
         text=lambda letter: f"{letter.id} {_text_of(letter.message._record)}",
     )
@@ -441,12 +442,25 @@ def run(engine: Any, id: str, wanted: Wanted) -> View:
                     for each in one.attempts
                     if each.state == "failed"
                 ],
+                "step": _step(one),
                 "tries": [{"at": _at(each.at_us), "status": each.status} for each in one.attempts],
             }
             for one in tried
         ],
         "dlq_id": found.dlq_id,
     }
+
+
+_STEP_FIELDS = ("stepName", "stepType", "targetStep", "sleepFor", "waitEventId", "waitTimeout")
+
+
+def _step(message: Message) -> View:
+    """Return the step in a message of a run, without its result; empty unless the body is a step.
+
+    A redacted body has no step, because the name of an event may be part of what is redacted.
+    """
+    step = {} if message.settings.redaction.body else read_step(message.body)
+    return {name: plain(step[name]) for name in _STEP_FIELDS if step.get(name) is not None}
 
 
 def _failure(attempt: Any, redaction: Redaction) -> View:

@@ -1,12 +1,12 @@
 // The activity page: the timeline component of the reports, fed with the live journal.
 
-import {el, empty, number, redraw} from "./dom.js";
+import {el, empty, number, own, redraw} from "./dom.js";
 import {entries, journal} from "./journal.js";
 import {go, link} from "./router.js";
-import {Trace} from "./trace.js";
+import {Trace, failedItems} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", fault: "Injected fault", open: "In progress"};
-const HAS_STATUS = {ok: (row) => row.ok && row.done, failed: (row) => !row.ok && row.done, fault: (row) => row.faults.length > 0, open: (row) => !row.done};
+const HAS_STATUS = {ok: (row) => row.ok && row.done && !failedItems(row), failed: (row) => row.done && (!row.ok || failedItems(row) > 0), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
 
 export class ActivityPage {
   constructor(state) {
@@ -19,7 +19,7 @@ export class ActivityPage {
     this.trace = new Trace(this.place, {
       newest: true,
       tools: [this.status, this.pause],
-      isWanted: (row) => HAS_STATUS[this.status.value]?.(row) ?? true,
+      isWanted: (row) => own(HAS_STATUS, this.status.value)?.(row) ?? true,
       onfilter: () => this.keep(),
       onselect: (row) => go(this.address(row?.number)),
     });
@@ -43,7 +43,7 @@ export class ActivityPage {
     this.id = route.parts[1];
     this.draw();
     if (this.address(this.id) === location.hash) { this.select(); return; }
-    this.status.value = status in STATUSES ? status : "";
+    this.status.value = own(STATUSES, status) ? status : "";
     if (document.activeElement !== this.trace.search || !search) this.trace.filter({search, fake, problems: Boolean(problems)});
     clearTimeout(this.timer);
     this.select();

@@ -1,10 +1,10 @@
 // A broker: topics with partitions, records by offset or time, consumer groups with their lag.
 
-import {act, both, code, copyButton, count, done, el, empty, facts, form, head, json, laidOut, number, pill, short, soft, table, title, tools} from "./dom.js";
-import {ask, call, list, sendWell} from "./api.js";
+import {act, both, code, copyButton, count, done, el, empty, facts, form, head, json, laidOut, number, pill, short, soft, table, title, tools, when} from "./dom.js";
+import {ask, call, item, list, sendWell} from "./api.js";
 import {ListPage} from "./lists.js";
 import {link} from "./router.js";
-import {lanes} from "./pictures.js";
+import {offsets} from "./states.js";
 
 const names = (handle) => async () => (await list(handle, "topics", {limit: 500})).items.map((one) => one.name);
 const topicsOf = async (handle) => (await names(handle)()).map((name) => ({value: name, label: name}));
@@ -44,37 +44,37 @@ const records = {
   list: "records", noun: "record", hasItem: true, itemFilters: ["topic"], needs: "topic", key: (one) => one.id, columns: ["record", "time", "key", "value"],
   filters: [{name: "topic", label: "topic", options: topicsOf}, {name: "partition", label: "partition", note: "partition", type: "number"}, {name: "offset", label: "from offset", note: "from offset", type: "number"}, {name: "at", label: "from time", note: "from time, 2026-01-01T00:00Z"}],
   tools: (handle, page) => el("div", {class: "forms"}, produce(handle, page), consume(handle)),
-  row: (one) => [one.id, both(one.at), one.key ?? "", short(one.value, 200)],
+  row: (one) => [one.id, when(one.at), one.key ?? "", short(one.value, 200)],
   empty: () => empty("No records yet.", "A record appears when your application produces one. Produce one above to try."),
   detail: (one) => [title(`${one.topic} ${one.id}`), facts({partition: String(one.partition), offset: number(one.offset), time: both(one.at) + " UTC", key: one.key ?? "no key"}),
     tools(copyButton(one.value, "Copy value", "Copy value")), head("Value"), code(laidOut(one.value), "value"),
     head("Headers"), one.headers.length ? table("headers", ["name", "value"], one.headers, (pair) => pair) : soft("This record has no headers.")],
 };
 
+// Adds the first and the last offset of each partition, and its owner, to the offsets of a group.
+async function groupWithBounds(handle, id) {
+  const [group, topics] = await Promise.all([item(handle, "groups", id), list(handle, "topics", {limit: 500})]);
+  const bounds = new Map(topics.items.flatMap((topic) => topic.partitions.map((one) => [`${topic.name}-${one.partition}`, one])));
+  const owner = (name) => group.members.find((member) => member.assignment.includes(name))?.name ?? "no member";
+  return {...group, partitions: group.partitions.map((one) => ({...one, owner: owner(one.partition), start: bounds.get(one.partition)?.start ?? 0, end: bounds.get(one.partition)?.end ?? 0}))};
+}
+
 const groups = {
-  list: "groups", noun: "group", hasItem: true, key: (one) => one.name, columns: ["group", "state", "members", "lag"],
+  list: "groups", noun: "group", item: groupWithBounds, key: (one) => one.name, columns: ["group", "state", "members", "lag"],
   row: (one) => [one.name, pill(one.state), number(one.members.length), one.total_lag ? el("span", {class: "fault"}, number(one.total_lag)) : "0"],
   empty: () => empty("No consumer groups yet.", "A group appears when a client first consumes a topic. Consume one on the Records tab to try."),
   detail: (one, page) => {
     const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, () => call(page.handle, "group.leave", one.name, member.name), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
-    return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: number(one.total_lag)}), lanes(one, page.topics),
+    return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: number(one.total_lag)}),
       head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
-      head("Offsets"), table("offsets", ["partition", "committed", "position", "lag"], one.partitions, (each) => [each.partition, each.committed ?? "none", each.position ?? "", number(each.lag)]),
+      head("Offsets"), table("offsets", ["partition", "member", "committed", "position", "end", "lag"], one.partitions, (each) => [[each.partition, offsets(each)], each.owner, each.committed ?? "none", each.position ?? "", number(each.end), each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0"]),
       form("Set a committed offset", "Set", [{name: "partition", label: "topic and partition", options: one.partitions.map((each) => each.partition)}, {name: "offset", label: "offset", kind: "number", value: "0"}],
         async ({partition, offset}) => { const at = partition.lastIndexOf("-"); await call(page.handle, "commit", one.name, partition.slice(0, at), Number(partition.slice(at + 1)), Number(offset)); return done("Set."); }, {open: false})];
   },
 };
 
-class GroupsPage extends ListPage {
-  // The lanes show how far a partition reaches.
-  async refresh() {
-    if (this.id !== undefined) this.topics = (await list(this.handle, "topics", {limit: 500})).items;
-    await super.refresh();
-  }
-}
-
 export const tabs = [
   {name: "topics", title: "Topics", counted: "topics", make: (handle) => new ListPage(handle, "topics", topics)},
   {name: "records", title: "Records", make: (handle) => new ListPage(handle, "records", records)},
-  {name: "groups", title: "Consumer groups", counted: "groups", make: (handle) => new GroupsPage(handle, "groups", groups)},
+  {name: "groups", title: "Consumer groups", counted: "groups", make: (handle) => new ListPage(handle, "groups", groups)},
 ];

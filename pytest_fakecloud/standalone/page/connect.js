@@ -1,6 +1,6 @@
 // The connect page: the environment, and a first request in several languages.
 
-import {code, copyButton, el, redraw, tools} from "./dom.js";
+import {code, copyButton, el, own, product, redraw, tools} from "./dom.js";
 import {ask} from "./api.js";
 import {LANGUAGES, shell} from "./copying.js";
 
@@ -37,8 +37,8 @@ const requestTo = (handle, [method, target, body]) => ({method, url: handle.url 
 // The official clients where there is one, otherwise the bare request.
 const written = (language, handle) => { const first = FIRST[handle.fixture]; return first[language] ?? LANGUAGES[language](requestTo(handle, first.request)); };
 
-function choice(label, options, chosen, take) {
-  return el("div", {class: "choice", role: "group", "aria-label": label}, options.map((one) => el("button", {type: "button", class: "facet", "aria-pressed": String(one === chosen), "data-key": `${label} ${one}`, onclick: () => take(one)}, one)));
+function choice(label, options, chosen, take, text = (one) => one) {
+  return el("div", {class: "choice", role: "group", "aria-label": label}, options.map((one) => el("button", {type: "button", class: "facet", "aria-pressed": String(one === chosen), "data-key": `${label} ${one}`, onclick: () => take(one)}, text(one))));
 }
 
 export class ConnectPage {
@@ -59,7 +59,7 @@ export class ConnectPage {
   draw() {
     const state = this.state(), {env} = this;
     if (!env) return;
-    const known = state.handles.filter((one) => FIRST[one.fixture]);
+    const known = state.handles.filter((one) => own(FIRST, one.fixture));
     const many = this.journal.size(), shape = JSON.stringify([env, known, this.format, this.language, this.fake, many > 0]);
     if (shape === this.shape) return;
     this.shape = shape;
@@ -68,8 +68,8 @@ export class ConnectPage {
       el("p", {class: many ? "banner good" : "banner", role: "status"}, many ? ["Requests arrive. ", el("a", {href: "#/activity"}, "See them in Activity")] : "No requests yet. This line changes when the first one arrives."),
       el("h2", {}, "1. Set the environment"), el("p", {class: "soft"}, "Official clients read these variables. Put them into the environment or the .env file of your application."),
       tools(choice("format", Object.keys(FORMATS), this.format, (one) => { this.format = one; this.draw(); }), copyButton(text, "Copy the environment")), code(text, "environment"),
-      handle ? [el("h2", {}, "2. Make a first request"), tools(choice("fake", known.map((one) => one.name), handle.name, (one) => { this.fake = one; this.draw(); }), choice("language", Object.keys(LANGUAGES), this.language, (one) => { this.language = one; this.draw(); }),
+      handle ? [el("h2", {}, "2. Make a first request"), tools(choice("fake", known.map((one) => one.name), handle.name, (one) => { this.fake = one; this.draw(); }, (name) => `${product(known.find((one) => one.name === name))} · ${name}`), choice("language", Object.keys(LANGUAGES), this.language, (one) => { this.language = one; this.draw(); }),
         copyButton(written(this.language, handle), "Copy the first request")), el("p", {class: "soft"}, `${FIRST[handle.fixture].does}:`), code(written(this.language, handle), "first request")] : null,
-      el("h2", {}, "3. Addresses"), el("dl", {class: "facts"}, state.handles.map((one) => el("div", {}, el("dt", {}, el("a", {href: `#/fake/${encodeURIComponent(one.name)}`}, one.name)), el("dd", {class: "mono"}, one.url)))));
+      el("h2", {}, "3. Addresses"), el("dl", {class: "facts"}, state.handles.map((one) => el("div", {}, el("dt", {}, el("a", {href: `#/fake/${encodeURIComponent(one.name)}`}, product(one)), " ", el("small", {class: "mono"}, one.name)), el("dd", {class: "mono"}, one.url)))));
   }
 }

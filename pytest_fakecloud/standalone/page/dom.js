@@ -1,17 +1,22 @@
 // Formatting and small components that all pages share.
 
-import {count, el, number} from "./elements.js";
+import {count, el, number, own} from "./elements.js";
 
-export {count, el, number};
+export {count, el, number, own};
 export const $ = (id) => document.getElementById(id);
 
 // -- words --
 
 const WORDS = {"ReJSON-RL": "JSON", zset: "sorted set", search: "search index"};
-export const words = (state) => WORDS[state] ?? String(state).replaceAll("_", " ");
+export const words = (state) => own(WORDS, state) ?? String(state).replaceAll("_", " ");
 export const day = (text) => text.slice(0, 10);
 export const time = (text) => text.slice(11, 19);
 export const fine = (text) => text.slice(11, 23).replace(/[+Z].*/, "");
+// The services that the fixtures are fakes of.
+const PRODUCTS = {kv_server: "Upstash Redis", vector_index: "Upstash Vector", queue: "QStash, Workflow", broker: "Kafka REST"};
+export const product = ({fixture}) => own(PRODUCTS, fixture) ?? fixture;
+// A time in a list, whose day is omitted where there is little room.
+export const when = (text) => text ? el("span", {title: `${both(text)} UTC`}, el("span", {class: "day"}, `${day(text)} `), time(text)) : "";
 export const both = (text) => text ? `${day(text)} ${time(text)}` : "";
 export function short(value, length = 160) {
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
@@ -166,4 +171,5 @@ export function redraw(place, ...children) {
   if (focused !== null) [...place.querySelectorAll(all)].find((one) => keyOf(one) === focused)?.focus({preventScroll: true});
 }
 // Returns whether an input in this part has the focus: a redraw would lose its text.
-export const isTyped = (place) => place.contains(document.activeElement) && /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
+export const isTyped = (place) => place.contains(document.activeElement) && isTyping();
+export const isTyping = () => document.activeElement.matches("select, textarea, input:not([type=checkbox])");

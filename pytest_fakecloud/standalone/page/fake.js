@@ -1,6 +1,6 @@
 // The page of one fake: tabs with counts, and the current tab.
 
-import {code, copyButton, el, form, json, laidOut, number, short, showCurrent, soft, table} from "./dom.js";
+import {code, copyButton, el, form, json, laidOut, number, own, product, short, showCurrent, soft, table} from "./dom.js";
 import {ask, path, send} from "./api.js";
 import {link} from "./router.js";
 import {FaultsPage} from "./faults.js";
@@ -8,7 +8,7 @@ import {FaultsPage} from "./faults.js";
 const CODE = {kv_server: () => import("./kv.js"), vector_index: () => import("./vector.js"), broker: () => import("./broker.js"), queue: () => import("./queue.js")};
 
 // Loads the code for a kind of fake and returns the page of a fake.
-export async function open(handle) { return new FakePage(handle, (await CODE[handle.fixture]?.())?.tabs); }
+export async function open(handle) { return new FakePage(handle, (await own(CODE, handle.fixture)?.())?.tabs); }
 
 // The generic view of a fake without pages of its own: lists as tables, other values as lines.
 export function plain({name, service, fixture, fault_kinds, ...content}) {
@@ -17,7 +17,7 @@ export function plain({name, service, fixture, fault_kinds, ...content}) {
   return rows.flatMap(([title, value]) => {
     if (!Array.isArray(value)) return [el("p", {class: "soft mono"}, `${title}: ${short(value, 300)}`)];
     const columns = [...new Set(value.flatMap((one) => one && typeof one === "object" ? Object.keys(one) : ["value"]))];
-    return [el("h2", {}, title), value.length ? table(title, columns, value, (one) => columns.map((column) => short(one && typeof one === "object" ? one[column] ?? "" : column === "value" ? one : "", 300))) : soft("Empty.")];
+    return [el("h2", {}, title), value.length ? table(title, columns, value, (one) => columns.map((column) => short(one && typeof one === "object" ? own(one, column) ?? "" : column === "value" ? one : "", 300))) : soft("Empty.")];
   });
 }
 class ViewPage {
@@ -51,11 +51,11 @@ class FakePage {
     this.handle = handle;
     this.hasLists = Boolean(tabs);
     const own = tabs ?? [{name: "view", title: "Data", make: (one) => new ViewPage(one)}];
-    this.tabs = [...own, {name: "faults", title: "Faults", counted: "faults", make: (one) => new FaultsPage(one)}, {name: "request", title: "Any request", make: (one) => new RequestPage(one)}];
+    this.tabs = [...own, {name: "faults", title: "Faults", counted: "faults", make: (one) => new FaultsPage(one)}, {name: "request", title: "Request", make: (one) => new RequestPage(one)}];
     this.nav = el("nav", {class: "subtabs", "aria-label": `parts of ${handle.name}`});
     this.place = el("div");
     this.counts = {};
-    this.node = el("div", {class: "page fake"}, el("div", {class: "tools head"}, el("h1", {}, handle.name), el("span", {class: "mono soft"}, handle.url), copyButton(handle.url, "Copy the address", "Copy")), this.nav, this.place);
+    this.node = el("div", {class: "page fake"}, el("div", {class: "tools head"}, el("h1", {}, product(handle), " ", el("small", {class: "mono soft"}, handle.name)), el("span", {class: "mono soft"}, handle.url), copyButton(handle.url, "Copy the address", "Copy")), this.nav, this.place);
   }
   leave() { this.inner?.leave?.(); }
 
@@ -83,7 +83,7 @@ class FakePage {
     this.shape = shape;
     const made = this.tabs.map(({name, title, counted}) => {
       const many = this.counts[counted];
-      return el("a", {href: link(["fake", this.handle.name, name]), "data-key": name, "aria-current": name === this.current ? "page" : null}, title, many === undefined ? null : el("span", {class: "many"}, number(many)));
+      return el("a", {href: link(["fake", this.handle.name, name]), "data-key": name, "aria-current": name === this.current ? "page" : null}, title, many ? el("span", {class: "many"}, number(many)) : null);
     });
     const focused = this.nav.contains(document.activeElement) ? document.activeElement.dataset.key : null;
     this.nav.replaceChildren(...made);

@@ -1,6 +1,6 @@
 // Injected faults of a fake as sentences, and a form with the fields of each kind.
 
-import {act, done, el, empty, form, number, pill, redraw, words} from "./dom.js";
+import {act, done, el, empty, form, number, own, pill, redraw, words} from "./dom.js";
 import {ask, path} from "./api.js";
 
 const whole = (name, label, value, note) => ({name, label, kind: "number", value, note});
@@ -32,7 +32,7 @@ const NOTES = {command: "SET", route: "POST /publish", namespace: "films", topic
 
 // The effect of a fault: its kind, and the server's description if that has details.
 function effect({kind, description}) {
-  const does = KINDS[kind]?.does;
+  const does = own(KINDS, kind)?.does;
   return !does ? words(description) : description === kind ? does : `${does} (${description})`;
 }
 // Describes a fault in a sentence: its effect, the requests it applies to, and how often.
@@ -56,8 +56,8 @@ export class FaultsPage {
     await this.refresh();
   }
   choose(kinds, kind) {
-    const about = KINDS[kind] ?? {fields: [{name: "args", label: "arguments, as JSON", note: "[503]"}], args: ({args}) => args ? JSON.parse(args) : []}, matchers = MATCHERS[this.handle.fixture] ?? ["route"];
-    const made = form("Add a fault", "Add fault", [{name: "kind", label: "what it does", options: kinds.map((one) => ({value: one, label: KINDS[one]?.does ?? words(one)})), value: kind, wide: true}, ...(about.fields ?? []),
+    const about = own(KINDS, kind) ?? {fields: [{name: "args", label: "arguments, as JSON", note: "[503]"}], args: ({args}) => args ? JSON.parse(args) : []}, matchers = own(MATCHERS, this.handle.fixture) ?? ["route"];
+    const made = form("Add a fault", "Add fault", [{name: "kind", label: "what it does", options: kinds.map((one) => ({value: one, label: own(KINDS, one)?.does ?? words(one)})), value: kind, wide: true}, ...(about.fields ?? []),
       ...matchers.map((name) => ({name: `only-${name}`, label: `only for ${name}`, note: NOTES[name]})), whole("times", "how often", "", "until removed"), whole("skip", "let pass first", "", "0")],
     async (values) => {
       const where = Object.fromEntries(matchers.map((name) => [name, read.text(values[`only-${name}`])]));

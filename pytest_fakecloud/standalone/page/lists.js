@@ -1,6 +1,7 @@
 // A list of a fake, searched and paged by the server, with the selected item beside it.
 
-import {act, count, detailBar, el, empty, isTyped, number, redraw, tools, words} from "./dom.js";
+import {act, count, detailBar, el, empty, isTyped, isTyping, number, redraw, tools, words} from "./dom.js";
+import {border} from "./elements.js";
 import {item, list} from "./api.js";
 import {go, link} from "./router.js";
 
@@ -24,11 +25,13 @@ export class ListPage {
     this.side = el("section", {class: "detail", "aria-label": "details", hidden: true});
     this.node = el("div", {class: "split"}, el("section", {class: "list", "aria-label": `${spec.noun}s`},
       tools(this.search, this.more ?? this.fields.map((field) => field.input), this.facets, this.counted),
-      spec.tools?.(handle, this), this.body), this.side);
-    this.body.addEventListener("keydown", (event) => this.step(event));
+      spec.tools?.(handle, this), this.body), border("width of the list", 50), this.side);
+    this.stop = new AbortController();
+    addEventListener("keydown", (event) => this.step(event), {signal: this.stop.signal});
     this.side.addEventListener("keydown", (event) => { if (event.key === "Escape" && !isTyped(this.side)) this.close(); });
   }
 
+  leave() { this.stop.abort(); }
   get base() { return ["fake", this.handle.name, this.tab]; }
   address(id, values = this.values) { return link(id === undefined ? this.base : [...this.base, {raw: id}], values); }
   close() { const id = this.id; go(this.address()); requestAnimationFrame(() => this.body.querySelector(`a[data-key="${CSS.escape(id)}"]`)?.focus()); }
@@ -65,7 +68,7 @@ export class ListPage {
     this.drawList(page);
     if (id === undefined) { this.side.hidden = true; this.node.classList.remove("chosen"); this.drawn.item = ""; return; }
     let found;
-    try { found = spec.hasItem ? await item(this.handle, spec.list, id, this.itemValues()) : page.items.find((one) => spec.key(one) === decodeURIComponent(id)) ?? null; }
+    try { found = spec.item ? await spec.item(this.handle, id) : spec.hasItem ? await item(this.handle, spec.list, id, this.itemValues()) : page.items.find((one) => spec.key(one) === decodeURIComponent(id)) ?? null; }
     catch (error) { if (error.status !== 404) throw error; found = {gone: error.message}; }
     if (turn === this.turn) this.drawItem(id, found);
   }
@@ -87,22 +90,23 @@ export class ListPage {
   }
 
   rows(page) {
-    const {spec} = this, heads = [spec.bulk ? "" : null, ...spec.columns].filter((one) => one !== null);
-    return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, heads.map((name) => name ? el("th", {scope: "col"}, name) : el("td")))),
+    // Beside the details of an item there is room for the columns by which one selects: by default the first three.
+    const {spec} = this, aside = (at) => (spec.kept ? spec.kept.includes(spec.columns[at]) : at < 3) ? "" : "aside";
+    return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td") : null, spec.columns.map((name, at) => el("th", {scope: "col", class: aside(at)}, name)))),
       el("tbody", {}, page.items.map((one) => {
         const id = this.idOf(one), [first, ...rest] = spec.row(one, this);
         return el("tr", {class: id === this.id ? "chosen" : null, onclick: (event) => { if (!event.target.closest("a, button, input, label") && !String(getSelection())) go(this.address(id)); }},
           spec.bulk ? el("td", {class: "check"}, el("input", {type: "checkbox", "aria-label": `choose ${spec.key(one)}`, "data-key": `choose ${id}`, checked: this.chosen.has(spec.key(one)),
             onchange: (event) => { this.chosen[event.target.checked ? "add" : "delete"](spec.key(one)); this.drawList(this.page); }})) : null,
           el("td", {class: "mono"}, el("a", {href: this.address(id), "data-key": id, "aria-current": id === this.id ? "true" : null}, first)),
-          rest.map((cell) => el("td", {class: "mono"}, cell ?? "")));
+          rest.map((cell, at) => el("td", {class: `mono ${aside(at + 1)}`}, cell ?? "")));
       }))));
   }
   idOf(one) { return one.id !== undefined && this.spec.rawId ? one.id : encodeURIComponent(this.spec.key(one)); }
 
   pager(page) {
     const at = (text, values) => values ? el("a", {class: "button", href: link(this.base, {...this.values, after: "", before: "", ...values})}, text) : el("span", {class: "button off"}, text);
-    return el("nav", {class: "tools", "aria-label": "pages"}, at("← Previous", page.previous && {before: page.previous}), at("Next →", page.next && {after: page.next}));
+    return el("nav", {class: "tools", "aria-label": "pages of the list"}, at("← Previous", page.previous && {before: page.previous}), at("Next →", page.next && {after: page.next}));
   }
 
   drawFacets(page) {
@@ -136,14 +140,13 @@ export class ListPage {
     if (another) this.side.scrollTop = 0;
   }
 
-  // Arrow keys, j and k move between rows.
+  // j and k move between rows wherever the focus is, arrow keys only within the list.
   step(event) {
-    const by = {ArrowDown: 1, j: 1, ArrowUp: -1, k: -1}[event.key];
-    if (!by || event.target.tagName === "INPUT") return;
-    const links = [...this.body.querySelectorAll("tbody a[data-key]")], at = links.indexOf(event.target.closest("tr")?.querySelector("a[data-key]"));
-    if (at < 0) return;
+    const {key, target} = event, by = {j: 1, k: -1, ...this.body.contains(target) ? {ArrowDown: 1, ArrowUp: -1} : {}}[key];
+    if (!by || event.ctrlKey || event.metaKey || event.altKey || isTyping() || document.querySelector("dialog[open]")) return;
+    const links = [...this.body.querySelectorAll("tbody a[data-key]")], at = links.indexOf(this.body.querySelector("tr:focus-within a[data-key]") ?? this.body.querySelector("tr.chosen a[data-key]"));
     event.preventDefault();
-    links[Math.max(0, Math.min(links.length - 1, at + by))].focus();
+    links[at < 0 ? 0 : Math.max(0, Math.min(links.length - 1, at + by))]?.focus();
   }
 }
 

@@ -1,6 +1,6 @@
 // The frame of the console: navigation, clock, and the page of the current address, kept up to date.
 
-import {$, attempt, confirmed, count, el, redraw, say, showCurrent} from "./dom.js";
+import {$, attempt, confirmed, count, el, isTyping, own, product, redraw, say, showCurrent} from "./dom.js";
 import {NoToken, ask, connection, keep, signIn} from "./api.js";
 import {go, link, read} from "./router.js";
 import {clockButtons, showClock} from "./clock.js";
@@ -26,16 +26,18 @@ const PAGES = {
 function drawNav() {
   const {parts} = read();
   const entry = (where, text, mark) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad"}, String(mark)) : null);
-  redraw($("nav"), Object.entries(PAGES).map(([name, {title}]) => entry([name], title, name === "problems" ? state.problems : 0)), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.handles.map((handle) => entry(["fake", handle.name], handle.name)));
+  redraw($("nav"), Object.entries(PAGES).map(([name, {title}]) => entry([name], title, name === "problems" ? state.problems : 0)), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.handles.map((handle) => entry(["fake", handle.name], [product(handle), el("small", {}, handle.name)])));
   showCurrent($("nav"));
 }
 
 async function show() {
   const route = read(), [first, second] = route.parts;
   const handle = first === "fake" && state.handles.find((one) => one.name === second);
-  if (!handle && !(first in PAGES)) { if (first) say(first === "fake" ? `There is no fake named ${second}.` : `The console has no page ${first}.`); history.replaceState(null, "", link([entries.list.length ? "activity" : "connect"])); return show(); }
+  if (!handle && !own(PAGES, first)) { if (first) say(first === "fake" ? `There is no fake named ${second}.` : `The console has no page ${first}.`); place = null; history.replaceState(null, "", link([entries.list.length ? "activity" : "connect"])); return show(); }
   const wanted = handle ? `fake/${handle.name}` : first;
   if (wanted !== place) {
+    // The notice of another page, unless it says why this page is shown.
+    if (place !== null) say("");
     place = wanted;
     let made = null;
     await settled(async () => { made = handle ? await (await import("./fake.js")).open(handle) : await PAGES[first].make(); });
@@ -50,7 +52,7 @@ async function show() {
   }
   // While the code of this page is loaded, the first call goes to the address when the code is there.
   if (shown !== wanted) return;
-  document.title = `${handle ? handle.name : PAGES[first].title} · fakecloud`;
+  document.title = `${handle ? `${product(handle)} ${handle.name}` : PAGES[first].title} · fakecloud`;
   drawNav();
   await settled(() => page.go(read()));
 }
@@ -127,7 +129,7 @@ function showShortcuts() {
 }
 let going = 0;
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName) || document.querySelector("dialog[open]")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping() || document.querySelector("dialog[open]")) return;
   if (Date.now() - going < 1500) {
     going = 0;
     const to = Object.keys(PAGES).find((name) => name[0] === event.key), fake = state.handles[Number(event.key) - 1];

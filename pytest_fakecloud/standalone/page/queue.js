@@ -1,18 +1,18 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
 
-import {act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, micros, number, pill, short, soft, span, table, title, tools, words} from "./dom.js";
-import {ask, path, sendWell} from "./api.js";
+import {act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, micros, number, own, pill, short, soft, span, table, title, tools, when, words} from "./dom.js";
+import {ask, item, path, sendWell} from "./api.js";
 import {ListPage} from "./lists.js";
 import {link} from "./router.js";
-import {gantt, graph, ladder} from "./pictures.js";
+import {track} from "./pictures.js";
 
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
-const state = (one) => pill(words(one.state), STATES[one.state]);
+const state = (one) => pill(words(one.state), own(STATES, one.state));
 const running = (one) => one.paused ? pill("paused") : pill("active", "good");
 const pausing = ({paused}, name, handle, where) => { const text = paused ? "Resume" : "Pause"; return act(text, `${text} ${name}`, () => sendWell(handle, "POST", `${where}/${text.toLowerCase()}`)); };
 const at = (handle, tab, id) => link(["fake", handle.name, tab, id]);
 const status = (one) => one.status == null ? (one.attempts ? "no answer" : "") : el("span", {class: one.status < 300 ? "ok" : "bad"}, String(one.status));
-const next = (one) => one.next ? both(one.next) : one.waits_for ? `waits for ${one.waits_for}` : "";
+const next = (one) => one.next ? when(one.next) : one.waits_for ? `waits for ${one.waits_for}` : "";
 const several = (name, ids) => "?" + ids.map((id) => `${name}=${encodeURIComponent(id)}`).join("&");
 const target = (url) => encodeURI(url).replaceAll("%25", "%");
 const headers = (label, given) => { const rows = Array.isArray(given) ? given : Object.entries(given).map(([name, all]) => [name, [all].flat().join(", ")]); return rows.length ? table(label, ["header", "value"], rows, (pair) => pair) : soft("None."); };
@@ -39,7 +39,9 @@ const contentType = (one) => Object.entries(one.headers).find(([name]) => name.t
 const forwarded = (one) => Object.fromEntries(Object.entries(one.headers).filter(([name]) => name.toLowerCase() !== "content-type").map(([name, value]) => [name, value.toString()]));
 
 const messageColumns = ["message", "state", "to", "attempts", "last answer", "next attempt"];
-const messageRow = (one) => [el("span", {title: one.id}, both(one.created)), state(one), short(`${one.method} ${one.url}`, 90), `${one.attempts} of ${one.max_retries + 1}`, status(one), next(one)];
+// Lists show addresses without the scheme, so that the path is in sight.
+const address = ({method, url}) => el("span", {title: `${method} ${url}`}, short(`${method} ${url.replace(/^https?:\/\//, "")}`, 90));
+const messageRow = (one) => [when(one.created), state(one), address(one), `${one.attempts} of ${one.max_retries + 1}`, status(one), next(one)];
 
 function messageDetail(one, page) {
   const {handle} = page, name = one.public_id, pending = one.state === "pending";
@@ -50,14 +52,20 @@ function messageDetail(one, page) {
       one.dlq_id ? act("Retry", `Retry ${name}`, () => retry(handle, [one.dlq_id])) : null,
       copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
     one.is_whole === false || one.run ? null : publish(handle, one),
-    head(count(one.attempts.length, "attempt")), one.attempts.length + (one.next ? 1 : 0) > 1 && one.attempts.length ? ladder(one) : null,
+    head(count(one.attempts.length, "attempt")), one.attempts.length + (one.next ? 1 : 0) > 1 ? attemptTrack(one, one.attempts) : null,
     one.attempts.length ? one.attempts.slice().reverse().map((each) => attemptPart(each)) : soft("Not attempted yet."),
     head("Body"), ...body(one, "body"), head("Headers"), headers("headers", one.headers),
     one.callbacks.length ? [head("Callbacks"), table("callbacks", ["callback", "state", "to"], one.callbacks, (each) => [el("a", {href: at(handle, "callbacks", each.id)}, both(each.created)), state(each), each.url])] : null,
     head("Timeline"), code(one.timeline, "timeline")].flat();
 }
+const isGood = ({status: answered}) => answered >= 200 && answered < 300;
+// The attempts of a message and its planned next one on a line of time, by default from the first to the last.
+function attemptTrack(one, attempts, {from = micros(attempts[0]?.at ?? one.next), until = micros(one.next ?? attempts.at(-1).at), bars = []} = {}) {
+  const failed = attempts.filter((each) => !isGood(each)).length, told = [count(attempts.length, "attempt"), failed ? `${failed} failed` : "", one.next ? "next planned" : ""].filter(Boolean).join(", ");
+  return track(told, from, until, bars, [...attempts.map((each) => [isGood(each) ? "good" : "bad", micros(each.at), `${fine(each.at)}: ${each.status ?? "no answer"}`]), ...one.next ? [["planned", micros(one.next), `planned for ${both(one.next)}`]] : []]);
+}
 function attemptPart(one) {
-  const ended = one.exception ?? (one.status == null ? one.state : one.status), good = one.status >= 200 && one.status < 300;
+  const ended = one.exception ?? (one.status == null ? one.state : one.status), good = isGood(one);
   return el("details", {class: "attempt"}, el("summary", {}, `Attempt ${one.number}: `, el("b", {class: good ? "ok" : "bad"}, short(String(ended), 80)), el("span", {class: "soft"}, ` ${fine(one.at)}${one.waited ? `, after ${span(one.waited * 1e6)} (${one.why})` : ""}`)),
     one.faults.length ? el("p", {class: "fault"}, `Fault: ${one.faults.join(", ")}`) : null, one.exception ? code(one.exception, `error of attempt ${one.number}`) : null,
     one.status == null ? null : [el("h4", {}, "Answer"), ...body(one, `answer to attempt ${one.number}`), headers(`headers of the answer to attempt ${one.number}`, one.headers)]);
@@ -82,7 +90,7 @@ const retry = (handle, ids) => sendWell(handle, "POST", "/v2/dlq/retry" + severa
 const discard = (handle, ids) => sendWell(handle, "DELETE", "/v2/dlq" + several("dlqIds", ids));
 const letters = {
   list: "dead-letters", noun: "dead letter", key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"],
-  row: (one) => [both(one.at), short(`${one.method} ${one.url}`, 90), number(one.attempts), status(one), short(one.preview, 60)],
+  row: (one) => [when(one.at), address(one), number(one.attempts), status(one), short(one.preview, 60)],
   bulk: [{text: "Retry", work: retry}, {text: "Delete…", work: discard, question: (many) => `Delete ${count(many, "dead letter")}? They cannot be retried afterwards.`}],
   empty: () => empty("No dead letters.", "A message appears here when it runs out of retries. Retry it once its destination works."),
   detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: both(one.at) + " UTC", attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.handle, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
@@ -110,29 +118,41 @@ const schedules = {
 // -- workflow runs --
 
 const runs = {
-  list: "runs", noun: "run", facet: "state", hasItem: true, key: (one) => one.id, columns: ["run", "state", "workflow", "steps", "started", "took"],
-  row: (one) => [short(one.id, 40), state(one), one.url, number(one.steps), both(one.created), one.completed ? span(micros(one.completed) - micros(one.created)) : ""],
+  list: "runs", noun: "run", facet: "state", item: runWithProblems, key: (one) => one.id, columns: ["run", "state", "workflow", "steps", "started", "took"], kept: ["run", "state", "workflow", "started"],
+  row: (one) => [short(one.id, 40), state(one), address({method: "", url: one.url}), number(one.steps), when(one.created), one.completed ? span(micros(one.completed) - micros(one.created)) : ""],
   tools: (handle) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
     async ({to, input}) => { const made = await sendWell(handle, "POST", `/v2/trigger/${target(to)}`, input, {"Content-Type": "application/json"}); return done("Started ", el("a", {href: at(handle, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false}),
   empty: () => empty("No workflow runs yet.", "A run appears when your application triggers a workflow. Start one above with the URL of a workflow that you serve."),
-  detail: (one, page) => {
-    const {handle, record} = {handle: page.handle, record: one.record}, steps = record.steps.flatMap((group) => group.steps.map((step) => ({...step, group: group.type})));
-    const failed = one.messages.filter((each) => each.errors.length);
+  detail: (one, {handle}) => {
+    const {record} = one, steps = Map.groupBy(record.steps.flatMap((group) => group.steps), (step) => step.messageId), ends = one.messages.flatMap((each) => [each.created, ...each.tries.map((attempt) => attempt.at), one.completed]).filter(Boolean).map(micros);
+    const time = {from: Math.min(...ends), until: Math.max(...ends)}, waits = one.messages.filter((each) => each.state === "pending" && each.step.waitTimeout && each.step.waitEventId);
     return [title(one.id), facts({state: state(one), workflow: one.url, started: both(one.created) + " UTC", took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
+      one.problems.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
+      waits.map((each) => form(`Waits for the event ${each.step.waitEventId}`, "Notify", [{name: "data", label: `event data, as JSON; without it the wait ends at ${both(each.next)}`, note: '{"clicked": true}', wide: true}],
+        async ({data}) => { await sendWell(handle, "POST", `/v2/notify/${encodeURIComponent(each.step.waitEventId)}`, data); return done("Notified."); })),
       tools(one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, () => sendWell(handle, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`), {question: "Cancel this run? Its steps stop where they are."}) : null,
         one.dlq_id ? [act("Resume", `Resume ${one.id}`, () => sendWell(handle, "POST", `/v2/workflows/dlq/resume/${encodeURIComponent(one.dlq_id)}`)), act("Restart", `Restart ${one.id}`, () => sendWell(handle, "POST", `/v2/workflows/dlq/restart/${encodeURIComponent(one.dlq_id)}`))] : null, copyButton(one.id, "Copy id", "Copy id")),
-      graph(record), head("Time"), gantt(one), head("Steps"), ...steps.map((step) => stepPart(step)),
-      failed.length ? [head("Errors"), table("errors", ["attempt", "time", "status", "reason", "message"], failed.flatMap((each) => each.errors.map((error) => ({...error, id: each.id}))),
-        (error) => [error.number, fine(error.at), error.status ?? "", short(error.reason, 300), el("a", {href: at(handle, "messages", error.id)}, "show")])] : null,
+      head(`Steps, over ${span(time.until - time.from)}`), one.messages.map((each) => stepPart(each, steps.get(each.id) ?? [], one, time, handle)),
       head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input."),
-      record.workflowRunResponse ? [head("Result"), code(laidOut(record.workflowRunResponse), "result")] : null].flat();
+      record.workflowRunResponse ? [head("Result"), code(laidOut(record.workflowRunResponse), "result")] : null].flat(2);
   },
 };
-function stepPart(step) {
-  const word = (step.state || "STEP_PROGRESS").replace("STEP_", "").toLowerCase(), out = step.out === undefined ? null : typeof step.out === "string" ? step.out : JSON.stringify(step.out, null, 2);
-  return el("details", {class: "attempt"}, el("summary", {}, `${step.stepName ?? (step.group === "next" ? "next step" : step.messageId)} `, pill(word, {success: "good", failed: "bad", retry: "wait", progress: "wait"}[word]), el("span", {class: "soft"}, ` ${[step.stepType, step.createdAt && new Date(step.createdAt).toISOString().slice(11, 23)].filter(Boolean).join(" · ")}`)),
-    facts({message: step.messageId, "sleeps for": step.sleepFor && `${step.sleepFor} s`, "sleeps until": step.sleepUntil, "waits for event": step.waitEventId, "time-out": step.waitTimeout, calls: step.callUrl, method: step.callMethod, status: step.callResponseStatus, retries: step.retries}),
-    step.callBody ? [el("h4", {}, "Input"), code(laidOut(step.callBody), "input of the step")] : null, out === null ? soft("No output yet.") : [el("h4", {}, "Output"), code(laidOut(out), "output of the step")]);
+async function runWithProblems(handle, id) {
+  const [run, problems] = await Promise.all([item(handle, "runs", id), ask("GET", "/problems")]);
+  return {...run, problems: problems.filter(({facts: {handle: name, run_id: about}}) => name === handle.name && about === run.id)};
+}
+// What a step does until its message is delivered, by its type.
+const DOES = new Map([["Run", () => "result"], ["SleepFor", ({sleepFor}) => `sleeps ${span(sleepFor * 1e6)}`], ["SleepUntil", () => "sleeps"], ["Wait", ({waitEventId}) => `waits for ${waitEventId}`], ["Call", () => "result of the call"]]);
+// A message of a run: the step whose result it delivers, its waits and attempts on the time of the run, and both bodies.
+function stepPart(one, records, run, {from, until}, handle) {
+  const {step} = one, ran = records.find(({out}) => out !== undefined) ?? {}, after = records.find(({stepName, out}) => stepName && out === undefined && stepName !== step.stepName);
+  const calls = one.url !== run.url, name = step.stepName ?? (calls ? `${one.method} ${one.url}` : one.kind === "message" ? one.id === run.messages[0].id ? "start" : "next step" : words(one.kind));
+  const does = step.targetStep ? "starts in parallel" : DOES.get(step.stepType)?.(step) ?? step.stepType ?? (calls ? "call" : ""), out = typeof ran.out === "string" ? ran.out : ran.out == null ? "" : JSON.stringify(ran.out);
+  const begun = micros(one.tries[0]?.at ?? one.next ?? one.created), until_ = micros(one.next ?? one.tries.at(-1)?.at ?? one.created), bars = [["wait", micros(one.created), begun], [one.errors.length ? "failing" : "span", begun, until_]];
+  return el("details", {class: "attempt step"}, el("summary", {}, el("span", {class: "line"}, el("span", {}, el("b", {}, name), " ", el("span", {class: "soft"}, does), one.errors.length ? el("span", {class: "bad"}, ` ${one.errors.length} failed${after ? ` in ${after.stepName}` : ""}`) : null), attemptTrack(one, one.tries, {from, until, bars}))),
+    facts({message: el("a", {href: at(handle, "messages", one.id)}, one.id), state: state(one), created: fine(one.created), next: next(one), waited: begun > micros(one.created) ? span(begun - micros(one.created)) : "", "waits for event": step.waitEventId, calls: calls ? `${one.method} ${one.url}` : "", answered: ran.callResponseStatus, retries: String(one.max_retries)}),
+    one.errors.map((error) => [el("h4", {class: "bad"}, `Attempt ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`), code(laidOut(error.reason), `error of attempt ${error.number} of ${name}`)]),
+    calls && one.preview ? [el("h4", {}, "Input"), code(laidOut(one.preview), "input of the step")] : null, out ? [el("h4", {}, one.id === run.messages[0].id ? "Input of the run" : "Output"), code(laidOut(out), "output of the step")] : null);
 }
 
 // -- queues, URL groups, flow control --

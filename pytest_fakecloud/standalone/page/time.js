@@ -1,6 +1,6 @@
 // Due times, snapshots and problems.
 
-import {act, count, day, done, el, empty, facts, form, micros, number, redraw, short, span, table, time, words} from "./dom.js";
+import {act, count, day, done, el, empty, facts, form, micros, number, own, redraw, short, span, table, time, words} from "./dom.js";
 import {ask} from "./api.js";
 import {move, showClock} from "./clock.js";
 import {strip} from "./pictures.js";
@@ -66,7 +66,7 @@ export class ProblemsPage {
       : empty("No problems.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."));
   }
   problem({kind, text, facts: known}, times) {
-    const {handle, message_id: _, ...rest} = known, advice = ADVICE[kind]?.(known) ?? [];
+    const {handle, message_id: _, ...rest} = known, advice = own(ADVICE, kind)?.(known) ?? [];
     return el("article", {class: "problem"}, el("h2", {class: "bad"}, words(kind), times > 1 ? el("span", {class: "many"}, `${number(times)} times`) : null), facts({fake: handle, ...rest}), advice.filter(Boolean).map((line) => el("p", {}, line)),
       el("details", {open: !advice.length || kind === "bug"}, el("summary", {}, "As a test reports it"), el("pre", {tabindex: 0, role: "group", "aria-label": `problem: ${kind}`}, text)));
   }
