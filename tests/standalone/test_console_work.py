@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from pytest_fakecloud.kv.table.arguments import SYNOPSES
+from pytest_fakecloud.kv.table.registry import COMMANDS
 
 from ..faults.conftest import ARGUMENTS
 from ..harness import wait_until
@@ -175,6 +179,59 @@ def test_a_command_is_completed_explained_and_its_reply_typed(page: Any, server:
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowUp")
     assert page.input_value("#command") == "INCR h"
+    server.ask("POST", "/handles/kv_server/faults", {"kind": "drop", "args": [], "times": 1})
+    run("GET dropped", "Injected fault: drop")
+    page.evaluate(
+        """() => {
+            const data = new DataTransfer();
+            data.setData("text", "SET pasted 7\\n\\nGET pasted\\nINCR pasted\\n");
+            document.getElementById("command").dispatchEvent(
+                new ClipboardEvent("paste", {clipboardData: data, bubbles: true}));
+        }"""
+    )
+    page.locator(".log .entry:first-child", has_text="(integer) 8").wait_for()
+    # The replies stay while the page is open, each with its command and its time.
+    at(page, "fake/kv_server/keys")
+    at(page, "fake/kv_server/commands", ".log .entry")
+    assert page.locator(".log .entry b").all_inner_texts()[:3] == [
+        "> INCR pasted", "> GET pasted", "> SET pasted 7",
+    ]  # fmt: skip
+    assert all(":" in one for one in page.locator(".entry .soft").all_inner_texts())
+
+
+def test_an_empty_command_box_has_examples_that_work(page: Any, server: Server) -> None:
+    page.reload()
+    at(page, "fake/kv_server/commands", ".log .facet")
+    examples = page.locator(".log .facet").all_inner_texts()
+    for number, example in enumerate(examples):
+        if number == 0:
+            page.click(f".log .facet >> nth={number}")
+        else:
+            page.fill("#command", example)
+        assert page.input_value("#command") == example
+        page.keyboard.press("Enter")
+        holds(page, f"document.querySelectorAll('.log .entry').length === {number + 1}")
+    assert len(examples) >= 3
+    assert page.locator(".entry .bad").count() == 0
+
+
+def test_the_help_shows_the_synopsis_of_every_command(page: Any, server: Server) -> None:
+    shown = page.evaluate(
+        """async (fake) => {
+            const {help} = await import("/console/kv.js");
+            return [...await help(fake)].map(([name, {usage}]) => [name, usage]);
+        }""",
+        {"name": "kv_server"},
+    )
+
+    def spaced(text: str) -> str:
+        return re.sub(r"\s*([|()\[\]])\s*", r"\1", text)
+
+    assert len(shown) > 300
+    for name, usage in shown:
+        is_container = COMMANDS[name].subcommands is not None
+        expected = "subcommand ..." if is_container else SYNOPSES.get(name, "")
+        assert (name, spaced(usage)) == (name, spaced(expected))
 
 
 def test_a_search_index_shows_its_schema_and_is_queried(page: Any, server: Server) -> None:

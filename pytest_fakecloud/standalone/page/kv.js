@@ -1,7 +1,8 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {act, attempt, bytes, code, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, number, pill, redraw, short, soft, span, table, time, title, tools, words} from "./dom.js";
-import {call, item, list, send, sendWell} from "./api.js";
+import {$, act, attempt, bytes, code, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, number, pill, redraw, short, soft, span, table, time, title, tools, words} from "./dom.js";
+import {ask, call, item, list, send, sendWell} from "./api.js";
+import {entries} from "./journal.js";
 import {ListPage} from "./lists.js";
 import {link} from "./router.js";
 
@@ -164,14 +165,20 @@ function plain(value, indent = "") {
   return rows.map(([mark, one], at) => `${at ? indent : ""}${mark} ${plain(one, indent + " ".repeat(mark.length + 1))}`).join("\n");
 }
 
-const helps = new Map(), said = [];
-async function help(handle) {
+const helps = new Map();
+// Returns the synopsis of each command and subcommand, from COMMAND DOCS.
+export async function help(handle) {
   if (helps.has(handle.name)) return helps.get(handle.name);
   const flat = await call(handle, "execute", "COMMAND", "DOCS"), docs = new Map();
   const object = (pairs_) => Object.fromEntries(Array.from({length: pairs_.length / 2}, (_, at) => [pairs_[2 * at], pairs_[2 * at + 1]]));
-  const usage = (one) => { const {name, token, type, flags = []} = object(one), shown = token ? (type === "pure-token" ? token : `${token} ${name}`) : name; return flags.includes("optional") ? `[${shown}]` : shown + (flags.includes("multiple") ? " …" : ""); };
+  const usage = (one) => {
+    const {name, token, type, flags = [], arguments: inner = []} = object(one), [optional, multiple] = ["optional", "multiple"].map((flag) => flags.includes(flag));
+    const choice = inner.map(usage).join("|"), text = {oneof: multiple || !optional ? `(${choice})` : choice, block: inner.map(usage).join(" "), "pure-token": ""}[type] ?? name;
+    const whole = [token, text].filter(Boolean).join(" ") + (multiple ? " ..." : "");
+    return optional ? `[${whole}]` : whole;
+  };
   const enter = (name, doc) => {
-    docs.set(name.toUpperCase().replace("|", " "), {summary: doc.summary, group: doc.group, since: doc.since, usage: (doc.arguments ?? []).map(usage).join(" ")});
+    docs.set(name.toUpperCase().replace("|", " "), {summary: doc.summary, group: doc.group, since: doc.since, usage: doc.subcommands ? "subcommand ..." : (doc.arguments ?? []).map(usage).join(" ")});
     const subcommands = doc.subcommands ?? [];
     for (let at = 0; at < subcommands.length; at += 2) enter(subcommands[at], object(subcommands[at + 1]));
   };
@@ -180,15 +187,20 @@ async function help(handle) {
   return docs;
 }
 
+const EXAMPLES = ['SET greeting "hello you" EX 60', "HSET user:1 name Ada city London", "ZADD board 10 ada 7 bob", "SCAN 0 MATCH user:* COUNT 100"], boxes = new Map();
+// A box stays with its commands and replies while the page is open.
+function boxOf(handle) {
+  if (!boxes.has(handle.url)) boxes.set(handle.url, new CommandBox(handle));
+  return boxes.get(handle.url);
+}
 class CommandBox {
   constructor(handle) {
-    this.handle = handle;
-    this.at = said.length;
-    this.log = el("div", {class: "log", role: "log", "aria-label": "replies", tabindex: 0});
-    this.hint = el("p", {class: "soft hint", id: "hint", "aria-live": "polite"}, "Type a command; Tab completes it, arrow up brings back earlier ones.");
+    Object.assign(this, {handle, said: [], at: 0});
+    this.log = el("div", {class: "log", role: "log", "aria-label": "replies", tabindex: 0}, tools("Try:", EXAMPLES.map((line) => el("button", {type: "button", class: "facet mono", onclick: () => { this.input.value = line; this.input.focus(); this.suggest(); }}, line))));
+    this.hint = el("p", {class: "soft hint", id: "hint", "aria-live": "polite"}, "Type a command; Tab completes it, arrow up brings back earlier ones. Paste several lines to run them all.");
     this.options = el("div", {class: "options", id: "options", role: "listbox", "aria-label": "commands", hidden: true});
     this.input = el("input", {id: "command", class: "mono", role: "combobox", "aria-expanded": "false", "aria-controls": "options", "aria-autocomplete": "list", "aria-label": "command", "aria-describedby": "hint", autocomplete: "off", spellcheck: "false", autocapitalize: "off",
-      placeholder: 'SET greeting "hello you" EX 60', oninput: () => this.suggest(), onkeydown: (event) => this.key(event)});
+      placeholder: EXAMPLES[0], onpaste: (event) => this.paste(event), oninput: () => this.suggest(), onkeydown: (event) => this.key(event)});
     this.node = el("div", {class: "commands"}, el("form", {"aria-label": "Run a command", onsubmit: (event) => { event.preventDefault(); this.run(); }},
       el("div", {class: "prompt"}, this.input, el("button", {type: "submit", class: "primary"}, "Run")), this.options, this.hint), this.log);
     this.found = [];
@@ -225,34 +237,42 @@ class CommandBox {
     else if (event.key === "ArrowUp" && open && this.place > 0) { event.preventDefault(); this.place--; this.show(); }
     else if (event.key === "ArrowUp" || event.key === "ArrowDown") {
       event.preventDefault();
-      this.at = Math.max(0, Math.min(said.length, this.at + (event.key === "ArrowUp" ? -1 : 1)));
-      this.input.value = said[this.at] ?? "";
+      this.at = Math.max(0, Math.min(this.said.length, this.at + (event.key === "ArrowUp" ? -1 : 1)));
+      this.input.value = this.said[this.at] ?? "";
       this.found = []; this.show();
     }
   }
-  async run() {
-    const line = this.input.value.trim();
+  paste(event) {
+    const given = lines(event.clipboardData.getData("text").replaceAll("\r", "")).filter((line) => line.trim());
+    if (given.length < 2) return;
+    event.preventDefault();
+    given.reduce((before, line) => before.then(() => this.run(line)), Promise.resolve());
+  }
+  async run(line = this.input.value) {
+    line = line.trim();
     if (!line) return;
     this.found = []; this.show();
-    said.push(line);
-    this.at = said.length;
+    if (!this.said.length) this.log.replaceChildren();
+    this.at = this.said.push(line);
     this.input.value = "";
-    let parts;
+    const parts = [], at = $("now").textContent;
     try {
       const argv = split(line), answer = await send(this.handle, "POST", "/", argv);
-      if (answer.broken) parts = [el("p", {class: "fault"}, `A fault broke the connection: ${answer.broken}.`)];
+      const row = (await ask("GET", "/journal?after=" + entries.cursor)).findLast((one) => one.handle === this.handle.name && one.kind === "call");
+      for (const {description} of row?.faults ?? []) parts.push(el("p", {class: "fault"}, `Injected fault: ${description}`));
+      if (answer.broken) parts.push(el("p", {class: "bad"}, `The connection was broken: ${words(answer.broken)}.`));
       else {
         const read = json(answer.body, "The answer");
-        parts = read.error !== undefined ? [el("p", {class: "bad mono"}, `(error) ${read.error}`)] : [typed(argv, read.result)];
+        parts.push(read.error !== undefined ? el("p", {class: "bad mono"}, `(error) ${read.error}`) : typed(argv, read.result));
       }
-    } catch (error) { parts = [el("p", {class: "bad"}, error.message)]; }
-    this.log.prepend(el("div", {class: "entry"}, el("p", {class: "mono"}, el("b", {}, "> "), line), parts));
+    } catch (error) { parts.push(el("p", {class: "bad"}, error.message)); }
+    this.log.prepend(el("div", {class: "entry"}, el("p", {class: "mono tools"}, el("b", {}, `> ${line}`), el("span", {class: "soft"}, at)), parts));
     document.dispatchEvent(new Event("changed"));
   }
 }
 
 export const tabs = [
   {name: "keys", title: "Keys", counted: "keys", make: (handle) => new ListPage(handle, "keys", keys)},
-  {name: "commands", title: "Command box", make: (handle) => new CommandBox(handle)},
+  {name: "commands", title: "Command box", make: boxOf},
   {name: "indexes", title: "Search indexes", counted: "indexes", make: (handle) => new ListPage(handle, "indexes", indexes)},
 ];

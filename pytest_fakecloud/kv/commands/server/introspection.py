@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from importlib.machinery import SourceFileLoader
 
@@ -13,6 +13,7 @@ from ...algorithms.glob import matcher
 from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
+from ...table.arguments import INTEGERS, KEYS, Argument, arguments
 from ...table.registry import (
     COMMANDS,
     Args,
@@ -134,44 +135,37 @@ def _docs_reply(spec: CommandSpec) -> Map:
 
 
 def _argument_replies(spec: CommandSpec) -> list[Reply]:
-    """Return the arguments of a command as far as the table lists them: keys and option words."""
-    found: list[Reply] = []
-    for index, key in enumerate(spec.keys):
-        if key.unknown:
-            continue
-        if key.numkeys:
-            found.append(_argument_reply("numkeys", "integer"))
-        token = key.keyword.decode() if key.keyword else ""
-        flags = ["optional"] if token and token in spec.options else []
-        if key.numkeys or key.last < 0:
-            flags.append("multiple")
-        found.append(_argument_reply("key", "key", token, flags, index))
-    taken = {key.keyword for key in spec.keys}
-    for option in spec.options:
-        if option.encode() not in taken:
-            found.append(_argument_reply(option.lower(), "pure-token", option, ["optional"]))
-    return found
+    """Return the arguments of a command. Keys have the index of their key spec."""
+    indexes = iter([index for index, key in enumerate(spec.keys) if not key.unknown])
+    given: dict[str, int | None] = {}
 
+    def reply(argument: Argument) -> Map:
+        name, kind, facts = argument.name, argument.kind, Map()
+        if kind == "string":
+            word = name.rstrip("12")
+            if word in KEYS and word not in given:
+                given[word] = next(indexes, None)
+            index = given.get(word)
+            kind = "integer" if name in INTEGERS else kind if index is None else "key"
+            facts = Map([] if index is None else [b"key_spec_index", index])
+        flags = [flag for flag in ("optional", "multiple") if getattr(argument, flag)]
+        facts = Map([b"name", name.encode(), b"type", kind.encode(), *facts])
+        if argument.token:
+            facts += [b"token", argument.token.encode()]
+        if flags:
+            facts += [b"flags", _words_reply(flags)]
+        if argument.inner:
+            facts += [b"arguments", [reply(one) for one in argument.inner]]
+        return facts
 
-def _argument_reply(
-    name: str, kind: str, token: str = "", flags: Sequence[str] = (), key_spec: int | None = None
-) -> Map:
-    facts = Map([b"name", name.encode(), b"type", kind.encode()])
-    if key_spec is not None:
-        facts += [b"key_spec_index", key_spec]
-    if token:
-        facts += [b"token", token.encode()]
-    if flags:
-        facts += [b"flags", _words_reply(flags)]
-    return facts
+    return [reply(one) for one in arguments(spec)]
 
 
 @command("COMMAND DOCS")
 def command_docs(session: Session, args: Args) -> Reply:
-    """Return the documentation of commands: summary, version, group, and known arguments.
+    """Return the documentation of commands: summary, version, group, and arguments.
 
-    Complexity and history are empty, because the table does not contain them, and an option word is
-    listed without the arguments that follow it (decided here).
+    Complexity and history are empty, because the table does not contain them (decided here).
     """
     found = _top_level_specs(session)
     if args:
