@@ -255,7 +255,8 @@ class CommandBox {
     if (!this.said.length) this.log.replaceChildren();
     this.at = this.said.push(line);
     this.input.value = "";
-    const parts = [], at = $("now").textContent;
+    const parts = [], entry = el("div", {class: "entry"}, el("p", {class: "mono tools"}, el("b", {}, `> ${line}`), el("span", {class: "soft"}, $("now").textContent)));
+    this.log.prepend(entry);
     try {
       const argv = split(line), answer = await send(this.handle, "POST", "/", argv);
       const row = (await ask("GET", "/journal?after=" + entries.cursor)).findLast((one) => one.handle === this.handle.name && one.kind === "call");
@@ -266,7 +267,7 @@ class CommandBox {
         parts.push(read.error !== undefined ? el("p", {class: "bad mono"}, `(error) ${read.error}`) : typed(argv, read.result));
       }
     } catch (error) { parts.push(el("p", {class: "bad"}, error.message)); }
-    this.log.prepend(el("div", {class: "entry"}, el("p", {class: "mono tools"}, el("b", {}, `> ${line}`), el("span", {class: "soft"}, at)), parts));
+    entry.append(...parts);
     document.dispatchEvent(new Event("changed"));
   }
 }
