@@ -205,7 +205,8 @@ class ControlApp(App):
             "seed": self.cloud.seed,
             "clock": clock_view(self.cloud),
             "handles": [describe(handle) for handle in self.cloud.fakes()],
-            "problems": len(self.cloud.problems()),
+            # A fault that has not fired yet may still fire.
+            "problems": sum(one.kind != "unused_fault" for one in self.cloud.problems()),
             "latest": entries[-1].number if entries else 0,
         }
 
@@ -293,8 +294,8 @@ POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancesto
 _PAGE_POLICY = f"{POLICY}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'"
 _PAGE = (
     "activity.js", "api.js", "clock.js", "connect.js", "console.css", "dom.js", "fake.js",
-    "faults.js", "journal.js", "lists.js", "main.js", "pictures.js", "router.js", "rows.js",
-    "time.js", *(f"{word}.js" for word in services_by_word()),
+    "faults.js", "journal.js", "lists.js", "live.js", "main.js", "pictures.js", "router.js", "rows.js",
+    "search.js", "time.js", *(f"{word}.js" for word in services_by_word()),
 )  # fmt: skip
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 _SHARED = ("copying.js", "elements.js", "states.js", "trace.css", "trace.js")

@@ -16,6 +16,7 @@ _QUERIES = {
     "journal_stream": {"after": "stream only entries after this number"},
     "list": PAGING,
     "item": PAGING,
+    "changes": {"until": "the later snapshot; by default the current data"},
     "attempts": {"id": "return only attempts of the message with this id"},
 }
 _TEXTS = {"console": "text/html", "console_file": "text/*", "journal_stream": "text/event-stream"}

@@ -249,6 +249,12 @@ def test_snapshots_are_kept_on_the_server(server: Server) -> None:
     assert server.ask("POST", "/snapshots/one", {})[0] == 200
     assert kv(server, "GET", "a")[1] == {"result": "1"}
     assert {"id": "one"} in server.ask("GET", "/snapshots")[1]
+    before = server.ask("GET", "/state")[1]["latest"]
+    assert server.ask("GET", "/snapshots/one/changes") == (
+        200, {"count": 0, "changes": [], "not_compared": []}
+    )  # fmt: skip
+    assert server.ask("GET", "/state")[1]["latest"] == before
+    assert server.ask("GET", "/snapshots/one/changes?until=none")[0] == 404
     assert server.ask("DELETE", "/snapshots/one")[0] == 200
     assert server.ask("POST", "/snapshots/one", {})[0] == 404
     names = [server.ask("POST", "/snapshots", {})[1]["id"]]

@@ -575,6 +575,53 @@ def test_problems_are_counted_and_advise_in_terms_of_the_server(page: Any, serve
     assert "destinations.respond" not in told
 
 
+def test_problems_of_one_cause_are_one_card_with_its_times(page: Any, server: Server) -> None:
+    server.ask("POST", "/handles/kv_server/faults", {"kind": "respond", "args": [503]})
+    for number in range(4):
+        sent(server, "queue", f"/v2/publish/https://app.example/hook{number % 2}")
+    sent(server, "queue", "/v2/publish/https://other.example/x")
+    server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
+    server.ask("POST", "/clock", {"action": "advance", "by": "1h"})
+    at(page, "problems", ".problem")
+    # A fault that has not fired yet may still fire.
+    holds(page, "document.querySelectorAll('.problem').length === 2")
+    many = page.inner_text("#nav .many.bad")
+    assert sum(int(one.split()[0]) for one in page.locator("h2 .many").all_inner_texts()) == int(
+        many
+    )
+    page.locator(".problem h2 + .soft", has_text="2026-01-01 00:").first.wait_for()
+    assert re.search(r":\d\d to 2026-", page.inner_text(".problem >> nth=0"))
+    page.click(".problem li a:text-is('https://app.example/hook1')")
+    page.locator(".trace-row", has_text="app.example/hook1").first.wait_for()
+
+
+# -- search ------------------------------------------------------------------------------------------
+
+
+def test_one_search_finds_what_all_fakes_hold(page: Any, server: Server) -> None:
+    kv(server, "SET", "needle:key", "1")
+    sent(server, "vector_index", "/upsert/films", {"id": "needle-vector", "vector": [1, 2]})
+    sent(server, "broker", "/produce", {"topic": "orders", "value": "a needle in a record"})
+    sent(server, "queue", "/v2/publish/http://127.0.0.1:9/x", {"in": "needle"}, Upstash_Delay="1h")
+    run = {"Upstash_Workflow_RunId": "wfr_needle", "Upstash_Delay": "1h"}
+    sent(server, "queue", "/v2/trigger/http://127.0.0.1:9/f", **run)
+    page.keyboard.press("Control+k")
+    page.locator("input[aria-label='search everything']").fill("Needle")
+    titles = page.locator("#view h2 a")
+    page.locator("#view h2", has_text="runs").wait_for()
+    assert titles.all_inner_texts() == [
+        "Upstash Redis · keys", "Upstash Vector · vectors · films", "Kafka REST · records · orders",
+        "QStash, Workflow · messages", "QStash, Workflow · runs",
+    ]  # fmt: skip
+    assert page.locator("#view a", has_text="recorded calls").count() == 1
+    hits = page.eval_on_selector_all("#view li a", "(all) => all.map((one) => one.hash)")
+    assert len(hits) == 5
+    for place in hits:
+        at(page, place.removeprefix("#/"), ".detail h2")
+        assert page.locator(".detail .empty").count() == 0
+    at(page, "find?search=nowhere-at-all", "#view :text('Nothing was found.')")
+
+
 # -- time and snapshots ------------------------------------------------------------------------------
 
 
@@ -615,6 +662,20 @@ def test_a_snapshot_is_taken_restored_and_deleted(page: Any, server: Server) -> 
     typed(page, "Take a snapshot", id="one/two")
     said(page, "Take a snapshot", "Taken: one/two.")
     kv(server, "SET", "a", "after")
+    kv(server, "SET", "constructor", "<b>")
+    server.ask("POST", "/snapshots", {"id": "two"})
+    kv(server, "DEL", "a")
+    typed(page, "Compare", since="one/two", until="two")
+    said(page, "Compare", "kv_server: 1 changed, 1 added")
+    rows = page.locator("form[aria-label=Compare] tbody tr:has(td)").all_inner_texts()
+    assert [one.split() for one in rows] == [
+        ["a", "value", "before", "value", "after"],
+        ["constructor", "–", "type", "string", "value", "<b>"],
+    ]
+    typed(page, "Compare", since="two", until="")
+    said(page, "Compare", "kv_server: 1 removed")
+    server.ask("DELETE", "/snapshots/two")
+    page.locator("td", has_text="two").nth(1).wait_for(state="detached")
     press(page, "Restore…", sure=True)
     wait_until(lambda: kv(server, "GET", "a") == "before")
     press(page, "Delete")

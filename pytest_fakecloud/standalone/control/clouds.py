@@ -17,7 +17,9 @@ from ...http.app import Route
 from ...http.messages import Request
 from ..state_file import checked_state, load_state
 from . import PREFIX, Refused, contract, fields, handle_named
+from .changes import States, changes_between, states_of
 from .shapes import (
+    Changes,
     Clock,
     Closed,
     CloudEntry,
@@ -75,6 +77,8 @@ class CloudRoutes:
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
         self._snapshots: dict[str, SavedState] = {}
+        self._states: dict[str, States] = {}
+        """The data of each snapshot, for comparisons."""
         self._numbers = itertools.count(1)
 
     def routes(self) -> list[Route]:
@@ -89,6 +93,7 @@ class CloudRoutes:
             Route("POST", snapshots, "take_snapshot", self.take_snapshot),
             Route("POST", f"{snapshots}/{{id}}", "restore_snapshot", self.restore_snapshot),
             Route("DELETE", f"{snapshots}/{{id}}", "drop_snapshot", self.drop_snapshot),
+            Route("GET", f"{snapshots}/{{id}}/changes", "changes", self.get_changes),
             Route("POST", f"{PREFIX}/load", "load", self.load, lingers=True),
             Route("POST", f"{PREFIX}/replay", "replay", self.replay, lingers=True),
         ]
@@ -152,10 +157,13 @@ class CloudRoutes:
             wanted = next(number for number in self._numbers if str(number) not in self._snapshots)
         name = str(wanted)
         self._snapshots[name] = self._cloud.snapshot()
+        self._states[name] = states_of(self._cloud)
         return {"id": name}
 
     def _name_of(self, request: Request) -> str:
-        name = request.segment("id")
+        return self._known(request.segment("id"))
+
+    def _known(self, name: str) -> str:
         if name not in self._snapshots:
             raise Refused(404, unknown_name("snapshot", name, self._snapshots))
         return name
@@ -169,8 +177,14 @@ class CloudRoutes:
     def drop_snapshot(self, request: Request) -> Snapshot:
         """Delete a snapshot."""
         name = self._name_of(request)
-        del self._snapshots[name]
+        del self._snapshots[name], self._states[name]
         return {"id": name}
+
+    def get_changes(self, request: Request) -> Changes:
+        """Return what changed since a snapshot, up to now or up to the snapshot ``?until=``."""
+        before, until = self._states[self._name_of(request)], request.query("until")
+        after = self._states[self._known(until)] if until else states_of(self._cloud)
+        return changes_between(before, after)
 
     def load(self, request: Request) -> Loaded:
         """Load a state file, all of it or nothing: ``{"state": {…}, "folder": "/path"}``.

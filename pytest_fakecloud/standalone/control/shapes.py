@@ -227,6 +227,27 @@ class Snapshot(TypedDict):
     id: str
 
 
+class ItemChange(TypedDict):
+    """An item of a fake before and after; null where it is absent."""
+
+    fake: str
+    section: str
+    item: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+class Changes(TypedDict):
+    """The number of items that differ, and the first 500 of them; an item that is absent is null.
+
+    ``not_compared`` are fakes that are not in both, or that have more than 20,000 items.
+    """
+
+    count: int
+    changes: list[ItemChange]
+    not_compared: list[str]
+
+
 class CloudEntry(TypedDict):
     """An isolated cloud and the address of its own control API."""
 

@@ -2,6 +2,7 @@
 
 import {code, copyButton, el, form, json, laidOut, number, own, product, short, showCurrent, soft, table} from "./dom.js";
 import {ask, path, send} from "./api.js";
+import {LivePage} from "./live.js";
 import {link} from "./router.js";
 import {FaultsPage} from "./faults.js";
 
@@ -20,16 +21,6 @@ export function plain({name, service, fixture, fault_kinds, ...content}) {
     return [el("h2", {}, title), value.length ? table(title, columns, value, (one) => columns.map((column) => short(one && typeof one === "object" ? own(one, column) ?? "" : column === "value" ? one : "", 300))) : soft("Empty.")];
   });
 }
-class ViewPage {
-  constructor(handle) { this.handle = handle; this.node = el("section", {class: "page"}); }
-  async go() { await this.refresh(); }
-  async refresh() {
-    const found = await ask("GET", path(this.handle, "/view")), shape = JSON.stringify(found);
-    if (shape !== this.shape) this.node.replaceChildren(...plain(found));
-    this.shape = shape;
-  }
-}
-
 // A form for any request. It is sent like a client's: it meets faults and is recorded.
 class RequestPage {
   constructor(handle) {
@@ -50,7 +41,7 @@ class FakePage {
   constructor(handle, tabs) {
     this.handle = handle;
     this.hasLists = Boolean(tabs);
-    const own = tabs ?? [{name: "view", title: "Data", make: (one) => new ViewPage(one)}];
+    const own = tabs ?? [{name: "view", title: "Data", make: (one) => new LivePage(path(one, "/view"), plain)}];
     this.tabs = [...own, {name: "faults", title: "Faults", counted: "faults", make: (one) => new FaultsPage(one)}, {name: "request", title: "Request", make: (one) => new RequestPage(one)}];
     this.nav = el("nav", {class: "subtabs", "aria-label": `parts of ${handle.name}`});
     this.place = el("div");

@@ -15,10 +15,11 @@ journal.size = () => entries.list.length;
 // The code of a page is loaded when the page is first visited.
 const PAGES = {
   activity: {title: "Activity", make: async () => new (await import("./activity.js")).ActivityPage(current)},
+  find: {title: "Search", make: async () => new (await import("./search.js")).SearchPage(current)},
   connect: {title: "Connect", make: async () => new (await import("./connect.js")).ConnectPage(current, journal)},
-  time: {title: "Time", make: async () => new (await import("./time.js")).TimePage()},
-  problems: {title: "Problems", make: async () => new (await import("./time.js")).ProblemsPage()},
-  snapshots: {title: "Snapshots", make: async () => new (await import("./time.js")).SnapshotsPage()},
+  time: {title: "Time", make: async () => (await import("./time.js")).timePage()},
+  problems: {title: "Problems", make: async () => (await import("./time.js")).problemsPage()},
+  snapshots: {title: "Snapshots", make: async () => (await import("./time.js")).snapshotsPage()},
 };
 
 // -- navigation --
@@ -120,7 +121,7 @@ function askForToken() {
 
 // -- keys --
 
-const SHORTCUTS = {"/": "search, or the command box", "?": "show these keys", "g a, g c, …": "go to Activity, Connect, Time, Problems or Snapshots, by the first letter", "g 1, g 2, …": "go to a fake", "j k ↓ ↑": "next or previous row",
+const SHORTCUTS = {"/": "search, or the command box", "?": "show these keys", "Ctrl K, g f": "search all fakes", "g a, g c, …": "go to Activity, Connect, Time, Problems or Snapshots, by the first letter", "g 1, g 2, …": "go to a fake", "j k ↓ ↑": "next or previous row",
   "n p": "next or previous problem in Activity", "← →": "cause or first effect of the row in Activity", Enter: "open the details", Esc: "close the details", Tab: "complete a command in the command box"};
 function showShortcuts() {
   const dialog = el("dialog", {"aria-labelledby": "keys", onclose: () => dialog.remove()}, el("form", {method: "dialog"}, el("h2", {id: "keys"}, "Keys"), el("dl", {class: "facts"}, Object.entries(SHORTCUTS).map(([key, does]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)))), el("button", {autofocus: true}, "Close")));
@@ -129,6 +130,7 @@ function showShortcuts() {
 }
 let going = 0;
 addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && event.key === "k" && !document.querySelector("dialog[open]")) { event.preventDefault(); go(link(["find"])); }
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping() || document.querySelector("dialog[open]")) return;
   if (Date.now() - going < 1500) {
     going = 0;

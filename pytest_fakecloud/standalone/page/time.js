@@ -1,42 +1,39 @@
 // Due times, snapshots and problems.
 
-import {act, count, day, done, el, empty, facts, form, micros, number, own, redraw, short, span, table, time, words} from "./dom.js";
+import {act, both, count, day, done, el, empty, form, micros, number, own, short, soft, span, table, time, words} from "./dom.js";
 import {ask} from "./api.js";
 import {move, showClock} from "./clock.js";
+import {entries} from "./journal.js";
+import {LivePage} from "./live.js";
+import {link} from "./router.js";
 import {strip} from "./pictures.js";
+import {changesTable} from "./states.js";
+import {failedItems} from "./trace.js";
 
-export class TimePage {
-  constructor() {
-    this.due = el("section");
-    this.node = el("div", {class: "page"}, el("h1", {}, "Time"), el("p", {class: "soft"}, "Retries, delays, schedules and TTLs use this clock, not the wall clock."),
-      form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { showClock(await ask("POST", "/clock", {action: "move_to", to})); return done("Moved."); }, {open: false}), this.due);
-  }
-  async go() { await this.refresh(); }
-  async refresh() {
-    const found = await ask("GET", "/due"), shape = JSON.stringify(found);
-    if (shape === this.shape) return;
-    this.shape = shape;
-    const go = (one) => act("Go there", `Go there: ${one.what} at ${one.at}`, () => move({action: "move_to", to: one.at}));
-    redraw(this.due, el("h2", {}, found.count ? `${count(found.count, "event")} planned` : "Nothing is planned"), found.count ? [strip(found.now, found.due), found.due.length < found.count ? el("p", {class: "soft"}, `The next ${found.due.length} of ${number(found.count)}:`) : null,
-      table("due events", ["in", "at", "event", ""], found.due, (one) => [span(micros(one.at) - micros(found.now)), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], short(one.what, 120), go(one)])]
-      : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times."));
-  }
-}
+const go = (one) => act("Go there", `Go there: ${one.what} at ${one.at}`, () => move({action: "move_to", to: one.at}));
+export const timePage = () => new LivePage("/due", ({now, count: many, due}) => [el("h2", {}, many ? `${count(many, "event")} planned` : "Nothing is planned"),
+  many ? [strip(now, due), due.length < many ? soft(`The next ${due.length} of ${number(many)}:`) : null,
+    table("due events", ["in", "at", "event", ""], due, (one) => [span(micros(one.at) - micros(now)), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], short(one.what, 120), go(one)])]
+    : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.")],
+el("h1", {}, "Time"), soft("Retries, delays, schedules and TTLs use this clock, not the wall clock."),
+form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { showClock(await ask("POST", "/clock", {action: "move_to", to})); return done("Moved."); }, {open: false}));
 
-export class SnapshotsPage {
-  constructor() {
-    this.listed = el("section");
-    this.node = el("div", {class: "page"}, el("h1", {}, "Snapshots"), el("p", {class: "soft"}, "A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity."),
-      form("Take a snapshot", "Take", [{name: "id", label: "name", note: "numbered"}], async ({id}) => { const taken = await ask("POST", "/snapshots", id ? {id} : {}); await this.refresh(); return done(`Taken: ${taken.id}.`); }), this.listed);
-  }
-  async go() { await this.refresh(); }
-  async refresh() {
-    const found = await ask("GET", "/snapshots"), at = (one) => `/snapshots/${encodeURIComponent(one.id)}`, shape = JSON.stringify(found);
-    if (shape === this.shape) return;
-    this.shape = shape;
-    redraw(this.listed, found.length ? table("snapshots", ["snapshot", "", ""], found, (one) => [one.id, act("Restore…", `Restore ${one.id}`, () => ask("POST", at(one), {}), {question: `Restore the snapshot ${one.id}? The current data of all fakes is lost.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one)))])
-      : empty("No snapshots yet.", "Take one above before you change much data."));
-  }
+// -- snapshots --
+
+const at = (id, rest = "") => `/snapshots/${encodeURIComponent(id)}${rest}`;
+export const snapshotsPage = () => new LivePage("/snapshots", (found) => !found.length ? empty("No snapshots yet.", "Take one above before you change much data.")
+  : [table("snapshots", ["snapshot", "", ""], found, (one) => [one.id, act("Restore…", `Restore ${one.id}`, () => ask("POST", at(one.id), {}), {question: `Restore the snapshot ${one.id}? The current data of all fakes is lost.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]),
+    form("Compare", "Compare", [{name: "since", label: "changes since", options: found.map((one) => one.id), value: found.at(-1).id}, {name: "until", label: "until", options: [{value: "", label: "now"}, ...found.map((one) => one.id)]}],
+      async ({since, until}) => differences(await ask("GET", at(since, until && `/changes?until=${encodeURIComponent(until)}`) + (until ? "" : "/changes"))))],
+el("h1", {}, "Snapshots"), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity."),
+form("Take a snapshot", "Take", [{name: "id", label: "name", note: "numbered"}], async ({id}) => done(`Taken: ${(await ask("POST", "/snapshots", id ? {id} : {})).id}.`)));
+
+// The items that a comparison found, and how many of each fake were added, removed and changed.
+function differences({count: many, changes, not_compared: missing}) {
+  const kindOf = ({before, after}) => before === null ? "added" : after === null ? "removed" : "changed";
+  const sums = [...Map.groupBy(changes, ({fake}) => fake)].map(([fake, all]) => `${fake}: ${[...Map.groupBy(all, kindOf)].map(([kind, some]) => `${number(some.length)} ${kind}`).join(", ")}`);
+  return [el("p", {role: "status"}, many ? sums.join(" · ") : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
+    missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, changes.length ? changesTable(changes) : null];
 }
 
 // -- problems --
@@ -46,28 +43,27 @@ const ADVICE = {
   unstubbed: ({url}) => ["The queue delivers to loopback addresses only. Choose one:", ["Forward the address to your application: ", el("code", {}, `pytest-fakecloud serve --forward ${origin(url)}=http://127.0.0.1:3000`)],
     ["Or answer it from a state file, under \"destinations\": ", el("code", {}, "pytest-fakecloud serve --load state.json")]],
   unrouted: () => ["Your application called an address that this fake does not have. Compare method and path with the documentation of the service.", ["Check that your application uses the address and token of this fake: ", el("a", {href: "#/connect"}, "Connect")]],
-  rejected_step: ({run_id: run}) => ["The queue rejected a step of a workflow run, for example because the run has ended. Workflow clients ignore this error, so the run does not continue.", run && [el("a", {href: `#/fake/queue/runs/${encodeURIComponent(run)}`}, "Show the run")]],
-  no_workflow: ({url, run_id: run}) => ["Your application triggered a workflow at an address that serves no workflow, so the run failed.", ["Trigger the address at which your application serves the workflow, instead of ", el("code", {}, url)], run && [el("a", {href: `#/fake/queue/runs/${encodeURIComponent(run)}`}, "Show the run")]],
+  rejected_step: () => ["The queue rejected a step of a workflow run, for example because the run has ended. Workflow clients ignore this error, so the run does not continue."],
+  no_workflow: ({url}) => ["Your application triggered a workflow at an address that serves no workflow, so the run failed.", ["Trigger the address at which your application serves the workflow, instead of ", el("code", {}, url)]],
   unused_fault: () => ["Fewer requests than planned met this fault. Make the requests that it is for, or remove it on the Faults tab of the fake."],
   bug: () => ["This is a bug of pytest-fakecloud. Please report it with the text below."],
 };
 const origin = (url) => { try { return new URL(url).origin; } catch { return "https://app.example"; } };
 
-export class ProblemsPage {
-  constructor() { this.listed = el("section"); this.node = el("div", {class: "page"}, el("h1", {}, "Problems"), this.listed); }
-  async go() { await this.refresh(); }
-  async refresh() {
-    const found = await ask("GET", "/problems"), shape = JSON.stringify(found);
-    if (shape === this.shape) return;
-    this.shape = shape;
-    // Problems that differ only in the message are alike.
-    const alike = Map.groupBy(found, ({kind, text, facts: {message_id: id, ...rest}}) => JSON.stringify(id ? [kind, rest] : [kind, text]));
-    redraw(this.listed, found.length ? [...alike.values()].map((all) => this.problem(all[0], all.length))
-      : empty("No problems.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."));
-  }
-  problem({kind, text, facts: known}, times) {
-    const {handle, message_id: _, ...rest} = known, advice = own(ADVICE, kind)?.(known) ?? [];
-    return el("article", {class: "problem"}, el("h2", {class: "bad"}, words(kind), times > 1 ? el("span", {class: "many"}, `${number(times)} times`) : null), facts({fake: handle, ...rest}), advice.filter(Boolean).map((line) => el("p", {}, line)),
-      el("details", {open: !advice.length || kind === "bug"}, el("summary", {}, "As a test reports it"), el("pre", {tabindex: 0, role: "group", "aria-label": `problem: ${kind}`}, text)));
-  }
+
+// Violations with the same cause: of one kind, fake and site. Which message or run met it does not matter.
+const causeOf = ({kind, text, facts: {handle, url, message_id: id, run_id: run}}) => JSON.stringify([kind, handle, url ? origin(url) : id || run ? "" : text]);
+const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.some(({name}) => name === id || name === run) || [url, path].some((one) => one && `${row.request?.line} ${row.request?.body}`.includes(one));
+// A fault that has not fired yet may still fire; the Faults tab shows it.
+export const problemsPage = () => Object.assign(new LivePage("/problems", (found) => {
+  const causes = Map.groupBy(found.filter(({kind}) => kind !== "unused_fault"), causeOf);
+  return causes.size ? [...causes.values()].map(problem) : empty("No problems.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers.");
+}, el("h1", {}, "Problems")), {version: () => entries.list.at(-1)?.number});
+
+function problem(all) {
+  const [{kind, text, facts: known}] = all, rows = entries.list.filter((row) => (!row.ok || failedItems(row)) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));
+  const places = [...Map.groupBy(all, ({facts: {url, method, path}}) => url ?? [method, path].filter(Boolean).join(" "))], runs = new Set(all.map(({facts}) => facts.run_id).filter(Boolean));
+  return el("article", {class: "problem"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.handle ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
+    el("ul", {}, places.filter(([place]) => place).slice(0, 20).map(([place, some]) => el("li", {class: "mono"}, el("a", {href: link(["activity"], {search: place, problems: "yes"})}, place), some.length > 1 ? ` ${number(some.length)} times` : ""))),
+    el("details", {open: kind !== "unstubbed"}, el("summary", {}, "As a test reports it"), el("p", {class: "mono"}, text)), (own(ADVICE, kind)?.(known) ?? []).map((line) => el("p", {}, line)), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.handle ?? "queue", "runs", run])}, `Show the run ${run}`))));
 }

@@ -1,0 +1,49 @@
+// One search over the data of all fakes and over the recorded calls.
+
+import {count, el, empty, number, own, product, redraw, short, soft} from "./dom.js";
+import {list} from "./api.js";
+import {entries} from "./journal.js";
+import {go, link} from "./router.js";
+
+const HITS = 5;
+// The lists of each fake that are searched. Some have parts, which another list names: `records` those of each topic.
+const LISTS = {kv_server: ["keys", "indexes"], vector_index: ["vectors"], broker: ["topics", "records", "groups"],
+  queue: ["messages", "dead-letters", "runs", "callbacks", "schedules", "queues", "url-groups", "flow-control"]};
+const PARTS = {vectors: ["namespaces", "namespace"], records: ["topics", "topic"]};
+
+// Returns the hits of one list, by part, as {handle, name, part, page}.
+async function hitsIn(handle, name, search) {
+  const [names, field] = own(PARTS, name) ?? [], parts = names ? (await list(handle, names, {limit: 50})).items.map((one) => ({[field]: one.name})) : [{}];
+  return Promise.all(parts.map(async (part) => ({handle, name, part, page: await list(handle, name, {search, limit: HITS, ...part})})));
+}
+function hitElement({handle, name, part}, one) {
+  const id = one.key && name === "keys" ? {raw: one.id} : name === "flow-control" ? one.key : one.id ?? one.name;
+  const about = [one.method, one.url ?? one.destination, one.preview ?? one.value ?? one.metadata, one.data].filter(Boolean).map((text) => short(text, 160)).join(" ");
+  return el("li", {}, el("a", {class: "mono", href: link(["fake", handle.name, name, id], part)}, short(one.key && name !== "records" ? one.key : one.name ?? one.id, 80)), el("span", {class: "soft mono"}, about));
+}
+
+export class SearchPage {
+  constructor(state) {
+    Object.assign(this, {state, turn: 0});
+    this.input = el("input", {type: "search", "aria-label": "search everything", placeholder: "Keys, messages, runs, records, vectors, bodies", oninput: () => {
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => go(link(["find"], {search: this.input.value}), {replace: true}), 200);
+    }});
+    this.found = el("div", {role: "status"});
+    this.node = el("div", {class: "page"}, el("h1", {}, "Search"), el("div", {class: "tools"}, this.input), this.found);
+  }
+  leave() { clearTimeout(this.timer); }
+  async refresh() { /* The hits stay as they were found. */ }
+  async go({query: {search = ""}}) {
+    const turn = ++this.turn, words = search.trim();
+    if (document.activeElement !== this.input) { this.input.value = search; this.input.focus(); }
+    if (!words) { redraw(this.found, empty("Search all fakes at once.", "The search looks at names, addresses, labels and bodies, and at the recorded calls.")); return; }
+    const jobs = this.state().handles.flatMap((handle) => (own(LISTS, handle.fixture) ?? []).map((name) => hitsIn(handle, name, words)));
+    const found = (await Promise.all(jobs)).flat().filter(({page}) => page.matching), calls = entries.list.filter((row) => JSON.stringify([row.text, row.request, row.response]).toLowerCase().includes(words.toLowerCase())).length;
+    if (turn !== this.turn) return;
+    redraw(this.found, calls ? el("p", {}, el("a", {href: link(["activity"], {search: words})}, `${count(calls, "recorded call")}`)) : null, found.map((hit) => {
+      const where = link(["fake", hit.handle.name, hit.name], {search: words, ...hit.part}), title = [product(hit.handle), hit.name.replaceAll("-", " "), ...Object.values(hit.part)].filter(Boolean).join(" · ");
+      return [el("h2", {}, el("a", {href: where}, title), el("span", {class: "many"}, number(hit.page.matching))), el("ul", {class: "sentences"}, hit.page.items.map((one) => hitElement(hit, one)))];
+    }), found.length || calls ? null : soft("Nothing was found."));
+  }
+}
