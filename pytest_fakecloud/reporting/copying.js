@@ -47,3 +47,26 @@ function go({method, url, headers, body}) {
 }
 
 export const LANGUAGES = {curl, JavaScript: javascript, Python: python, Go: go};
+
+// -- what was made by hand through the control API, as code of a test --
+
+function literal(value) {
+  if (value === null || typeof value === "boolean") return {null: "None", true: "True", false: "False"}[value];
+  if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
+  if (typeof value === "object") return `{${Object.entries(value).map(([name, one]) => `${quoted(name)}: ${literal(one)}`).join(", ")}}`;
+  return typeof value === "string" ? quoted(value) : String(value);
+}
+const call = (name, args = [], fields = {}) => `${name}(${[...args.map(literal), ...Object.entries(fields).filter(([, value]) => value != null).map(([field, value]) => `${field}=${literal(value)}`)].join(", ")})\n`;
+
+// Return a request of the control API as Python for a test with the plugin's fixtures, or null if no method does the same.
+export function testCode({method, path, body = {}}) {
+  const [, fake, rest] = /^\/handles\/([^/]+)\/(.*)$/.exec(path) ?? [], name = decodeURIComponent(fake ?? "").replace(/\W/g, "_");
+  if (method !== "POST") return null;
+  if (rest === "faults") { const {kind, args = [], ...fields} = body; return call(`${name}.faults.${kind}`, args, fields); }
+  if (rest === "requests" && Array.isArray(body.body) && (body.target ?? "/") === "/") return call(`${name}.execute`, body.body);
+  if (rest === "requests") return `import requests\n\nanswer = requests.request(\n    ${quoted(body.method ?? "POST")},\n    ${name}.url + ${quoted(body.target ?? "/")},\n    headers={**${name}.headers${Object.entries(body.headers ?? {}).map(([field, value]) => `, ${quoted(field)}: ${quoted(value)}`).join("")}},\n`
+    + (body.body ? `    data=${quoted(typeof body.body === "string" ? body.body : JSON.stringify(body.body))}.encode(),\n` : "") + ")\n";
+  if (path === "/clock") return call(`fakecloud.clock.${body.action}`, [body.by ?? body.to].filter((one) => one !== undefined));
+  if (path === "/call") return call(`${body.object}.${body.name}`, body.args, body.kwargs);
+  return path === "/snapshots" ? "snapshot = fakecloud.snapshot()\n" : null;
+}

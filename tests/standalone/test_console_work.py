@@ -342,8 +342,26 @@ def test_keys_are_walked_by_namespace_and_deleted_by_pattern(page: Any, server: 
     assert "Delete the 600 keys that this search finds?" in asked
     assert "log:0\n" in asked
     assert "… and 592 more" in asked
+    kv(server, "SET", "log:late", "x")
     page.click("dialog button.danger")
-    wait_until(lambda: kv(server, "DBSIZE") == 4)
+    # It deletes what it showed: a key that is written while the dialog is open stays.
+    wait_until(lambda: kv(server, "DBSIZE") == 5)
+    assert kv(server, "EXISTS", "log:late") == 1
+
+
+def test_a_column_is_sorted_by_its_head(page: Any, server: Server) -> None:
+    for number, (name, ttl) in enumerate({"a": 500, "b": 9, "c": 61, "d": 4000}.items()):
+        kv(server, "SET", name, "x" * number * 500, "EX", str(ttl))
+    at(page, "fake/kv_server/keys", "table.rows")
+
+    def order(head: str, mark: str) -> str:
+        page.click(f"th button:text-matches('^{head}')")
+        page.locator(f"th[aria-sort] button:text-is('{head} {mark}')").wait_for()
+        return "".join(page.locator("table.rows td:first-child").all_inner_texts())
+
+    clicks = {"TTL ↑": "bcad", "TTL ↓": "dacb", "size ↑": "abcd", "key ↑": "abcd", "key ↓": "dcba"}
+    assert {shown: order(*shown.split()) for shown in clicks} == clicks
+    assert page.get_attribute("th[aria-sort]", "aria-sort") == "descending"
 
 
 # -- queue -------------------------------------------------------------------------------------------
@@ -526,6 +544,18 @@ def test_faults_are_added_seen_to_hit_and_removed(
     ).wait_for()
     server.ask("POST", "/handles/kv_server/requests", {"body": ["INCR", "n"]})
     page.locator(".sentences .pill", has_text="hit once").wait_for()
+    made = {"kind": "respond", "args": [503], "command": "INCR", "times": 2}
+    assert server.ask("GET", "/handles/kv_server/faults")[1][0]["made"] == made
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+    page.click(".sentences button:text-is('Copy as test code')")
+    holds(page, "document.getElementById('notice').textContent === 'Copied.'")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == 'kv_server.faults.respond(503, command="INCR", times=2)\n'
+    page.click("form[aria-label='Add a fault'] .out button:text-is('Copy as request')")
+    wait_until(lambda: "curl" in page.evaluate("navigator.clipboard.readText()"))
+    assert f"{server.url}/__control__/handles/kv_server/faults" in page.evaluate(
+        "navigator.clipboard.readText()"
+    )
     press(page, "Remove")
     page.locator(".empty", has_text="No faults.").wait_for()
     page.select_option("select[name=kind]", "sequence")
@@ -555,6 +585,40 @@ def test_every_kind_of_fault_can_be_added_and_has_a_sentence(page: Any, server: 
             said(page, "Add a fault", "Added.")
         assert page.locator(".sentences li").count() == len(kinds)
         server.ask("DELETE", f"/handles/{name}/faults")
+
+
+def test_what_was_made_by_hand_is_copied_as_code_that_does_the_same(
+    page: Any, kv_server: Any, queue: Any, broker: Any, fakecloud: Any
+) -> None:
+    made = [
+        ("/handles/kv_server/requests", {"body": ["SET", "it's", 'a "quoted" \n line ä']}),
+        ("/handles/queue/requests", {"method": "POST", "target": "/v2/queues", "headers": {"X-A": "b"},
+                                     "body": {"queueName": "ordered", "parallelism": 2}}),
+        ("/call", {"object": "broker", "name": "create_topic", "args": ["mails", 2]}),
+        ("/clock", {"action": "move_to", "to": "2030-01-01T00:00:00Z"}),
+        ("/clock", {"action": "advance", "by": "90m"}),
+        ("/handles/kv_server/faults", {"kind": "respond", "args": [503], "command": "INCR"}),
+        ("/handles/queue/faults", {"kind": "sequence", "args": [[503, None, "drop"]]}),
+        ("/snapshots", {}),
+    ]  # fmt: skip
+    fixtures = {
+        "kv_server": kv_server, "queue": queue, "broker": broker, "fakecloud": fakecloud,
+    }  # fmt: skip
+    for path, body in made:
+        code = page.evaluate(
+            "async (made) => (await import('/console/copying.js')).testCode(made)",
+            {"method": "POST", "path": path, "body": body},
+        )
+        exec(code, fixtures)
+    assert [fault.kind for fault in kv_server.faults] == ["respond"]
+    assert [fault.kind for fault in queue.faults] == ["sequence"]
+    assert kv_server.execute("GET", "it's") == 'a "quoted" \n line ä'
+    assert fixtures["answer"].status_code == 200
+    assert fixtures["answer"].request.headers["X-A"] == "b"
+    assert "mails" in [one.name for one in broker.topics()]
+    assert fakecloud.clock.now().isoformat().startswith("2030-01-01T01:30:0")
+    kv_server.faults.clear()
+    queue.faults.clear()
 
 
 def test_any_request_is_sent(page: Any, server: Server) -> None:

@@ -45,6 +45,8 @@ class HandleRoutes:
         self._numbers = WeakKeyDictionary[InjectedFault, int]()
         """The ids of the faults that were described so far."""
         self._next_number = itertools.count(1)
+        self._made = WeakKeyDictionary[InjectedFault, dict[str, Any]]()
+        """The request that injected each fault of this API."""
 
     def routes(self) -> list[Route]:
         handle = f"{PREFIX}/handles/{{name}}"
@@ -114,6 +116,7 @@ class HandleRoutes:
             "skip": rule.skip,
             "hits": fault.hits,
             "active": fault.active,
+            "made": self._made.get(fault),
         }
 
     def add_fault(self, request: Request) -> Fault:
@@ -131,7 +134,9 @@ class HandleRoutes:
         except TypeError as error:
             raise Refused(422, f"{kind}: {error}. {_form(prepare)}") from None
         with contract():
-            return self._fault(prepare(*arguments, **body))
+            fault = prepare(*arguments, **body)
+        self._made[fault] = {"kind": kind, "args": arguments, **body}
+        return self._fault(fault)
 
     def clear_faults(self, request: Request) -> list[Fault]:
         """Remove all faults of a fake."""

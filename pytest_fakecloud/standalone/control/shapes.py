@@ -219,6 +219,7 @@ class Fault(TypedDict):
     skip: int
     hits: int
     active: bool
+    made: dict[str, Any] | None
 
 
 class Snapshot(TypedDict):

@@ -34,6 +34,9 @@ async function reach(path, options) {
   return answer;
 }
 
+// The last request that changed something, for the user to copy; `number` tells one from another.
+export const change = {number: 0};
+export const asRequest = ({method, path, body}) => ({method, url: location.origin + base + path, headers: [["Authorization", "Bearer " + token]], body: body === undefined ? "" : JSON.stringify(body)});
 export async function ask(method, path, body) {
   let answer;
   try { answer = await reach(path, {method, headers: {Authorization: "Bearer " + token}, body: body === undefined ? undefined : JSON.stringify(body)}); }
@@ -41,6 +44,7 @@ export async function ask(method, path, body) {
   const content = await answer.json();
   if (answer.status === 401) throw new NoToken(content.error.message);
   if (!answer.ok) throw Object.assign(new Error(content.error.message), {status: answer.status});
+  if (method !== "GET") Object.assign(change, {method, path, body, number: change.number + 1});
   return content;
 }
 

@@ -1,5 +1,7 @@
 // Formatting and small components that all pages share.
 
+import {asRequest, change} from "./api.js";
+import {curl, testCode} from "./copying.js";
 import {count, el, number, own} from "./elements.js";
 
 export {count, el, number, own};
@@ -95,6 +97,12 @@ export async function copy(text, notice = "Copied.") {
 }
 export const copyButton = (text, label, shown = "Copy") => el("button", {type: "button", class: "quiet", "aria-label": label, onclick: () => copy(typeof text === "function" ? text() : text)}, shown);
 
+// Buttons that copy what was made by hand as test code and as a request of the control API.
+export function copies(made, what = "this") {
+  const code_ = testCode(made);
+  return tools(code_ ? copyButton(code_, `Copy ${what} as test code`, "Copy as test code") : null, copyButton(() => curl(asRequest(made)), `Copy ${what} as a request`, "Copy as request"));
+}
+
 // The bar above the details of an item. Close returns to the list.
 export const detailBar = (address) => el("div", {class: "tools detail-head"}, el("a", {class: "button", href: address, "aria-label": "close the details"}, "✕ Close"), copyButton(() => location.href, "Copy link to these details", "Copy link"));
 
@@ -102,7 +110,8 @@ export const detailBar = (address) => el("div", {class: "tools detail-head"}, el
 export function act(text, label, work, {question, danger} = {}) {
   const name = text.replace("…", "");
   return el("button", {type: "button", "aria-label": label.startsWith(name) ? label : `${name}: ${label}`, class: danger || question ? "risky" : null, onclick: async () => {
-    if (question && !await confirmed(question, name)) return;
+    const asked = typeof question === "function" ? await attempt(question) : question;
+    if (question && !(asked && await confirmed(asked, name))) return;
     await attempt(work);
     document.dispatchEvent(new Event("changed"));
   }}, text);
@@ -138,9 +147,10 @@ export function form(title, button, fields, work, {open = true, danger} = {}) {
   const body = el("form", {class: "act", "aria-label": title, onsubmit: async (event) => {
     event.preventDefault();
     out.replaceChildren();
+    const before = change.number;
     try {
       const shown = [await work(Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value])), inputs)].flat().filter((one) => one != null);
-      out.replaceChildren(...shown);
+      out.replaceChildren(...shown, ...change.number === before ? [] : [copies({...change})]);
       // The details are redrawn when the item changes, so show the result outside of them.
       if (body.closest(".detail") && shown[0]?.className === "ok") say(shown[0].textContent, "good");
     }

@@ -1,6 +1,6 @@
 // Injected faults of a fake as sentences, and a form with the fields of each kind.
 
-import {act, done, el, empty, form, number, own, pill, redraw, words} from "./dom.js";
+import {act, copies, done, el, empty, form, number, own, pill, redraw, words} from "./dom.js";
 import {ask, path} from "./api.js";
 
 const whole = (name, label, value, note) => ({name, label, kind: "number", value, note});
@@ -73,6 +73,7 @@ export class FaultsPage {
     if (shape === this.shape) return;
     this.shape = shape;
     redraw(this.listed, faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}`, "wait") : pill("not hit yet"), " ", one.active ? null : pill("used up"),
+      one.made ? copies({method: "POST", path: path(this.handle, "/faults"), body: one.made}, `the fault: ${sentence(one)}`) : null,
       act("Remove", `Remove the fault: ${sentence(one)}`, () => ask("DELETE", path(this.handle, `/faults/${one.id}`)))))),
     faults.length > 1 ? act("Remove all…", "Remove all faults", () => ask("DELETE", path(this.handle, "/faults")), {question: "Remove all faults of this fake?"}) : null]
       : empty("No faults.", "An injected fault makes this fake misbehave on purpose. Add one above; it applies to the next request."));

@@ -1,7 +1,7 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {$, act, attempt, bytes, code, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, number, pill, redraw, short, soft, span, table, time, title, tools, words} from "./dom.js";
-import {ask, call, item, list, send, sendWell} from "./api.js";
+import {$, act, attempt, bytes, code, copies, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, number, pill, redraw, short, soft, span, table, time, title, tools, words} from "./dom.js";
+import {ask, call, item, list, path, send, sendWell} from "./api.js";
 import {entries} from "./journal.js";
 import {ListPage} from "./lists.js";
 import {link} from "./router.js";
@@ -12,7 +12,7 @@ const preview = (one) => one.preview || count(one.length, {hash: "field", stream
 
 const keys = {
   list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => one.key,
-  searchNote: "Search all keys, or a pattern: user:*", columns: ["key", "type", "TTL", "size", "value"],
+  searchNote: "Search all keys, or a pattern: user:*", columns: ["key", "type", "TTL", "size", "value"], sorts: (one) => [one.key, one.type, one.ttl_ms ?? Number.MAX_VALUE, one.bytes ?? 0, preview(one)],
   row: (one) => [short(one.key, 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(preview(one), 120)],
   tools: (handle, page) => newKey(handle, page), above: (found, page) => [...tree(found, page), removeMatching(found, page)],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
@@ -30,20 +30,21 @@ function tree(found, page) {
     found.folders.length ? el("ul", {class: "folders"}, found.folders.toSorted((one, other) => one.name.localeCompare(other.name, "en", {numeric: true})).map((one) => el("li", {}, el("a", {class: "mono", href: to({under: one.name})}, one.name.slice(under.length)), el("span", {class: "many"}, number(one.keys))))) : null];
 }
 
-// Deletes all keys that the search finds, in parts. Each part is searched again, so that keys are
-// deleted only while they match.
+// Deletes the keys that the search finds when its button is pressed. Keys that are written later are not in the question.
 function removeMatching(found, page) {
-  const {search = "", type = "", view, under} = page.values, filter = {search, type, view, under};
+  const {search = "", type = "", view, under} = page.values, names = [];
   if (!(search || type) || !found.matching) return null;
-  const shown = found.items.slice(0, 8).map((one) => short(one.key, 60)), more = found.matching - shown.length;
-  return act(`Delete ${count(found.matching, "key")} found…`, `Delete all keys found`, async () => {
-    for (let left = Infinity; ;) {
-      const {items, matching} = await list(page.handle, "keys", {...filter, limit: 500}), names = items.filter((one) => one.is_text).map((one) => one.key);
-      if (!names.length || matching >= left) return;
-      left = matching;
-      await run(page.handle, "DEL", ...names);
+  const question = async () => {
+    names.length = 0;
+    for (let after = ""; after !== null;) {
+      const {items, next} = await list(page.handle, "keys", {search, type, view, under, after, limit: 500});
+      names.push(...items.filter((one) => one.is_text).map((one) => one.key));
+      after = next;
     }
-  }, {question: [el("p", {id: "question"}, `Delete the ${count(found.matching, "key")} that this search finds?`), code(shown.join("\n") + (more > 0 ? `\n… and ${number(more)} more` : ""), "keys that will be deleted")]});
+    const more = names.length - 8;
+    return [el("p", {id: "question"}, `Delete the ${count(names.length, "key")} that this search finds?`), code(names.slice(0, 8).map((name) => short(name, 60)).join("\n") + (more > 0 ? `\n… and ${number(more)} more` : ""), "keys that will be deleted")];
+  };
+  return act(`Delete ${count(found.matching, "key")} found…`, "Delete all keys found", async () => { while (names.length) await run(page.handle, "DEL", ...names.splice(0, 500)); }, {question});
 }
 
 function newKey(handle, page) {
@@ -61,6 +62,14 @@ function newKey(handle, page) {
 const lines = (text) => text.split("\n").filter(Boolean);
 const pairs = (text) => lines(text).flatMap((line) => { const at = line.search(/[\s:=]/); return at < 0 ? [line, ""] : [line.slice(0, at), line.slice(at + 1).trim()]; });
 
+// The command that makes a key with this value, or null if the whole value is not here.
+function remade({key, type, value, ttl_ms, is_whole: whole, elements: part}) {
+  if (part) {
+    const words_ = {hash: (row) => [row.field, row.value], list: (row) => [row.value], set: (row) => [row.member], zset: (row) => [row.score, row.member]}[type];
+    return words_ && part.items.length === part.total ? [{hash: "HSET", list: "RPUSH", set: "SADD", zset: "ZADD"}[type], key, ...part.items.flatMap(words_).map(String)] : null;
+  }
+  return whole === false ? null : type === "string" ? ["SET", key, value, ...ttl_ms == null ? [] : ["PX", String(ttl_ms)]] : /json/i.test(type) ? ["JSON.SET", key, "$", value] : null;
+}
 const keyFacts = (one) => facts({type: pill(words(one.type)), length: number(one.length), size: one.bytes == null ? "" : bytes(one.bytes),
   TTL: one.ttl_ms == null ? "none: the key stays" : `${span(one.ttl_ms * 1000)}, until ${day(one.expires)} ${time(one.expires)} UTC`});
 
@@ -68,6 +77,7 @@ function keyActs(one, page) {
   const {handle} = page;
   return [form("Change TTL", "Set TTL", [{name: "seconds", label: "TTL in seconds; empty removes it", kind: "number", value: one.ttl_ms == null ? "" : Math.ceil(one.ttl_ms / 1000)}],
     async ({seconds}) => { await run(handle, ...(seconds ? ["EXPIRE", one.key, seconds] : ["PERSIST", one.key])); document.activeElement.blur(); return done("Changed."); }, {open: false}),
+  remade(one) ? copies({method: "POST", path: path(handle, "/requests"), body: {body: remade(one)}}, "this key") : null,
   tools(copyButton(one.key, "Copy key", "Copy key"), act("Delete…", `Delete the key ${one.key}`, async () => { await run(handle, "DEL", one.key); location.hash = page.address(); }, {question: `Delete the key ${one.key}?`}))];
 }
 

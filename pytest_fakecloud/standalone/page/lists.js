@@ -5,7 +5,7 @@ import {border} from "./elements.js";
 import {item, list} from "./api.js";
 import {go, link} from "./router.js";
 
-const LIMIT = 100;
+const LIMIT = 100, MOST = 500;
 
 // `spec` is {list, noun, columns, row, detail, hasItem, filters, facet, tools, empty, bulk, key}:
 // `row` returns the cells of an item, `detail` the content of the panel beside the list.
@@ -62,7 +62,7 @@ export class ListPage {
   async refresh() {
     const turn = ++this.turn, {id, spec} = this;
     if (spec.needs && !this.values[spec.needs]) { this.counted.textContent = ""; redraw(this.body, spec.empty(this)); return; }
-    const page = await list(this.handle, spec.list, {limit: LIMIT, ...this.values});
+    const {sort, ...values} = this.values, page = await list(this.handle, spec.list, {limit: sort ? MOST : LIMIT, ...values});
     if (turn !== this.turn) return;
     this.page = page;
     this.drawList(page);
@@ -75,7 +75,7 @@ export class ListPage {
   itemValues() { return Object.fromEntries((this.spec.itemFilters ?? []).map((name) => [name, this.values[name]])); }
 
   drawList(page) {
-    const {spec} = this, shape = JSON.stringify([page, this.id, [...this.chosen]]);
+    const {spec} = this, shape = JSON.stringify([page, this.id, this.values.sort, [...this.chosen]]);
     if (shape === this.drawn.list) return;
     this.drawn.list = shape;
     const last = page.first + page.items.length - 1, whole = count(page.total, spec.noun);
@@ -92,8 +92,8 @@ export class ListPage {
   rows(page) {
     // Beside the details of an item there is room for the columns by which one selects: by default the first three.
     const {spec} = this, aside = (at) => (spec.kept ? spec.kept.includes(spec.columns[at]) : at < 3) ? "" : "aside";
-    return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td") : null, spec.columns.map((name, at) => el("th", {scope: "col", class: aside(at)}, name)))),
-      el("tbody", {}, page.items.map((one) => {
+    return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td") : null, spec.columns.map((name, at) => this.headElement(name, page, aside(at))))),
+      el("tbody", {}, this.sorted(page.items).map((one) => {
         const id = this.idOf(one), [first, ...rest] = spec.row(one, this);
         return el("tr", {class: id === this.id ? "chosen" : null, onclick: (event) => { if (!event.target.closest("a, button, input, label") && !String(getSelection())) go(this.address(id)); }},
           spec.bulk ? el("td", {class: "check"}, el("input", {type: "checkbox", "aria-label": `choose ${spec.key(one)}`, "data-key": `choose ${id}`, checked: this.chosen.has(spec.key(one)),
@@ -101,6 +101,18 @@ export class ListPage {
           el("td", {class: "mono"}, el("a", {href: this.address(id), "data-key": id, "aria-current": id === this.id ? "true" : null}, first)),
           rest.map((cell, at) => el("td", {class: `mono ${aside(at + 1)}`}, cell ?? "")));
       }))));
+  }
+  // A column is sorted by the button in its head, if one page can hold all items.
+  headElement(name, page, side) {
+    const {sort} = this.values, order = sort === name ? "ascending" : sort === "-" + name ? "descending" : null;
+    return el("th", {scope: "col", class: side, "aria-sort": order}, page.matching > MOST ? name : el("button", {type: "button", "data-key": `sort ${name}`, onclick: () => go(link(this.base, {...this.values, after: "", before: "", sort: order === "ascending" ? "-" + name : name}))}, name, {ascending: " ↑", descending: " ↓"}[order]));
+  }
+  sorted(items) {
+    const {sort = ""} = this.values, {spec} = this, at = spec.columns.indexOf(sort.replace(/^-/, ""));
+    if (at < 0) return items;
+    const value = spec.sorts ? (one) => spec.sorts(one)[at] : (one) => { const cell = spec.row(one, this)[at]; return cell?.title || (cell?.textContent ?? String(cell ?? "")).replaceAll(",", ""); };
+    const compare = (one, other) => typeof one === "number" ? one - other : String(one).localeCompare(String(other), "en", {numeric: true});
+    return items.map((one) => [value(one), one]).sort(([one], [other]) => (sort[0] === "-" ? -1 : 1) * compare(one, other)).map(([, one]) => one);
   }
   idOf(one) { return one.id !== undefined && this.spec.rawId ? one.id : encodeURIComponent(this.spec.key(one)); }
 

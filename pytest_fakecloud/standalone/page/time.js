@@ -1,6 +1,6 @@
 // Due times, snapshots and problems.
 
-import {act, both, count, day, done, el, empty, form, micros, number, own, short, soft, span, table, time, words} from "./dom.js";
+import {act, both, copies, count, day, done, el, empty, form, micros, number, own, short, soft, span, table, time, words} from "./dom.js";
 import {ask} from "./api.js";
 import {move, showClock} from "./clock.js";
 import {entries} from "./journal.js";
@@ -11,7 +11,7 @@ import {changesTable} from "./states.js";
 import {failedItems} from "./trace.js";
 
 const go = (one) => act("Go there", `Go there: ${one.what} at ${one.at}`, () => move({action: "move_to", to: one.at}));
-export const timePage = () => new LivePage("/due", ({now, count: many, due}) => [el("h2", {}, many ? `${count(many, "event")} planned` : "Nothing is planned"),
+export const timePage = () => new LivePage("/due", ({now, count: many, due}) => [copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"), el("h2", {}, many ? `${count(many, "event")} planned` : "Nothing is planned"),
   many ? [strip(now, due), due.length < many ? soft(`The next ${due.length} of ${number(many)}:`) : null,
     table("due events", ["in", "at", "event", ""], due, (one) => [span(micros(one.at) - micros(now)), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], short(one.what, 120), go(one)])]
     : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.")],
