@@ -14,11 +14,6 @@ export const el = (tag, attributes = {}, ...children) => made(document.createEle
 export const svg = (tag, attributes = {}, ...children) => made(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 export const fold = (title, content, open = false) => el("details", {open}, el("summary", {}, title), content);
 
-export function styled(element, styles) {
-  Object.assign(element.style, styles);
-  return element;
-}
-
 // Returns the entry of a table that has this name, but nothing that every object inherits, such as `constructor`.
 export const own = (table, name) => Object.hasOwn(table, name) ? table[name] : undefined;
 export const number = (value) => Number(value).toLocaleString("en-US");
@@ -31,6 +26,27 @@ export function shortName(name) { return name.length > 32 ? `${name.slice(0, 16)
 export function visible(text) {
   const hidden = text.normalize() === text ? /(?! )[\p{Cf}\p{Z}]/gu : /(?! )[\p{Cf}\p{Z}\p{Mn}]/gu;
   return text.replace(hidden, (one) => [...Array(one.length).keys()].map((at) => `\\u${one.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
+}
+
+// Formats a duration like reports do: "12.182 s", "6 h 7 m 6.466 s".
+export function span(us) {
+  let seconds = Math.floor(us / 1e6);
+  const parts = [], rest = us - seconds * 1e6;
+  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "m"]]) {
+    const count = Math.floor(seconds / size);
+    if (count) parts.push(`${count} ${unit}`);
+    seconds -= count * size;
+  }
+  const tail = (seconds + rest / 1e6).toFixed(3).replace(/0+$/, "").replace(/\.$/, "");
+  if (tail !== "0" || !parts.length) parts.push(`${tail} s`);
+  return parts.join(" ");
+}
+
+// A line of time from `first` to `last` in microseconds, with `bars` [kind, from, to] and `dots` [kind, at, text]. What is later is at its end.
+export function track(told, first, last, bars, dots) {
+  const x = (at) => `${3 + 94 * Math.min(1, (at - first) / Math.max(1, last - first))}%`;
+  return svg("svg", {class: "track", role: "img", "aria-label": told}, bars.map(([kind, from, to]) => svg("line", {class: kind, x1: x(from), x2: x(to), y1: 8, y2: 8})),
+    dots.map(([kind, at, text]) => svg("circle", {class: kind, cx: x(at), cy: 8, r: 4.5}, svg("title", {}, text))));
 }
 
 // The border between a list and its details. Dragging it or pressing an arrow key sets --share, the list's share of the width.

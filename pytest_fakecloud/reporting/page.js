@@ -34,7 +34,7 @@ class States {
 
   // Return the elements for the detail pane of a row.
   element(one, {rows}) {
-    const note = this.note ? [el("p", {class: "trace-soft trace-pre"}, this.note)] : [];
+    const note = this.note ? [el("p", {class: "soft trace-pre"}, this.note)] : [];
     if (!this.initial) return note.length ? [fold("State", note, true)] : [];
     const {before, after, changes} = this.around(one, rows), nested = rows[one.index + 1]?.row.depth > one.row.depth;
     const rest = Object.entries(after).map(([fake, sections]) => fold(`All data of ${fake} after this row${nested ? " and the rows below it" : ""}`, stateOf(sections, before[fake] ?? table({}))));
@@ -42,7 +42,7 @@ class States {
     const nothing = CREDENTIALS.has(one.row.operation) ? "This row changed credentials, which are not shown."
       : `This row${nested ? " and the rows below it" : ""} changed no data.`;
     return [fold(changes.length ? `State: ${count(changes.length, "change")}${nested ? " by this row and the rows below it" : ""}` : "State",
-      [changes.length ? changesTable(changes) : one.row.kind === "event" ? null : el("p", {class: "trace-soft"}, nothing), ...rest, ...note], true)];
+      [changes.length ? changesTable(changes) : one.row.kind === "event" ? null : el("p", {class: "soft"}, nothing), ...rest, ...note], true)];
   }
 }
 
@@ -54,9 +54,7 @@ function table(from, copy = (value) => value) {
 }
 
 // Copy a state. Steps replace whole items, so copies can share items.
-function copied(state) {
-  return table(state, (sections) => table(sections, (items) => table(items)));
-}
+const copied = (state) => table(state, (sections) => table(sections, (items) => table(items)));
 
 function apply(state, changes) {
   for (const [fake, section, item, value] of changes) {
@@ -71,7 +69,7 @@ function stateOf(sections, before) {
       const other = before[section]?.[item] ?? null;
       return el("tr", {class: JSON.stringify(other) === JSON.stringify(value) ? "" : "trace-changed"}, el("th", {scope: "row"}, item), el("td", {}, fieldsOf(item, value, other)));
     })))]);
-  return parts.length ? parts : el("p", {class: "trace-soft"}, "empty");
+  return parts.length ? parts : el("p", {class: "soft"}, "empty");
 }
 
 function begin(id, report, options = {}) {

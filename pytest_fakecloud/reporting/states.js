@@ -6,7 +6,7 @@ import {count, el, own, shortName, svg, visible} from "./elements.js";
 export function changesTable(changes) {
   const sections = Map.groupBy(changes, ({fake, section}) => `${fake} · ${section}`);
   return el("table", {class: "trace-state"}, el("thead", {}, el("tr", {}, ...["data", "before", "after"].map((text) => el("th", {}, text)))),
-    ...[...sections].map(([title, items]) => el("tbody", {}, el("tr", {}, el("th", {scope: "rowgroup", colspan: 3, class: "trace-soft"}, title)), ...items.map(stateRow))));
+    ...[...sections].map(([title, items]) => el("tbody", {}, el("tr", {}, el("th", {scope: "rowgroup", colspan: 3, class: "soft"}, title)), ...items.map(stateRow))));
 }
 
 function stateRow({item, before, after}) {
@@ -17,7 +17,7 @@ function stateRow({item, before, after}) {
 
 // Show the fields of an item and mark those that differ from `other`; `changed` omits the rest.
 export function fieldsOf(item, value, other, {changed = false} = {}) {
-  if (value === null) return el("span", {class: "trace-soft"}, "–");
+  if (value === null) return el("span", {class: "soft"}, "–");
   const differs = (name) => other !== null && JSON.stringify(own(other, name)) !== JSON.stringify(value[name]);
   const isShown = ([name, field]) => !(name === "id" && field === item) && (changed && other !== null ? differs(name) : field !== null);
   return el("div", {}, el("dl", {}, ...Object.entries(value).filter(isShown).map(([name, field]) => {
@@ -30,10 +30,8 @@ export function fieldsOf(item, value, other, {changed = false} = {}) {
 export function offsets({start = 0, end, committed, position}) {
   const whole = Math.max(1, end - start), share = (offset) => 100 * (Math.max(start, offset ?? start) - start) / whole;
   const picture = svg("svg", {viewBox: "0 0 100 8", preserveAspectRatio: "none", class: "trace-offsets", role: "img",
-    "aria-label": `committed ${committed ?? "nothing"}, delivered up to ${position ?? "nothing"}, end ${end}`});
-  picture.append(svg("rect", {class: "trace-waiting", width: 100, height: 8}),
-    svg("rect", {class: "trace-delivered", width: share(position), height: 8}),
-    svg("rect", {class: "trace-committed", width: share(committed), height: 8}));
+    "aria-label": `committed ${committed ?? "nothing"}, delivered up to ${position ?? "nothing"}, end ${end}`},
+  [["waiting", 100], ["delivered", share(position)], ["committed", share(committed)]].map(([name, width]) => svg("rect", {class: `trace-${name}`, width, height: 8})));
   const missing = committed === null ? 0 : start - committed;
   const gone = missing > 0 ? `${count(missing, "uncommitted record")} no longer exist${missing === 1 ? "s" : ""}` : "";
   return el("div", {}, picture, gone ? el("p", {class: "trace-fault"}, gone) : null);

@@ -4,10 +4,12 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 import {LANGUAGES, lost, requestOf} from "./copying.js";
-import {border, count, el, fold, own, shortName, styled, svg, visible} from "./elements.js";
+import {border, count, el, fold, own, shortName, span, svg, track, visible} from "./elements.js";
 
-const LINE = 19, PAD = 9, GAP = 26, HUES = 6, AHEAD = 600;
+const LINE = 19, PAD = 9, GAP = 26, AHEAD = 600;
 const NARROW = 720, WIDE = 1000, TEXT_LEAST = 340, LANE_LEAST = 42, LANE_MOST = 130, TIME = 98, NUMBER = 38;
+// The colour of rows that belong to no request, and the colours of requests in turn.
+const HUES = ["var(--soft)", ...["#2f6feb, #7aa7ff", "#b35900, #f0a35e", "#0f7b6c, #4fd1bd", "#a8328f, #ee8fd8", "#6a7a00, #c6d64d", "#6b4fd6, #b3a1ff"].map((pair) => `light-dark(${pair})`)];
 const ALL_ROWS = {search: "", fake: "", problems: false, subject: null};
 
 export class Trace {
@@ -16,23 +18,15 @@ export class Trace {
   // onselect(row), onfilter(wanted), isWanted(row) (another filter), tools (elements for the toolbar),
   // details(one, trace) (more elements for the detail pane).
   constructor(root, options = {}) {
-    this.root = root;
-    this.options = options;
-    this.wanted = {...ALL_ROWS};
-    this.report = {rows: [], findings: [], fakes: []};
-    this.rows = this.items = this.shown = [];
-    this.lanes = [];
-    this.number = null;
-    this.drawn = new Map();
-    this.known = new WeakMap();
-    this.version = 0;
+    Object.assign(this, {root, options, wanted: {...ALL_ROWS}, report: {rows: [], findings: [], fakes: []}, rows: [], items: [], shown: [], lanes: []});
+    Object.assign(this, {number: null, drawn: new Map(), known: new WeakMap(), version: 0});
     this.build();
     this.stop = new AbortController();
     const {signal} = this.stop;
     addEventListener("scroll", () => this.draw(), {passive: true, signal});
     addEventListener("hashchange", () => this.follow(), {signal});
     addEventListener("keydown", (event) => this.pressed(event), {signal});
-    this.sizes = new ResizeObserver(() => { if (this.list.clientWidth !== this.width) this.resized(); });
+    this.sizes = new ResizeObserver(() => { if (this.list.clientWidth !== this.width) this.measure(); });
     this.sizes.observe(this.list);
   }
 
@@ -42,7 +36,9 @@ export class Trace {
     const first = !this.rows.length, atEnd = this.atEnd(), anchor = this.items[firstBelow(this.items, -this.list.getBoundingClientRect().top)];
     this.report = report;
     [this.rows, this.byNumber] = prepare(report, this.known, this.options.numbered);
-    this.setLanes(lanesOf(this.rows, report.fakes ?? []));
+    this.lanes = lanesOf(this.rows, report.fakes ?? []);
+    // A lane is as wide as its name, between LANE_LEAST and LANE_MOST.
+    this.widths = this.lanes.map((name) => Math.max(LANE_LEAST, Math.min(LANE_MOST, hostOf(name).length * 6.4 + 14)));
     this.fillTools();
     this.arrange();
     if (first) this.follow();
@@ -50,8 +46,6 @@ export class Trace {
     if (this.options.newest && (first ? this.number === null : atEnd)) scrollTo(0, document.documentElement.scrollHeight);
     else if (!first && anchor && this.places.has(anchor.key)) scrollBy(0, this.items[this.places.get(anchor.key)].top - anchor.top);
   }
-
-  get selected() { return this.byNumber?.get(this.number)?.row ?? null; }
 
   // Select a row by its number and scroll it into view; null closes the detail pane.
   select(number, {reveal = true} = {}) {
@@ -66,7 +60,7 @@ export class Trace {
     }
     const before = this.items[this.places.get(number)]?.top;
     this.fillPane();
-    if (opens) this.resized();
+    if (opens) this.measure();
     // Keep a clicked row under the pointer when opening the pane changes the layout.
     if (one && reveal) this.reveal(number);
     else if (one) scrollBy(0, this.items[this.places.get(number)].top - before);
@@ -103,7 +97,7 @@ export class Trace {
     this.fake = el("select", {"aria-label": "Fake", onchange: () => this.filter({fake: this.fake.value})});
     this.problems = el("input", {type: "checkbox", onchange: () => this.filter({problems: this.problems.checked})});
     this.chip = el("button", {class: "trace-chip", type: "button", hidden: true, onclick: () => this.filter({subject: null})});
-    this.count = el("output", {class: "trace-soft"});
+    this.count = el("output", {class: "soft"});
     this.heads = el("div", {class: "trace-heads", "aria-hidden": "true"});
     this.problemsText = el("span");
     this.problemsLabel = el("label", {}, this.problems, this.problemsText);
@@ -112,7 +106,7 @@ export class Trace {
         this.problemsLabel, this.chip, this.count, ...(this.options.tools ?? [])), this.heads);
     this.list = el("div", {class: "trace-list", role: "listbox", tabindex: 0, "aria-label": "Timeline",
       onclick: (event) => this.clicked(event)});
-    this.empty = el("p", {class: "trace-empty trace-soft", hidden: true});
+    this.empty = el("p", {class: "trace-empty soft", hidden: true});
     this.pane = el("section", {class: "trace-pane", "aria-label": "Details", tabindex: -1, hidden: true});
     this.border = border("width of the timeline", 60);
     this.root.classList.add("trace");
@@ -150,7 +144,6 @@ export class Trace {
     this.empty.replaceChildren(...rows.length ? ["No row matches the filters. ", el("button", {type: "button", onclick: () => this.filter(ALL_ROWS)}, "Clear the filters")] : ["No calls were recorded."]);
     this.activate();
     this.measure();
-    this.draw();
   }
 
   // Compute the bars that run past each row, and the bar that begins at it.
@@ -165,12 +158,6 @@ export class Trace {
         open.push(one.starts);
       }
     });
-  }
-
-  // Set the names of the lanes. A lane is as wide as its name, between LANE_LEAST and LANE_MOST.
-  setLanes(names) {
-    this.lanes = names;
-    this.widths = names.map((name) => Math.max(LANE_LEAST, Math.min(LANE_MOST, hostOf(name).length * 6.4 + 14)));
   }
 
   measure() {
@@ -213,10 +200,6 @@ export class Trace {
       at = one.row.at_us;
     });
     this.list.style.height = `${y}px`;
-  }
-
-  resized() {
-    this.measure();
     this.draw();
   }
 
@@ -225,10 +208,10 @@ export class Trace {
     if (shape === this.heads.shape) return;
     this.heads.shape = shape;
     let left = 0;
-    this.heads.replaceChildren(styled(el("span", {class: "trace-time"}, "time (UTC)"), {width: `${this.time}px`}), ...this.lanes.map((lane, index) => {
+    this.heads.replaceChildren(el("span", {class: "trace-time", style: `width: ${this.time}px`}, "time (UTC)"), ...this.lanes.map((lane, index) => {
       const width = 2 * (this.middles[index] - left);
       left += width;
-      return styled(el("span", {class: "trace-head", title: lane}, hostOf(lane)), {width: `${width}px`});
+      return el("span", {class: "trace-head", title: lane, style: `width: ${width}px`}, hostOf(lane));
     }));
   }
 
@@ -255,7 +238,7 @@ export class Trace {
     if (element?.state === state) return;
     const shape = one ? this.shapeOf(item) : item.gap;
     if (element?.row !== one?.row || element?.shape !== shape) {
-      const made = one ? this.rowElement(item) : this.gapElement(item);
+      const made = one ? this.rowElement(item) : el("div", {class: "trace-gap", role: "presentation", style: `height: ${item.height}px`}, el("span", {}, item.gap));
       if (element) element.replaceWith(made); else this.list.append(made);
       element = Object.assign(made, {row: one?.row, shape});
       this.drawn.set(item.key, element);
@@ -273,48 +256,28 @@ export class Trace {
     return JSON.stringify([one.parts, this.middles, this.narrow, one.from, one.to, one.hue, one.bars, one.starts, this.matches.has(one), one.label]);
   }
 
-  gapElement(item) {
-    const element = el("div", {class: "trace-gap", role: "presentation"}, el("span", {}, item.gap));
-    element.style.height = `${item.height}px`;
-    return element;
-  }
-
   rowElement({one, height}) {
     const {row} = one;
     const text = el("div", {class: "trace-text"});
     const guides = el("span", {class: "trace-guides"},
-      ...one.bars.map((bar) => el("i", {class: `trace-hue-${bar.hue}`})));
-    for (const [name, part, answer, more] of one.parts) text.append(el("div", {class: name}, el("span", {}, part), more && el("span", {class: "trace-more trace-soft"}, more), answer && el("span", {class: row.ok && !one.failed ? "trace-answer trace-ok" : "trace-answer trace-bad"}, answer)));
-    const element = el("div", {class: "trace-row", role: "option", id: `row-${one.label}`, "aria-selected": "false"},
+      one.bars.map((bar) => el("i", {style: `--hue: ${HUES[bar.hue]}`})));
+    for (const [name, part, answer, more] of one.parts) text.append(el("div", {class: name}, el("span", {}, part), more && el("span", {class: "trace-more soft"}, more), answer && el("span", {class: row.ok && !one.failed ? "trace-answer trace-ok" : "trace-answer trace-bad"}, answer)));
+    const marks = [!row.ok || one.failed > 0 ? "trace-failed" : "", row.findings?.length ? "trace-found" : "", this.matches.has(one) ? "" : "trace-context"].filter(Boolean);
+    return el("div", {class: ["trace-row", ...marks].join(" "), role: "option", id: `row-${one.label}`, "aria-selected": "false", "data-number": row.number, style: `height: ${height}px`},
       this.narrow || !this.options.numbered ? null : el("span", {class: "trace-number"}, one.label),
       this.narrow ? null : el("span", {class: "trace-time"}, clockTime(row.at_us)),
       this.narrow ? null : this.lanesElement(one, height), guides, text);
-    element.dataset.number = row.number;
-    element.classList.toggle("trace-failed", !row.ok || one.failed > 0);
-    element.classList.toggle("trace-found", row.findings?.length > 0);
-    element.classList.toggle("trace-context", !this.matches.has(one));
-    element.style.height = `${height}px`;
-    return element;
   }
 
   lanesElement(one, height) {
-    const {row} = one, y = PAD / 2 + LINE / 2, x = (lane) => this.middles[lane];
-    const picture = svg("svg", {width: this.across, height, class: "trace-lanes", "aria-hidden": "true"});
-    for (const at of this.middles) picture.append(svg("line", {class: "trace-life", x1: at, x2: at, y1: 0, y2: height}));
-    for (const bar of one.bars) picture.append(svg("rect", {class: `trace-bar trace-hue-${bar.hue}`, x: x(bar.lane) - 4, y: 0, width: 8, height}));
-    if (one.starts) picture.append(svg("rect", {class: `trace-bar trace-hue-${one.starts.hue}`, x: x(one.starts.lane) - 4, y: y - 4, width: 8, height: height - y + 4}));
-    const kind = row.ok && !one.failed ? "trace-good-arrow" : "trace-bad-arrow";
-    if (one.from === one.to) {
-      picture.append(svg("circle", {class: kind, cx: x(one.to), cy: y, r: 4}));
-      return picture;
-    }
-    const right = one.to > one.from, start = x(one.from) + (right ? 5 : -5), end = x(one.to) + (right ? -5 : 5);
-    const lost = row.outcome === "dropped" || row.outcome === "refused";
-    const stop = lost ? (start + end) / 2 : end, back = right ? -7 : 7;
-    picture.append(svg("line", {class: `${kind} trace-hue-${one.hue}`, x1: start, x2: stop, y1: y, y2: y}));
-    picture.append(svg("path", {class: `${kind} trace-hue-${one.hue}`, d: lost
-      ? `M${stop - 4} ${y - 4}l8 8m0 -8l-8 8` : `M${stop} ${y}l${back} -4v8z`}));
-    return picture;
+    const {row} = one, y = PAD / 2 + LINE / 2, x = (lane) => this.middles[lane], hue = `--hue: ${HUES[one.hue]}`;
+    const kind = row.ok && !one.failed ? "trace-good-arrow" : "trace-bad-arrow", right = one.to > one.from;
+    const start = x(one.from) + (right ? 5 : -5), end = x(one.to) + (right ? -5 : 5), lost = row.outcome === "dropped" || row.outcome === "refused", stop = lost ? (start + end) / 2 : end;
+    const bar = ({lane, hue: own}, from) => svg("rect", {class: "trace-bar", style: `--hue: ${HUES[own]}`, x: x(lane) - 4, y: from, width: 8, height: height - from});
+    return svg("svg", {width: this.across, height, class: "trace-lanes", "aria-hidden": "true"}, this.middles.map((at) => svg("line", {class: "trace-life", x1: at, x2: at, y1: 0, y2: height})),
+      one.bars.map((each) => bar(each, 0)), one.starts && bar(one.starts, y - 4),
+      one.from === one.to ? svg("circle", {class: kind, cx: x(one.to), cy: y, r: 4}) : [svg("line", {class: kind, style: hue, x1: start, x2: stop, y1: y, y2: y}),
+        svg("path", {class: kind, style: hue, d: lost ? `M${stop - 4} ${y - 4}l8 8m0 -8l-8 8` : `M${stop} ${y}l${right ? -7 : 7} -4v8z`})]);
   }
 
   // -- moving ------------------------------------------------------------------------------------
@@ -337,7 +300,7 @@ export class Trace {
     const chosen = this.shown.findIndex((one) => one.row.number === this.number);
     // Without a selected row, begin at the first row in view.
     const place = chosen < 0 ? (this.items[firstBelow(this.items, this.top.getBoundingClientRect().bottom - this.list.getBoundingClientRect().top + 1)]?.index ?? 1) - 1 : chosen;
-    const row = this.selected;
+    const row = this.byNumber.get(this.number)?.row;
     const jump = (by) => this.shown[Math.max(0, Math.min(this.shown.length - 1, chosen < 0 ? place : place + by))];
     const to = {
       ArrowDown: () => jump(1), j: () => jump(1), ArrowUp: () => jump(-1), k: () => jump(-1),
@@ -390,13 +353,13 @@ export class Trace {
       el("div", {class: "trace-pane-head"},
         el("h3", {}, row.text.what),
         el("button", {type: "button", "aria-label": "Close the details", onclick: () => { this.select(null); this.list.focus({preventScroll: true}); }}, "✕")),
-      el("p", {class: "trace-soft"}, [`${this.options.numbered ? "row " : "#"}${one.label}`, endsOf(one), `${isoDay(row.at_us)} ${clockTime(row.at_us)} UTC`, wait].filter(Boolean).join(" · ")),
+      el("p", {class: "soft"}, [`${this.options.numbered ? "row " : "#"}${one.label}`, endsOf(one), `${isoDay(row.at_us)} ${clockTime(row.at_us)} UTC`, wait].filter(Boolean).join(" · ")),
       one.failed ? el("p", {class: "trace-bad"}, `${count(one.failed, "item")} of this request failed.`) : null,
       row.text.answer ? el("p", {class: row.ok ? "trace-ok" : "trace-bad"}, row.text.answer) : null,
       ...(row.faults ?? []).map((fault) => el("p", {class: "trace-fault"}, `Injected fault: ${fault.description}`)),
       ...(row.findings ?? []).map((index) => this.findingElement(index, row)),
       row.text.note ? el("pre", {class: "trace-bad", tabindex: 0, "aria-label": "Note"}, row.text.note) : null,
-      ...(row.text.lines ?? []).map((line) => el("p", {class: "trace-soft trace-pre"}, line)),
+      ...(row.text.lines ?? []).map((line) => el("p", {class: "soft trace-pre"}, line)),
       ...this.sourceElements(row),
       this.linksElement(one, effects, related),
       this.attemptsElement(row),
@@ -431,7 +394,7 @@ export class Trace {
   sourceElements({where, kind}) {
     if (!where) {
       const recorded = kind === "call" && this.rows.some(({row}) => row.kind === "call" && row.where);
-      return recorded ? [el("p", {class: "trace-soft"}, "The line that made this call is not known.")] : [];
+      return recorded ? [el("p", {class: "soft"}, "The line that made this call is not known.")] : [];
     }
     const lines = (where.source ?? []).map(({line, text}) =>
       el("div", line === where.line ? {class: "trace-called"} : {}, `${String(line).padStart(5)}  ${text}`));
@@ -447,7 +410,7 @@ export class Trace {
         [this.goToRow(other), el("br")]), effects.length > 50 ? `… ${effects.length - 50} more` : null)],
       related.size && [el("dt", {}, "Follow"), el("dd", {}, ...[...related].map(([subject, rows]) => rows > 1
         ? el("button", {type: "button", class: "trace-chip", title: subject.name, onclick: () => this.filter({subject})}, `${nameOf(subject)} · ${rows} rows`)
-        : el("p", {class: "trace-soft", title: subject.name}, `${nameOf(subject)}: only in this row`)))],
+        : el("p", {class: "soft", title: subject.name}, `${nameOf(subject)}: only in this row`)))],
     ].filter(Boolean);
     return items.length ? el("dl", {class: "trace-links"}, ...items.flat()) : null;
   }
@@ -457,14 +420,10 @@ export class Trace {
     const message = (row.subjects ?? []).find((subject) => subject.kind === "message");
     const attempts = message ? this.rows.filter((one) => one.row.kind === "attempt" && hasSubject(one.row, message)) : [];
     if (attempts.length < 2) return null;
-    const first = attempts[0].row.at_us, whole = Math.max(1, attempts.at(-1).row.at_us - first);
     return fold(`Attempts of ${shortName(message.name)}`, el("ol", {class: "trace-attempts"}, ...attempts.map(({row: each}, index) => {
-      const dot = styled(el("i", {class: each.ok ? "trace-dot-ok" : "trace-dot-bad"}), {left: `${100 * (each.at_us - first) / whole}%`});
       const wait = index ? gapText(attempts[index - 1].row.at_us, each.at_us) || "+0 s" : "";
       const label = `${each.attempt || index + 1}: ${each.status ?? "no answer"}${wait ? ` ${wait}` : ""}`;
-      const button = this.goTo(each.number, label);
-      if (each.number === row.number) button.setAttribute("aria-current", "true");
-      return el("li", {}, button, el("span", {class: "trace-track", "aria-hidden": "true"}, dot));
+      return el("li", {"aria-current": each.number === row.number ? "true" : null}, this.goTo(each.number, label), track(label, attempts[0].row.at_us, attempts.at(-1).row.at_us, [], [[each.ok ? "good" : "bad", each.at_us, label]]));
     })), true);
   }
 
@@ -478,13 +437,13 @@ export class Trace {
         message.headers?.length ? fold(count(message.headers.length, "header"),
           el("dl", {class: "trace-headers"}, ...message.headers.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value, claimsOf(value))]))) : null,
         body ? el("pre", {tabindex: 0, "aria-label": `${title} body`}, body)
-          : message.missing || message.headers?.length ? el("p", {class: "trace-soft"}, message.missing ? "The body was not recorded." : "no body") : null,
+          : message.missing || message.headers?.length ? el("p", {class: "soft"}, message.missing ? "The body was not recorded." : "no body") : null,
         message.cut ? el("p", {class: "trace-fault"}, `Only the first ${[...message.body].length.toLocaleString("en")} characters of ${message.cut.toLocaleString("en")} bytes are in this report.`) : null,
         isPlain ? null : fold("Raw body", el("pre", {tabindex: 0, "aria-label": `${title} raw body`}, message.body))], true);
   }
 
   copyElement(row) {
-    const status = el("output", {class: "trace-soft"}), sent = row.request && requestOf(row, this.report);
+    const status = el("output", {class: "soft"}), sent = row.request && requestOf(row, this.report);
     const button = (name, make) => el("button", {type: "button", onclick: async () => {
       const text = make();
       try {
@@ -514,7 +473,7 @@ function prepare(report, known, numbered) {
     one.fromName = row.actor === "application" && cause ? cause.toName : one.actorName ??= laneName(row.actor);
     one.index = index;
     one.label = numbered ? index + 1 : row.number;
-    one.hue = starts ? 1 + hues++ % HUES : cause?.hue ?? 0;
+    one.hue = starts ? 1 + hues++ % (HUES.length - 1) : cause?.hue ?? 0;
     byNumber.set(row.number, one);
     return one;
   });
@@ -575,7 +534,7 @@ function partsOf(one, {report, narrow, options, byNumber}) {
   const answer = [failed ? `${failed} failed` : "", withShortIds(row.text.answer, row)].filter(Boolean).join(": ");
   const ends = `${options.numbered ? `${one.label} · ` : ""}${clockTime(row.at_us)} ${endsOf(one)}`;
   const more = row.text.lines?.[0]?.split("\n")[0];
-  const parts = narrow ? [["trace-ends trace-soft", ends, answer], ["trace-what", what, null, more]] : [["trace-what", what, answer, more]];
+  const parts = narrow ? [["trace-ends soft", ends, answer], ["trace-what", what, null, more]] : [["trace-what", what, answer, more]];
   for (const fault of row.faults ?? []) parts.push(["trace-fault", `fault: ${fault.description}`]);
   for (const index of row.findings ?? []) {
     const finding = report.findings[index], first = byNumber.get(finding.rows.find((number) => byNumber.has(number)));
@@ -610,16 +569,7 @@ function clockTime(at_us) { return new Date(at_us / 1000).toISOString().slice(11
 // Return the time between two rows in whole seconds ("+5 m"), with the date if the day changes; empty below a second.
 function gapText(from_us, to_us) {
   const seconds = Math.floor((to_us - from_us) / 1e6);
-  if (seconds < 1) return "";
-  const parts = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
-  const text = [];
-  let rest = seconds;
-  for (const [unit, size] of parts) {
-    const count = Math.floor(rest / size);
-    rest -= count * size;
-    if (count && text.length < 2) text.push(`${count} ${unit}`);
-  }
-  return `+${text.join(" ")}${isoDay(from_us) === isoDay(to_us) ? "" : ` · ${isoDay(to_us)}`}`;
+  return seconds < 1 ? "" : `+${span(seconds * 1e6)}${isoDay(from_us) === isoDay(to_us) ? "" : ` · ${isoDay(to_us)}`}`;
 }
 
 function nameOf({kind, name}) { return name ? `${kind} ${shortName(name)}` : `default ${kind}`; }

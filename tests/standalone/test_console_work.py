@@ -890,7 +890,7 @@ def fill_all(server: Server) -> None:
 
 
 PLACES = (
-    "connect", "activity", "activity/@", "time", "problems", "snapshots",
+    "connect", "find?search=h", "activity", "activity/@", "time", "problems", "snapshots",
     "fake/kv_server/keys", "fake/kv_server/keys/h", "fake/kv_server/commands",
     "fake/kv_server/indexes/i", "fake/kv_server/faults", "fake/kv_server/request",
     "fake/vector_index/vectors/v1", "fake/vector_index/namespaces",

@@ -2,9 +2,9 @@
 
 import {asRequest, change} from "./api.js";
 import {curl, testCode} from "./copying.js";
-import {count, el, number, own} from "./elements.js";
+import {count, el, number, own, span} from "./elements.js";
 
-export {count, el, number, own};
+export {count, el, number, own, span};
 export const $ = (id) => document.getElementById(id);
 
 // -- words --
@@ -40,20 +40,6 @@ export function json(text, what) {
 export function micros(text) {
   const fraction = (/\.(\d+)/.exec(text) || ["", ""])[1].padEnd(6, "0").slice(0, 6);
   return Date.parse(text.replace(/\.\d+/, "")) * 1000 + Number(fraction);
-}
-
-// Formats a duration like reports do: "12.182 s", "6 h 7 m 6.466 s".
-export function span(us) {
-  let seconds = Math.floor(us / 1e6);
-  const parts = [], rest = us - seconds * 1e6;
-  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "m"]]) {
-    const count = Math.floor(seconds / size);
-    if (count) parts.push(`${count} ${unit}`);
-    seconds -= count * size;
-  }
-  const tail = (seconds + rest / 1e6).toFixed(3).replace(/0+$/, "").replace(/\.$/, "");
-  if (tail !== "0" || !parts.length) parts.push(`${tail} s`);
-  return parts.join(" ");
 }
 
 // -- parts --
@@ -100,7 +86,7 @@ export const copyButton = (text, label, shown = "Copy") => el("button", {type: "
 // Buttons that copy what was made by hand as test code and as a request of the control API.
 export function copies(made, what = "this") {
   const code_ = testCode(made);
-  return tools(code_ ? copyButton(code_, `Copy ${what} as test code`, "Copy as test code") : null, copyButton(() => curl(asRequest(made)), `Copy ${what} as a request`, "Copy as request"));
+  return tools(code_ ? copyButton(code_, `Copy as test code: ${what}`, "Copy as test code") : null, copyButton(() => curl(asRequest(made)), `Copy as request: ${what}`, "Copy as request"));
 }
 
 // The bar above the details of an item. Close returns to the list.
@@ -119,12 +105,17 @@ export function act(text, label, work, {question, danger} = {}) {
 
 export function confirmed(question, button) {
   return new Promise((done) => {
-    const dialog = el("dialog", {"aria-labelledby": "question", onclose: () => { dialog.remove(); done(dialog.returnValue === "yes"); }},
-      el("form", {method: "dialog"}, typeof question === "string" ? el("p", {id: "question"}, question) : question, el("div", {class: "tools"},
-        el("button", {value: "yes", class: "danger"}, button), el("button", {value: "no", autofocus: true}, "Cancel"))));
-    document.body.append(dialog);
-    dialog.showModal();
+    const dialog = opened("question", {onclose: () => done(dialog.returnValue === "yes")}, el("form", {method: "dialog"}, typeof question === "string" ? el("p", {id: "question"}, question) : question,
+      tools(el("button", {value: "yes", class: "danger"}, button), el("button", {value: "no", autofocus: true}, "Cancel"))));
   });
+}
+// Opens a dialog that is labelled by one of its elements and is removed when it closes.
+export function opened(label, attributes, ...content) {
+  const dialog = el("dialog", {"aria-labelledby": label, ...attributes}, content);
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
 }
 
 // -- forms --

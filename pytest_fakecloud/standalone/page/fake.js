@@ -1,6 +1,6 @@
 // The page of one fake: tabs with counts, and the current tab.
 
-import {code, copyButton, el, form, json, laidOut, number, own, product, short, showCurrent, soft, table} from "./dom.js";
+import {code, copyButton, el, form, json, laidOut, number, own, product, redraw, short, showCurrent, soft, table} from "./dom.js";
 import {ask, path, send} from "./api.js";
 import {LivePage} from "./live.js";
 import {link} from "./router.js";
@@ -33,8 +33,6 @@ class RequestPage {
           return [el("p", {class: answer.status < 400 ? "ok" : "bad"}, `Status ${answer.status}`), code(text.length > 50000 ? text.slice(0, 50000) + "…" : text, "answer"), el("details", {}, el("summary", {}, "Headers"), table("headers of the answer", ["header", "value"], answer.headers, (pair) => pair))];
         }));
   }
-  async go() { /* The form needs nothing. */ }
-  async refresh() { /* Nothing changes here by itself. */ }
 }
 
 class FakePage {
@@ -59,9 +57,9 @@ class FakePage {
       this.place.replaceChildren(this.inner.node);
       this.drawTabs();
     }
-    await Promise.all([this.inner.go(route), this.count()]);
+    await Promise.all([this.inner.go?.(route), this.count()]);
   }
-  async refresh() { await Promise.all([this.inner.refresh(), this.count()]); }
+  async refresh() { await Promise.all([this.inner.refresh?.(), this.count()]); }
 
   async count() {
     const [lists, faults] = await Promise.all([this.hasLists ? ask("GET", path(this.handle, "/lists")) : {}, ask("GET", path(this.handle, "/faults"))]);
@@ -72,13 +70,10 @@ class FakePage {
     const shape = JSON.stringify([this.counts, this.current]);
     if (shape === this.shape) return;
     this.shape = shape;
-    const made = this.tabs.map(({name, title, counted}) => {
+    redraw(this.nav, this.tabs.map(({name, title, counted}) => {
       const many = this.counts[counted];
       return el("a", {href: link(["fake", this.handle.name, name]), "data-key": name, "aria-current": name === this.current ? "page" : null}, title, many ? el("span", {class: "many"}, number(many)) : null);
-    });
-    const focused = this.nav.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-    this.nav.replaceChildren(...made);
-    if (focused) made.find((one) => one.dataset.key === focused)?.focus();
+    }));
     showCurrent(this.nav);
   }
 }

@@ -1,7 +1,8 @@
 // Injected faults of a fake as sentences, and a form with the fields of each kind.
 
-import {act, copies, done, el, empty, form, number, own, pill, redraw, words} from "./dom.js";
+import {act, copies, done, el, empty, form, number, own, pill, words} from "./dom.js";
 import {ask, path} from "./api.js";
+import {LivePage} from "./live.js";
 
 const whole = (name, label, value, note) => ({name, label, kind: "number", value, note});
 const read = {
@@ -43,17 +44,16 @@ export function sentence(one) {
   return `${does}${to}${often}${after}.`;
 }
 
-export class FaultsPage {
+export class FaultsPage extends LivePage {
   constructor(handle) {
-    this.handle = handle;
-    this.listed = el("div");
-    this.adding = el("div");
-    this.node = el("section", {class: "page"}, this.adding, this.listed);
+    const adding = el("div");
+    super(path(handle, "/faults"), (faults) => this.drawn(faults), adding);
+    Object.assign(this, {handle, adding});
   }
   async go() {
     const {fault_kinds: kinds} = await ask("GET", path(this.handle, "/view"));
     this.choose(kinds, kinds.includes("respond") ? "respond" : kinds[0]);
-    await this.refresh();
+    await super.go();
   }
   choose(kinds, kind) {
     const about = own(KINDS, kind) ?? {fields: [{name: "args", label: "arguments, as JSON", note: "[503]"}], args: ({args}) => args ? JSON.parse(args) : []}, matchers = own(MATCHERS, this.handle.fixture) ?? ["route"];
@@ -61,21 +61,18 @@ export class FaultsPage {
       ...matchers.map((name) => ({name: `only-${name}`, label: `only for ${name}`, note: NOTES[name]})), whole("times", "how often", "", "until removed"), whole("skip", "let pass first", "", "0")],
     async (values) => {
       const where = Object.fromEntries(matchers.map((name) => [name, read.text(values[`only-${name}`])]));
-      await ask("POST", path(this.handle, "/faults"), {kind: values.kind, args: (about.args ?? (() => []))(values), ...where, times: read.number(values.times), skip: read.number(values.skip)});
+      await ask("POST", this.path, {kind: values.kind, args: (about.args ?? (() => []))(values), ...where, times: read.number(values.times), skip: read.number(values.skip)});
       await this.refresh();
       return done("Added.");
     });
     made.querySelector("select").addEventListener("change", (event) => { this.choose(kinds, event.target.value); this.adding.querySelector("select").focus(); });
     this.adding.replaceChildren(made);
   }
-  async refresh() {
-    const faults = await ask("GET", path(this.handle, "/faults")), shape = JSON.stringify(faults);
-    if (shape === this.shape) return;
-    this.shape = shape;
-    redraw(this.listed, faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}`, "wait") : pill("not hit yet"), " ", one.active ? null : pill("used up"),
-      one.made ? copies({method: "POST", path: path(this.handle, "/faults"), body: one.made}, `the fault: ${sentence(one)}`) : null,
+  drawn(faults) {
+    return faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}`, "wait") : pill("not hit yet"), " ", one.active ? null : pill("used up"),
+      one.made ? copies({method: "POST", path: this.path, body: one.made}, `the fault: ${sentence(one)}`) : null,
       act("Remove", `Remove the fault: ${sentence(one)}`, () => ask("DELETE", path(this.handle, `/faults/${one.id}`)))))),
-    faults.length > 1 ? act("Remove all…", "Remove all faults", () => ask("DELETE", path(this.handle, "/faults")), {question: "Remove all faults of this fake?"}) : null]
-      : empty("No faults.", "An injected fault makes this fake misbehave on purpose. Add one above; it applies to the next request."));
+    faults.length > 1 ? act("Remove all…", "Remove all faults", () => ask("DELETE", this.path), {question: "Remove all faults of this fake?"}) : null]
+      : empty("No faults.", "An injected fault makes this fake misbehave on purpose. Add one above; it applies to the next request.");
   }
 }

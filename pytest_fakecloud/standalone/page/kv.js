@@ -216,7 +216,6 @@ class CommandBox {
     this.found = [];
   }
   async go() { if (matchMedia("(min-width: 700px)").matches) this.input.focus(); this.docs = await help(this.handle); if (this.input.value) this.suggest(); }
-  async refresh() { /* Nothing changes here by itself. */ }
 
   nameIn(line) {
     const [first = "", second = ""] = line.trimStart().toUpperCase().split(/\s+/);

@@ -1,6 +1,6 @@
 // The frame of the console: navigation, clock, and the page of the current address, kept up to date.
 
-import {$, attempt, confirmed, count, el, isTyping, own, product, redraw, say, showCurrent} from "./dom.js";
+import {$, attempt, confirmed, count, el, isTyping, opened, own, product, redraw, say, showCurrent} from "./dom.js";
 import {NoToken, ask, connection, keep, signIn} from "./api.js";
 import {go, link, read} from "./router.js";
 import {clockButtons, showClock} from "./clock.js";
@@ -74,7 +74,7 @@ export const refresh = oneAtATime(async () => {
   showClock(state.clock);
   $("facts").textContent = `seed ${state.seed}`;
   if (changed) drawNav();
-  if (page) await settled(() => page.refresh());
+  if (page) await settled(() => page.refresh?.());
 });
 let planned = false;
 function soon() {
@@ -109,14 +109,12 @@ connection.listeners.add((lost) => {
 function askForToken() {
   if ($("token")) return;
   const input = el("input", {id: "token-input", type: "password", autocomplete: "off", required: true}), wrong = el("p", {class: "bad", role: "alert"});
-  const dialog = el("dialog", {id: "token", "aria-labelledby": "token-title", oncancel: (event) => event.preventDefault()}, el("form", {onsubmit: async (event) => {
+  const dialog = opened("token-title", {id: "token", oncancel: (event) => event.preventDefault()}, el("form", {onsubmit: async (event) => {
     event.preventDefault();
     keep(input.value.trim());
     try { await ask("GET", "/state"); dialog.remove(); await begin(); } catch { wrong.textContent = "The server rejects this token."; }
   }}, el("h2", {id: "token-title"}, "The console needs the control token"), el("p", {}, "Run ", el("code", {}, "pytest-fakecloud console"), " to open this page signed in, or paste the token. ", el("code", {}, "pytest-fakecloud env"), " prints it as PYTEST_FAKECLOUD_TOKEN."),
   el("label", {for: "token-input"}, "control token"), input, wrong, el("button", {type: "submit", class: "primary"}, "Open")));
-  document.body.append(dialog);
-  dialog.showModal();
 }
 
 // -- keys --
@@ -124,9 +122,7 @@ function askForToken() {
 const SHORTCUTS = {"/": "search, or the command box", "?": "show these keys", "Ctrl K, g f": "search all fakes", "g a, g c, …": "go to Activity, Connect, Time, Problems or Snapshots, by the first letter", "g 1, g 2, …": "go to a fake", "j k ↓ ↑": "next or previous row",
   "n p": "next or previous problem in Activity", "← →": "cause or first effect of the row in Activity", Enter: "open the details", Esc: "close the details", Tab: "complete a command in the command box"};
 function showShortcuts() {
-  const dialog = el("dialog", {"aria-labelledby": "keys", onclose: () => dialog.remove()}, el("form", {method: "dialog"}, el("h2", {id: "keys"}, "Keys"), el("dl", {class: "facts"}, Object.entries(SHORTCUTS).map(([key, does]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)))), el("button", {autofocus: true}, "Close")));
-  document.body.append(dialog);
-  dialog.showModal();
+  opened("keys", {}, el("form", {method: "dialog"}, el("h2", {id: "keys"}, "Keys"), el("dl", {class: "facts"}, Object.entries(SHORTCUTS).map(([key, does]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)))), el("button", {autofocus: true}, "Close")));
 }
 let going = 0;
 addEventListener("keydown", (event) => {

@@ -58,10 +58,3 @@ export function plot(space) {
   }
   return picture(`${shown.length} vectors, projected onto a plane${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`, wide, high, parts);
 }
-
-// A line of time from `first` to `last` in microseconds, with `bars` [kind, from, to] and `dots` [kind, at, text]. What is later is at its end.
-export function track(told, first, last, bars, dots) {
-  const x = (at) => `${3 + 94 * Math.min(1, (at - first) / Math.max(1, last - first))}%`;
-  return svg("svg", {class: "track", role: "img", "aria-label": told}, bars.map(([kind, from, to]) => svg("line", {class: kind, x1: x(from), x2: x(to), y1: 8, y2: 8})),
-    dots.map(([kind, at, text]) => svg("circle", {class: kind, cx: x(at), cy: 8, r: 4.5}, titled(text))));
-}

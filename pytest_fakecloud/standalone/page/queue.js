@@ -4,7 +4,7 @@ import {act, both, code, copyButton, count, done, el, empty, facts, fine, form, 
 import {ask, item, path, sendWell} from "./api.js";
 import {ListPage} from "./lists.js";
 import {link} from "./router.js";
-import {track} from "./pictures.js";
+import {track} from "./elements.js";
 
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
 const state = (one) => pill(words(one.state), own(STATES, one.state));

@@ -33,7 +33,6 @@ export class SearchPage {
     this.node = el("div", {class: "page"}, el("h1", {}, "Search"), el("div", {class: "tools"}, this.input), this.found);
   }
   leave() { clearTimeout(this.timer); }
-  async refresh() { /* The hits stay as they were found. */ }
   async go({query: {search = ""}}) {
     const turn = ++this.turn, words = search.trim();
     if (document.activeElement !== this.input) { this.input.value = search; this.input.focus(); }
