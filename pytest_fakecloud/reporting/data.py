@@ -14,14 +14,18 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 from ..core.errors import ContractError, ServiceError
 from ..core.timers import instant_us, to_datetime
+from ..services import report_part
+
+if TYPE_CHECKING:
+    from ..handle import Handle
 
 T = TypeVar("T")
 SortKey: TypeAlias = tuple[int | str, ...]
@@ -256,3 +260,55 @@ def plain(value: Any, errors: str = "replace") -> Any:
 def shown_time(at_us: int) -> str:
     """Return a time as a report's page shows it."""
     return f"{to_datetime(at_us):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+class Change(NamedTuple):
+    """A changed item of a fake, with its fields after the change; None if it was removed."""
+
+    fake: str
+    section: str
+    item: str
+    fields: Item | None
+
+
+LONGEST = 2_000
+"""Maximum number of characters that are kept of a value."""
+
+
+def state_of(handle: Handle) -> State:
+    """Return the items of a fake, by section and name, from the ``data`` module of its service."""
+    state: State = report_part(handle.fixture, "data").state(handle)
+    return state
+
+
+def changes_of(name: str, before: State, after: State) -> Iterator[Change]:
+    """Yield the items of a fake that differ between two states."""
+    for section in {**before, **after}:
+        old, new = before.get(section, {}), after.get(section, {})
+        if old == new:
+            continue
+        for item in {**old, **new}:
+            if old.get(item) != new.get(item):
+                fields = new.get(item)
+                yield Change(name, section, item, None if fields is None else _short(fields))
+
+
+def short(state: State) -> State:
+    """Return a state whose long values are shortened, for a page or a response."""
+    return {
+        section: {name: _short(fields) for name, fields in items.items()}
+        for section, items in state.items()
+    }
+
+
+def _short(fields: Mapping[str, Any]) -> Item:
+    """Return an item's fields; a value that is too long is shortened and states its full length."""
+    found = dict(fields)
+    for name, value in fields.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if len(text) > LONGEST:
+            found[name] = f"{text[:LONGEST]}… ({len(text):,} characters)"
+    return found

@@ -7,7 +7,6 @@ end, for example because a call waited for another one or a callback ran between
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -26,7 +25,7 @@ from ..handle import Context, Handle, action_method, app_of, origin_of
 from ..http.messages import Request
 from ..services import report_part
 from .calls import executed_at
-from .data import Item, State
+from .data import Change, State, changes_of, short, state_of
 from .model import Report
 from .rows import began
 
@@ -50,24 +49,6 @@ def record_times(cloud: BaseCloud) -> None:
     """
     reads = deque[tuple[int, int]](maxlen=_MOST_READS)
     context_of(cloud).clock.reads = recorder_of(cloud.journal).shared.reads = reads
-
-
-class Change(NamedTuple):
-    """A changed item of a fake, with its fields after the change; None if it was removed."""
-
-    fake: str
-    section: str
-    item: str
-    fields: Item | None
-
-
-LONGEST = 2_000
-"""Maximum number of characters that are kept of a value."""
-
-
-def _state_of(handle: Handle) -> State:
-    state: State = report_part(handle.fixture, "data").state(handle)
-    return state
 
 
 class Inexact(Exception):
@@ -274,7 +255,7 @@ class _Player:
         """Return the data of the copies with these names; drop copies that are too large."""
         found = {}
         for name in [name for name in names if name in self.copies]:
-            found[name] = state = _state_of(self.copies[name].fake)
+            found[name] = state = state_of(self.copies[name].fake)
             items = sum(map(len, state.values()))
             self._looks += items
             if items > MOST_ITEMS or self._looks > MOST_LOOKS:
@@ -285,7 +266,7 @@ class _Player:
         """Drop the copies whose data differs from the data of the real fakes."""
         real = {name: copy.real for name, copy in self.copies.items()}
         for name, state in self.states_of(real).items():
-            if state != _state_of(real[name]):
+            if state != state_of(real[name]):
                 self._drop(name, "replaying the journal did not reproduce its data")
 
     def _drop(self, name: str, reason: str) -> None:
@@ -322,7 +303,7 @@ class _StepRecorder:
         for event, shown in _frames(self._shown, self._states_of(fakes), events):
             changes: list[Change] = []
             for name, state in shown.items():
-                changes += _changes_of(name, self._shown[name], state)
+                changes += changes_of(name, self._shown[name], state)
                 self._shown[name] = state
             step = {"number": row if event is None else event.number, "changes": changes}
             if event is None and order != row:
@@ -358,7 +339,7 @@ def _replayed(
     for step in recorder.steps:
         step["changes"] = [change for change in step["changes"] if change.fake in player.copies]
     return {
-        "initial": {name: _shortened(recorder.initial[name]) for name in player.copies},
+        "initial": {name: short(recorder.initial[name]) for name in player.copies},
         "steps": [step for step in recorder.steps if step["changes"]],
     }
 
@@ -390,37 +371,6 @@ def _open_target(target: str) -> str:
     path, mark, query = target.partition("?")
     kept = "&".join(part for part in query.split("&") if not part.startswith("_token="))
     return f"{path}?{kept}" if mark and kept else path
-
-
-# -- changes ---------------------------------------------------------------------------------------
-
-
-def _changes_of(name: str, before: State, after: State) -> Iterator[Change]:
-    for section in {**before, **after}:
-        old, new = before.get(section, {}), after.get(section, {})
-        if old == new:
-            continue
-        for item in {**old, **new}:
-            if old.get(item) != new.get(item):
-                fields = new.get(item)
-                yield Change(name, section, item, None if fields is None else _short(fields))
-
-
-def _shortened(state: State) -> State:
-    return {
-        section: {name: _short(fields) for name, fields in items.items()}
-        for section, items in state.items()
-    }
-
-
-def _short(fields: Mapping[str, Any]) -> Item:
-    """Return an item's fields; a value that is too long is shortened and states its full length."""
-    found = dict(fields)
-    for name, value in fields.items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        if len(text) > LONGEST:
-            found[name] = f"{text[:LONGEST]}… ({len(text):,} characters)"
-    return found
 
 
 def _frames(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from ...reporting.views import VIEWS, State, changes_of, shortened, state_of
+from ...reporting.data import State, changes_of, short, state_of
+from ...services import report_part
 from .shapes import Changes, ItemChange
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ _MOST_CHANGES = 500
 
 
 def states_of(cloud: Cloud) -> States:
-    """Return the data of all fakes that have a view and at most ``MOST_ITEMS`` items."""
-    found = {one.name: state_of(one) for one in cloud.fakes() if one.fixture in VIEWS}
+    """Return the data of all fakes that have data and at most ``MOST_ITEMS`` items."""
+    found = {one.name: state_of(one) for one in cloud.fakes() if report_part(one.fixture, "data")}
     return {
-        name: shortened(state)
+        name: short(state)
         for name, state in found.items()
         if sum(map(len, state.values())) <= MOST_ITEMS
     }
