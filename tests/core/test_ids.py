@@ -120,3 +120,7 @@ def test_tokens_are_random_and_of_the_asked_length() -> None:
     assert new_token() != new_token()
     assert len(new_token()) == 48
     int(new_token(), 16)
+
+
+def test_any_string_can_be_a_seed() -> None:
+    assert Ids("\ud800").stream("a").random() != Ids("x").stream("a").random()

@@ -25,7 +25,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Request
 
 from ..demo import Demo, Raw
-from ..harness import check_each, error_of, in_threads, wait_until
+from ..harness import error_of, in_threads, wait_until
 
 
 @pytest.fixture
@@ -566,59 +566,6 @@ async def awaited(given: object) -> bool:
     return True
 
 
-def gone_through(given: object) -> Iterator[bool]:
-    yield True
-
-
-MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
-    "matcher": (
-        lambda f: f.respond(503, tpoic="x"),
-        "'tpoic' is not a field of a fault. Known fields: command, route, skip, times, when",
-    ),  # type: ignore[call-arg]
-    "status": (lambda f: f.respond(99), "99 is not a valid status"),
-    "when": (lambda f: f.drop(when="x"), "when='x' is not a function: pass a predicate on the "),  # type: ignore[arg-type]
-    "delay": (lambda f: f.delay("soon"), "'soon' is not a duration"),
-    "step status": (lambda f: f.sequence([42]), "42 is not a valid status"),
-    "rate bool": (lambda f: f.random(True), "rate=True must be a number from 0 to 1"),
-    "call to go through": (lambda f: f.call(gone_through), "must be awaited or iterated"),
-    "limit status": (lambda f: f.rate_limit(1, status=7), "7 is not a valid status"),
-    "limit headers": (lambda f: f.rate_limit(1, headers=5), "headers=5 is not valid"),  # type: ignore[arg-type]
-    "limit body": (lambda f: f.rate_limit(1, body={1}), "the body .* cannot be sent as JSON"),
-    "body": (
-        lambda f: f.respond(200, object()),
-        "cannot be sent as JSON .*: pass bytes, a string or",
-    ),
-    "headers": (
-        lambda f: f.respond(200, headers="X: 1"),
-        "headers='X: 1' is not valid: pass a mapping",
-    ),  # type: ignore[arg-type]
-    "type": (
-        lambda f: f.respond(200, "x", content_type="a\r\nb: c"),
-        "content_type=.* is not a content type",
-    ),
-    "response": (lambda f: f.sequence([Response(199)]), "199 is not a valid status"),
-    "late response": (
-        lambda f: f.sequence([Response(after="1s")]),
-        "after='1s' is the time that a queue's destination takes: leave it out, and inject",
-    ),
-    "header of the server": (
-        lambda f: f.random(0.5, Response(200, b"", {"Content-Length": "5"})),
-        "would be ignored: the server sets this header",
-    ),
-    "word of steps": (lambda f: f.sequence("drop"), "'drop' are not steps"),  # type: ignore[arg-type]
-    "route": (lambda f: f.drop(route=5), "route=5 does not name a call: pass 'POST /path'"),  # type: ignore[arg-type]
-    "routes": (lambda f: f.drop(route=["echo"]), r"route=\['echo'\] does not name a call"),  # type: ignore[arg-type]
-    "no such route": (
-        lambda f: f.drop(route="ecko"),
-        "route='ecko' is neither .*did you mean 'echo'",
-    ),
-    "route's method": (lambda f: f.drop(route="post /x"), "'post' is not an HTTP method"),
-    "command": (lambda f: f.drop(command=5), "command=5 can never match: pass a string"),  # type: ignore[arg-type]
-    "when to await": (lambda f: f.drop(when=awaited), "when=awaited must be awaited"),
-    "command to await": (lambda f: f.drop(command=awaited), "command=awaited must be awaited"),
-}
-
-
 @pytest.mark.parametrize(
     ("function", "told"),
     [
@@ -643,16 +590,6 @@ def test_what_a_call_returns_and_nobody_can_send_is_the_tests_own_problem(
     problem = demo.context.problems[0]
     assert re.search(told, problem.text)
     assert "bug of pytest-fakecloud" not in problem.text
-
-
-def test_misuse_says_what_to_give(demo: Demo) -> None:
-    def check(name: str) -> None:
-        prepare, text = MISUSE[name]
-        with pytest.raises(ContractError, match=text):
-            prepare(demo.faults)
-        assert not demo.faults
-
-    check_each(check, zip(MISUSE))
 
 
 AWAITED = "must be awaited or iterated, which is not supported here: pass a function to call()"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,6 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.acl import AclUser
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
-from tests.harness import check_each
 
 CONTENT: dict[str, Any] = {
     "text": "v",
@@ -148,26 +146,6 @@ class TestContents:
         assert server.value("board") == [("ann", 1.0)]
         assert (server.ttl("k"), server.ttl("board")) == (10.0, None)
 
-    @pytest.mark.parametrize(
-        "data",
-        [
-            None, 5, "SET k v", b"SET", [5], [None], [{"SET", "k"}], lambda: None, {"k": "\ud800"},
-            ["SET k v"], [[]],
-        ],
-    )  # fmt: skip
-    def test_unsupported_data_are_explained(self, server: KVServer, data: Any) -> None:
-        with pytest.raises(ContractError, match="pass"):
-            server.load(data)
-
-    @pytest.mark.parametrize(
-        "value", [None, [["nested"]], [{"a": 1}], {"a": {"b": 1}}, [("a", 1), "b"], {1: {2}}]
-    )
-    def test_a_wrong_value_changes_nothing(self, server: KVServer, value: Any) -> None:
-        server.load({"first": "1", "k": "old"})
-        with pytest.raises(ContractError):
-            server.load({"first": "2", "k": value})
-        assert server.contents() == {"first": "1", "k": "old"}
-
     def test_a_command_that_fails_while_loading_is_named(self, server: KVServer) -> None:
         with pytest.raises(CommandError, match="not a valid float") as caught:
             server.load({"fine": 1, "board": [("ann", "high")]})
@@ -230,33 +208,7 @@ class TestContents:
         assert server.contents() == {}
 
 
-WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
-    ({"dialect": "mongo"}, "dialect='mongo' of kv_server must be 'vendor' or 'redis'"),
-    ({"daily_limit": -1}, "daily_limit=-1 of kv_server must be a whole number of at least 0"),
-    *(({"max_key_size": wrong}, "of kv_server must be a whole") for wrong in (True, 1.0, -1, "1")),
-    *(({"dialect": "redis", "version": wrong}, "version=")
-      for wrong in ("6.2", "7.x", "", "7.2.0.1", "7.0.256", "latest", 7)),
-    ({"version": "7.2"}, "pass dialect='redis'"),
-    ({"dialect": "redis", "modules": "ReJSON"}, "modules='ReJSON' of kv_server must be a list"),
-    ({"dialect": "redis", "modules": ["search"]}, "must be a list of 'ReJSON'"),
-    ({"dialect": "redis", "modules": [[]]}, "must be a list of 'ReJSON'"),
-    ({"modules": ["ReJSON"]}, "the vendor's dialect always has JSON"),
-    ({"database_port": -1}, "-1 of kv_server must be a whole number from 0 to 65535"),
-    ({"database_port": 65_536}, "must be a whole number from 0 to 65535"),
-    ({"database_port": True}, "database_port=True of kv_server must be a whole"),
-    ({"database_password": ""}, "password='' of kv_server must be a non-empty string"),
-    ({"database_password": 5}, "database_password=5 of kv_server must be a non-empty str"),
-]  # fmt: skip
-
-
 class TestSettings:
-    def test_wrong_ones_are_rejected(self) -> None:
-        def check(settings: dict[str, Any], text: str) -> None:
-            with pytest.raises(ContractError, match=re.escape(text)):
-                KVServer(Context.alone(), **settings)
-
-        check_each(check, WRONG_SETTINGS)
-
     def test_the_password_is_created_once(self) -> None:
         with KVServer(Context.alone()) as server, ThreadPoolExecutor(8) as pool:
             asked = [pool.submit(lambda: server._password) for _ in range(8)]

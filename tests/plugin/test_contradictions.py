@@ -50,12 +50,6 @@ def test_class_and_function_together(run: Run) -> None:
     result.stdout.fnmatch_lines(["*fakecloud: clock='running' is not possible: *"])
 
 
-@pytest.mark.parametrize("fixture", ["kv_server", "broker"])
-def test_a_share_of_nothing(fixture: str) -> None:
-    with Cloud() as cloud, pytest.raises(ContractError, match="pass engine= as well"):
-        cloud._start(fixture, {"isolation": "none"})
-
-
 @pytest.mark.parametrize(
     "settings",
     [{"process_time": True}, {"clock": "frozen"}, {"now": "2026-01-01T00:00:00Z"}],
@@ -69,33 +63,6 @@ def test_a_real_server_and_a_clock_that_stands(
 ) -> None:
     with Cloud(**settings) as cloud, pytest.raises(ContractError, match="uses real time"):
         cloud._start(fixture, {"engine": engine})
-
-
-@pytest.mark.parametrize(
-    ("fixture", "settings", "said"),
-    [
-        ("broker", {"token": "a", "password": "b"}, "are the same credential"),
-        ("callback_capture", {"token": "a"}, "token has no effect on callback_capture"),
-        ("destination", {"token": "a"}, "token has no effect on destination"),
-        ("queue", {"dlq_retention": "1d", "limits": {"retention_us": 5}}, "are the same"),
-        ("vector_index", {"lose_first": True}, "lose_first has no effect without recall"),
-        *(
-            ("vector_index", {"kind": "sparse", **settings}, "applies only to dense vectors")
-            for settings in ({"dimension": 3}, {"similarity": "EUCLIDEAN"}, {"recall": 0.9})
-        ),
-        *(
-            ("kv_server", {"dialect": "redis", **settings}, "which a stock server lacks")
-            for settings in (
-                {"search_ready_after": "1s"},
-                {"search_ready_after_reads": 1},
-                {"max_search_indexes": 1},
-            )
-        ),
-    ],
-)
-def test_settings_of_one_fake(fixture: str, settings: dict[str, Any], said: str) -> None:
-    with Cloud() as cloud, pytest.raises(ContractError, match=said):
-        cloud._start(fixture, settings)
 
 
 def test_settings_of_one_fake_from_two_markers(run: Run) -> None:

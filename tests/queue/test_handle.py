@@ -21,7 +21,6 @@ from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Response
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.handle import DEV_KEYS, DEV_TOKEN, Queue
 from pytest_fakecloud.queue.views import PublishedMessage
-from tests.harness import check_each
 
 from .scene import CALLBACK, DEST, FAILURE, NOW, Scene, after, attempts_among
 
@@ -70,35 +69,6 @@ def test_the_environment_of_the_clients(queue: Queue) -> None:
     with Queue(Context.alone(), dev_credentials=True) as development:
         assert development.env["QSTASH_DEV_PORT"] == development.url.rpartition(":")[2]
         assert "QSTASH_DEV" not in development.env
-
-
-def test_settings_without_meaning() -> None:
-    def check(settings: Any, text: str) -> None:
-        with pytest.raises(ContractError, match=re.escape(text)):
-            Queue(Context.alone(), **settings)
-
-    check_each(
-        check,
-        [
-            ({"delivery": "soon"}, "must be 'driven' or 'background', or None"),
-            ({"profile": "gold"}, "profile='gold' of queue must be 'free' or 'payg', or None"),
-            ({"limits": {"speed": 1}}, "'speed' is not a setting of limits"),
-            ({"header_prefix": "X"}, "header_prefix='X' of queue must be 'Upstash' or 'Service'"),
-            ({"source_id": "x"}, "source_id='x'"),
-            ({"unstubbed": "x"}, "unstubbed='x'"),
-            ({"signature_clock": "x"}, "signature_clock='x'"),
-            ({"dedup_window": "soon"}, "dedup_window='soon': 'soon' is not a duration"),
-            ({"retries": "3"}, "retries='3' of queue must be a whole number of at least 0"),
-            ({"callback_retries": True}, "must be 'inherit', or a whole number of at least 0"),
-            ({"no_answer_status": None}, "no_answer_status=None of queue must be a whole number"),
-            ({"loop_limit": 0}, "loop_limit=0 of queue must be a whole number of at least 1"),
-            ({"attempt_cap": "5s"}, "attempt_cap='5s' of queue must be a number of at least 0"),
-            ({"limits": {"burst": "x"}}, "burst='x' of limits must be a whole number"),
-            ({"limits": {1: 2, "x": 3}}, "1 is not a setting of limits"),
-            ({"limits": 5}, "limits=5 of queue must be a mapping of limits"),
-            ({"limits": {"message_size": None}}, "message_size=None of limits must be a whole"),
-        ],
-    )
 
 
 @pytest.mark.parametrize("name", ["delivery", "signature_clock", "destinations"])
@@ -737,12 +707,6 @@ def test_a_cap_that_nobody_can_wait_for(cap: Any) -> None:
         for url in (DEST, f"{destination.url}/hook"):
             queue.publish(url)
         assert [one.status for one in queue.run_until_idle()] == [200, 200]
-
-
-@pytest.mark.parametrize("region", ["a\r\nb: c", "\ud800", "a\x00"])
-def test_a_region_that_no_header_can_carry(region: str) -> None:
-    with pytest.raises(ContractError, match="must be a string of printable characters"):
-        Queue(Context.alone(), region=region)
 
 
 def test_the_dead_letter_of_a_message(queue: Queue) -> None:

@@ -15,7 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import AsyncMock, MagicMock, Mock
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
@@ -292,26 +292,6 @@ def test_a_mapping_may_make_up_what_it_lacks() -> None:
     assert dense_of(defaultdict(lambda: [1, 2])) == [1, 2]
 
 
-class Asynchronous:
-    async def __call__(self, text: str) -> list[float]:
-        return [1]
-
-
-@pytest.mark.parametrize(
-    ("function", "reason"),
-    [
-        (asynchronous, "embedding=.* is asynchronous, .*pass a plain function"),
-        (Asynchronous(), "embedding=.* is asynchronous"),
-        (AsyncMock(), "embedding=.* is asynchronous"),
-        (lambda: [1], "the text as its only argument: too many positional arguments"),
-        (lambda a, b: [1], "the text as its only argument: missing a required argument: 'b'"),
-    ],
-)
-def test_a_function_that_could_never_embed_is_refused(function: Any, reason: str) -> None:
-    with pytest.raises(ContractError, match=reason):
-        Embedder(function, Kind.DENSE, 1)
-
-
 def test_functions_of_any_making_embed() -> None:
     class Model:
         def encode(self, text: str, *, normalize: bool = True) -> list[float]:
@@ -337,12 +317,6 @@ def test_functions_of_any_making_embed() -> None:
 def test_a_model_must_make_the_vectors_of_the_kind(setting: str, kind: Kind, what: str) -> None:
     with pytest.raises(ContractError, match=f"embedding='{setting}' has no {what} vectors"):
         Embedder(setting, kind, None)
-
-
-@pytest.mark.parametrize("setting", ["bge-huge", 5, None])
-def test_a_setting_without_meaning_is_a_contract_error(setting: Any) -> None:
-    with pytest.raises(ContractError, match="embedding="):
-        Embedder(setting, Kind.DENSE, None)
 
 
 @pytest.mark.parametrize("kind", [Kind.SPARSE, Kind.HYBRID])

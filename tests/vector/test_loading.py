@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from pytest_fakecloud.vector.loading import read_records
 from pytest_fakecloud.vector.model import Kind, VectorRecord
 from pytest_fakecloud.vector.settings import VectorLimits
 from tests.budget import cases
-from tests.harness import check_each
 
 
 def read(source: object, embedder: Embedder | None = None) -> list[tuple[str | None, VectorRecord]]:
@@ -138,59 +136,6 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     for name, text in (("x.jsonl", b'{"id": "a", "vector": [1, 2]}'), ("x.json", b'{"a": [1, 2]}')):
         (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text)
         assert plain(tmp_path / name) == [("a", [1, 2], None, None)]
-
-
-@dataclass
-class Timed:
-    at: float
-
-
-NOT_LOADED: list[tuple[object, str]] = [
-    (5, "cannot load 5: expected a list of records, a mapping"),
-    (np.zeros((2, 2)), "expected a list of records"),
-    ("data.csv", "cannot load 'data.csv': expected .* a .jsonl, .json or .npz file"),
-    ([5], "cannot load 5: a record is a mapping or"),
-    ([("a",)], "a record is a mapping or"),
-    ([("a", [1], {}, "text", "more")], "a record is a mapping or"),
-    ([("a", "text")], "the text 'text' has no vector, and the index has no embedding: pass"),
-    ({"a": 5}, "cannot load 5 under the id 'a': expected a vector, a string or a record"),
-    ([{"id": "a", "vector": [1]}, {"id": "b", "vector": ["x"]}], "record 1 cannot be loaded: .*"),
-    ([{"id": "a", "vector": [1], "meta": 1}], "record 0 cannot be loaded: .*unknown field 'meta'"),
-    ([{"vector": [1]}], "Invalid field id"),
-    ([{"id": "a", "vector": [float("nan")]}],
-     r"cannot be written as JSON: vector\[0\] is not a finite"),
-    ([{"id": "a", "vector": [1], "metadata": {"x": iter([0, float("nan")])}}],
-     r"metadata\.x\[1\] is not a finite"),
-    ([{"id": "a", "vector": [1], "metadata": {"x": Timed(float("inf"))}}], r"x\.at is not a fin"),
-    ({"id": "a", "data": "text"}, "cannot load .* it is a single record; pass a list"),
-    ([{"id": "a", "metadata": {"x": {1, 2}}}], "record 'a' cannot be written as JSON"),
-    ([{"id": "\ud800", "vector": [1]}], "cannot be written as JSON"),
-    ([("a", np.zeros((2, 3)))], "expected an array of numbers, got 'array of 2x3 float64'"),
-    ([("a", np.array(["x"]))], "expected an array of numbers, got 'array of 1 <U1'"),
-    ([("a", np.array([1e39]))], "range of a 32-bit float"),
-    ([("a", np.array([np.nan]))], "must be finite"),
-    ([("a", [1], {"x": [{"y": float("inf")}]})],
-     r"cannot be written as JSON: metadata\.x\[0\]\.y is not a fin"),
-    ([("a", [1], {"x": np.array([1, np.nan])})],
-     r"cannot be written as JSON: metadata\.x\[1\] is not a fin"),
-    ([("a", [1], {"x": {1, 2}})],
-     "cannot be written as JSON: {1, 2} is a set, which JSON cannot represent"),
-    ([("a", [1], {"x": [2**2000]})], "cannot be written as JSON"),
-    ([("a", [1], {"x": Timed})], "cannot be written as JSON"),
-    ([("a", [1], {1: 2})], "record 0: record 'a' cannot be written as JSON: Dict key must be str"),
-    ({"a": {"id": "b", "vector": [1]}}, "the record under the id 'a' has the id 'b'"),
-    ([{"id": "a", "sparseVector": ([1], [1]), "sparse_vector": ([1], [1])}],
-     "has both sparseVector and sparse_vector"),
-    ([("a", [1]), ("b", [1, 2])], "record 1 does not fit .* dimension: 2, expected: 1"),
-]  # fmt: skip
-
-
-def test_what_cannot_be_loaded() -> None:
-    def check(source: object, reason: str) -> None:
-        with pytest.raises(ContractError, match=reason):
-            read(source)
-
-    check_each(check, NOT_LOADED)
 
 
 @pytest.mark.parametrize(

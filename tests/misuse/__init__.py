@@ -1,0 +1,220 @@
+"""Wrong arguments of public calls: one table of values, and the readers of two tables of calls.
+
+``methods.txt`` lists the kinds of values that each parameter of a call accepts. Every other kind of
+``KINDS`` must raise ``ContractError`` and change nothing: an assertion that accepts a condition that
+cannot match would pass with ``times=0``::
+
+    broker.commit(group='g', topic='orders', partition=0, offset=0)
+        group, topic: str
+        partition, offset: 1
+
+The first line is a valid call. Each further line gives other values to one argument after the other,
+and names the kinds that it may have; ``-`` stands for none, and the argument ``*`` is the first,
+without its name. ``NAME = KINDS`` defines a group of kinds, ``(NAME)`` below a call includes the lines
+below ``(NAME)`` at the margin, and ``!! KINDS`` names kinds that the calls below do not get.
+
+``errors.txt`` has the error of each wrong call, below the call that it belongs to::
+
+    == queue.publish(**{'url': DEST, **dict(?)})
+    url=5  ->  url=5 is not a string
+
+The error must contain the text on the right, in which ``…`` stands for any characters; ``=>`` instead
+of ``->`` compares the whole error. Each of several calls above a list must raise these errors.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytest_fakecloud.cloud import Cloud
+from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.handle import Handle
+
+from .world import World
+
+HERE = Path(__file__).parent
+
+
+class Matcher:
+    """A matcher as in other libraries, equal to any value."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Unshowable:
+    """An object without a repr, which the error message must survive."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+async def coroutine(*_: object) -> None:
+    """A coroutine that is never awaited."""
+
+
+KINDS: Mapping[str, Any] = {
+    "None": None,
+    "1": 1,
+    "-1": -1,
+    "1.5": 1.5,
+    "nan": float("nan"),
+    "True": True,
+    "''": "",
+    "str": "orders",
+    "control": "nonsense\0",
+    "bytes": b"orders",
+    "[]": [],
+    "[1,2]": [1, 2],
+    "[str]": ["orders"],
+    "{}": {},
+    "{1:1}": {1: 1},
+    "{str:1}": {"a": 1},
+    "{str:str}": {"a": "b"},
+    "{str}": {"orders"},
+    "array": np.array([1, 2]),
+    "table": np.array([[1, 2]]),
+    "function": lambda *_: True,
+    "coroutine": coroutine,
+    "object": object(),
+    "unshowable": Unshowable(),
+    "matcher": Matcher(),
+}
+"""Kinds of values. ``str`` is the name of a topic, a group, an instance and a namespace."""
+UNSHOWABLE = "<Unshowable, whose repr raises>"
+"""What an error says of a value that has no repr."""
+
+
+class Method(NamedTuple):
+    """A valid call, and the kinds of values that each of its arguments accepts."""
+
+    call: str
+    accepted: Mapping[str, set[str]]
+    passed: set[str]
+
+    @property
+    def name(self) -> str:
+        return self.call.partition("(")[0]
+
+
+def methods() -> dict[str, Method]:
+    """Return the calls of ``methods.txt`` by their text."""
+    groups: dict[str, set[str]] = {}
+    parts: dict[str, dict[str, set[str]]] = {}
+    found: dict[str, tuple[dict[str, set[str]], set[str]]] = {}
+    own: dict[str, set[str]] = {}
+    passed = set(KINDS)
+    for line in (HERE / "methods.txt").read_text("utf-8").splitlines():
+        if not line or line.startswith("#"):
+            continue
+        if name := re.fullmatch(r"(\w+) = (.*)", line):
+            groups[name[1]] = _kinds(name[2], groups)
+        elif line.startswith("!! "):
+            passed = KINDS.keys() - _kinds(line[3:], groups)
+        elif line.startswith("("):
+            own = parts[line] = {}
+        elif line[0] != " ":
+            own = {}
+            found[line] = own, passed
+        elif line.strip() in parts:
+            own |= parts[line.strip()]
+        else:
+            names, kinds = line.split(": ", 1)
+            own |= {name: _kinds(kinds, groups) for name in names.strip().split(", ")}
+    return {call: Method(call, *rest) for call, rest in found.items()}
+
+
+def _kinds(text: str, groups: Mapping[str, set[str]]) -> set[str]:
+    words = set(text.split()) - {"-"}
+    known = words & groups.keys()
+    assert words - known <= KINDS.keys(), text
+    return (words - known).union(*(groups[name] for name in known))
+
+
+def errors() -> Iterator[tuple[list[str], list[tuple[str, str]]]]:
+    """Yield the calls of each list of ``errors.txt``, with its arguments and patterns of errors."""
+    calls: list[str] = []
+    rows: list[tuple[str, str]] = []
+    for line in (HERE / "errors.txt").read_text("utf-8").splitlines():
+        if line.startswith("== "):
+            if rows:
+                yield calls, rows
+                calls, rows = [], []
+            calls.append(line[3:])
+        elif line and not line.startswith("#"):
+            arguments, sign, text = re.split("  (->|=>)  ", line, maxsplit=1)
+            pattern = ".*".join(map(re.escape, text.split("…")))
+            rows.append((arguments, f"(?s)^{pattern}$" if sign == "=>" else f"(?s){pattern}"))
+    yield calls, rows
+
+
+def bound(call: str, world: World) -> tuple[Callable[..., object], dict[str, Any]]:
+    """Return the function and the arguments of a call."""
+    node = ast.parse(call, mode="eval").body
+    assert isinstance(node, ast.Call)
+    arguments = {
+        word.arg: eval(ast.unparse(word.value), world) for word in node.keywords if word.arg
+    }
+    return eval(ast.unparse(node.func), world), arguments
+
+
+def outcome(function: Callable[..., object], arguments: Mapping[str, Any]) -> str:
+    """Return ``"taken"``, or the message of the error."""
+    try:
+        first = [arguments["*"]] if "*" in arguments else []
+        result = function(*first, **{name: arguments[name] for name in arguments if name != "*"})
+        if inspect.iscoroutine(result):
+            result = asyncio.run(result)
+        if isinstance(result, Cloud | Handle):
+            result.close()
+    except ContractError as error:
+        return f"refused: {error}"
+    except AssertionError:
+        pass  # the right type, but not for long
+    return "taken"
+
+
+def names(refusal: str, method: str, name: str, value: object) -> bool:
+    """Return whether an error names the parameter, the method or the value.
+
+    For a list or a mapping the message may name only the wrong item.
+    """
+    if name == "*":
+        return len(refusal) > len("refused: ") + 20
+    text = getattr(value, "__name__", UNSHOWABLE if type(value) is Unshowable else repr(value))
+    words = (name.removesuffix("s"), method.rpartition(".")[2], text)
+    return any(word in refusal for word in (*words, *re.findall(r"[\w.']+", text)))
+
+
+@contextmanager
+def opened() -> Iterator[World]:
+    """Yield the names for the calls of the tables, and close what they opened."""
+    world = World()
+    try:
+        yield world
+    finally:
+        world.close()
+
+
+def parameters(method: Callable[..., object]) -> set[str]:
+    """Return the names of the arguments of a method, including those of its TypedDict."""
+    found: set[str] = set()
+    for one in inspect.signature(method).parameters.values():
+        if one.kind is one.VAR_KEYWORD:
+            fields = re.fullmatch(r"Unpack\[(\w+)\]", str(one.annotation))
+            assert fields, f"{method.__qualname__}: the fields of **{one.name} have no names"
+            found |= set(inspect.unwrap(method).__globals__[fields[1]].__annotations__)
+        else:
+            found.add(one.name)
+    return found - {"self"}
