@@ -8,16 +8,15 @@ answers or closes every connection.
 
 from __future__ import annotations
 
-import contextlib
 import random
-import socket
-import sys
-from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp.wire import CommandReader, ProtocolFault
 
+from ..robustness.grammar import Fuzzer, damaged, exchanged, packets
 from .comparison.wire import pack
 
 COUNTS = ["-1", "0", "1", "2", "3", "03", "+3", "3 ", "x", "", "2147483647", "2147483648", "9" * 25]
@@ -59,12 +58,8 @@ def frame(luck: random.Random) -> bytes:
 
 def wire(luck: random.Random) -> bytes:
     """Return the bytes of one connection: some commands, perhaps damaged."""
-    data = bytearray(b"".join(frame(luck) for _ in range(luck.randint(1, 5))))
-    for _ in range(luck.choice([0, 0, 0, 0, 1, 3])):
-        at = luck.randrange(len(data) + 1)
-        damage = luck.choice([b"", b"\0", b"\r", b"\n", b"*", b"$", bytes([luck.randrange(256)])])
-        data[at : at + luck.choice([0, 1, 1, 20])] = damage
-    return bytes(data)
+    data = b"".join(frame(luck) for _ in range(luck.randint(1, 5)))
+    return damaged(data, luck, [b"\r", b"\n", b"*", b"$"])
 
 
 def read(parts: list[bytes], known: bool) -> tuple[list[list[bytes]], bytes | None]:
@@ -86,43 +81,31 @@ def attempt(luck: random.Random) -> str:
     data, known = wire(luck), luck.random() < 0.7
     whole = read([data], known)
     assert sum(len(word) for words in whole[0] for word in words) <= len(data), data
-    edges = sorted(luck.randrange(len(data) + 1) for _ in range(luck.randint(0, 8)))
-    parts = [data[a:b] for a, b in zip([0, *edges], [*edges, len(data)], strict=True) if a < b]
-    for other in (parts, [data[at : at + 1] for at in range(len(data))]):
+    for other in (packets(data, luck), [data[at : at + 1] for at in range(len(data))]):
         assert read(other, known) == whole, (data, whole, read(other, known))
     return "read" if whole[1] is None else whole[1].decode("utf-8", "replace").partition(",")[0]
 
 
-def attempt_port(server: KVServer, login: bytes, luck: random.Random) -> str:
-    """Try one connection on a port; return how it ended, within ten seconds."""
-    host, _, port = server.database_url.rpartition("@")[2].rpartition(":")
-    data = (login if luck.random() < 0.7 else b"") + wire(luck)
-    with socket.create_connection((host, int(port)), 10) as client:
-        with contextlib.suppress(ConnectionError):
-            client.sendall(data)
-            client.shutdown(socket.SHUT_WR)
-        got = b""
-        with contextlib.suppress(ConnectionError):
-            while part := client.recv(65536):
-                got += part
-    assert b"internal error" not in got, (data, got)
-    return "answered" if got else "ended"
-
-
-def main(rounds: int, on_port: int, seed: int = 0) -> tuple[Counter[str], Counter[str]]:
-    """Run a number of rounds on the parser and on a port; count how they ended."""
-    luck = random.Random(seed)
-    read_ones = Counter(attempt(luck) for _ in range(rounds))
+@contextmanager
+def port() -> Iterator[Callable[[random.Random], str]]:
+    """Yield a function that tries one connection on a port."""
     context = Context.alone()
     with KVServer(context) as server:
-        where = server.database_url.rpartition("@")[0]
-        login = pack([b"AUTH", where.rpartition(":")[2].encode()])
-        port_ones = Counter(attempt_port(server, login, luck) for _ in range(on_port))
+        login, _, address = server.database_url.rpartition("@")
+        host, _, number = address.rpartition(":")
+        authenticate = pack([b"AUTH", login.rpartition(":")[2].encode()])
+
+        def attempt_port(luck: random.Random) -> str:
+            data = (authenticate if luck.random() < 0.7 else b"") + wire(luck)
+            got = exchanged((host, int(number)), data)
+            assert b"internal error" not in got, (data, got)
+            return "answered" if got else "ended"
+
+        yield attempt_port
         server.execute("FLUSHALL")
         assert not [problem for problem in context.problems if problem.kind == "bug"]
-    return read_ones, port_ones
 
 
+FUZZER = Fuzzer(attempt, port)
 if __name__ == "__main__":
-    rounds = int(sys.argv[1])
-    print(*main(rounds, rounds // 100, int(sys.argv[2]) if len(sys.argv) > 2 else 0), sep="\n")
+    FUZZER.main()

@@ -27,6 +27,8 @@ from pytest_fakecloud.standalone.control import data
 from pytest_fakecloud.standalone.control.clouds import CloudRoutes
 from pytest_fakecloud.standalone.control.shapes import BODIES, body_schema
 
+from ..robustness import grammar
+from ..robustness.grammar import bodies, values
 from .conftest import Serve, Server, ask, fetch, message
 
 NOW = "2026-01-01T00:00:00Z"
@@ -42,22 +44,10 @@ def app() -> Iterator[ControlApp]:
 
 # -- input of any kind -----------------------------------------------------------------------------
 
-ATOMS = st.sampled_from(
-    [
-        None, True, False, 0, 1, -1, 2**31, 2**63, -(2**64), 10**400, 0.5, -0.0, 1e308, float("inf"),
-        float("-inf"), float("nan"), "", " ", "x", "\0", "\ud800", "ü☃", "9" * 400, "1h", "-1s",
-        "running", "frozen", "kv_server", "queue", "advance", "move_to", "drop", "respond", "delay",
-        "sequence", "random", "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00Z", "2026-01-01",
-        "../../etc/passwd", "<b>", [], {}, [[]], [None], {"": ""}, {"$": "x"}, 503, 99, 600,
-    ]
+VALUES = values(
+    ["running", "frozen", "kv_server", "queue", "advance", "move_to", "drop", "respond", "delay",
+     "sequence", "random"]
 )  # fmt: skip
-VALUES = st.recursive(
-    ATOMS,
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
-    ),
-    max_leaves=5,
-)
 _NAMES = {name for route in BODIES for name in body_schema(route)["properties"]}
 FIELDS = st.sampled_from(sorted({"command", "token", "port", "when"} | _NAMES))
 METHODS = [
@@ -84,20 +74,8 @@ WELL_MEANT = st.fixed_dictionaries(
         "times": VALUES,
     },
 )
-MALFORMED = [
-    b"", b"{", b"[" * 100000, b'{"a":' * 50000, b"9" * 6000, b'{"seed":' + b"9" * 5000 + b"}",
-    b"\xff\xfe", b"\xef\xbb\xbf{}", b'{"id":"\\ud800"}', b"NaN", b'{"seed":-Infinity}',
-]  # fmt: skip
-BODIES = (
-    VALUES.map(lambda value: json.dumps(value).encode())
-    | st.dictionaries(FIELDS, VALUES, max_size=4).map(lambda body: json.dumps(body).encode())
-    | WELL_MEANT.map(lambda body: json.dumps(body).encode())
-    | st.binary(max_size=20)
-    | st.sampled_from(MALFORMED)
-)
-SEGMENTS = st.sampled_from(
-    ["kv_server", "queue", "vector_index", "nobody", "%00", "%ff", "..", "1", "9" * 30, "ü", "%2F"]
-)
+BODIES = bodies(VALUES, st.dictionaries(FIELDS, VALUES, max_size=4), WELL_MEANT)
+SEGMENTS = st.sampled_from(["kv_server", "queue", "vector_index", *grammar.SEGMENTS])
 
 
 @st.composite
@@ -105,9 +83,7 @@ def requests(draw: Callable[[Any], Any]) -> tuple[str, str, bytes]:
     """A request to some endpoint, or to none."""
     route = draw(st.sampled_from(ROUTES))
     path = re.sub(r"{(\w+)\*?}", lambda _: draw(SEGMENTS), route.pattern)
-    query = draw(
-        st.sampled_from(["", "?", "?after=1", "?after=-1", "?after=x", "?id=%ff&id", "?&&="])
-    )
+    query = draw(st.sampled_from(grammar.QUERIES))
     method = draw(st.sampled_from([*route.methods.split(), "POST", "PATCH"]))
     return method, path + query, draw(BODIES)
 
