@@ -20,7 +20,7 @@ from .normalise import RULES, normalise
 from .servers import RealServer, running
 from .templates import RANDOM, TEMPLATES, UNORDERED
 from .wire import Error, Status
-from .written import hand_written, systematic
+from .written import hand_written, scripts, systematic
 
 pytestmark = pytest.mark.slow
 
@@ -97,6 +97,14 @@ def test_every_command_on_every_type(server: RealServer) -> None:
     _check(comparison)
 
 
+def test_scripts(server: RealServer) -> None:
+    comparison = Comparison(InProcess(version=server.version), [server])
+    for group, lines in scripts():
+        comparison.run(group, lines, state=False)
+        assert comparison.tally.compared[group] == len(lines)
+    _check(comparison)
+
+
 def test_a_difference_is_reported(server: RealServer) -> None:
     """The comparison can fail."""
 
@@ -127,7 +135,7 @@ def test_every_rule_has_a_reason_and_known_commands() -> None:
     assert known >= RANDOM
     for rule in RULES:
         assert rule.reason
-        assert rule.commands <= known | {"HGETALL"}
+        assert rule.commands <= known | {"HGETALL", "EVAL"}
     assert known >= UNORDERED
 
 
@@ -143,6 +151,9 @@ def test_the_rules_keep_what_matters() -> None:
     assert normalise([b"TTL"], 100000) != normalise([b"TTL"], 200000)
     assert normalise([b"TTL"], -1) != normalise([b"TTL"], -2)
     assert normalise([b"GET"], Error(b"ERR a")) != normalise([b"GET"], Error(b"ERR b"))
+    scripts = [Error(b"ERR a script: %s, on line 1" % (digit * 40)) for digit in (b"0", b"f")]
+    assert normalise([b"EVAL"], scripts[0]) == normalise([b"EVAL"], scripts[1])
+    assert normalise([b"GET"], scripts[0]) != normalise([b"GET"], scripts[1])
     assert normalise([b"GET"], Status(b"OK")) != normalise([b"GET"], b"OK")
 
 

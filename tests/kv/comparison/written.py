@@ -1,4 +1,4 @@
-"""Command lines that are not random: the scenarios of the command tests, and every wrong type."""
+"""Command lines that are not random: scenarios, scripts, and every wrong type."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from tests.kv.comparison.templates import Generator
 from tests.kv.scenarios import FOLDER, scenarios
+from tests.kv.scripting import cases
 
 from .templates import RANDOM, TEMPLATES
 from .values import KINDS
@@ -34,6 +35,17 @@ def hand_written() -> Iterator[tuple[str, list[list[bytes]]]]:
     for file in sorted(FOLDER.glob("*.txt")):
         for scenario in scenarios(file.stem).values():
             yield file.stem.partition("-")[0], _split("\n".join(line for line, _ in scenario))
+
+
+SCRIPTS = ("bit", "cjson", "cmsgpack", "conversion", "errors", "functions", "patterns", "struct")
+
+
+def scripts() -> Iterator[tuple[str, list[list[bytes]]]]:
+    """Yield the scripts of each library of Lua with their arguments."""
+    for name in SCRIPTS:
+        written = [[script, "0", *words] for script, *words in getattr(cases, name.upper())]
+        lines = [[b"EVAL", *(word.encode() for word in line)] for line in written]
+        yield f"scripts: {name}", [[b"SET", b"s", b"abc"], *lines]
 
 
 def systematic() -> Iterator[tuple[str, list[list[bytes]]]]:
