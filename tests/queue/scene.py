@@ -6,7 +6,6 @@ import base64
 import http.client
 import json as jsonlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -18,6 +17,8 @@ from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.model import Attempt
 
+from ..stories import Fetched as Fetched
+
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NOW_MS = 1_767_225_600_000
 DEST = "https://app.example.com/hook"
@@ -28,22 +29,6 @@ FAILURE = "https://app.example.com/failure"
 def attempts_among(fired: Iterable[Fired]) -> Results[Attempt]:
     """Return the attempts that a move of the clock made."""
     return Results(one.result for one in fired if isinstance(one.result, Attempt))
-
-
-@dataclass
-class Fetched:
-    """A response of the queue."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    def json(self) -> Any:
-        return jsonlib.loads(self.body)
-
-    @property
-    def error(self) -> str:
-        return str(self.json()["error"])
 
 
 class Scene:

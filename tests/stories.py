@@ -1,0 +1,211 @@
+r"""HTTP requests to a fake with their responses, as text: the part of the notation that services share.
+
+`POST /v2/publish/DEST | -Retries: 0 < hello => 200 {"messageId": "$m"}` is a request with a header, a
+body and its response. All three are optional; the status is 2xx if none is given. A body may be a Python
+literal, `b"\xff"`. A line that begins with `<` sends the last request with another body, `3x` before a
+request sends it three times, and `{GET|PUT} /info` sends one request for each alternative.
+
+A response is the whole JSON, `has <JSON>` for a part of it (of a list of objects, a part of each), or
+`lacks <keys>`. After a status it may also be the text of the error, or `has` and a part of this text.
+A string that ends in `...` matches by its beginning. The first `$name` in a response keeps a value,
+which `$name` is from then on. `@ 5s` advances the clock, `save` and `restore` make and restore a
+snapshot, `{x*9}` repeats a text.
+
+Each scenario (`== <name> <settings>`) has a fake of its own, with settings as JSON. The lines before
+the first scenario are played before each of them. A line that begins with `#` is a comment.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from pytest_fakecloud.http.messages import Answer, Request
+
+_REPLY = re.compile(r"(\d{3})?\s*(has |lacks )?(.*)", re.DOTALL)
+_ALTERNATIVES = re.compile(r"\{([A-Z]+(?:\|[A-Z]+)+)\}")
+
+
+@dataclass
+class Fetched:
+    """A response of a fake."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> str:
+        return str(self.json()["error"])
+
+
+def scenarios(file: Path) -> dict[str, tuple[dict[str, Any], list[str]]]:
+    """Return the settings and the lines of each scenario of a file, by its name."""
+    found: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    shared, *texts = file.read_text(encoding="utf-8").split("\n== ")
+    for text in texts:
+        head, *lines = text.splitlines()
+        lines = [line for line in shared.splitlines() + lines if line and line[0] != "#"]
+        name, brace, settings = head.partition(" {")
+        assert name not in found, f"{file.name} has two scenarios {name!r}"
+        found[name] = (json.loads(brace + settings or "{}"), lines)
+    return found
+
+
+class Player(ABC):
+    """A scenario on its way: sends its requests, and checks the responses."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
+        self.request = ""
+
+    @abstractmethod
+    def send(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Fetched:
+        """Send one request."""
+
+    @property
+    @abstractmethod
+    def fake(self) -> Any:
+        """The fake of the scenario."""
+
+    def play(self, lines: list[str]) -> None:
+        """Play the lines, each with the indented ones below it."""
+        while lines:
+            more = next((at for at, one in enumerate(lines[1:], 1) if one[0] != " "), len(lines))
+            try:
+                for line in alternatives(lines[0]):
+                    self.line(line, lines[1:more])
+            except AssertionError as error:
+                raise AssertionError(f"{lines[0]}\n{error}") from error
+            lines = lines[more:]
+
+    def line(self, text: str, below: list[str]) -> None:
+        """Play one line."""
+        line, _, reply = self.filled(text).partition(" => ")
+        if line == "save":
+            self.saved = self.fake.snapshot()
+        elif line == "restore":
+            self.fake.restore(self.saved)
+        elif line[0] == "@":
+            self.move(line[2:], below)
+        else:
+            self.requests(line, reply)
+
+    def move(self, how: str, below: list[str]) -> None:
+        """Move the clock."""
+        self.fake.clock.advance(how)
+
+    def requests(self, line: str, reply: str) -> None:
+        """Send the request of a line, and check its response."""
+        count, times, rest = line.partition("x ")
+        if not (times and count.isdecimal()):
+            count, rest = "1", line
+        if rest[0] == "<":
+            rest = f"{self.request} {rest}"
+        self.request = rest.partition(" < ")[0]
+        target, headers, body = self.parts(rest)
+        method, path = target.split(" ", 1)
+        for _ in range(int(count)):
+            self.check(self.send(method, path.replace(" ", "%20"), headers, body), reply)
+
+    def parts(self, line: str) -> tuple[str, list[tuple[str, str]], bytes]:
+        """Return the target, the headers and the body of a line."""
+        return parts(line)
+
+    def filled(self, text: str) -> str:
+        """Return a line with its repeated texts, and with the values that were kept."""
+        return re.sub(r"\$(\w+)", lambda found: self.kept.get(found[1], found[0]), repeated(text))
+
+    def check(self, answer: Fetched, reply: str) -> None:
+        """Compare a response."""
+        status, how, expected = _REPLY.fullmatch(reply).groups()  # type: ignore[union-attr]
+        if status is None:
+            assert 200 <= answer.status <= 299, answer
+        else:
+            assert answer.status == int(status), answer
+        if not expected:
+            return
+        if re.match(r"[A-Za-z]", expected) and not re.fullmatch("null|true|false", expected):
+            error = answer.error
+            assert expected in error if how else expected == error, answer
+            return
+        if how == "lacks ":
+            assert not set(json.loads(expected)) & set(answer.json()), answer
+        elif answer.body or expected != '""':
+            wanted = expected if expected[0] == "$" else json.loads(expected)
+            self.compare(answer.json(), wanted, part=bool(how))
+
+    def compare(self, value: Any, expected: Any, *, part: bool) -> None:
+        """Compare JSON values; with `part`, objects may have more members."""
+        if isinstance(expected, str) and re.fullmatch(r"\$\w+", expected):
+            text = value if isinstance(value, str) else json.dumps(value)
+            assert self.kept.setdefault(expected[1:], text) == text
+        elif isinstance(expected, str) and expected.endswith("..."):
+            assert value.startswith(expected[:-3]), value
+        elif isinstance(expected, dict):
+            assert isinstance(value, dict)
+            assert set(expected) <= set(value) if part else set(expected) == set(value), value
+            for name, one in expected.items():
+                self.compare(value[name], one, part=part)
+        elif isinstance(expected, list):
+            assert isinstance(value, list)
+            assert len(value) == len(expected), value
+            for each, one in zip(value, expected, strict=True):
+                self.compare(each, one, part=part)
+        else:
+            assert value == expected, (value, expected)
+
+
+class RestPlayer(Player):
+    """Plays the scenarios of a fake in process; no request may be a bug."""
+
+    def __init__(self, fake: Any) -> None:
+        super().__init__()
+        self._fake = fake
+
+    @property
+    def fake(self) -> Any:
+        return self._fake
+
+    def send(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Fetched:
+        if "Authorization" not in dict(headers):
+            headers = [("Authorization", self.fake.headers["Authorization"]), *headers]
+        raw = path.encode().decode("latin-1")
+        answer = self.fake._app.answer(Request(method, raw, headers, body))
+        assert isinstance(answer, Answer)
+        assert isinstance(answer.body, bytes)
+        assert not [each for each in self.fake._context.problems if each.kind == "bug"]
+        headers = [*answer.headers, ("Content-Type", answer.content_type or "")]
+        return Fetched(answer.status, dict(headers), answer.body)
+
+
+def alternatives(text: str) -> list[str]:
+    """Return a line for each combination of the methods in braces."""
+    pieces = _ALTERNATIVES.split(text)
+    choices = [one.split("|") if at % 2 else [one] for at, one in enumerate(pieces)]
+    return ["".join(chosen) for chosen in product(*choices)]
+
+
+def repeated(text: str) -> str:
+    """Return a line with its repeated texts (`{x*9}`)."""
+    return re.sub(r"\{([^{}|*]+)\*(\d+)\}", lambda found: found[1] * int(found[2]), text)
+
+
+def parts(line: str, prefix: str = "") -> tuple[str, list[tuple[str, str]], bytes]:
+    """Return the target, the headers and the body of a line."""
+    head, _, body = line.partition(" < ")
+    target, *headers = head.split(" | ")
+    pairs = []
+    for header in headers:
+        name, _, value = header.partition(":")
+        pairs.append((prefix + name if name[0] == "-" else name, value.strip()))
+    return target, pairs, ast.literal_eval(body) if body.startswith('b"') else body.encode()
