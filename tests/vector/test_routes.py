@@ -1,4 +1,4 @@
-"""Test the index over HTTP: paths, methods, forms of bodies, and errors."""
+"""Routes over HTTP that need more than one request and its result; others are scenarios."""
 
 from __future__ import annotations
 

@@ -1,0 +1,59 @@
+"""HTTP requests to a broker with their responses, as text, in the notation of `tests/stories.py`.
+
+A broker has the topic `orders` with three partitions unless its settings say otherwise. A request
+without a method is a POST, and `NOW` is the time in Unix milliseconds. `records orders => ab/c` are the
+values of a topic's partitions in order. After each error, the records and the groups are unchanged.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.handle import Context
+
+from ...stories import Fetched, RestPlayer
+from ..conftest import START, START_MS
+
+FOLDER = Path(__file__).parent
+
+
+class _Player(RestPlayer):
+    def line(self, text: str, below: list[str]) -> None:
+        if text.startswith("records "):
+            topic, _, wanted = text[8:].partition(" => ")
+            assert self.records(topic) == wanted, self.records(topic)
+        else:
+            super().line(f"POST {text}" if text[0] == "/" else text, below)
+
+    def filled(self, text: str) -> str:
+        return super().filled(text.replace("NOW", str(START_MS)))
+
+    def records(self, topic: str) -> str:
+        count = self.fake.topic(topic).partitions
+        parts = [self.fake.records(topic, partition=number) for number in range(count)]
+        return "/".join(" ".join(record.value for record in part) or "-" for part in parts)
+
+    def state(self) -> object:
+        topics = [(topic.name, topic.end_offsets) for topic in self.fake.topics()]
+        return topics, self.fake._engine.groups.names()
+
+    def send(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Fetched:
+        before = self.state()
+        answer = super().send(method, path, headers, body)
+        if answer.status != 200:
+            error = answer.json()
+            assert set(error) == {"error", "status"}
+            assert error["status"] == answer.status
+            assert self.state() == before
+        return answer
+
+
+def play(settings: dict[str, Any], lines: list[str]) -> None:
+    """Send the requests of a scenario, and check the responses."""
+    context = Context.alone(now=START, seed=7)
+    for kind, answer in settings.get("errors", {}).items():
+        settings["errors"][kind] = tuple(answer) if isinstance(answer, list) else answer
+    with Broker(context, **{"topics": {"orders": 3}, **settings}) as broker:
+        _Player(broker).play(lines)
