@@ -11,6 +11,7 @@ from unittest.mock import AsyncMock
 
 import numpy as np
 
+from pytest_fakecloud.base_cloud import begin_test, fixture_fake
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.model import ProducerRecord
 from pytest_fakecloud.broker.settings import BrokerLimits
@@ -135,7 +136,7 @@ FAKES: Mapping[str, tuple[Callable[[World], Any], Callable[[Any], object]]] = {
 PARTS: Mapping[str, Callable[[World], Any]] = {
     "topic": lambda world: world["broker"].topic("orders"),
     "group": lambda world: world["broker"].group("orders"),
-    "fixture_kv": lambda world: world["cloud"]._fixture_fake("kv_server"),
+    "fixture_kv": lambda world: fixture_fake(world["cloud"], "kv_server"),
     "a_schedule": lambda world: world["queue"].schedule(DEST, "* * * * *"),
     "destinations": lambda world: Destinations(),
 }
@@ -164,6 +165,7 @@ NAMES = (
         VectorIndex,
         VectorLimits,
     ),
+    *(begin_test, fixture_fake),
     *(awaited, checked_headers, checked_status, checked_type, explored, gone_through, set_wait_cap),
     *(start_with_a_setting_named, math, re),
 )
