@@ -2,8 +2,8 @@
 
 const HOP_BY_HOP = new Set(["host", "connection", "content-length", "accept-encoding", "transfer-encoding"]);
 
-// Return the request of a row as {method, url, headers, body, cut}, or null without an absolute address. The report masks
-// credentials; those of the fake are in its `headers`, which only the console has.
+// Return the request of a row, or null without an absolute address. The report masks credentials; those of the fake
+// are in its `headers`, which only the console has.
 export function requestOf({request, peer}, report) {
   const [, method, target] = /^(\S+) (.*)$/.exec(request.line), fake = (report.fakes ?? []).find((one) => one.name === peer);
   const url = /^https?:/.test(target) ? target : fake && target.startsWith("/") ? fake.url + target : "";
@@ -58,7 +58,7 @@ function literal(value) {
 }
 const call = (name, args = [], fields = {}) => `${name}(${[...args.map(literal), ...Object.entries(fields).filter(([, value]) => value != null).map(([field, value]) => `${field}=${literal(value)}`)].join(", ")})\n`;
 
-// Return a request of the control API as Python for a test with the plugin's fixtures, or null if no method does the same.
+// Return a request of the control API as Python for a test, or null if no method does the same.
 export function testCode({method, path, body = {}}) {
   const [, fake, rest] = /^\/handles\/([^/]+)\/(.*)$/.exec(path) ?? [], name = decodeURIComponent(fake ?? "").replace(/\W/g, "_");
   if (method !== "POST") return null;

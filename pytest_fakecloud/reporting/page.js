@@ -1,7 +1,6 @@
 // The report's page: its timelines, with the data of the fakes before and after each row.
 
-import {count, el, fold} from "./elements.js";
-import {changesTable, fieldsOf} from "./states.js";
+import {changesTable, count, el, fieldsOf, fold} from "./elements.js";
 import {Trace} from "./trace.js";
 
 // Actions that change only credentials, which states do not contain.

@@ -72,7 +72,9 @@ def write_index(folder: Path) -> Path | None:
     body = [f"<header><h1>{title}</h1>"]
     for kind, members in ordered:
         body += _group(kind, members)
-    return write_private(folder / _INDEX, _whole(title, "\n".join([*body, "</header>"])))
+    return write_private(
+        folder / _INDEX, _whole(title, "\n".join([*body, "</header>"]), style=_asset("trace.css"))
+    )
 
 
 def _data_of(path: Path) -> Mapping[str, Any]:
@@ -117,7 +119,7 @@ def file_name(name: str) -> str:
     return f"{cleaned[:130]}-{digest}"
 
 
-_SCRIPTS = ("elements.js", "copying.js", "trace.js", "states.js", "page.js")
+_SCRIPTS = ("elements.js", "copying.js", "trace.js", "page.js")
 """The modules of a page, each after those that it imports."""
 
 

@@ -293,12 +293,12 @@ POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancesto
 """The content security policy of every response but the page."""
 _PAGE_POLICY = f"{POLICY}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'"
 _PAGE = (
-    "activity.js", "api.js", "clock.js", "connect.js", "console.css", "dom.js", "fake.js",
-    "faults.js", "journal.js", "lists.js", "live.js", "main.js", "pictures.js", "router.js", "rows.js",
+    "activity.js", "api.js", "connect.js", "console.css", "dom.js", "fake.js",
+    "faults.js", "journal.js", "lists.js", "main.js", "rows.js",
     "search.js", "time.js", *(f"{word}.js" for word in services_by_word()),
 )  # fmt: skip
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
-_SHARED = ("copying.js", "elements.js", "page.css", "states.js", "trace.css", "trace.js")
+_SHARED = ("copying.js", "elements.js", "trace.css", "trace.js")
 FILES: Mapping[str, tuple[str, str]] = {
     **{name: ("pytest_fakecloud.standalone", f"page/{name}") for name in _PAGE},
     # The console reuses the timeline of test reports.

@@ -1,8 +1,7 @@
 // The activity page: the timeline component of the reports, fed with the live journal.
 
-import {el, empty, number, own, redraw} from "./dom.js";
+import {el, empty, go, link, number, own, redraw} from "./dom.js";
 import {entries, journal} from "./journal.js";
-import {go, link} from "./router.js";
 import {Trace, failedItems} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", fault: "Injected fault", open: "In progress"};

@@ -1,10 +1,9 @@
 // A broker: topics with partitions, records by offset or time, consumer groups with their lag.
 
-import {act, both, code, copyButton, count, done, el, empty, facts, form, head, json, laidOut, number, pill, short, soft, table, title, tools, when} from "./dom.js";
+import {act, both, code, copyButton, count, done, el, empty, facts, form, head, json, laidOut, link, number, pill, short, soft, table, title, tools, when} from "./dom.js";
 import {ask, call, item, list, sendWell} from "./api.js";
+import {offsets} from "./elements.js";
 import {ListPage} from "./lists.js";
-import {link} from "./router.js";
-import {offsets} from "./states.js";
 
 const names = (handle) => async () => (await list(handle, "topics", {limit: 500})).items.map((one) => one.name);
 const topicsOf = async (handle) => (await names(handle)()).map((name) => ({value: name, label: name}));

@@ -24,8 +24,6 @@ const FIRST = {
   },
   broker: {
     does: "Produce a record", request: ["POST", "/produce", JSON.stringify({topic: "orders", value: "one kettle"})],
-    JavaScript: 'const { UPSTASH_KAFKA_REST_URL, UPSTASH_KAFKA_REST_USERNAME, UPSTASH_KAFKA_REST_PASSWORD } = process.env;\nconst login = btoa(`${UPSTASH_KAFKA_REST_USERNAME}:${UPSTASH_KAFKA_REST_PASSWORD}`);\nconst answer = await fetch(`${UPSTASH_KAFKA_REST_URL}/produce`, {\n  method: "POST",\n  headers: { Authorization: `Basic ${login}` },\n  body: JSON.stringify({ topic: "orders", value: "one kettle" }),\n});\nconsole.log(await answer.json());\n',
-    Python: 'import os\n\nimport httpx\n\nlogin = os.environ["UPSTASH_KAFKA_REST_USERNAME"], os.environ["UPSTASH_KAFKA_REST_PASSWORD"]\nurl = os.environ["UPSTASH_KAFKA_REST_URL"]\nanswer = httpx.post(f"{url}/produce", auth=login, json={"topic": "orders", "value": "one kettle"})\nprint(answer.json())\n',
   },
   queue: {
     does: "Publish a message to your application", request: ["POST", "/v2/publish/http://127.0.0.1:3000/hook", JSON.stringify({hello: "world"})],

@@ -1,10 +1,10 @@
 // Formatting and small components that all pages share.
 
-import {asRequest, change} from "./api.js";
+import {ask, asRequest, change} from "./api.js";
 import {curl, testCode} from "./copying.js";
-import {count, el, number, own, span} from "./elements.js";
+import {count, el, number, own, span, svg} from "./elements.js";
 
-export {count, el, number, own, span};
+export {count, el, number, own, span, svg};
 export const $ = (id) => document.getElementById(id);
 
 // -- words --
@@ -174,3 +174,73 @@ export function redraw(place, ...children) {
 // Returns whether an input in this part has the focus: a redraw would lose its text.
 export const isTyped = (place) => place.contains(document.activeElement) && isTyping();
 export const isTyping = () => document.activeElement.matches("select, textarea, input:not([type=checkbox])");
+
+// -- charts, drawn at the available width in pixels, so that text keeps its size --
+
+export function picture(told, wide, high, parts) {
+  return svg("svg", {class: "picture", role: "img", "aria-label": told, viewBox: `0 0 ${wide} ${high}`, width: wide, height: high}, ...parts);
+}
+export const room = () => Math.max(280, Math.min(900, (document.querySelector(".detail:not([hidden])") ?? document.getElementById("view")).clientWidth - 26));
+export const titled = (text) => svg("title", {}, text);
+
+// -- addresses in the fragment: #/fake/kv_server/keys/user%3A1?search=user --
+
+export function read(hash = location.hash) {
+  const [place, search = ""] = hash.replace(/^#\/?/, "").split("?");
+  return {parts: place.split("/").filter(Boolean).map(decoded), raw: place.split("/").filter(Boolean), query: Object.fromEntries(new URLSearchParams(search))};
+}
+function decoded(part) { try { return decodeURIComponent(part); } catch { return part; } }
+
+// Encodes `parts`. Pass an id that the server has already encoded as {raw: id}.
+export function link(parts, values = {}) {
+  const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== "" && value != null)).toString();
+  return "#/" + parts.map((part) => part.raw ?? encodeURIComponent(part)).join("/") + (query ? "?" + query : "");
+}
+
+export function go(address, {replace = false} = {}) {
+  if (address === location.hash) return;
+  if (!replace) { location.hash = address; return; }
+  history.replaceState(null, "", address);
+  dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
+// A page that draws the answer to one request again when it, or `version()`, changes.
+export class LivePage {
+  constructor(path, draw, ...above) {
+    Object.assign(this, {path, draw, place: el("section")});
+    this.node = el("div", {class: "page"}, above, this.place);
+  }
+  async go() { await this.refresh(); }
+  async refresh() {
+    const found = await ask("GET", this.path), shape = JSON.stringify([found, this.version?.()]);
+    if (shape === this.shape) return;
+    this.shape = shape;
+    redraw(this.place, this.draw(found));
+  }
+}
+
+// -- the clock in the header of every page --
+
+let clock = {};
+export function showClock(found) {
+  clock = found;
+  const now = $("now");
+  now.replaceChildren(el("span", {class: "date"}, day(clock.now)), " ", time(clock.now), el("small", {}, clock.mode === "frozen" ? " UTC, frozen" : " UTC"));
+  now.title = clock.mode === "frozen" ? "The clock is frozen: time passes only when you advance it." : "The clock runs.";
+  $("freeze").textContent = clock.mode === "frozen" ? "Resume" : "Freeze";
+  $("freeze").dataset.mode = clock.mode;
+  $("next").disabled = !clock.next_due;
+  $("next").title = clock.next_due ? `next due at ${clock.next_due}` : "nothing is planned";
+}
+export async function move(body) {
+  await attempt(async () => showClock(await ask("POST", "/clock", body)));
+  document.dispatchEvent(new Event("changed"));
+}
+export function clockButtons() {
+  // A narrow screen shows the other buttons on request.
+  $("clock-more").addEventListener("click", () => $("clock-more").setAttribute("aria-expanded", String($("clock-more").getAttribute("aria-expanded") !== "true")));
+  for (const button of document.querySelectorAll("[data-by]")) button.addEventListener("click", () => move({action: "advance", by: button.dataset.by}));
+  $("advance").addEventListener("submit", (event) => { event.preventDefault(); move({action: "advance", by: $("by").value}); });
+  $("next").addEventListener("click", () => move({action: "advance_to_next"}));
+  $("freeze").addEventListener("click", () => move({action: clock.mode === "frozen" ? "resume" : "freeze"}));
+}

@@ -1,9 +1,7 @@
 // The page of one fake: tabs with counts, and the current tab.
 
-import {code, copyButton, el, form, json, laidOut, number, own, product, redraw, short, showCurrent, soft, table} from "./dom.js";
+import {LivePage, code, copyButton, el, form, json, laidOut, link, number, own, product, redraw, short, showCurrent, soft, table} from "./dom.js";
 import {ask, path, send} from "./api.js";
-import {LivePage} from "./live.js";
-import {link} from "./router.js";
 import {FaultsPage} from "./faults.js";
 
 const CODE = {kv_server: () => import("./kv.js"), vector_index: () => import("./vector.js"), broker: () => import("./broker.js"), queue: () => import("./queue.js")};

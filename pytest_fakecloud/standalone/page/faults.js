@@ -1,8 +1,7 @@
 // Injected faults of a fake as sentences, and a form with the fields of each kind.
 
-import {act, copies, done, el, empty, form, number, own, pill, words} from "./dom.js";
+import {LivePage, act, copies, done, el, empty, form, number, own, pill, words} from "./dom.js";
 import {ask, path} from "./api.js";
-import {LivePage} from "./live.js";
 
 const whole = (name, label, value, note) => ({name, label, kind: "number", value, note});
 const read = {

@@ -1,10 +1,9 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {$, act, attempt, bytes, code, copies, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, number, pill, redraw, short, soft, span, table, time, title, tools, words} from "./dom.js";
+import {$, act, attempt, bytes, code, copies, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, link, number, pill, redraw, short, soft, span, table, time, title, tools, words} from "./dom.js";
 import {ask, call, item, list, path, send, sendWell} from "./api.js";
 import {entries} from "./journal.js";
 import {ListPage} from "./lists.js";
-import {link} from "./router.js";
 
 const run = (handle, ...line) => sendWell(handle, "POST", "/", line.map(String)).then((answer) => answer.result);
 const ttl = (one) => one.ttl_ms == null ? "no TTL" : span(one.ttl_ms * 1000);
@@ -65,8 +64,8 @@ const pairs = (text) => lines(text).flatMap((line) => { const at = line.search(/
 // The command that makes a key with this value, or null if the whole value is not here.
 function remade({key, type, value, ttl_ms, is_whole: whole, elements: part}) {
   if (part) {
-    const words_ = {hash: (row) => [row.field, row.value], list: (row) => [row.value], set: (row) => [row.member], zset: (row) => [row.score, row.member]}[type];
-    return words_ && part.items.length === part.total ? [{hash: "HSET", list: "RPUSH", set: "SADD", zset: "ZADD"}[type], key, ...part.items.flatMap(words_).map(String)] : null;
+    const [name, ...fields] = {hash: ["HSET", "field", "value"], list: ["RPUSH", "value"], set: ["SADD", "member"], zset: ["ZADD", "score", "member"]}[type] ?? [];
+    return name && part.items.length === part.total ? [name, key, ...part.items.flatMap((row) => fields.map((field) => String(row[field])))] : null;
   }
   return whole === false ? null : type === "string" ? ["SET", key, value, ...ttl_ms == null ? [] : ["PX", String(ttl_ms)]] : /json/i.test(type) ? ["JSON.SET", key, "$", value] : null;
 }

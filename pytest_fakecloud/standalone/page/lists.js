@@ -1,9 +1,8 @@
 // A list of a fake, searched and paged by the server, with the selected item beside it.
 
-import {act, count, detailBar, el, empty, isTyped, isTyping, number, redraw, tools, words} from "./dom.js";
-import {border} from "./elements.js";
+import {act, count, detailBar, el, empty, go, isTyped, isTyping, link, number, redraw, tools, words} from "./dom.js";
 import {item, list} from "./api.js";
-import {go, link} from "./router.js";
+import {border} from "./elements.js";
 
 const LIMIT = 100, MOST = 500;
 
@@ -90,7 +89,7 @@ export class ListPage {
   }
 
   rows(page) {
-    // Beside the details of an item there is room for the columns by which one selects: by default the first three.
+    // Beside the details there is room for the columns by which one selects.
     const {spec} = this, aside = (at) => (spec.kept ? spec.kept.includes(spec.columns[at]) : at < 3) ? "" : "aside";
     return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td") : null, spec.columns.map((name, at) => this.headElement(name, page, aside(at))))),
       el("tbody", {}, this.sorted(page.items).map((one) => {

@@ -1,9 +1,7 @@
 // The frame of the console: navigation, clock, and the page of the current address, kept up to date.
 
-import {$, attempt, confirmed, count, el, isTyping, opened, own, product, redraw, say, showCurrent} from "./dom.js";
+import {$, attempt, clockButtons, confirmed, count, el, go, isTyping, link, opened, own, product, read, redraw, say, showClock, showCurrent} from "./dom.js";
 import {NoToken, ask, connection, keep, signIn} from "./api.js";
-import {go, link, read} from "./router.js";
-import {clockButtons, showClock} from "./clock.js";
 import {catchUp, entries, journal, listen, startOver} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 

@@ -1,10 +1,9 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
 
-import {act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, micros, number, own, pill, short, soft, span, table, title, tools, when, words} from "./dom.js";
+import {act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, link, micros, number, own, pill, short, soft, span, table, title, tools, when, words} from "./dom.js";
 import {ask, item, path, sendWell} from "./api.js";
-import {ListPage} from "./lists.js";
-import {link} from "./router.js";
 import {track} from "./elements.js";
+import {ListPage} from "./lists.js";
 
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
 const state = (one) => pill(words(one.state), own(STATES, one.state));
@@ -59,7 +58,7 @@ function messageDetail(one, page) {
     head("Timeline"), code(one.timeline, "timeline")].flat();
 }
 const isGood = ({status: answered}) => answered >= 200 && answered < 300;
-// The attempts of a message and its planned next one on a line of time, by default from the first to the last.
+// The attempts of a message and its planned next one on a line of time.
 function attemptTrack(one, attempts, {from = micros(attempts[0]?.at ?? one.next), until = micros(one.next ?? attempts.at(-1).at), bars = []} = {}) {
   const failed = attempts.filter((each) => !isGood(each)).length, told = [count(attempts.length, "attempt"), failed ? `${failed} failed` : "", one.next ? "next planned" : ""].filter(Boolean).join(", ");
   return track(told, from, until, bars, [...attempts.map((each) => [isGood(each) ? "good" : "bad", micros(each.at), `${fine(each.at)}: ${each.status ?? "no answer"}`]), ...one.next ? [["planned", micros(one.next), `planned for ${both(one.next)}`]] : []]);
@@ -143,7 +142,7 @@ async function runWithProblems(handle, id) {
 }
 // What a step does until its message is delivered, by its type.
 const DOES = new Map([["Run", () => "result"], ["SleepFor", ({sleepFor}) => `sleeps ${span(sleepFor * 1e6)}`], ["SleepUntil", () => "sleeps"], ["Wait", ({waitEventId}) => `waits for ${waitEventId}`], ["Call", () => "result of the call"]]);
-// A message of a run: the step whose result it delivers, its waits and attempts on the time of the run, and both bodies.
+// A message of a run: its step, its waits and attempts on the time of the run, and both bodies.
 function stepPart(one, records, run, {from, until}, handle) {
   const {step} = one, ran = records.find(({out}) => out !== undefined) ?? {}, after = records.find(({stepName, out}) => stepName && out === undefined && stepName !== step.stepName);
   const calls = one.url !== run.url, name = step.stepName ?? (calls ? `${one.method} ${one.url}` : one.kind === "message" ? one.id === run.messages[0].id ? "start" : "next step" : words(one.kind));

@@ -1,9 +1,8 @@
 // One search over the data of all fakes and over the recorded calls.
 
-import {count, el, empty, number, own, product, redraw, short, soft} from "./dom.js";
+import {count, el, empty, go, link, number, own, product, redraw, short, soft} from "./dom.js";
 import {list} from "./api.js";
 import {entries} from "./journal.js";
-import {go, link} from "./router.js";
 
 const HITS = 5;
 // The lists of each fake that are searched. Some have parts, which another list names: `records` those of each topic.
@@ -36,7 +35,7 @@ export class SearchPage {
   async go({query: {search = ""}}) {
     const turn = ++this.turn, words = search.trim();
     if (document.activeElement !== this.input) { this.input.value = search; this.input.focus(); }
-    if (!words) { redraw(this.found, empty("Search all fakes at once.", "The search looks at names, addresses, labels and bodies, and at the recorded calls.")); return; }
+    if (!words) { redraw(this.found, empty("Search all fakes at once.", "The search looks at names, addresses, labels, bodies and recorded calls.")); return; }
     const jobs = this.state().handles.flatMap((handle) => (own(LISTS, handle.fixture) ?? []).map((name) => hitsIn(handle, name, words)));
     const found = (await Promise.all(jobs)).flat().filter(({page}) => page.matching), calls = entries.list.filter((row) => JSON.stringify([row.text, row.request, row.response]).toLowerCase().includes(words.toLowerCase())).length;
     if (turn !== this.turn) return;

@@ -1,14 +1,33 @@
 // Due times, snapshots and problems.
 
-import {act, both, copies, count, day, done, el, empty, form, micros, number, own, short, soft, span, table, time, words} from "./dom.js";
+import {LivePage, act, both, copies, count, day, done, el, empty, form, link, micros, move, number, own, picture, room, short, showClock, soft, span, svg, table, time, titled, words} from "./dom.js";
 import {ask} from "./api.js";
-import {move, showClock} from "./clock.js";
+import {changesTable} from "./elements.js";
 import {entries} from "./journal.js";
-import {LivePage} from "./live.js";
-import {link} from "./router.js";
-import {strip} from "./pictures.js";
-import {changesTable} from "./states.js";
 import {failedItems} from "./trace.js";
+
+// Due times on a logarithmic axis, which separates near events and still shows far ones.
+function strip(now, due) {
+  const wide = room(), left = 12, right = wide - 20, from = micros(now);
+  const after = due.map((one) => Math.max(0, micros(one.at) - from));
+  const place = (us) => Math.log10(1 + us / 1e5), most = Math.max(place(6e7), ...after.map(place));
+  const x = (us) => left + (right - left) * place(us) / most;
+  const heights = new Map(), dots = [];
+  due.forEach((one, index) => {
+    const column = Math.round(x(after[index]) / 9), stacked = heights.get(column) || 0;
+    heights.set(column, stacked + 1);
+    if (stacked < 9) dots.push(svg("circle", {class: "due", cx: column * 9, cy: 88 - 9 * stacked, r: 4}, titled(`${one.what}: in ${span(after[index])}`)));
+  });
+  let last = -1e9;
+  const ticks = [[0, "now"], [1e6, "1 s"], [1e7, "10 s"], [6e7, "1 m"], [6e8, "10 m"], [3.6e9, "1 h"], [2.16e10, "6 h"], [8.64e10, "1 d"], [6.048e11, "7 d"],
+    [2.592e12, "30 d"], [3.1536e13, "1 year"]].filter(([us]) => place(us) <= most).flatMap(([us, word]) => {
+    if (x(us) - last < 38) return [];
+    last = x(us);
+    return [svg("path", {class: "axis", d: `M${x(us)} 95V101`}), svg("text", {x: x(us), y: 114, "text-anchor": us === 0 ? "start" : x(us) > right - 20 ? "end" : "middle"}, word)];
+  });
+  return picture(due.length ? `${due.length} events are due, the first in ${span(after[0])}, the last shown in ${span(after.at(-1))}` : "nothing is planned",
+    wide, 120, [svg("path", {class: "axis", d: `M${left} 98H${right}`}), ...ticks, ...dots]);
+}
 
 const go = (one) => act("Go there", `Go there: ${one.what} at ${one.at}`, () => move({action: "move_to", to: one.at}));
 export const timePage = () => new LivePage("/due", ({now, count: many, due}) => [copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"), el("h2", {}, many ? `${count(many, "event")} planned` : "Nothing is planned"),

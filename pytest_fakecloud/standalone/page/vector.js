@@ -1,10 +1,35 @@
 // A vector index: records of a namespace, nearest neighbours, metadata filters.
 
-import {act, code, count, done, el, empty, facts, form, head, json, number, redraw, short, soft, table, title, tools} from "./dom.js";
+import {act, code, count, done, el, empty, facts, form, head, json, link, number, picture, redraw, room, short, soft, svg, table, title, titled, tools} from "./dom.js";
 import {list, sendWell} from "./api.js";
 import {ListPage} from "./lists.js";
-import {link} from "./router.js";
-import {plot} from "./pictures.js";
+
+const clipped = (text, pixels) => { const most = Math.max(3, Math.floor(pixels / 6.3)); return text.length > most ? text.slice(0, most - 1) + "…" : text; };
+// Vectors projected onto a plane, with the last query and its hits.
+function plot(space) {
+  const shown = space.vectors.filter((vector) => vector.point), query = space.query && space.query.point ? space.query : null;
+  if (!shown.length) return null;
+  const wide = Math.min(640, room()), high = Math.round(wide * .42), found = new Set(query ? query.found : []);
+  const points = [...shown.map((vector) => vector.point), ...(query ? [query.point] : [])];
+  // Both axes have the same scale, the largest at which all points fit.
+  const [middle, reach] = [0, 1].map((axis) => points.map((point) => point[axis])).reduce(([middles, reaches], all) => {
+    const [least, most] = [Math.min(...all), Math.max(...all)];
+    return [[...middles, (least + most) / 2], [...reaches, Math.max(1e-9, (most - least) / 2)]];
+  }, [[], []]);
+  const scale = Math.min((wide / 2 - 60) / reach[0], (high / 2 - 24) / reach[1]);
+  const at = ([x, y]) => [wide / 2 + (x - middle[0]) * scale, high / 2 - (y - middle[1]) * scale];
+  const parts = shown.flatMap((vector) => {
+    const [x, y] = at(vector.point);
+    return [svg("circle", {class: found.has(vector.id) ? "vector found" : "vector", cx: x, cy: y, r: found.has(vector.id) ? 6 : 4}, titled(`${vector.id} ${JSON.stringify(vector.metadata ?? "").slice(0, 160)}`)),
+      shown.length <= wide / 32 || found.has(vector.id) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
+  });
+  if (query) {
+    const [x, y] = at(query.point);
+    parts.push(svg("path", {class: "query", d: `M${x - 8} ${y}H${x + 8}M${x} ${y - 8}V${y + 8}`}, titled("the last query")),
+      svg("text", {x: x + 10, y: y - 6}, "query"));
+  }
+  return picture(`${shown.length} vectors, projected onto a plane${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`, wide, high, parts);
+}
 
 const inside = (namespace) => namespace ? "/" + encodeURIComponent(namespace) : "";
 const numbers = (text) => json(/^\s*\[/.test(text) ? text : `[${text}]`, "The vector");
