@@ -381,6 +381,29 @@ def test_messages_are_listed_by_state_with_all_about_them(lists: Lists) -> None:
     assert lists.get("queue/lists")["messages"] == 3
 
 
+def test_dead_letters_are_sorted_by_when_they_failed(lists: Lists) -> None:
+    queue = lists.cloud.queue()
+    queue.destinations.respond("https://app.example/bad", 500)
+    for retries in ("1", "0"):
+        publish(lists, queue, "https://app.example/bad", Upstash_Retries=retries)
+    queue.clock.advance("1h")
+    times = [one["at"] for one in lists.get("queue/lists/dead-letters")["items"]]
+    assert times == sorted(times, reverse=True)
+    assert len(set(times)) == 2
+
+
+def test_a_message_that_has_ended_has_no_next_attempt(lists: Lists) -> None:
+    queue = lists.cloud.queue()
+    queue.destinations.respond("https://app.example/bad", 500)
+    later = publish(lists, queue, "https://app.example/bad", Upstash_Delay="1h")
+    tried = publish(lists, queue, "https://app.example/bad", Upstash_Retries="0")
+    queue.clock.advance("1s")
+    ask(lists.app, "POST", f"/handles/{queue.name}/requests",
+        {"method": "DELETE", "target": f"/v2/messages/{later}"})  # fmt: skip
+    for id in (later, tried):
+        assert lists.get(f"queue/lists/messages/{id}")["next"] is None
+
+
 def test_messages_are_filtered(lists: Lists) -> None:
     queue = lists.cloud.queue()
     for path, status, label in (("bad", 503, "mail"), ("good", 200, "sms")):

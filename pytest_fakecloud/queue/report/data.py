@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
+_DELIVERABLE = ("CREATED", "RETRY")
+"""The states of messages that wait for their next attempt."""
 _RUNS = 3
 """Number of upcoming runs shown for a schedule."""
 _RUNS_IN_VIEW = 20
@@ -128,7 +130,7 @@ def _message_row(one: Message) -> View:
         **_message(one),
         "method": one.settings.method,
         "created": _at(one.created_us),
-        "next": None if one.finished else _at(one.due_us),
+        "next": _at(one.due_us) if one.state in _DELIVERABLE else None,
         "waits_for": "" if one.finished or one.due_us is not None else one.wait_reason,
         "attempts": len(one.attempts),
         "retried": one.retried,
@@ -244,7 +246,7 @@ def deliver_now(engine: Any, id: str) -> View:
     record = engine.messages.get(id)
     if record is None:
         raise NotFound(f"there is no message {id!r:.200}")
-    if record.state not in ("CREATED", "RETRY"):
+    if record.state not in _DELIVERABLE:
         state = STATE_NAMES[record.state].replace("_", " ")
         raise ContractError(f"the message is {state}; only a pending message can be delivered now")
     if record.due_us is None:
