@@ -276,7 +276,7 @@ def test_what_is_said_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, redis:
 
     found = cloud.explore([client, client], check, kinds="switch")
     assert str(found).startswith(
-        "the promise held in all 6 distinct interleavings (exhaustive) in "
+        "the promise held in all 6 distinct interleavings of calls to the fakes (exhaustive) in "
     )
     assert (found.orders, found.is_exhaustive) == (6, True)
     few = cloud.explore([client, client], check, kinds="switch", budget=3)

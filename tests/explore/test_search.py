@@ -117,7 +117,7 @@ def test_the_only_order_of_several_strands_is_exhaustive(cloud: Cloud, kv: KVSer
 
     found = cloud.explore(run, lambda: None, kinds=("switch", "wake"))
     assert (found.is_exhaustive, found.orders) == (True, 1)
-    assert "the only possible interleaving (exhaustive)" in str(found)
+    assert "the only possible interleaving of calls to the fakes (exhaustive)" in str(found)
     with pytest.raises(ContractError, match="no schedule was possible"):
         cloud.explore(redis.ping, lambda: None, kinds=("switch", "wake"))
 

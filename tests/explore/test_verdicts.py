@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import queue
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -20,6 +21,8 @@ from pytest_fakecloud import (
     never,
     sometimes,
 )
+
+from .conftest import broken, failure
 
 
 def error(cloud: Cloud, *args: Any, **options: Any) -> str:
@@ -184,3 +187,34 @@ def test_code_that_has_not_run_is_an_error(cloud: Cloud, redis: Redis) -> None:
     for function in (lazy, lazy_later, lambda: lazy()):
         assert "bob returned <" in error(cloud, {**clients, "bob": function}, holds)
         assert "setup= returned <" in error(cloud, clients, holds, setup=function)
+
+
+def test_events_that_were_not_applied_are_named_although_the_promise_breaks(
+    cloud: Cloud, redis: Redis
+) -> None:
+    for schedule, missed in (
+        ("run.7 drop", "run.7 drop"),
+        ("run.1 delay 30, run.7 drop", "run.7 drop"),
+    ):
+        found = failure(cloud, {"run": lambda: redis.get("k")}, broken, schedule=schedule)
+        assert f"of which these events were not applied: {missed}:\n" in str(found)
+
+
+def test_clients_that_race_over_memory_have_one_order_of_calls(cloud: Cloud, redis: Redis) -> None:
+    seen: list[str] = []
+    clients = {
+        name: lambda name=name: seen.append(f"{name} {redis.get('k')}") for name in ("ann", "bob")
+    }
+    found = cloud.explore(clients, holds, kinds="switch")
+    assert "the only possible interleaving of calls to the fakes (exhaustive)" in str(found)
+
+
+def test_classes_of_queues_take_a_type(cloud: Cloud, redis: Redis) -> None:
+    def run() -> None:
+        redis.ping()
+        for kind in (queue.SimpleQueue[int], queue.Queue[int], queue.LifoQueue[int]):
+            made = kind()
+            made.put(1)
+            assert made.get() == 1
+
+    cloud.explore(run, holds, budget=2)

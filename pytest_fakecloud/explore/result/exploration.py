@@ -146,11 +146,11 @@ class BrokenPromiseError(FakecloudError, AssertionError):
     def _schedule_text(self, tally: Tally) -> str:
         if tally.given is not None and self.events == len(tally.given):
             return "the given schedule"
-        if not self.events:
-            return "the undisturbed run: no event was applied"
         if tally.given is not None:
             missed = tally.given.without(self.runs[0].schedule)
             return f"the given schedule, of which these events were not applied: {missed}"
+        if not self.events:
+            return "the undisturbed run: no event was applied"
         return f"a schedule of {counted(self.events, 'event')}, after {_summary(tally)}"
 
 
@@ -160,12 +160,13 @@ def _summary(tally: Tally) -> str:
     interleavings = counted(tally.orders, "distinct interleaving")
     if tally.is_exhaustive and not tally.singles:
         which = "the only possible interleaving" if tally.orders == 1 else f"all {interleavings}"
-        return f"{which} (exhaustive) in {tally.seconds:.1f} s"
+        return f"{which} of calls to the fakes (exhaustive) in {tally.seconds:.1f} s"
     parts = []
     if tally.orders > 1:
         has_all = tally.has_all_orders and not tally.unfinished_order_searches
         text = f"all {interleavings}" if has_all else interleavings
-        parts.append(f"{text} (exhaustive)" if tally.is_exhaustive else text)
+        exhaustive = " of calls to the fakes (exhaustive)" if tally.is_exhaustive else ""
+        parts.append(text + exhaustive)
     if tally.all_singles:
         parts.append(_of(tally.singles, tally.all_singles, "of one event"))
     if tally.pairs:
