@@ -26,6 +26,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pytest
+from _pytest.mark import ParameterSet
+
 from pytest_fakecloud.http.messages import Answer, Request
 
 _REPLY = re.compile(r"(\d{3})?\s*(has |lacks )?(.*)", re.DOTALL)
@@ -59,6 +62,16 @@ def scenarios(file: Path) -> dict[str, tuple[dict[str, Any], list[str]]]:
         assert name not in found, f"{file.name} has two scenarios {name!r}"
         found[name] = (json.loads(brace + settings or "{}"), lines)
     return found
+
+
+def cases(folder: Path, *left_out: str) -> list[ParameterSet]:
+    """Return the scenarios of all files of a folder, for a parametrized test."""
+    return [
+        pytest.param(*scenario, id=f"{file.stem}-{name}")
+        for file in sorted(folder.glob("*.txt"))
+        if file.stem not in left_out
+        for name, scenario in scenarios(file).items()
+    ]
 
 
 class Player(ABC):

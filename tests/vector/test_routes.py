@@ -91,6 +91,15 @@ def test_an_unknown_path_is_a_json_error(api: Api, path: str) -> None:
     assert [problem.kind for problem in api.context.problems] == ["unrouted"]
 
 
+@pytest.mark.parametrize(
+    "headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic eDp5"}]
+)
+def test_a_token_is_needed(api: Api, headers: dict[str, str]) -> None:
+    answer = httpx.post(api.index.url + "/info", headers=headers)
+    assert answer.status_code == 401
+    assert answer.json() == {"error": "Unauthorized: Invalid auth token", "status": 401}
+
+
 def test_the_read_only_token_reads_only(filled: Api) -> None:
     headers = {"Authorization": f"Bearer {filled.index.read_only_token}"}
     query = {"vector": [1, 0], "topK": 1}

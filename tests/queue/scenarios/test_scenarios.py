@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from . import FOLDER, play, scenarios
+from ...stories import cases
+from . import FOLDER, play
 
-ALL = [
-    pytest.param(*scenario, id=f"{file.stem}-{name}")
-    for file in sorted(FOLDER.glob("*.txt"))
-    if file.stem != "headers"  # tests/queue/rest/test_table.py plays these scenarios.
-    for name, scenario in scenarios(file.stem).items()
-]
+# `tests/queue/rest/test_table.py` plays `headers.txt`.
 
 
-@pytest.mark.parametrize(("settings", "lines"), ALL)
+@pytest.mark.parametrize(("settings", "lines"), cases(FOLDER, "headers"))
 def test_a_scenario(settings: dict[str, object], lines: list[str]) -> None:
     play(settings, lines)

@@ -61,14 +61,6 @@ def filled() -> VectorEngine:
     return index
 
 
-def test_delete_by_filter_sees_pending_metadata() -> None:
-    index = filled()
-    index.readiness.hold()
-    index.update("", VectorRecord("even-0", metadata={"n": 99}))
-    assert index.delete_matching("", "n = 99") == 1
-    assert "even-0" not in all_ids(index)
-
-
 # -- fetch, range, random ------------------------------------------------------------------------
 
 

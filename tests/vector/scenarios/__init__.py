@@ -41,6 +41,10 @@ class _Player(RestPlayer):
             line, _, wanted = text.partition(" => ")
             found = [record["id"] for record in self.fake.vectors(line[8:])]
             assert found == wanted.replace("none", "").split(), found
+        elif text.startswith("pending"):
+            assert sorted(change["id"] for change in self.fake.pending()) == text.split()[2:]
+        elif text in ("hold", "release"):
+            getattr(self.fake._engine.readiness, text)()
         else:
             super().line(text, below)
 
