@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.broker.handle import Broker
+from tests.harness import wait_until
 
 from .conftest import START_MS, Parked, Rest, until_parked
 
@@ -79,6 +80,27 @@ def test_a_produce_wakes_only_the_fetches_of_its_partition(make_broker: Make) ->
 
 
 # -- consume, commit, metadata -------------------------------------------------------------------
+
+
+def test_commit_stores_all_offsets_or_none(make_broker: Make) -> None:
+    rest = Rest(make_broker())
+    rest.consume("g", "a", "orders")
+    rest.consume("g", "b", "orders")
+    wait_until(lambda: all(len(has) for has in rest.assignments("g").values()))
+    own, other = (rest.assignments("g")[name]["orders"][0] for name in "ab")
+    error = rest.commit("g", "a", ("orders", own, 1), ("orders", other, 1), status=409)
+    assert f"orders-{other} is not assigned to instance 'a'" in error["error"]
+    rest.commit("g", "a", ("orders", own, 1), ("orders", own, 2), status=400)
+    assert rest.committed("g", "orders", 0, 1, 2) == [-1, -1, -1]
+    rest.commit("g", "a", ("orders", own, 1), ("orders", own, 1))
+    assert rest.committed("g", "orders", own, other) == [1, -1]
+
+
+def test_other_topics_later_change_the_subscription(make_broker: Make) -> None:
+    rest = Rest(make_broker(topics={"a": 1, "b": 1}))
+    rest.consume("g", "i", "a")
+    rest.consume("g", "i", "b")
+    wait_until(lambda: rest.assignments("g") == {"i": {"b": [0]}})
 
 
 def test_a_late_commit_after_the_session_expired_is_refused(broker: Broker, rest: Rest) -> None:

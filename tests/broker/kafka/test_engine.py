@@ -1,4 +1,4 @@
-"""Run the tests of the REST routes on librdkafka's mock cluster.
+"""Run the scenarios and the tests of the REST routes on librdkafka's mock cluster.
 
 A test that moves the clock is replaced here by a test of the same name in wall-clock time. Tests
 with settings that are rejected for a real cluster are skipped, and those for which ``SKIPPED`` has
@@ -43,9 +43,11 @@ from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.outside import surroundings
 
-from ...harness import check_each, together, wait_until
+from ...harness import check_each, wait_until
+from ...stories import Fetched, cases
 from .. import test_routes
-from ..conftest import Parked, Rest, closing_brokers, until_parked
+from ..conftest import START_MS, Parked, Rest, closing_brokers, until_parked
+from ..scenarios import FOLDER, BrokerPlayer, settings_of
 from .mock_cluster import SETTINGS, MockCluster, library
 
 pytestmark = pytest.mark.slow
@@ -62,7 +64,7 @@ SKIPPED = {
     "test_a_produce_wakes_only_the_fetches_of_its_partition": "looks into the in-memory engine; "
     "what a client sees of it is the test before, which runs here",
     "test_offsets_at_a_time": NO_TIMES,
-    "test_a_timestamp_in_seconds_is_never_scaled": NO_TIMES,
+    "rest-a timestamp in seconds is never scaled": NO_TIMES,
 }
 DELETING = {"test_offsets_of_the_ends"}
 """Tests that need a cluster that can delete."""
@@ -128,12 +130,37 @@ def again(function: types.FunctionType) -> types.FunctionType:
     return copy
 
 
-AT_ONCE = {"test_refusals_say_why_and_change_nothing", "test_everything_wants_credentials"}
-"""Tests whose parameters all leave the broker unchanged, so that they can share one."""
-
 for _name, _test in vars(test_routes).items():
     if _name.startswith("test_"):
-        globals()[_name] = together(again(_test)) if _name in AT_ONCE else again(_test)
+        globals()[_name] = again(_test)
+SCENARIOS = cases(FOLDER)
+
+
+class PatientPlayer(BrokerPlayer):
+    """Repeats a request while an instance has no partitions yet, and reads the real clock."""
+
+    def compare(self, value: Any, expected: Any, *, part: bool) -> None:
+        if expected == START_MS:
+            assert value == Present(), value
+        else:
+            super().compare(value, expected, part=part)
+
+    def send(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Fetched:
+        answer = super().send(method, path, headers, body)
+        parts = path.split("?")[0].strip("/").split("/")
+        if parts[0] != "consume" or answer.status != 200:
+            return answer
+        until, ready_at = monotonic() + PATIENCE, float("inf")
+        while not answer.json() and monotonic() < min(until, ready_at + ENOUGH):
+            if any(member.name == parts[2] for member in self.assigned(parts[1])):
+                ready_at = min(ready_at, monotonic())
+            pause.wait(0.02)
+            answer = super().send(method, path, headers, body)
+        return answer
+
+    def assigned(self, group: str) -> list[Any]:
+        found = [each for each in self.fake.groups() if each.name == group]
+        return [member for each in found for member in each.members if member.assignment]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -193,8 +220,23 @@ def rest(broker: Broker) -> Rest:
     return PatientRest(broker)
 
 
-def test_what_is_skipped_or_taken_together_exists() -> None:
-    assert set(SKIPPED) | AT_ONCE | DELETING <= set(vars(test_routes))
+def test_what_is_skipped_exists() -> None:
+    names = set(vars(test_routes)) | {str(case.id) for case in SCENARIOS}
+    assert set(SKIPPED) | DELETING <= names
+
+
+@pytest.mark.parametrize(("settings", "lines"), SCENARIOS)
+def test_a_scenario(
+    request: pytest.FixtureRequest,
+    make_broker: Callable[..., Broker],
+    settings: dict[str, Any],
+    lines: list[str],
+) -> None:
+    if reason := SKIPPED.get(request.node.callspec.id):
+        pytest.skip(reason)
+    if any(line[0] == "@" for line in lines):
+        pytest.skip("it moves the clock")
+    PatientPlayer(make_broker(**settings_of(settings))).play(lines)
 
 
 # -- the tests of the routes that move time, in real time ------------------------------------------

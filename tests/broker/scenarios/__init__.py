@@ -19,7 +19,9 @@ from ..conftest import START, START_MS
 FOLDER = Path(__file__).parent
 
 
-class _Player(RestPlayer):
+class BrokerPlayer(RestPlayer):
+    """Plays the scenarios of a broker."""
+
     def line(self, text: str, below: list[str]) -> None:
         if text.startswith("records "):
             topic, _, wanted = text[8:].partition(" => ")
@@ -39,21 +41,27 @@ class _Player(RestPlayer):
         topics = [(topic.name, topic.end_offsets) for topic in self.fake.topics()]
         return topics, self.fake._engine.groups.names()
 
-    def send(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Fetched:
-        before = self.state()
-        answer = super().send(method, path, headers, body)
+    def requests(self, line: str, reply: str) -> None:
+        before = self.state() if reply[:1] == "4" else None
+        super().requests(line, reply)
+        assert before is None or self.state() == before
+
+    def check(self, answer: Fetched, reply: str) -> None:
+        super().check(answer, reply)
         if answer.status != 200:
             error = answer.json()
             assert set(error) == {"error", "status"}
             assert error["status"] == answer.status
-            assert self.state() == before
-        return answer
+
+
+def settings_of(written: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a scenario, with the pairs that JSON cannot have."""
+    errors = written.get("errors", {})
+    pairs = {kind: tuple(one) if isinstance(one, list) else one for kind, one in errors.items()}
+    return {"topics": {"orders": 3}, **written, **({"errors": pairs} if pairs else {})}
 
 
 def play(settings: dict[str, Any], lines: list[str]) -> None:
     """Send the requests of a scenario, and check the responses."""
-    context = Context.alone(now=START, seed=7)
-    for kind, answer in settings.get("errors", {}).items():
-        settings["errors"][kind] = tuple(answer) if isinstance(answer, list) else answer
-    with Broker(context, **{"topics": {"orders": 3}, **settings}) as broker:
-        _Player(broker).play(lines)
+    with Broker(Context.alone(now=START, seed=7), **settings_of(settings)) as broker:
+        BrokerPlayer(broker).play(lines)
