@@ -168,7 +168,7 @@ export class Trace {
     const width = this.width = this.list.clientWidth;
     this.time = TIME + (this.options.numbered ? NUMBER : 0);
     // Shorten the longest names until the text has room.
-    const available = width - this.time - 1.4 * TEXT_LEAST;
+    const available = width - this.time - 1.1 * TEXT_LEAST;
     let most = LANE_MOST;
     const widths = () => this.widths.map((one) => Math.min(one, most)), sum = (all) => all.reduce((whole, one) => whole + one, 0);
     while (most > LANE_LEAST && sum(widths()) > available) most--;
