@@ -123,7 +123,11 @@ def test_a_stuck_run_has_its_event_as_the_cause(cloud: Cloud, redis: Redis) -> N
 @pytest.mark.parametrize(
     ("schedule", "report", "applied"),
     [
-        ("run.9 drop", "the undisturbed run: no event was applied:\n", ""),
+        (
+            "run.9 drop",
+            "the given schedule, of which these events were not applied: run.9 drop:\n",
+            "",
+        ),
         (
             "run.1 lose_response, run.9 drop",
             "the given schedule, of which these events were not applied: run.9 drop:\n",

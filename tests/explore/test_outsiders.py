@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis as redis_py
+import redis.asyncio as redis_asyncio
+from fastapi import FastAPI
 from upstash_redis import Redis
+from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import Cloud, KVServer
 
+from .conftest import broken, failure
 from .test_verdicts import error
+
+with warnings.catch_warnings():
+    # The test client warns about the HTTP client that it is built on.
+    warnings.simplefilter("ignore")
+    from fastapi.testclient import TestClient
 
 NOTE = "not explored: the thread early_0, which began before explore()"
 
@@ -104,3 +115,47 @@ def test_an_error_about_differing_runs_names_the_thread(
         pool.submit(lambda: redis.set("n", next(numbers))).result()
 
     assert NOTE in error(cloud, run, lambda: None)
+
+
+def _application(kv: KVServer) -> FastAPI:
+    """Return an application in which the first client becomes the owner of a key."""
+    app = FastAPI()
+
+    @app.post("/plain/{name}")
+    def plain(name: str) -> None:
+        redis = Redis(kv.url, kv.token, rest_retries=0)
+        if redis.set("owner", name, nx=True):
+            redis.incr("n")
+
+    @app.post("/asynchronous/{name}")
+    async def asynchronous(name: str) -> None:
+        async with AsyncRedis(kv.url, kv.token, rest_retries=0) as redis:
+            if await redis.set("owner", name, nx=True):
+                await redis.incr("n")
+
+    @app.post("/protocol/{name}")
+    async def protocol(name: str) -> None:
+        async with redis_asyncio.Redis.from_url(kv.database_url, retry=None) as redis:
+            if await redis.set("owner", name, nx=True):
+                await redis.incr("n")
+
+    return app
+
+
+@pytest.mark.parametrize("kind", ["plain", "asynchronous", "protocol"])
+def test_calls_through_a_running_client_of_an_application_are_those_of_the_request(
+    cloud: Cloud, kv: KVServer, kind: str
+) -> None:
+    def post(name: str) -> Callable[[], object]:
+        return lambda: client.post(f"/{kind}/{name}").status_code
+
+    def check() -> None:
+        assert kv.value("n") in (None, "1")
+
+    clients = {"ann": post("ann"), "bob": post("bob")}
+    with TestClient(_application(kv), raise_server_exceptions=False) as client:
+        story = failure(cloud, clients, broken).story
+        found = cloud.explore(clients, check, budget=20)
+    lines = re.findall(r"(\w+): SET owner (\w+)", story)
+    assert lines == [("ann", "ann"), ("bob", "bob")]
+    assert found.tried == 20

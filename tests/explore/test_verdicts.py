@@ -22,8 +22,6 @@ from pytest_fakecloud import (
     sometimes,
 )
 
-from .conftest import broken, failure
-
 
 def error(cloud: Cloud, *args: Any, **options: Any) -> str:
     """Explore, and return the error without source lines."""
@@ -187,17 +185,6 @@ def test_code_that_has_not_run_is_an_error(cloud: Cloud, redis: Redis) -> None:
     for function in (lazy, lazy_later, lambda: lazy()):
         assert "bob returned <" in error(cloud, {**clients, "bob": function}, holds)
         assert "setup= returned <" in error(cloud, clients, holds, setup=function)
-
-
-def test_events_that_were_not_applied_are_named_although_the_promise_breaks(
-    cloud: Cloud, redis: Redis
-) -> None:
-    for schedule, missed in (
-        ("run.7 drop", "run.7 drop"),
-        ("run.1 delay 30, run.7 drop", "run.7 drop"),
-    ):
-        found = failure(cloud, {"run": lambda: redis.get("k")}, broken, schedule=schedule)
-        assert f"of which these events were not applied: {missed}:\n" in str(found)
 
 
 def test_clients_that_race_over_memory_have_one_order_of_calls(cloud: Cloud, redis: Redis) -> None:

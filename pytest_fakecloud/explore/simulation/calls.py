@@ -66,6 +66,9 @@ class Calls(Part):
             owner = self._connections.owners.get(request.client[1])
             if owner is not None and owner.state != "ended":
                 return owner, False
+        carried = self._state.carried()
+        if carried is not None:
+            return carried, False
         # A thread that is not explored works for the running strand, or for one that waits.
         waiting = (s for s in self._state.strands if s.is_waiting_for("lock", "join"))
         return self._turns.current or next(waiting, None), False
@@ -77,7 +80,7 @@ class Calls(Part):
         """
         if self._record.aside_depth:
             return serve()
-        self._state.note_outsider()
+        is_outside = self._state.note_outsider() or self._state.is_from_outside(request.client)
         strand, is_own_thread = self._strand_of(request)
         if strand is None and not self._turns.has_ended:
             return serve()
@@ -90,6 +93,10 @@ class Calls(Part):
                 if self._record.stacks:
                     self._run.silent_calls.append(request.call)
                 return serve()
+            if is_outside or (
+                not is_own_thread and self._state.carried() and not strand.real_waits
+            ):
+                return self._serve_without_turn(strand, handle, request, serve)
             return self._serve_in_turn(strand, is_own_thread, handle, request, serve)
         except Crash:
             if is_own_thread:
@@ -111,9 +118,7 @@ class Calls(Part):
             if is_own_thread and strand.turn.is_exchanging:
                 return self._serve(strand, handle, request, serve)
             if not has_turn:
-                strand.points += 1
-                self._note_events(strand, handle, request, may_wait=False)
-                return self._serve(strand, handle, request, serve)
+                return self._serve_without_turn(strand, handle, request, serve)
             strand.turn.port = request.client[1] if request.client and not is_own_thread else 0
             for _ in self._approach(strand, handle, request):
                 self._clock.take_turn(strand, is_own_thread)
@@ -124,6 +129,13 @@ class Calls(Part):
             return response
         finally:
             serving.pop(me, None)
+
+    def _serve_without_turn(
+        self, strand: Strand, handle: Handle, request: Request, serve: Serve
+    ) -> AnyResponse:
+        strand.points += 1
+        self._note_events(strand, handle, request, may_wait=False)
+        return self._serve(strand, handle, request, serve)
 
     async def exchange(self, handle: Handle, exchange: Callable[[], T]) -> T:
         """Make an asynchronous request; let other tasks and strands run before and after it."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import CodeType
 
 from ...core.errors import ContractError
+from ...outside.clocks import INFRASTRUCTURE, module_of
 from .strands import pause
 from .turns import wakings
 
@@ -32,7 +33,8 @@ class Outsiders:
         self._users: set[threading.Thread] = set()
         """The threads that have used the fakes."""
         for thread in threading.enumerate():
-            if thread is not threading.current_thread() and not thread.name.startswith(_OWN):
+            is_own = thread is threading.current_thread() or thread.name.startswith(_OWN)
+            if not is_own and not _is_of_infrastructure(thread):
                 self._resting[thread] = ()
         for _ in range(_CHECKS_AT_START if self._resting else 0):
             # A thread may still be on the way to the place where it rests.
@@ -75,6 +77,16 @@ class Outsiders:
             return True
         is_asleep = count is not None and count == wakings(thread.ident or 0)
         return is_asleep and _stack(thread) == self._resting[thread]
+
+
+def _is_of_infrastructure(thread: threading.Thread) -> bool:
+    """Return whether a test runner or the like runs a thread, which makes no calls for the code."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None:
+        if module_of(frame).partition(".")[0] in INFRASTRUCTURE:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _stack(thread: threading.Thread) -> tuple[CodeType, ...]:

@@ -67,6 +67,9 @@ class Scheduler(Part):
     def choose(self) -> Strand | None:
         """Return the next strand, or None at the end of the run; move the clock if none can run."""
         self._state.check_promises()
+        if any(strand.is_waiting_for("lock", "join") for strand in self._state.strands):
+            # Otherwise the speed of a thread from before would decide what runs next.
+            self._state.outsiders.await_rest(lambda: self._turns.has_ended)
         if len(self._run.steps) > MOST_STEPS:
             raise ContractError(self._endless())
         while True:

@@ -71,10 +71,14 @@ class SocketHooks(Part):
 
     def sends_elsewhere(self, sock: socket.socket) -> None:
         """Called before a thread that is not explored sends, such as the loop of an ASGI application."""
-        self._state.note_outsider()
-        if self._record.stacks:
-            with contextlib.suppress(OSError, IndexError):
-                self._state.sources.note(sock.getsockname()[1])
+        strand, port = self._state.carried(), 0
+        with contextlib.suppress(OSError, IndexError):
+            port = sock.getsockname()[1]
+            if strand is not None:
+                self._connections.owners[port] = strand
+            if self._record.stacks:
+                self._state.sources.note(port)
+        self._state.note_outsider(port)
 
     def reads(self, connection: ClientConnection, timeout: float | None) -> bool:
         """Wait until a fake has sent something; return False when the timeout expires."""

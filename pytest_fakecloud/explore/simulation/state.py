@@ -18,7 +18,7 @@ from ..run import Due, History, Line, Operation, Place, Plan, Point, Program, Ru
 from ..schedule import SWITCHES, Event, Kind, Schedule
 from .connections import RunConnections
 from .outsiders import Outsiders
-from .strands import Crash, Sources, Strand
+from .strands import Crash, Sources, Strand, carried_strand
 from .turns import Threads, Turns, is_of_a_strand
 
 
@@ -142,6 +142,7 @@ class RunState:
         for event in plan.schedule:
             if event.kind in SWITCHES:
                 self.switches.setdefault((event.strand, event.point), []).append(event)
+        self._outside_ports: set[int] = set()
         self._names = {one.name for one in subject.programs}
         self._parkings = itertools.count(1)
         for one in subject.programs:
@@ -197,17 +198,31 @@ class RunState:
         if self.turns.has_ended or strand.root.crashed:
             self.turns.crash(strand)
 
-    def note_outsider(self) -> None:
-        """Note a use of the fakes by this thread, if it began before the exploration.
+    def carried(self) -> Strand | None:
+        """Return the strand on whose behalf this thread works, if its context says so."""
+        strand = carried_strand.get()
+        known = strand is not None and any(one is strand for one in self.strands)
+        return strand if known and strand is not None and strand.state != "ended" else None
 
-        Raises ``Crash`` in a thread that a strand of an earlier run has left running.
+    def is_from_outside(self, client: tuple[str, int] | None) -> bool:
+        """Return whether a thread that began before the exploration uses a connection."""
+        return client is not None and client[1] in self._outside_ports
+
+    def note_outsider(self, port: int = 0) -> bool:
+        """Note a use of the fakes by this thread, and return whether it began before the exploration.
+
+        ``port`` is the local port of the connection that the thread uses. Raises ``Crash`` in a
+        thread that a strand of an earlier run has left running.
         """
         thread = threading.current_thread()
         if self.outsiders.notes(thread):
             note = f"not explored: the thread {thread.name}, which began before explore()"
             self.record.run.notes[note] = None
-        elif self.turns.here() is None and is_of_a_strand(thread):
+            self._outside_ports.add(port)
+            return True
+        if self.turns.here() is None and is_of_a_strand(thread):
             raise Crash
+        return False
 
     def cooperating(self) -> Strand | None:
         """Return the strand of this thread; None if it waits for a thread that is not explored."""

@@ -231,6 +231,10 @@ carried_source: ContextVar[Source] = ContextVar("carried_source", default=())
 """The source of a request that a thread of ``explore()`` makes for an event loop."""
 
 
+carried_strand: ContextVar[Strand | None] = ContextVar("carried_strand", default=None)
+"""The strand on whose behalf a thread works, such as that of a running TestClient."""
+
+
 def source_of(frame: FrameType | None) -> Source:
     """Return the application's lines of a stack, innermost first."""
     found = application_frame(frame)

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Protocol, cast
 from ...core.errors import ContractError
 from ...core.recorder import is_library
 from ...core.timers import monotonic
-from .strands import Crash, Gate, Strand, Waiting, application_frame, source_of
+from .strands import Crash, Gate, Strand, Waiting, application_frame, carried_strand, source_of
 
 MOST_CRASHES = 20
 """Number of times that code may catch its crash before its thread is abandoned."""
@@ -214,6 +214,7 @@ class Turns:
         with self._lock:
             self._live += 1
         with self._in_this_thread(strand):
+            carried_strand.set(strand)
             try:
                 strand.gate.acquire()
                 self._resume(strand)
@@ -307,6 +308,7 @@ class Turns:
             self._finished.release()
 
     def _run_code(self, strand: Strand) -> None:
+        carried_strand.set(strand)
         self._scheduler.begins(strand)
         try:
             strand.result = self._scheduler.perform(strand)
