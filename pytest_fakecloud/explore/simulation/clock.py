@@ -372,9 +372,8 @@ class RunClock(Part):
             except Crash:
                 if is_own_thread:
                     raise
-            if line is not None:
+            if ready() and line is not None and result is not None:
                 self._record.postpone(line)
-            ready()
         return result
 
     def let_pass(self, seconds: float) -> bool:
