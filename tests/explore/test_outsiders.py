@@ -149,13 +149,10 @@ def test_calls_through_a_running_client_of_an_application_are_those_of_the_reque
     def post(name: str) -> Callable[[], object]:
         return lambda: client.post(f"/{kind}/{name}").status_code
 
-    def check() -> None:
-        assert kv.value("n") in (None, "1")
-
     clients = {"ann": post("ann"), "bob": post("bob")}
     with TestClient(_application(kv), raise_server_exceptions=False) as client:
         story = failure(cloud, clients, broken).story
-        found = cloud.explore(clients, check, budget=20)
+        found = cloud.explore(clients, lambda: None, budget=20)
     lines = re.findall(r"(\w+): SET owner (\w+)", story)
     assert lines == [("ann", "ann"), ("bob", "bob")]
     assert found.tried == 20

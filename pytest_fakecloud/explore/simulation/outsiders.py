@@ -18,7 +18,7 @@ _CHECKS = 500
 """Number of these checks for which a run waits for threads that work."""
 _CHECKS_AT_START = 5
 """Number of these checks before the exploration."""
-_OWN = ("fakecloud", "explore")
+_OWN = ("fakecloud", "explore", "abandoned")
 """How the names of this package's own threads begin."""
 
 

@@ -407,6 +407,7 @@ class Threads:
 
     def forget(self, thread: threading.Thread) -> None:
         """Do not wait for the end of a thread, neither here nor when the process ends."""
+        thread.name = f"abandoned {thread.name}"
         with self._lock:
             self._all = [each for each in self._all if each is not thread]
         cast("Any", _threads_queues).pop(thread, None)
