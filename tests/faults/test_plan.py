@@ -25,7 +25,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Request
 
 from ..demo import Demo, Raw
-from ..harness import error_of, in_threads, wait_until
+from ..harness import in_threads, wait_until
 
 
 @pytest.fixture
@@ -562,10 +562,6 @@ def test_a_fault_that_never_fired_is_known(demo: Demo, client: httpx.Client) -> 
 # -- misuse --------------------------------------------------------------------------------------
 
 
-async def awaited(given: object) -> bool:
-    return True
-
-
 @pytest.mark.parametrize(
     ("function", "told"),
     [
@@ -590,46 +586,6 @@ def test_what_a_call_returns_and_nobody_can_send_is_the_tests_own_problem(
     problem = demo.context.problems[0]
     assert re.search(told, problem.text)
     assert "bug of pytest-fakecloud" not in problem.text
-
-
-AWAITED = "must be awaited or iterated, which is not supported here: pass a function to call()"
-STEPS = (
-    "pass a status, None, (status, body), a Response, or one of 'drop', 'hang', 'lose_response', "
-    "'truncate'"
-)
-
-
-@pytest.mark.parametrize(
-    ("prepare", "text"),
-    [
-        (lambda f: f.call("x"), "'x' is not a function: pass one to call()"),
-        # The repr contains an address, but workers of xdist must agree on test names.
-        pytest.param(lambda f: f.call(awaited), f"{awaited!r} {AWAITED}", id="awaited"),
-        (lambda f: f.call(print, "x"), "moment='x' must be 'before' or 'after'"),
-        (
-            lambda f: f.sequence([]),
-            "sequence() needs at least one step: pass e.g. [503, None, 429]",
-        ),
-        (lambda f: f.sequence(5), "5 are not steps: pass a list such as [503, None, 429]"),
-        (lambda f: f.sequence(b"x"), "b'x' are not steps: pass a list such as [503, None, 429]"),
-        (lambda f: f.sequence([(1, 2, 3)]), f"(1, 2, 3) is not a step: {STEPS}"),
-        (lambda f: f.random(1, "DROP"), f"'DROP' is not a step: {STEPS}"),
-        (lambda f: f.random(1.5), "rate=1.5 must be a number from 0 to 1"),
-        (lambda f: f.random(-0.1), "rate=-0.1 must be a number from 0 to 1"),
-        (lambda f: f.random("1"), "rate='1' must be a number from 0 to 1"),
-        (lambda f: f.rate_limit(1, per=0), "per=0 is not a period: pass a positive duration"),
-        (lambda f: f.drop(reset=1), "reset=1 must be True or False"),
-        (lambda f: f.lose_response(reset=None), "reset=None must be True or False"),
-        (lambda f: f.truncate(-1), "keep=-1 is not a count: pass an integer of at least 0"),
-        (lambda f: f.rate_limit(-1), "requests=-1 must be a whole number of at least 0"),
-        (lambda f: f.drop(skip=-1), "skip=-1 is not a count: pass an integer of at least 0"),
-    ],
-)
-def test_misuse_is_told_whole(
-    plan: FaultPlan, prepare: Callable[[FaultPlan], object], text: str
-) -> None:
-    assert error_of(prepare, plan) == text
-    assert not plan
 
 
 # -- a service's own kinds -----------------------------------------------------------------------
