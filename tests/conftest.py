@@ -4,9 +4,7 @@ import gc
 import importlib
 from collections.abc import Iterator
 from contextlib import suppress
-from operator import sub
 from pathlib import Path
-from typing import Any
 
 import pytest
 from _pytest.outcomes import OutcomeException
@@ -14,9 +12,7 @@ from _pytest.runner import runtestprotocol
 from hypothesis import settings
 
 from pytest_fakecloud.http.hub import Hub
-from pytest_fakecloud.outside.inprocess import origins
-from pytest_fakecloud.outside.replace import Hooks
-from pytest_fakecloud.outside.surroundings import cheap_clients, no_proxy
+from pytest_fakecloud.outside.surroundings import Changes
 from pytest_fakecloud.plugin import run_of
 
 from .budget import EXAMPLES
@@ -96,31 +92,18 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
-_PARTS = (no_proxy, cheap_clients, origins)
-
-
-def _askers(config: pytest.Config) -> list[int]:
-    """Return the number of clouds that use each change to this process. The plugin keeps one."""
-    kept = run_of(config)._process_changes
-    kept_parts = kept._parts if kept is not None else []
-    return [_counter(part)._users - (part in kept_parts) for part in _PARTS]
-
-
-def _counter(part: Any) -> Any:
-    """Return the object that counts the users of a change."""
-    return part.hooks[0] if isinstance(part, Hooks) else part
+def _open_clouds(config: pytest.Config) -> int:
+    """Return the number of clouds that need changes to this process, without the plugin's own."""
+    return Changes.users() - (run_of(config)._process_changes is not None)
 
 
 @pytest.fixture(autouse=True)
 def _no_cloud_is_left_open(pytestconfig: pytest.Config) -> Iterator[None]:
     """Fail a test that leaves its cloud's changes of the process to later tests."""
-    before = _askers(pytestconfig)
+    before = _open_clouds(pytestconfig)
     yield
-    if (after := _askers(pytestconfig)) != before:
-        for part, more in zip(_PARTS, map(sub, after, before), strict=True):
-            for _ in range(more):
-                part.leave()
-        pytest.fail(f"a cloud was left open: {before} asked for its changes before, {after} after")
+    if (after := _open_clouds(pytestconfig)) != before:
+        pytest.fail(f"a cloud was left open: there were {before} before, and {after} after")
 
 
 @pytest.fixture

@@ -187,6 +187,11 @@ class Changes:
         for part in self._parts:
             part.refresh()
 
+    @staticmethod
+    def users() -> int:
+        """Return the number of changes that are not yet undone: one for each open cloud."""
+        return _users.total()
+
     def close(self) -> None:
         """Undo the changes, unless another open cloud needs them."""
         with _changing:

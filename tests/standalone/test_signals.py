@@ -29,7 +29,7 @@ from pytest_fakecloud import cli, subcommands
 from pytest_fakecloud.standalone.control.clouds import CloudRoutes
 
 def busy(self, request):
-    with self._cloud.fakes()[0]._engine.lock:
+    with self._cloud.fakes().where(service="queue").only()._engine.lock:
         print("busy", flush=True)
         while True:
             pass

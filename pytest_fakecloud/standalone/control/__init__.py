@@ -48,10 +48,8 @@ def fields(request: Request, *, allow_others: bool = False) -> dict[str, Any]:
 
     An optional field that is null is left out. With ``allow_others``, there may be further fields.
     """
-    if not request.body:
-        return {}
     try:
-        body = json_value(request.body)
+        body = json_value(request.body) if request.body else {}
     except ValueError as error:
         raise Refused(400, f"the body is not JSON: {error}") from None
     schema = body_schema(request.route)
