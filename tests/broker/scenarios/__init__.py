@@ -22,6 +22,9 @@ FOLDER = Path(__file__).parent
 class BrokerPlayer(RestPlayer):
     """Plays the scenarios of a broker."""
 
+    unchanged: object = None
+    """The state after the last error, until a request succeeds."""
+
     def line(self, text: str, below: list[str]) -> None:
         if text.startswith("records "):
             topic, _, wanted = text[8:].partition(" => ")
@@ -42,9 +45,11 @@ class BrokerPlayer(RestPlayer):
         return topics, self.fake._engine.groups.names()
 
     def requests(self, line: str, reply: str) -> None:
-        before = self.state() if reply[:1] == "4" else None
+        is_error = reply[:1] == "4"
+        before = (self.unchanged or self.state()) if is_error else None
         super().requests(line, reply)
-        assert before is None or self.state() == before
+        self.unchanged = self.state() if is_error else None
+        assert self.unchanged == before
 
     def check(self, answer: Fetched, reply: str) -> None:
         super().check(answer, reply)
