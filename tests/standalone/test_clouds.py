@@ -180,8 +180,10 @@ def test_clouds_are_listed_while_one_starts() -> None:
         raise ContractError("a setting is wrong")
 
     isolated = clouds.IsolatedClouds(opener)
+    request = Request("POST", "/")
+    request.route = "new_cloud"
     with ThreadPoolExecutor(2) as pool:
-        starting = pool.submit(isolated.new_cloud, Request("POST", "/"))
+        starting = pool.submit(isolated.new_cloud, request)
         assert begun.wait(10)
         try:
             assert pool.submit(isolated.get_clouds, Request("GET", "/")).result(10) == []
