@@ -377,6 +377,28 @@ def test_early_fakes_that_a_test_does_not_name_are_strict_and_explained(
     assert result.stdout.str().count("- fakecloud -") == 2
 
 
+@pytest.mark.slow
+def test_the_first_fake_of_a_process_may_be_that_of_a_session_fixture(
+    pytester: pytest.Pytester,
+) -> None:
+    """In a process that has used fakes before, more is loaded than in the one of a user."""
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def shop(fakecloud_session):
+            return fakecloud_session.broker(name="shop")
+
+        def test_left(shop):
+            shop.faults.drop()
+        """
+    )
+    result = apart(pytester)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*unused_fault? shop: *"])
+
+
 def test_fakes_of_session_fixtures_are_strict_and_explained_beside_the_tests_own(
     run: Run, pytester: pytest.Pytester
 ) -> None:
