@@ -210,10 +210,6 @@ class Call:
             self._facts = {} if self._read_facts is None else self._read_facts(self)
         return self._facts
 
-    @facts.setter
-    def facts(self, facts: dict[str, Any]) -> None:
-        self._facts = facts
-
     @property
     def at(self) -> datetime:
         """The time of the call as an aware UTC datetime."""

@@ -22,7 +22,7 @@ export const count = (many, what) => `${number(many)} ${what}${many === 1 ? "" :
 // Return the two ends of a long name, because names often differ only at the end.
 export function shortName(name) { return name.length > 32 ? `${name.slice(0, 16)}…${name.slice(-12)}` : name; }
 
-// Escape characters that are invisible or look like others, as visible() in bodies.py does.
+// Escape characters that are invisible or look like others, as visible() in values.py does.
 export function visible(text) {
   const hidden = text.normalize() === text ? /(?! )[\p{Cf}\p{Z}]/gu : /(?! )[\p{Cf}\p{Z}\p{Mn}]/gu;
   return text.replace(hidden, (one) => [...Array(one.length).keys()].map((at) => `\\u${one.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));

@@ -251,6 +251,3 @@ def _added_bytes(spec: CommandSpec, argv: list[bytes], at: int, key: KeySpec) ->
         and place not in names
         and word.upper() not in spec.option_words
     )
-
-
-# -- the vendor's limits on commands ---------------------------------------------------------------

@@ -10,7 +10,7 @@ commands are decided here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..algorithms.glob import matcher
 from ..reply import Push
@@ -18,10 +18,6 @@ from ..table.config import ALL_EVENTS, Config
 from ..table.registry import CommandSpec
 from .keyspace import Keyspace
 from .sessions import Session, TrackingOptions
-
-if TYPE_CHECKING:
-    pass
-
 
 _CONFIRMATIONS = {
     "channel": (b"subscribe", b"unsubscribe"),
