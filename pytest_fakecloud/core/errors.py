@@ -144,9 +144,6 @@ class report_failure:
         return True
 
 
-# -- exceptions that end a test --------------------------------------------------------------------
-
-
 def call_all(functions: Iterable[Callable[[], object]]) -> None:
     """Call all functions even if some raise, then raise the first exception."""
     first: BaseException | None = None
@@ -154,9 +151,13 @@ def call_all(functions: Iterable[Callable[[], object]]) -> None:
         try:
             function()
         except BaseException as error:
-            first = first or error
+            if first is None:
+                first = error
     if first is not None:
         raise first
+
+
+# -- exceptions that end a test --------------------------------------------------------------------
 
 
 def ends_the_test(error: BaseException | None) -> BaseException | None:
