@@ -1,4 +1,4 @@
-"""Durations and times, timers that a clock fires, signals, and parts of objects used by threads.
+"""Durations and times, the timers that a clock fires, and objects that threads share.
 
 ``monotonic()`` is a clock that tools for the process's time do not move.
 """

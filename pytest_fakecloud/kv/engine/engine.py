@@ -7,7 +7,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...core import budget
@@ -15,7 +14,7 @@ from ...core.budget import UNBOUNDED, OverBudget, of_thread
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
-from ...core.timers import Registry
+from ...core.timers import Registry, on_first_use
 from .. import errors
 from ..acl import AclUser
 from ..errors import CommandError
@@ -147,15 +146,13 @@ class Engine:
         """The command line of ``running``."""
         self._session_ids = itertools.count(1)
 
-    @cached_property
+    @on_first_use
     def scripting(self) -> Scripting:
         """The scripts and function libraries."""
         # Imported here, because few tests run scripts.
         from ..scripting.scripts import Scripting
 
-        # setdefault() gives threads that arrive together the same object.
-        made: Scripting = vars(self).setdefault("scripting", Scripting(self))
-        return made
+        return Scripting(self)
 
     # -- sessions ----------------------------------------------------------------------------------
 

@@ -10,11 +10,12 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.ids import new_token
 from ...core.timekeeper import Timekeeper
+from ...core.timers import on_first_use
 from ..acl import ANONYMOUS, AclUser, Denied, RestToken, first_user, password_hash, read_only_user
 from ..errors import WRONGPASS, CommandError
 from ..model import Transport
@@ -295,12 +296,10 @@ class Pauses:
         self.command_sleep_us = 0
         """Microseconds of DEBUG SLEEP to add to the running command's duration on the clock."""
 
-    @cached_property
+    @on_first_use
     def resumed(self) -> Signal:
         """Signal that is notified when a pause changes."""
-        # setdefault() gives threads that arrive together the same signal.
-        made: Signal = vars(self).setdefault("resumed", self._clock.signal())
-        return made
+        return self._clock.signal()
 
     def pause(self, until_us: int, writes_only: bool) -> None:
         """Delay commands until a time; 0 ends the pause.
