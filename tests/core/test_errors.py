@@ -12,6 +12,7 @@ import pytest
 from pytest_fakecloud.core.errors import (
     ContractError,
     ServiceError,
+    call_all,
     describe_error,
     importing,
     report_failure,
@@ -214,3 +215,23 @@ def test_a_missing_module_is_an_error_that_says_how_to_install_it(
 def test_a_missing_module_of_no_extra_is_a_bug() -> None:
     with pytest.raises(ModuleNotFoundError), importing("x"):
         raise ModuleNotFoundError("No module named 'other'", name="other")
+
+
+class Empty(Exception):
+    """An exception that is false."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("first", [ValueError("1"), Empty("1"), KeyboardInterrupt("1")])
+def test_all_functions_are_called_and_the_first_exception_is_raised(first: BaseException) -> None:
+    called: list[str] = []
+
+    def failing(error: BaseException) -> None:
+        called.append(str(error))
+        raise error
+
+    with pytest.raises(type(first), match="1"):
+        call_all(functools.partial(failing, error) for error in (first, ValueError("2")))
+    assert called == ["1", "2"]
