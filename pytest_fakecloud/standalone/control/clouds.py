@@ -76,9 +76,8 @@ class CloudRoutes:
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
-        self._snapshots: dict[str, SavedState] = {}
-        self._states: dict[str, States] = {}
-        """The data of each snapshot, for comparisons."""
+        self._snapshots: dict[str, tuple[SavedState, States]] = {}
+        """Each snapshot, and the data to compare it with others."""
         self._numbers = itertools.count(1)
 
     def routes(self) -> list[Route]:
@@ -156,8 +155,7 @@ class CloudRoutes:
         if wanted is None:
             wanted = next(number for number in self._numbers if str(number) not in self._snapshots)
         name = str(wanted)
-        self._snapshots[name] = self._cloud.snapshot()
-        self._states[name] = states_of(self._cloud)
+        self._snapshots[name] = self._cloud.snapshot(), states_of(self._cloud)
         return {"id": name}
 
     def _name_of(self, request: Request) -> str:
@@ -171,19 +169,21 @@ class CloudRoutes:
     def restore_snapshot(self, request: Request) -> Snapshot:
         """Restore a snapshot."""
         name = self._name_of(request)
-        self._cloud.restore(self._snapshots[name])
+        saved, _ = self._snapshots[name]
+        self._cloud.restore(saved)
         return {"id": name}
 
     def drop_snapshot(self, request: Request) -> Snapshot:
         """Delete a snapshot."""
         name = self._name_of(request)
-        del self._snapshots[name], self._states[name]
+        del self._snapshots[name]
         return {"id": name}
 
     def get_changes(self, request: Request) -> Changes:
         """Return what changed since a snapshot, up to now or up to the snapshot ``?until=``."""
-        before, until = self._states[self._name_of(request)], request.query("until")
-        after = self._states[self._known(until)] if until else states_of(self._cloud)
+        _, before = self._snapshots[self._name_of(request)]
+        until = request.query("until")
+        after = self._snapshots[self._known(until)][1] if until else states_of(self._cloud)
         return changes_between(before, after)
 
     def load(self, request: Request) -> Loaded:
