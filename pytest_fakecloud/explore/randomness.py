@@ -21,8 +21,8 @@ class Randomness:
     """Seeds the generators of this process before each run, and notices whether code draws numbers."""
 
     def __init__(self, seed: object, cooperating: Callable[[], Strand | None]) -> None:
-        self._seed = f"{seed} 0"
-        self._given = seed
+        self._seed = seed
+        self._series = 0
         self._cooperating = cooperating
         self._found = random.getstate()
         self._numpy = sys.modules.get("numpy.random")
@@ -32,10 +32,11 @@ class Randomness:
 
     def begin(self, series: int) -> None:
         """Begin a series, before the code's ``setup``."""
-        self._seed = f"{self._given} {series}"
-        random.seed(self._seed)
+        self._series = series
+        source = f"{self._seed} {series}"
+        random.seed(source)
         if self._numpy is not None:
-            self._numpy.seed(random.Random(self._seed).randrange(2**32))
+            self._numpy.seed(random.Random(source).randrange(2**32))
 
     def mark(self) -> None:
         """Mark the start of the code itself."""
@@ -86,5 +87,5 @@ class Randomness:
 
     def _bytes(self, strand: Strand, size: int) -> bytes:
         strand.urandom_calls += 1
-        seed = f"{self._seed} {strand.title} {strand.urandom_calls}"
-        return random.Random(seed).randbytes(size)
+        source = f"{self._seed} {self._series} {strand.title} {strand.urandom_calls}"
+        return random.Random(source).randbytes(size)

@@ -44,8 +44,8 @@ class Exploration:
         self.pairs, self.all_pairs = tally.pairs, tally.all_pairs
         self.drawn = tally.drawn
         covered = tally.coverage
-        called = {name: calls for name, calls in covered.calls.items() if calls[1]}
-        self.calls = {name: most for name, (_, most) in called.items()}
+        self._ranges = {name: calls for name, calls in covered.calls.items() if calls[1]}
+        self.calls = {name: most for name, (_, most) in self._ranges.items()}
         self.points = {name: len(points) for name, points in covered.points.items()}
         self.kinds = dict(covered.kinds)
         missing = [kind for kind in wanted if kind not in covered.kinds]
@@ -60,12 +60,12 @@ class Exploration:
             "numbers" in covered.possible and "numbers" not in wanted and not tally.given
         )
         self._text = _summary(tally)
-        self._calls = [f"{name} {_range(*calls)}" for name, calls in called.items()]
 
     def __str__(self) -> str:
         lines = [f"the promise held in {self._text}"]
-        if self._calls:
-            lines.append(f"calls: {', '.join(self._calls)}")
+        if self._ranges:
+            texts = (f"{name} {_range(*calls)}" for name, calls in self._ranges.items())
+            lines.append(f"calls: {', '.join(texts)}")
         if self.kinds:
             texts = (f"{kind} {times:,}" for kind, times in self.kinds.items())
             lines.append(f"events: {', '.join(texts)}")
