@@ -635,6 +635,6 @@ def app_of(handle: Handle) -> Any:
     return handle._app
 
 
-def origin_of(handle: Handle) -> tuple[Mapping[str, Any] | None, Snapshot | None]:
+def beginning_of(handle: Handle) -> tuple[Mapping[str, Any] | None, Snapshot | None]:
     """Return the settings given to a fake, None for one in another process, and its baseline."""
     return handle._given_settings, handle._baseline

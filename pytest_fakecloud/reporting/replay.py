@@ -21,7 +21,7 @@ from ..core.journal import Journal, recorder_of
 from ..core.recorder import Recorder
 from ..core.timekeeper import Timekeeper
 from ..core.timers import Instant
-from ..handle import Context, Handle, action_method, app_of, origin_of
+from ..handle import Context, Handle, action_method, app_of, beginning_of
 from ..http.messages import Request
 from ..services import report_part
 from .calls import executed_at
@@ -82,7 +82,7 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
 
 def _obstacle(handle: Handle) -> str:
     """Return why a fake cannot be replayed; empty if a replay can be tried."""
-    settings, _ = origin_of(handle)
+    settings, _ = beginning_of(handle)
     if settings is None:
         return "it runs in another process"
     if settings.get("engine") is not None:
@@ -125,7 +125,8 @@ class Copy:
     """A new fake with the settings of a real one, on which the entries of the real one are replayed."""
 
     def __init__(self, real: Handle, context: Context, time: Time) -> None:
-        settings = {**(origin_of(real)[0] or {}), "name": real.name}
+        given, _ = beginning_of(real)
+        settings = {**(given or {}), "name": real.name}
         for name in ("host", "port", "token", "database_port"):
             settings.pop(name, None)
         if "delivery" in settings:
@@ -212,7 +213,7 @@ class _Player:
         part = report_part(handle.fixture, "replay")
         copy: Copy = (part.Copy if part is not None else Copy)(handle, self._context, self.time)
         stack.callback(copy.fake.close)
-        _, baseline = origin_of(handle)
+        _, baseline = beginning_of(handle)
         if baseline is not None:
             copy.fake.restore(baseline)
             copy.fake.set_baseline()
