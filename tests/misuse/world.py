@@ -142,33 +142,12 @@ PARTS: Mapping[str, Callable[[World], Any]] = {
 }
 
 
-NAMES = (
-    *(
-        Asynchronous,
-        AsyncMock,
-        Broker,
-        BrokerLimits,
-        CallbackCapture,
-        Cloud,
-        Context,
-        Embedder,
-        Ids,
-    ),
-    *(
-        Kind,
-        KVServer,
-        ProducerRecord,
-        Queue,
-        Response,
-        Timed,
-        Timekeeper,
-        VectorIndex,
-        VectorLimits,
-    ),
-    *(begin_test, fixture_fake),
-    *(awaited, checked_headers, checked_status, checked_type, explored, gone_through, set_wait_cap),
-    *(start_with_a_setting_named, math, re),
-)
+NAMES: tuple[Any, ...] = (
+    Asynchronous, AsyncMock, Broker, BrokerLimits, CallbackCapture, Cloud, Context, Embedder,
+    Ids, Kind, KVServer, ProducerRecord, Queue, Response, Timed, Timekeeper, VectorIndex,
+    VectorLimits, begin_test, fixture_fake, awaited, checked_headers, checked_status,
+    checked_type, explored, gone_through, set_wait_cap, start_with_a_setting_named, math, re,
+)  # fmt: skip
 
 
 class World(dict[str, Any]):
