@@ -107,6 +107,21 @@ class Messages(Admission):
             reason = "delay" if message.not_before_us > message.created_us else "at once"
             self.plan(message, max(now, message.not_before_us), reason)
 
+    def log(
+        self,
+        message: Message,
+        state: str,
+        at_us: int,
+        *,
+        error: str | None = None,
+        next_us: int | None = None,
+        outcome: Outcome | None = None,
+    ) -> None:
+        self._sequence = number = self._sequence + 1
+        entry = LogEntry(number, at_us, message.id, state, error, next_us, outcome)
+        message.log.append(entry)
+        self.logs.append(entry)
+
     def cancel_all(self, messages: list[Message]) -> int:
         """Cancel pending messages and return their number. Acquires the lock."""
         with self.lock:

@@ -27,7 +27,7 @@ def copies(items: dict[str, Any]) -> dict[str, Any]:
 
 
 class State:
-    """The first layer of an engine: its data, the log, and planned attempts. Changes require the
+    """The first layer of an engine: its data and planned attempts. Changes require the
     ``lock``.
 
     ``pending`` are the unfinished messages. ``groups_of_tasks`` maps the public id of a v1 message
@@ -104,21 +104,6 @@ class State:
     def next_sequence(self) -> int:
         self._sequence += 1
         return self._sequence
-
-    def log(
-        self,
-        message: Message,
-        state: str,
-        at_us: int,
-        *,
-        error: str | None = None,
-        next_us: int | None = None,
-        outcome: Outcome | None = None,
-    ) -> None:
-        self._sequence = number = self._sequence + 1
-        entry = LogEntry(number, at_us, message.id, state, error, next_us, outcome)
-        message.log.append(entry)
-        self.logs.append(entry)
 
     def plan(self, message: Message, due_us: int, reason: str) -> None:
         """Set the time of a message's next attempt and the reason for waiting until then.
