@@ -62,9 +62,6 @@ class StartedDelivery(NamedTuple):
     logged: list[BaseException]
     failed_checks: list[FailedCheck]
 
-    def succeeded(self, outcome: Outcome) -> bool:
-        return outcome.delivered and not self.logged
-
 
 class FinishedDelivery(NamedTuple):
     number: int
@@ -139,20 +136,22 @@ class AttemptReports(Interceptor):
 
     def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
         """Record an attempt after its outcome has been applied."""
-        started = StartedDelivery(self._recorder.reserve(), exchange, [], [])
+        logged: list[BaseException] = []
+        failed_checks: list[FailedCheck] = []
         # Driven deliveries do not overlap. Only then can an exception that is logged during a
         # delivery be attributed to this delivery.
         if self._is_driven:
-            self._collector.begin(started)
+            self._collector.begin(logged, failed_checks)
+        started = StartedDelivery(self._recorder.reserve(), exchange, logged, failed_checks)
         try:
             outcome = yield from proceed(exchange)
         except BaseException as error:
             if self._is_driven:
-                self._collector.end(started)
+                self._collector.end(logged, failed_checks)
             self._record(started, Outcome(exception=error))
             raise
         if self._is_driven:
-            self._collector.end(started)
+            self._collector.end(logged, failed_checks)
         self._record(started, outcome)
         return outcome
 
@@ -202,9 +201,13 @@ class AttemptReports(Interceptor):
             "alone": self._is_driven,
             "where": outcome.where,
         }
-        if started.succeeded(outcome) and delivery.kind == MESSAGE:
-            return details
-        return details | exchange_details(started, outcome, self._engine.keys, self._now)
+        succeeded = outcome.delivered and not started.logged
+        if not succeeded or delivery.kind != MESSAGE:
+            details["sent"] = shortened_body(delivery.body)
+            details["sent_type"] = first(delivery.headers, "Content-Type") or ""
+        if not succeeded:
+            details |= failure_details(started, outcome, self._engine.keys, self._now)
+        return details
 
     def forget(self) -> None:
         """Forget all deliveries, because the queue's messages were replaced."""
@@ -241,28 +244,24 @@ class AttemptDetails(TypedDict, total=False):
     """The target of a 3xx."""
 
 
-def exchange_details(
+def failure_details(
     started: StartedDelivery, outcome: Outcome, keys: SigningKeys, now: Callable[[], float]
 ) -> AttemptDetails:
-    """Return the request of an attempt and, if the attempt did not succeed, its response.
+    """Return the response to an attempt that did not succeed, and what explains it.
 
     ``now`` returns the Unix time of signatures.
     """
-    sent = started.exchange.delivery
     details: AttemptDetails = {}
     problems: list[str] = []
     # Record an error while collecting details, because it must not fail the delivery.
     with report_failure("the request and the response cannot be described", problems.append):
-        details["sent"] = shortened_body(sent.body)
-        details["sent_type"] = first(sent.headers, "Content-Type") or ""
-        if not started.succeeded(outcome):
-            details |= _failure_details(started, outcome, keys, now)
+        details = _described_failure(started, outcome, keys, now)
     if problems:
         details["logged"] = problems
     return details
 
 
-def _failure_details(
+def _described_failure(
     started: StartedDelivery, outcome: Outcome, keys: SigningKeys, now: Callable[[], float]
 ) -> AttemptDetails:
     sent, status = started.exchange.delivery, outcome.status
@@ -306,17 +305,17 @@ class LogCollector:
         self._handler.emit = self._emit  # type: ignore[method-assign]
         self._open: dict[int, list[BaseException]] = {}
 
-    def begin(self, started: StartedDelivery) -> None:
+    def begin(self, logged: list[BaseException], failed_checks: list[FailedCheck]) -> None:
         """Collect what happens during one delivery until ``end()``. Deliveries may overlap."""
-        WATCHER.begin(started.failed_checks)
-        self._open[id(started)] = started.logged
+        self._open[id(logged)] = logged
         self._root.addHandler(self._handler)
+        WATCHER.begin(failed_checks)
 
-    def end(self, started: StartedDelivery) -> None:
-        del self._open[id(started)]
+    def end(self, logged: list[BaseException], failed_checks: list[FailedCheck]) -> None:
+        del self._open[id(logged)]
         if not self._open:
             self._root.removeHandler(self._handler)
-        WATCHER.end(started.failed_checks)
+        WATCHER.end(failed_checks)
 
     def _emit(self, record: LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None

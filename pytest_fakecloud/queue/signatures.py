@@ -87,7 +87,7 @@ class Signer(Interceptor):
 
     def sign(self, url: str, body: bytes, *, key: str | None = None, age: float = 0.0) -> str:
         """Return a token for a request to ``url`` with the given body, issued ``age`` seconds ago."""
-        issued = int(self.now() - age)
+        issued, hashed = int(self.now() - age), body_hash(body)
         import jwt  # Imported here, because the import loads all of cryptography.
 
         claims = {
@@ -98,7 +98,7 @@ class Signer(Interceptor):
             "nbf": 0,
             "iat": issued,
             "jti": "jwt_" + self.ids.base58(27),
-            "body": body_hash(body),
+            "body": hashed,
         }
         return jwt.encode(claims, self.keys.current if key is None else key, algorithm="HS256")
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...core.calls import Headers
 from ...core.clock import drive, in_thread
@@ -228,11 +228,14 @@ class Patience:
 
 
 class CallbackWaiter:
-    """Waits for callbacks of the queues in one cloud. ``arrival`` is notified of each callback."""
+    """Waits for callbacks of the queues in one cloud, which ``queues`` returns.
 
-    def __init__(self, context: Context) -> None:
+    ``arrival`` is notified of each callback.
+    """
+
+    def __init__(self, context: Context, queues: Callable[[], list[Queue]]) -> None:
         self.arrival = context.clock.signal()
-        self._context = context
+        self._queues = queues
         self._time = context.clock
 
     def until(self, done: Callable[[], bool], patience: Patience) -> bool:
@@ -266,7 +269,7 @@ class CallbackWaiter:
     @contextmanager
     def _driving(self) -> Iterator[list[Queue]]:
         """Yield the queues that this call delivers, and close their idle connections afterwards."""
-        queues = [queue for queue in self.queues() if queue.delivery == "driven"]
+        queues = [queue for queue in self._queues() if queue.delivery == "driven"]
         with self._time.drive():
             yield queues
 
@@ -289,7 +292,7 @@ class CallbackWaiter:
     ) -> bool:
         """Wait for background deliveries, and move the clock if none is due yet."""
         limit = self._time.now_us() + LONGEST_DRIVE_US
-        background = [queue for queue in self.queues() if queue.delivery != "driven"]
+        background = [queue for queue in self._queues() if queue.delivery != "driven"]
         while True:
             seen = self.arrival.version
             left = patience.left()
@@ -321,12 +324,8 @@ class CallbackWaiter:
 
     def may_arrive(self) -> bool:
         """Return whether a callback may still arrive from the background or from outside the cloud."""
-        queues = list(self.queues())
+        queues = self._queues()
         return not queues or any(queue.delivery != "driven" for queue in queues)
-
-    def queues(self) -> Iterator[Queue]:
-        handles = self._context.handles
-        return (cast("Queue", handle) for handle in handles if handle.service == "queue")
 
 
 def _next_due_us(queues: list[Queue]) -> int | None:

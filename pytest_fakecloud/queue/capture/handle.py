@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack, cast
 
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
@@ -143,7 +143,7 @@ class CallbackCapture(Destination):
     def __init__(self, context: Context, **settings: Unpack[CallbackCaptureSettings]) -> None:
         config = self._configure(context, CallbackCaptureConfig, settings)
         self._keys = config.keys or None
-        self._waiter = CallbackWaiter(context)
+        self._waiter = CallbackWaiter(context, self._queues)
         notes = partial(undelivered_lines, self)
         self._callbacks = Inbox("/callback", failure=False, notes=notes)
         self._failures = Inbox("/failure", failure=True, notes=notes)
@@ -269,8 +269,10 @@ class CallbackCapture(Destination):
         return _CaptureServer(self)
 
     def _inbox_at(self, path: str) -> Inbox | None:
-        both = (self._callbacks, self._failures)
-        return next((one for one in both if f"{path}/".startswith(f"{one.path}/")), None)
+        for inbox in (self._callbacks, self._failures):
+            if f"{path}/".startswith(f"{inbox.path}/"):
+                return inbox
+        return None
 
     def _read(self, request: WerkzeugRequest, failure: bool) -> Callback:
         body = request.get_data()
@@ -294,9 +296,12 @@ class CallbackCapture(Destination):
     def _why_not_verified(self, signature: str | None, body: bytes, url: str) -> str | None:
         if self._keys is not None:
             return explain(signature, body=body, keys=self._keys, at=time.time(), url=url)
-        return why_not_signed_by(
-            list(self._waiter.queues()), self._time.now_us, signature, body=body, url=url
-        )
+        return why_not_signed_by(self._queues(), self._time.now_us, signature, body=body, url=url)
+
+    def _queues(self) -> list[Queue]:
+        """Return the queues of this cloud."""
+        handles = self._context.handles
+        return [cast("Queue", handle) for handle in handles if handle.service == "queue"]
 
     def snapshot(self) -> Snapshot:
         """Return the expectations and the received callbacks."""
@@ -379,8 +384,8 @@ def why_not_signed_by(
     keys: dict[str, str] = {}
     for queue in queues:
         whose = f"{queue.name} " if len(queues) > 1 else ""
-        keys[f"{whose}current"] = queue.current_signing_key
-        keys[f"{whose}next"] = queue.next_signing_key
+        keys[f"{whose}current"] = queue._engine.keys.current
+        keys[f"{whose}next"] = queue._engine.keys.next
     # Queues may sign with different clocks. Use the clock of the queue whose key signed the request.
     signer = queues[0]
     if len(queues) > 1:
@@ -390,8 +395,8 @@ def why_not_signed_by(
 
 
 def _has_signed(queue: Queue, signature: str) -> bool:
-    keys = (queue.current_signing_key, queue.next_signing_key)
-    return verified_claims(signature, keys) is not None
+    keys = queue._engine.keys
+    return verified_claims(signature, (keys.current, keys.next)) is not None
 
 
 _LISTED = 5
@@ -401,7 +406,7 @@ _LISTED = 5
 def undelivered_lines(capture: CallbackCapture) -> list[str]:
     """Return lines about the unfinished and dead-lettered messages of the cloud's queues."""
     lines: list[str] = []
-    for queue in capture._waiter.queues():
+    for queue in capture._queues():
         lines += [*unfinished_lines(queue._engine), *dead_letter_lines(queue._engine)]
     more = len(lines) - _LISTED
     return lines[:_LISTED] + ([f"and {more} more"] if more > 0 else [])
@@ -439,7 +444,7 @@ def _message_lines(capture: CallbackCapture, inbox: Inbox) -> list[str]:
         return any(one.startswith(url) for one in (message.url, wanted or ""))
 
     lines: list[str] = []
-    for queue in capture._waiter.queues():
+    for queue in capture._queues():
         messages = list(queue.messages())
         # Prefer messages that concern this URL, then the newest, but list them as published.
         ranked = sorted(messages, key=concerns)[-_LISTED:]
@@ -460,7 +465,7 @@ def _pending_lines(capture: CallbackCapture) -> list[str]:
     if not capture._waiter.may_arrive() and due is None:
         return ["  nothing is left to deliver, so no further callback can arrive"]
     now_us = capture._time.now_us()
-    return [text for queue in capture._waiter.queues() for text in _later_lines(queue, now_us)]
+    return [text for queue in capture._queues() for text in _later_lines(queue, now_us)]
 
 
 def _later_lines(queue: Queue, now_us: int) -> Iterator[str]:

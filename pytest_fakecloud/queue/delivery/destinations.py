@@ -73,6 +73,7 @@ class DestinationRoute:
 
     def __init__(self, spec: RouteSpec) -> None:
         self._prefix = spec.prefix
+        self._is_prefix = isinstance(spec.prefix, str) and "*" not in spec.prefix
         self._where = spec.where
         self.deliveries: Results[DeliveredRequest] = results_of((), DELIVERIES, "delivery")
         self._table = spec.table
@@ -84,10 +85,6 @@ class DestinationRoute:
         function.
         """
         return self._prefix
-
-    @property
-    def _is_prefix(self) -> bool:
-        return isinstance(self.prefix, str) and "*" not in self.prefix
 
     @property
     def raise_exceptions(self) -> bool:

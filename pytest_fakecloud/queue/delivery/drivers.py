@@ -75,7 +75,7 @@ class Driver:
         __tracebackhide__ = True
         engine, clock = self._engine, self.clock
         # A running clock moves during the deliveries, so the limit counts from the time before them.
-        end = clock.now_us() + duration_us(within)
+        end = duration_us(within) + clock.now_us()
         yield clock.now_us
         while engine.pending:
             due = engine.next_due_us()
@@ -86,8 +86,10 @@ class Driver:
             yield partial(at_least_now, clock, due)
 
     def _report(self, fired: Iterable[Fired]) -> Attempts:
-        made = (one.result for one in fired if isinstance(one.result, Attempt))
-        attempts = Attempts(one for one in made if one.message_id in self._engine.messages)
+        attempts, messages = Attempts(()), self._engine.messages
+        for one in fired:
+            if isinstance(one.result, Attempt) and one.result.message_id in messages:
+                attempts.append(one.result)
         if self._engine.pending:
             attempts.waiting = unfinished_text(self._engine)
         return attempts

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from ...core.timers import monotonic
-from ..model import Delivery, HeaderList, Outcome
+from ..model import Delivery, Outcome
 from ..wire.values import HOP_BY_HOP
 from .applications import Address, Deadlines, header_bytes
 from .replies import timed_out
@@ -26,10 +26,6 @@ IDLE_SECONDS = 0.05
 """Real seconds after which an idle connection is closed."""
 _Server: TypeAlias = tuple[str, str, int]
 """The scheme, the host and the port of a server."""
-
-
-def headers_to_send(delivery: Delivery) -> HeaderList:
-    return [pair for pair in delivery.headers if pair[0].lower() not in HOP_BY_HOP]
 
 
 class LoopbackSender:
@@ -49,13 +45,14 @@ class LoopbackSender:
         self._idle_timer = _IdleTimer(deadlines, self.release)
 
     def send(self, delivery: Delivery) -> Outcome:
-        limit = self._deadlines.limit(delivery.timeout_us)
         exchange = _Exchange()
+        limit = self._deadlines.limit(delivery.timeout_us)
         planned = self._deadlines.start(exchange.time_out, limit)
         with self._lock:
             self._under_way.add(exchange)
         try:
-            outcome = self._perform(delivery, exchange, limit or self._deadlines.cap)
+            address = Address.of(delivery.url)
+            outcome = self._perform(delivery, address, exchange, limit or self._deadlines.cap)
         except (http.client.HTTPException, OSError, ValueError) as error:
             outcome = Outcome(exception=error)
         finally:
@@ -73,8 +70,9 @@ class LoopbackSender:
             return f"no answer within {limit:g} s, its timeout"
         return self._deadlines.timeout_text("the connection was made in this thread")
 
-    def _perform(self, delivery: Delivery, exchange: _Exchange, seconds: float) -> Outcome:
-        address = Address.of(delivery.url)
+    def _perform(
+        self, delivery: Delivery, address: Address, exchange: _Exchange, seconds: float
+    ) -> Outcome:
         request = _request_bytes(delivery, address)
         host = address.host.rstrip(".")
         if host.endswith(".localhost"):
@@ -205,14 +203,18 @@ class _Exchange:
 
 def _request_bytes(delivery: Delivery, address: Address) -> bytes:
     """Return the bytes of a request; raise ``ValueError`` if HTTP cannot represent it."""
-    headers = [("Host", address.netloc.rstrip(":")), *headers_to_send(delivery)]
+    headers = [pair for pair in delivery.headers if pair[0].lower() not in HOP_BY_HOP]
     if delivery.body or delivery.method in ("POST", "PUT", "PATCH"):
         headers.append(("Content-Length", str(len(delivery.body))))
     lines = [f"{delivery.method} {address.target} HTTP/1.1".encode("latin-1", "replace")]
-    lines += [name.encode("latin-1") + b": " + header_bytes(value) for name, value in headers]
-    if lines[0].count(b" ") != 2 or any(b"\r" in line or b"\n" in line for line in lines):
+    for name, value in [("Host", address.netloc.rstrip(":")), *headers]:
+        sent = value.encode() if value.isascii() else header_bytes(value)
+        lines.append(name.encode("latin-1") + b": " + sent)
+    head = b"\r\n".join(lines)
+    breaks = len(lines) - 1
+    if lines[0].count(b" ") != 2 or head.count(b"\r") != breaks or head.count(b"\n") != breaks:
         raise ValueError("the method, the target or a header contains a space or a line break")
-    return b"\r\n".join([*lines, b"", delivery.body])
+    return head + b"\r\n\r\n" + delivery.body
 
 
 def _read_answer(sock: socket.socket, method: str) -> tuple[Outcome, bool]:

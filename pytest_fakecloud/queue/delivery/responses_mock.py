@@ -16,9 +16,8 @@ from requests.utils import requote_uri
 
 from ..model import Delivery, HeaderList, Outcome
 from ..settings import DEFAULT_CAP
-from ..wire.values import as_text
+from ..wire.values import HOP_BY_HOP, as_text
 from .applications import failed
-from .loopback import headers_to_send
 
 
 def through_responses(delivery: Delivery) -> Outcome | str | None:
@@ -108,7 +107,8 @@ def _prepared(delivery: Delivery) -> PreparedRequest:
     # Keep the published escapes, which requests would change. Quote raw non-ASCII text in the same
     # way as the mock quotes its own URL.
     request.url = url if url.isascii() else requote_uri(url)
-    request.headers = CaseInsensitiveDict(headers_to_send(delivery))
+    headers = [pair for pair in delivery.headers if pair[0].lower() not in HOP_BY_HOP]
+    request.headers = CaseInsensitiveDict(headers)
     request.headers["Content-Length"] = str(len(delivery.body))
     request.body = delivery.body
     request.hooks = default_hooks()

@@ -75,7 +75,9 @@ class Sender:
             outcome = self._loopback().send(delivery)
         else:
             outcome = target
-        return self._report_if_raised_by_test(delivery, outcome)
+        if outcome.exception is not None:
+            self._report_if_raised_by_test(delivery, outcome)
+        return outcome
 
     async def asend(self, delivery: Delivery) -> Outcome:
         """Perform one delivery in the running event loop (asyncio or trio) and return its outcome.
@@ -91,7 +93,9 @@ class Sender:
             outcome = await in_thread(self._loopback().send, delivery)
         else:
             outcome = target
-        return self._report_if_raised_by_test(delivery, outcome)
+        if outcome.exception is not None:
+            self._report_if_raised_by_test(delivery, outcome)
+        return outcome
 
     def _destination(self, delivery: Delivery) -> DestinationRoute | Outcome | None:
         """Return a route, None for a server on a loopback address, or the outcome if it has neither."""
@@ -113,17 +117,16 @@ class Sender:
             return None
         return self._no_handler(delivery, mismatch)
 
-    def _report_if_raised_by_test(self, delivery: Delivery, outcome: Outcome) -> Outcome:
-        """Report an exception that the test's code raised and no call will raise; return the outcome.
+    def _report_if_raised_by_test(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Report the exception of an outcome if the test's code raised it and no call will raise it.
 
         A test that waits for the outcome may end as soon as it is returned, so report first.
         """
         is_raised = outcome.raises and not self._side_by_side
-        if outcome.exception is not None and self._report_raised is not None and not is_raised:
+        if self._report_raised is not None and not is_raised:
             error = _raised_by_test(outcome)
             if error is not None:
                 self._report_raised(error, as_text(delivery.url))
-        return outcome
 
     def release(self) -> None:
         """Close idle connections, which would block a single-threaded server."""

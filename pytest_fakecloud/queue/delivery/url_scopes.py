@@ -53,11 +53,8 @@ class Prefix(NamedTuple):
 
     origin: str
     rest: str
-
-    @property
-    def length(self) -> int:
-        """The rank of the scope among all scopes that match a URL."""
-        return len(self.origin) + len(self.rest)
+    length: int
+    """The rank of the scope among all scopes that match a URL."""
 
     def matches(self, url: SplitUrl) -> bool:
         if self.origin != url.origin or not url.rest.startswith(self.rest):
@@ -84,7 +81,8 @@ def scope_of(url: object) -> UrlScope:
             "'https://app.example.com/hook', one with * for anything, a pattern, a function of the "
             "URL, or '*' for all other destinations"
         )
-    return Prefix(split.origin, "" if split.rest == "/" else split.rest)
+    rest = "" if split.rest == "/" else split.rest
+    return Prefix(split.origin, rest, len(split.origin) + len(rest))
 
 
 def split_wire(url: str) -> SplitUrl:

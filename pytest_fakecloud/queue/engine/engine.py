@@ -232,7 +232,7 @@ class Engine(Publisher):
             if message is None or message.state == "ACTIVE" or self.closed:
                 return None
             self.timers.pop(message_id, None)
-            now = self.clock.now_us()
+            url, now = as_text(message.url), self.clock.now_us()
             settings = message.settings
             is_limited = (
                 message.queue_name is not None
@@ -247,7 +247,7 @@ class Engine(Publisher):
                 return None
             attempt = Attempt(
                 message_id=message.id,
-                url=as_text(message.url),
+                url=url,
                 kind=message.kind,
                 number=len(message.attempts) + 1,
                 sequence=self._sequence + 1,

@@ -145,9 +145,12 @@ def callback_body(
     answer = outcome.body
     if outcome.status is None and outcome.exception is not None:
         answer = failure_text(outcome).encode("utf-8", "replace")
+    sent = source_headers(message.settings)
+    sent_header, header = header_map(sent), header_map(outcome.headers)
+    url = as_text(message.url)
     body: dict[str, Any] = {
         "status": no_answer_status if outcome.status is None else outcome.status,
-        "header": header_map(outcome.headers),
+        "header": header,
         "body": encoded(answer[:size]),
         "retried": retried,
         "maxRetries": message.max_retries,
@@ -162,9 +165,9 @@ def callback_body(
     if message.schedule_id is not None:
         body["scheduleId"] = message.schedule_id
     body |= {
-        "url": as_text(message.url),
+        "url": url,
         "method": message.settings.method,
-        "sourceHeader": header_map(source_headers(message.settings)),
+        "sourceHeader": sent_header,
         "sourceBody": encoded(message.body),
         "notBefore": str(message.not_before_us // 1000),
         "createdAt": str(message.created_us // 1000),
