@@ -49,6 +49,49 @@ if TYPE_CHECKING:
     from .loopback import LoopbackSender
 
 
+class RouteTable:
+    """What the routes of one table share: an event loop, a sender to other addresses, and settings."""
+
+    def __init__(self, *, raise_exceptions: bool = False, recorder: Recorder | None = None) -> None:
+        self.raise_exceptions = raise_exceptions
+        self._recorder = recorder
+        self._lock = threading.Lock()
+        self._own_runner: AsgiRunner | None = None
+        self._forwarding: LoopbackSender | None = None
+
+    @property
+    def _runner(self) -> AsgiRunner:
+        """The event loop for applications and coroutine functions."""
+        with self._lock:
+            if self._own_runner is None:
+                # Imported here, because no other part of a queue needs asyncio.
+                from .event_loops import AsgiRunner
+
+                self._own_runner = AsgiRunner()
+            return self._own_runner
+
+    def _forwarder(self, deadlines: Deadlines) -> LoopbackSender:
+        with self._lock:
+            if self._forwarding is None:
+                # Imported here, because only tests that deliver over sockets need the HTTP client.
+                from .loopback import LoopbackSender
+
+                self._forwarding = LoopbackSender(deadlines, keeps=False)
+            return self._forwarding
+
+    def _close(self) -> None:
+        if self._forwarding is not None:
+            self._forwarding.close()
+        with self._lock:
+            runner, self._own_runner = self._own_runner, None
+        if runner is not None:
+            runner.close()
+
+    def remove(self, route: DestinationRoute) -> None:
+        """Remove a route, unless it has already been removed."""
+        raise NotImplementedError
+
+
 class RouteSpec(NamedTuple):
     """The arguments that the routes of all kinds have.
 
@@ -56,7 +99,7 @@ class RouteSpec(NamedTuple):
     None, the table's setting applies.
     """
 
-    table: Destinations
+    table: RouteTable
     prefix: Url
     where: str
     raise_exceptions: bool | None = None
@@ -309,7 +352,7 @@ class PreparedRoute(DestinationRoute):
         return outcome_of(reply, delivery)
 
 
-class Destinations:
+class Destinations(RouteTable):
     """The destination handlers of a queue.
 
     The longest matching prefix wins, and ``"*"`` matches URLs without another route. Each method
@@ -320,23 +363,8 @@ class Destinations:
     """
 
     def __init__(self, *, raise_exceptions: bool = False, recorder: Recorder | None = None) -> None:
-        self.raise_exceptions = raise_exceptions
-        self._own_runner: AsgiRunner | None = None
-        self._recorder = recorder
+        super().__init__(raise_exceptions=raise_exceptions, recorder=recorder)
         self._routes: dict[UrlScope, DestinationRoute] = {}
-        self._lock = threading.Lock()
-        self._forwarding: LoopbackSender | None = None
-
-    @property
-    def _runner(self) -> AsgiRunner:
-        """The event loop for applications and coroutine functions."""
-        with self._lock:
-            if self._own_runner is None:
-                # Imported here, because no other part of a queue needs asyncio.
-                from .event_loops import AsgiRunner
-
-                self._own_runner = AsgiRunner()
-            return self._own_runner
 
     def __repr__(self) -> str:
         return f"<Destinations {', '.join(repr(one.prefix) for one in self.routes()) or 'none'}>"
@@ -486,23 +514,6 @@ class Destinations:
             self._routes = {scope: route for scope, route, _ in saved}
             for _, route, state in saved:
                 route._restore(state)
-
-    def _forwarder(self, deadlines: Deadlines) -> LoopbackSender:
-        with self._lock:
-            if self._forwarding is None:
-                # Imported here, because only tests that deliver over sockets need the HTTP client.
-                from .loopback import LoopbackSender
-
-                self._forwarding = LoopbackSender(deadlines, keeps=False)
-            return self._forwarding
-
-    def _close(self) -> None:
-        if self._forwarding is not None:
-            self._forwarding.close()
-        with self._lock:
-            runner, self._own_runner = self._own_runner, None
-        if runner is not None:
-            runner.close()
 
     def _add(self, route: DestinationRoute) -> DestinationRoute:
         scope = scope_of(route._prefix)
