@@ -21,7 +21,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.handle import Context, Handle
 from pytest_fakecloud.http.app import App, Route
 from pytest_fakecloud.http.messages import Answer, Request
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
+from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.signatures import explain
 

@@ -105,11 +105,9 @@ if TYPE_CHECKING:
     from .queue.delivery.destinations import Destinations as Destinations
     from .queue.delivery.faults import QueueFaults as QueueFaults
     from .queue.delivery.drivers import Attempts as Attempts, NotIdleError as NotIdleError
-    from .queue.delivery.replies import (
-        DeliveredRequest as DeliveredRequest,
-        DestinationTimeoutError as DestinationTimeoutError,
-    )
-    from .queue.delivery.sender import UnstubbedDestinationError as UnstubbedDestinationError
+    from .queue.delivery.routes import DeliveredRequest as DeliveredRequest
+    from .queue.delivery.applications import DestinationTimeoutError as DestinationTimeoutError
+    from .queue.delivery.destinations import UnstubbedDestinationError as UnstubbedDestinationError
     from .queue.errors import LoopError as LoopError, QueueError as QueueError
     from .queue.handle import Queue as Queue
     from .queue.model import Attempt as Attempt
@@ -130,7 +128,7 @@ if TYPE_CHECKING:
     from .every_failure import Failure  # noqa: F401
     from .explore.run import Operation  # noqa: F401
     from .kv.races import Between  # noqa: F401
-    from .queue.delivery.destinations import DestinationRoute  # noqa: F401
+    from .queue.delivery.routes import DestinationRoute  # noqa: F401
 
 
 if not TYPE_CHECKING:

@@ -43,12 +43,12 @@ kv.settings KVSettings
 queue.actions FlowControl
 queue.capture.callbacks Callback
 queue.capture.handle CallbackCapture
+queue.delivery.applications DestinationTimeoutError
 queue.delivery.destination_server Destination
-queue.delivery.destinations Destinations
+queue.delivery.destinations Destinations UnstubbedDestinationError
 queue.delivery.drivers Attempts NotIdleError
 queue.delivery.faults QueueFaults
-queue.delivery.replies DeliveredRequest DestinationTimeoutError
-queue.delivery.sender UnstubbedDestinationError
+queue.delivery.routes DeliveredRequest
 queue.errors LoopError QueueError
 queue.handle Queue
 queue.model Attempt
@@ -66,6 +66,6 @@ core.timers Fired
 every_failure Failure
 explore.run Operation
 kv.races Between
-queue.delivery.destinations DestinationRoute
+queue.delivery.routes DestinationRoute
 """)
 """Documented classes whose objects tests get from public names, and that they need not import."""

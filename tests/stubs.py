@@ -43,8 +43,12 @@ from pytest_fakecloud.kv.search.index import Search
 from pytest_fakecloud.kv.search.views import SEARCH_FIELDS
 from pytest_fakecloud.queue.capture.callbacks import FIELDS as CALLBACKS
 from pytest_fakecloud.queue.capture.callbacks import Callback
-from pytest_fakecloud.queue.delivery.destinations import ROUTES, DestinationRoute
-from pytest_fakecloud.queue.delivery.replies import DELIVERIES, DeliveredRequest
+from pytest_fakecloud.queue.delivery.routes import (
+    DELIVERIES,
+    ROUTES,
+    DeliveredRequest,
+    DestinationRoute,
+)
 from pytest_fakecloud.queue.model import Attempt
 from pytest_fakecloud.queue.views import (
     ATTEMPTS,

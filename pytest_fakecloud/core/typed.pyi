@@ -15,8 +15,7 @@ from pytest_fakecloud.handle import Handle
 from pytest_fakecloud.kv.search.index import Search
 from pytest_fakecloud.kv.typed import SearchWhere
 from pytest_fakecloud.queue.capture.callbacks import Callback
-from pytest_fakecloud.queue.delivery.destinations import DestinationRoute
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
+from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, DestinationRoute
 from pytest_fakecloud.queue.model import Attempt
 from pytest_fakecloud.queue.typed import AttemptFields, CallbackFields, DeadLetterWhere, DeliveryWhere, MessageWhere, RouteWhere, ScheduleWhere
 from pytest_fakecloud.queue.views import DeadLetterView, PublishedMessage, ScheduleView

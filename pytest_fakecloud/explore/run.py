@@ -10,7 +10,7 @@ from ..base_cloud import BaseCloud
 from ..core.calls import Call
 from ..core.timers import Timer
 from ..handle import Snapshot
-from ..queue.delivery.url_scopes import Url
+from ..queue.delivery.routes import Url
 from ..queue.handle import Queue
 from ..queue.model import Message
 from .footprint import Footprint, Touch

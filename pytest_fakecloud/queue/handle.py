@@ -21,10 +21,9 @@ from ..handle import Context, Snapshot, action
 from .actions import QueueActions, load, text
 from .assertions import QueueAssertions
 from .attempt_reports import AttemptReports, BackgroundProblems, DeliveryProblems
-from .delivery.destinations import Destinations
+from .delivery.destinations import Destinations, Sender
 from .delivery.drivers import Attempts, Driver, QueueAio
 from .delivery.faults import DeliveryFaults, QueueFaults
-from .delivery.sender import Sender
 from .engine.engine import Engine
 from .model import DAY, MESSAGE, Interceptor, SigningKeys
 from .rest.admin import AdministrationRoutes, FlowRoutes, V1Routes

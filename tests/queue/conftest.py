@@ -8,7 +8,7 @@ import pytest
 
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.delivery.applications import Deadlines
-from pytest_fakecloud.queue.delivery.sender import Sender
+from pytest_fakecloud.queue.delivery.destinations import Sender
 from pytest_fakecloud.queue.handle import Queue
 
 from .edge import RawServer, Script, Table

@@ -13,7 +13,7 @@ from typing import Any, Self
 from pytest_fakecloud.core.journal import Results
 from pytest_fakecloud.core.timers import Fired
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
+from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.model import Attempt
 

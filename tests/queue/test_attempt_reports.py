@@ -9,7 +9,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.attempt_reports import LogCollector
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Response
+from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.signatures import FailedCheck
 

@@ -11,7 +11,7 @@ import pytest
 import pytest_fakecloud
 from pytest_fakecloud.core.recorder import raised_text
 from pytest_fakecloud.queue.attempt_reports import span, unfinished_lines, waiting_text
-from pytest_fakecloud.queue.delivery.replies import Response
+from pytest_fakecloud.queue.delivery.routes import Response
 
 from .engine.bench import Bench
 from .scene import Scene

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.queue.delivery.replies import Response
+from pytest_fakecloud.queue.delivery.routes import Response
 from pytest_fakecloud.queue.handle import Queue
 
 from .scene import DEST

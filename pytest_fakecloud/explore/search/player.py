@@ -11,7 +11,7 @@ from ...core.errors import ContractError, broken_promise, ends_the_test, shown
 from ...core.field_types import check_returned
 from ...core.journal import recorder_of
 from ...core.timers import Duration, duration_us, monotonic
-from ...queue.delivery.url_scopes import Url
+from ...queue.delivery.routes import Url
 from ..programs import check_has_run
 from ..promises import Promises
 from ..run import History, Plan, Redundant, Run, Strategy

@@ -25,7 +25,7 @@ from .strands import Crash, Source, Strand, carried_source, source_of
 from .turns import describe_places
 
 if TYPE_CHECKING:
-    from ...queue.delivery.destinations import DestinationRoute
+    from ...queue.delivery.routes import DestinationRoute
     from ...queue.model import Exchange, Proceed, Sending
 
 

@@ -19,8 +19,10 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from ...core.errors import FakecloudError
 from ...core.timers import monotonic
 from ..model import Delivery, HeaderList, Outcome
+from ..wire.values import as_text
 
 T = TypeVar("T")
 
@@ -182,6 +184,30 @@ _connected: dict[str, Any] = {}
 def failed(exception: BaseException) -> Outcome:
     headers = [("Content-Type", "text/plain; charset=utf-8")]
     return Outcome(500, headers, b"Internal Server Error", exception)
+
+
+class DestinationTimeoutError(FakecloudError, TimeoutError):
+    """Raised if a destination does not answer in time, on the queue's clock or in real time."""
+
+    __module__ = "pytest_fakecloud"
+
+
+def timed_out(delivery: Delivery, text: str | None = None) -> Outcome:
+    """Return the outcome for a destination that did not answer.
+
+    Without ``text``, the delivery's whole timeout passes on the queue's clock. ``text`` is the
+    error message if the real-time limit was reached. In that case the problem is in the test, so no
+    time passes on the queue's clock.
+    """
+    virtual_us = delivery.timeout_us if text is None else 0
+    text = text or f"no answer within {delivery.timeout_us / 1e6:g} s on the queue's clock"
+    error = DestinationTimeoutError(f"{origin_text(delivery.url)}: {text}")
+    return Outcome(exception=error, virtual_us=virtual_us)
+
+
+def origin_text(url: str) -> str:
+    scheme, _, rest = as_text(url).partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
 
 
 class Address(NamedTuple):

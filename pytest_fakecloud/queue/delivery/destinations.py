@@ -1,4 +1,4 @@
-"""The table of a queue's destinations, which maps URLs to handlers.
+"""The delivery of messages to the destinations of a queue, and the table that maps URLs to handlers.
 
 The longest prefix wins, and a prefix ends at a path segment (``https://app/hook`` matches ``/hook``
 and ``/hook/1``, but not ``/hooks``). Routes with ``*``, a regular expression or a function are
@@ -9,347 +9,219 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ...core.clock import in_thread
-from ...core.errors import ContractError, brief, broken_promise, shortfall, shown
+from ...core.errors import ContractError, FakecloudError, raised_by_test, runs_through_test, shown
 from ...core.journal import Results, results_of
-from ...core.matching import Field
 from ...core.timers import Duration
 from ...faults.answers import Response
 from ..model import Delivery, Outcome
-from ..wire.headers import named_url
-from .applications import (
-    AsgiApp,
-    CapReached,
-    Deadlines,
-    MissingState,
-    WsgiApp,
-    call_asgi,
-    call_wsgi,
-    failed,
-)
-from .replies import (
-    DELIVERIES,
-    DeliveredRequest,
+from ..settings import DEFAULT_CAP, Unstubbed
+from ..wire.headers import loopback_address, named_url
+from ..wire.values import as_text
+from .applications import AsgiApp, Deadlines, WsgiApp
+from .routes import (
+    ROUTES,
+    AsgiRoute,
+    DestinationRoute,
+    ForwardRoute,
+    FunctionRoute,
     Handler,
+    PreparedRoute,
     ResponseLike,
+    RouteSpec,
+    RouteTable,
+    Url,
+    UrlScope,
+    WsgiRoute,
     as_reply,
-    outcome_of,
-    timed_out,
+    scope_of,
+    split_text,
+    split_wire,
 )
-from .url_scopes import Url, UrlScope, scope_of, split_text, split_wire
 
 if TYPE_CHECKING:
     from ...core.recorder import Recorder
-    from .event_loops import AsgiRunner
     from .loopback import LoopbackSender
 
 
-class RouteTable:
-    """What the routes of one table share: an event loop, a sender to other addresses, and settings."""
+class UnstubbedDestinationError(FakecloudError, ConnectionError):
+    """Raised if a destination has no route or mock and is not a loopback address. Nothing was sent."""
 
-    def __init__(self, *, raise_exceptions: bool = False, recorder: Recorder | None = None) -> None:
-        self.raise_exceptions = raise_exceptions
-        self._recorder = recorder
+    __module__ = "pytest_fakecloud"
+
+
+class Sender:
+    """Performs deliveries in the caller's thread (``send``) or in the running loop (``asend``).
+
+    ``unstubbed`` is ``"refuse"`` (send nothing and call ``report``) or ``"accept"`` (answer with
+    200). ``report_raised`` receives each exception that a destination raised in the test's code,
+    and the URL. ``cap`` is the maximum duration of an attempt over a socket or in a loop, in
+    wall-clock seconds. ``is_fake`` recognises addresses of this cloud's fakes, which a route for
+    ``"*"`` must not match, because it would intercept the callbacks of a capture. While
+    ``time_passes()`` is true, a timeout below the cap applies in wall-clock seconds.
+    ``side_by_side`` is True if several threads call ``send``.
+    """
+
+    def __init__(
+        self,
+        destinations: Destinations | None = None,
+        *,
+        unstubbed: Unstubbed = "refuse",
+        report: Callable[[str, Delivery], object] | None = None,
+        report_raised: Callable[[BaseException, str], object] | None = None,
+        cap: float = DEFAULT_CAP,
+        is_fake: Callable[[str], bool] = lambda url: False,
+        time_passes: Callable[[], bool] = lambda: False,
+        side_by_side: bool = False,
+    ) -> None:
+        self.destinations = destinations if destinations is not None else Destinations()
+        self.unstubbed = unstubbed
+        self._report = report
+        self._report_raised = report_raised
+        self._is_fake = is_fake
+        self._deadlines = Deadlines(cap, time_passes)
+        self._side_by_side = side_by_side
         self._lock = threading.Lock()
-        self._own_runner: AsgiRunner | None = None
-        self._forwarding: LoopbackSender | None = None
+        self._sockets: LoopbackSender | None = None
+        self._closed = False
 
-    @property
-    def _runner(self) -> AsgiRunner:
-        """The event loop for applications and coroutine functions."""
+    def send(self, delivery: Delivery) -> Outcome:
+        """Perform one delivery and return its outcome.
+
+        Exceptions of a destination are part of the outcome. Only exceptions that are not an
+        ``Exception`` (``KeyboardInterrupt``, ``pytest.fail()`` in a handler) are raised, and a
+        ``ContractError`` for a handler whose result is not a response.
+        """
+        target = self._destination(delivery)
+        if isinstance(target, DestinationRoute):
+            outcome = target._take(delivery, self._deadlines)
+        elif target is None:
+            outcome = self._loopback().send(delivery)
+        else:
+            outcome = target
+        if outcome.exception is not None:
+            self._report_if_raised_by_test(delivery, outcome)
+        return outcome
+
+    async def asend(self, delivery: Delivery) -> Outcome:
+        """Perform one delivery in the running event loop (asyncio or trio) and return its outcome.
+
+        ASGI applications and coroutine functions run in this loop, and everything else in the
+        loop's thread. However, connections are made in a worker thread, so that a server in this
+        loop can respond.
+        """
+        target = self._destination(delivery)
+        if isinstance(target, DestinationRoute):
+            outcome = await target._atake(delivery, self._deadlines)
+        elif target is None:
+            outcome = await in_thread(self._loopback().send, delivery)
+        else:
+            outcome = target
+        if outcome.exception is not None:
+            self._report_if_raised_by_test(delivery, outcome)
+        return outcome
+
+    def _destination(self, delivery: Delivery) -> DestinationRoute | Outcome | None:
+        """Return a route, None for a server on a loopback address, or the outcome if it has neither."""
+        if self._closed:
+            text = f"{as_text(delivery.url)}: the queue is closed, and nothing was sent"
+            return Outcome(exception=ConnectionAbortedError(text), where="closed")
+        route = route_to(self.destinations, delivery.url)
+        if route is not None and (route._is_prefix or not self._is_fake(delivery.url)):
+            return route
+        mismatch = None
+        if "responses" in sys.modules:
+            from .responses_mock import through_responses
+
+            mocked = through_responses(delivery)
+            if isinstance(mocked, Outcome):
+                return mocked
+            mismatch = mocked
+        if loopback_address(delivery.url) is not None:
+            return None
+        return self._no_handler(delivery, mismatch)
+
+    def _report_if_raised_by_test(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Report the exception of an outcome if the test's code raised it and no call will raise it.
+
+        A test that waits for the outcome may end as soon as it is returned, so report first.
+        """
+        is_raised = outcome.raises and not self._side_by_side
+        if self._report_raised is not None and not is_raised:
+            error = _raised_by_test(outcome)
+            if error is not None:
+                self._report_raised(error, as_text(delivery.url))
+
+    def release(self) -> None:
+        """Close idle connections, which would block a single-threaded server."""
+        if self._sockets is not None:
+            self._sockets.release()
+
+    def close(self) -> None:
+        """Interrupt deliveries in progress, and close all connections, loops and threads."""
+        self._closed = True
+        if self._sockets is not None:
+            self._sockets.close()
+        self._deadlines.close()
+        self.destinations._close()
+
+    def _loopback(self) -> LoopbackSender:
         with self._lock:
-            if self._own_runner is None:
-                # Imported here, because no other part of a queue needs asyncio.
-                from .event_loops import AsgiRunner
-
-                self._own_runner = AsgiRunner()
-            return self._own_runner
-
-    def _forwarder(self, deadlines: Deadlines) -> LoopbackSender:
-        with self._lock:
-            if self._forwarding is None:
+            if self._sockets is None:
                 # Imported here, because only tests that deliver over sockets need the HTTP client.
                 from .loopback import LoopbackSender
 
-                self._forwarding = LoopbackSender(deadlines, keeps=False)
-            return self._forwarding
+                self._sockets = LoopbackSender(self._deadlines, keeps=not self._side_by_side)
+            return self._sockets
 
-    def _close(self) -> None:
-        if self._forwarding is not None:
-            self._forwarding.close()
-        with self._lock:
-            runner, self._own_runner = self._own_runner, None
-        if runner is not None:
-            runner.close()
+    def _no_handler(self, delivery: Delivery, mismatch: str | None) -> Outcome:
+        """Return the outcome for an unstubbed URL. ``mismatch`` is why no active mock matches it."""
+        if self.unstubbed == "accept":
+            return Outcome(200, where="accepted")
+        url = as_text(delivery.url)
+        text = (
+            f"no handler for {delivery.method} {url} (message {delivery.message_id}): the URL is "
+            "neither a loopback address nor a destination of this queue, and nothing was sent. "
+            f'Add a destination handler, such as queue.destinations.respond("{url}", 200), '
+            ".call(url, function), .wsgi(origin, app) or .asgi(origin, app), or set "
+            'queue={"unstubbed": "accept"}'
+        )
+        if mismatch is not None:
+            text += f". {mismatch}"
+        if self._report is not None:
+            self._report(text, delivery)
+        return Outcome(exception=UnstubbedDestinationError(text), unstubbed=text, where="unstubbed")
 
-    def remove(self, route: DestinationRoute) -> None:
-        """Remove a route, unless it has already been removed."""
-        raise NotImplementedError
 
+def _raised_by_test(outcome: Outcome) -> BaseException | None:
+    """Return the exception that a destination raised in the test's code, or None.
 
-class RouteSpec(NamedTuple):
-    """The arguments that the routes of all kinds have.
-
-    ``where`` is the kind of destination that outcomes and reports name. If ``raise_exceptions`` is
-    None, the table's setting applies.
+    See ``core.errors``. Functions and callbacks of mocks belong to the test. An assertion raised
+    by an application belongs to the test if it passed through a test file, otherwise to the
+    application.
     """
-
-    table: RouteTable
-    prefix: Url
-    where: str
-    raise_exceptions: bool | None = None
-
-
-class DestinationRoute:
-    """A route of the destinations table, with the URLs it matches and the handler that answers
-    them.
-
-    ``deliveries`` are the requests that this route received, oldest first. In a long-running
-    server, it keeps only as many of them as the journal keeps entries. ``raise_exceptions`` is
-    whether the call that made a delivery raises the handler's exception.
-    """
-
-    def __init__(self, spec: RouteSpec) -> None:
-        self._prefix = spec.prefix
-        self._is_prefix = isinstance(spec.prefix, str) and "*" not in spec.prefix
-        self._where = spec.where
-        self.deliveries: Results[DeliveredRequest] = results_of((), DELIVERIES, "delivery")
-        self._table = spec.table
-        self._raise_exceptions = spec.raise_exceptions
-
-    @property
-    def prefix(self) -> Url:
-        """The URLs that the route matches: a prefix, a pattern with ``*``, a regular expression or a
-        function.
-        """
-        return self._prefix
-
-    @property
-    def raise_exceptions(self) -> bool:
-        """Whether the call that made a delivery raises the handler's exception."""
-        if self._raise_exceptions is None:
-            return self._table.raise_exceptions
-        return self._raise_exceptions
-
-    def remove(self) -> None:
-        """Remove this route. The route with the next shorter prefix then receives its deliveries."""
-        self._table.remove(self)
-
-    def _forget_plan(self) -> None:
-        """Stop requiring that all prepared responses are used."""
-
-    def _unmet(self) -> str | None:
-        """Describe prepared responses that were not used, or return None."""
+    found = raised_by_test(outcome.exception)
+    if found is None or outcome.where == "respond":
         return None
-
-    def _saved(self) -> Any:
-        return (list(self.deliveries),)
-
-    def _restore(self, saved: Any) -> None:
-        self.deliveries[:] = saved[0]
-
-    def _take(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        self._record(delivery)
-        try:
-            outcome = self._perform(delivery, deadlines)
-        except CapReached as error:
-            outcome = timed_out(delivery, str(error))
-        return self._completed(outcome)
-
-    async def _atake(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        self._record(delivery)
-        try:
-            outcome = await self._aperform(delivery, deadlines)
-        except CapReached as error:
-            outcome = timed_out(delivery, str(error))
-        return self._completed(outcome)
-
-    def _completed(self, outcome: Outcome) -> Outcome:
-        # Without a status, the exception is not from the handler, but a timeout, for example.
-        of_handler = outcome.exception is not None and outcome.status is not None
-        return outcome._replace(where=self._where, raises=of_handler and self.raise_exceptions)
-
-    def _record(self, delivery: Delivery) -> None:
-        self.deliveries.append(DeliveredRequest(delivery))
-        recorder = self._table._recorder
-        keep = None if recorder is None else recorder.keep
-        # Remove old deliveries only when the list is a quarter too long, because removal is slow.
-        if keep is not None and len(self.deliveries) > keep + keep // 4:
-            del self.deliveries[: -keep or None]
-
-    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        raise NotImplementedError
-
-    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        return self._perform(delivery, deadlines)
-
-    def __repr__(self) -> str:
-        prefix = self.prefix if isinstance(self.prefix, str) else brief(self.prefix)
-        return f"<DestinationRoute {self._where} {prefix} deliveries={len(self.deliveries)}>"
+    if isinstance(found, AssertionError) and outcome.where in ("wsgi", "asgi"):
+        return found if runs_through_test(found) else None
+    return found
 
 
-ROUTES: Mapping[str, Field] = dict.fromkeys(
-    ("prefix", "where", "deliveries", "raise_exceptions"), Field()
-)
-"""Fields by which routes can be filtered."""
-
-
-class WsgiRoute(DestinationRoute):
-    """Answers deliveries with a WSGI application."""
-
-    def __init__(self, spec: RouteSpec, *, app: WsgiApp) -> None:
-        super().__init__(spec)
-        self._app = app
-
-    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        return call_wsgi(self._app, delivery)
-
-
-_NOT_STARTED = "the queue does not run the lifespan with lifespan=False: pass lifespan=True"
-_STARTED_BY_TEST = (
-    "awaitable methods call the application in the test's event loop, in which the queue does not "
-    "run its lifespan: use the other methods (queue.run_until_idle()) with lifespan=True, or pass "
-    "asgi() an application that adds the state itself, such as the one of asgi-lifespan's manager"
-)
-
-
-class AsgiRoute(DestinationRoute):
-    """Answers deliveries with an ASGI application."""
-
-    def __init__(self, spec: RouteSpec, *, app: AsgiApp, lifespan: bool) -> None:
-        super().__init__(spec)
-        self._app = app
-        self._lifespan = lifespan
-
-    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        from .event_loops import LoopEnded
-
-        runner = self._table._runner
-        try:
-            return runner.run(self._start_and_call(runner, delivery), deadlines)
-        except LoopEnded as error:
-            return failed(error)
-
-    async def _start_and_call(self, runner: AsgiRunner, delivery: Delivery) -> Outcome:
-        if not self._lifespan:
-            return await call_asgi(self._app, delivery, MissingState(_NOT_STARTED))
-        try:
-            state = await runner.lifespan(self._app)
-        except RuntimeError as error:
-            return failed(broken_promise(error.__cause__) or error)
-        return await call_asgi(self._app, delivery, state)
-
-    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        state = MissingState(_STARTED_BY_TEST)
-        return await deadlines.within_cap(call_asgi(self._app, delivery, state))
-
-
-class FunctionRoute(DestinationRoute):
-    """Answers deliveries with a function or coroutine function of one ``DeliveredRequest``."""
-
-    def __init__(self, spec: RouteSpec, *, handler: Handler) -> None:
-        super().__init__(spec)
-        self._handler = handler
-
-    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        try:
-            value = self._handler(DeliveredRequest(delivery))
-            if inspect.isawaitable(value):
-                value = self._table._runner.run(value, deadlines)
-        except CapReached:
-            raise
-        except Exception as error:
-            return failed(error)
-        return outcome_of(as_reply(value), delivery)
-
-    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        try:
-            value = self._handler(DeliveredRequest(delivery))
-            if inspect.isawaitable(value):
-                value = await deadlines.within_cap(value)
-        except CapReached:
-            raise
-        except Exception as error:
-            return failed(error)
-        return outcome_of(as_reply(value), delivery)
-
-
-class ForwardRoute(DestinationRoute):
-    """Sends each delivery to a server at another address."""
-
-    def __init__(self, spec: RouteSpec, *, target: str) -> None:
-        super().__init__(spec)
-        self._target = target.rstrip("/")
-
-    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        return self._table._forwarder(deadlines).send(self._forwarded(delivery))
-
-    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        return await in_thread(self._perform, delivery, deadlines)
-
-    def _forwarded(self, delivery: Delivery) -> Delivery:
-        published = urlsplit(delivery.url)
-        rest = split_wire(delivery.url).rest
-        if self._is_prefix:
-            prefix = split_text(named_url(str(self.prefix)) or str(self.prefix)).rest
-            rest = rest[len(prefix.rstrip("/")) :]
-        elif urlsplit(self._target).path:
-            # Drop the published path, because a pattern has no prefix to replace.
-            rest = ""
-        headers = [
-            pair for pair in delivery.headers if not pair[0].lower().startswith("x-forwarded-")
-        ]
-        headers += [
-            ("X-Forwarded-Host", published.netloc.rpartition("@")[2]),
-            ("X-Forwarded-Proto", published.scheme.lower()),
-        ]
-        return delivery._replace(url=self._target + rest, headers=headers)
-
-
-class PreparedRoute(DestinationRoute):
-    """Answers deliveries with prepared responses in turn, and repeats the last one."""
-
-    def __init__(self, spec: RouteSpec, *, replies: Sequence[Response | BaseException]) -> None:
-        super().__init__(spec)
-        self._replies = replies
-        self._given = 0
-        self._most_given = 0
-        """The largest value of ``_given``, which a restored snapshot does not reduce."""
-        self._required = len(replies) if len(replies) > 1 else 0
-        """Number of responses that a strict test must use; a single response need not be used."""
-        self._lock = threading.Lock()
-
-    def _forget_plan(self) -> None:
-        self._required = 0
-
-    def _unmet(self) -> str | None:
-        if self._most_given >= self._required:
-            return None
-        used = shortfall("given", self._most_given, self._required)
-        return f"the prepared responses of {brief(self.prefix)} were {used}"
-
-    def _saved(self) -> Any:
-        with self._lock:
-            return *super()._saved(), self._given
-
-    def _restore(self, saved: Any) -> None:
-        super()._restore(saved)
-        with self._lock:
-            self._given = saved[1]
-
-    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        with self._lock:
-            reply = self._replies[min(self._given, len(self._replies) - 1)]
-            self._given += 1
-            self._most_given = max(self._most_given, self._given)
-        if isinstance(reply, BaseException):
-            return failed(reply)
-        return outcome_of(reply, delivery)
+def route_to(table: Destinations, url: str) -> DestinationRoute | None:
+    """Return the route that matches a URL, or None."""
+    split = split_wire(url if "://" in url else named_url(url) or url)
+    best: tuple[int, DestinationRoute] | None = None
+    with table._lock:
+        for scope, route in table._routes.items():
+            if (best is None or scope.length >= best[0]) and scope.matches(split):
+                best = (scope.length, route)
+    return best[1] if best else None
 
 
 class Destinations(RouteTable):
@@ -521,17 +393,6 @@ class Destinations(RouteTable):
             self._routes.pop(scope, None)
             self._routes[scope] = route
         return route
-
-
-def route_to(table: Destinations, url: str) -> DestinationRoute | None:
-    """Return the route that matches a URL, or None."""
-    split = split_wire(url if "://" in url else named_url(url) or url)
-    best: tuple[int, DestinationRoute] | None = None
-    with table._lock:
-        for scope, route in table._routes.items():
-            if (best is None or scope.length >= best[0]) and scope.matches(split):
-                best = (scope.length, route)
-    return best[1] if best else None
 
 
 def _takes(app: Callable[..., object], count: int) -> bool:

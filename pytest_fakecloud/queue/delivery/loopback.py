@@ -17,8 +17,7 @@ from typing import TypeAlias
 from ...core.timers import monotonic
 from ..model import Delivery, Outcome
 from ..wire.values import HOP_BY_HOP
-from .applications import Address, Deadlines, header_bytes
-from .replies import timed_out
+from .applications import Address, Deadlines, header_bytes, timed_out
 
 LARGEST_ANSWER = 100 * 1024 * 1024
 """Maximum size of a response in bytes."""

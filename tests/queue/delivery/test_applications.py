@@ -20,7 +20,7 @@ import trio
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery import event_loops
-from pytest_fakecloud.queue.delivery.replies import DestinationTimeoutError
+from pytest_fakecloud.queue.delivery.applications import DestinationTimeoutError
 from pytest_fakecloud.queue.model import Outcome
 
 from ..edge import APP, Table, delivery

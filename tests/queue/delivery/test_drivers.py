@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.queue.delivery.destinations import Sender
 from pytest_fakecloud.queue.delivery.drivers import Driver, NotIdleError
-from pytest_fakecloud.queue.delivery.sender import Sender
 from pytest_fakecloud.queue.errors import LoopError
 from pytest_fakecloud.queue.handle import Queue
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
+from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.queue.signatures import explain
 
 from ..scene import CALLBACK, DEST, FAILURE, Scene

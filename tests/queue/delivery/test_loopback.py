@@ -17,8 +17,8 @@ import trio
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.delivery import loopback
-from pytest_fakecloud.queue.delivery.replies import DestinationTimeoutError
-from pytest_fakecloud.queue.delivery.sender import Sender
+from pytest_fakecloud.queue.delivery.applications import DestinationTimeoutError
+from pytest_fakecloud.queue.delivery.destinations import Sender
 from pytest_fakecloud.queue.model import Outcome
 from pytest_fakecloud.queue.wire.headers import loopback_address
 

@@ -14,7 +14,7 @@ import responses
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.delivery import responses_mock as mocked
-from pytest_fakecloud.queue.delivery.sender import Sender
+from pytest_fakecloud.queue.delivery.destinations import Sender
 
 from ..edge import RawServer, delivery
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.queue.delivery.destinations import Destinations
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
-from pytest_fakecloud.queue.delivery.sender import Sender, UnstubbedDestinationError
+from pytest_fakecloud.queue.delivery.destinations import (
+    Destinations,
+    Sender,
+    UnstubbedDestinationError,
+)
+from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.queue.model import Delivery
 from pytest_fakecloud.queue.signatures import real_time, signature_clock
 

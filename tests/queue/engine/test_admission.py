@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.queue.delivery.replies import Response
+from pytest_fakecloud.queue.delivery.routes import Response
 
 from ..scene import DEST, Scene
 

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.threads import Dispatcher
-from pytest_fakecloud.queue.delivery.sender import Sender
+from pytest_fakecloud.queue.delivery.destinations import Sender
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.engine.flow import FlowKey, OrderedQueue
 from pytest_fakecloud.queue.model import Delivery, Message, Outcome

@@ -27,7 +27,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Response
+from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 
 from ...stories import Fetched, Player, repeated
 from ...stories import parts as plain_parts

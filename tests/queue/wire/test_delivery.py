@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.queue.delivery.replies import Response
+from pytest_fakecloud.queue.delivery.routes import Response
 
 from ..scene import CALLBACK, DEST, FAILURE, NOW_MS, Scene, decoded
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Response
+from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.rest import history
 from pytest_fakecloud.queue.workflow.model import RunStep

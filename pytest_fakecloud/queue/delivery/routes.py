@@ -1,0 +1,553 @@
+"""The routes of a queue's destinations: the URLs they match, the handlers, and their responses."""
+
+from __future__ import annotations
+
+import inspect
+import json as jsonlib
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+from ...core.calls import Headers
+from ...core.clock import in_thread
+from ...core.errors import ContractError, brief, broken_promise, shortfall, shown
+from ...core.field_types import JSON, MESSAGE_ID, METHOD, TEXT, URL, Shaped, is_pattern
+from ...core.journal import Results, results_of
+from ...core.matching import HEADERS, Field, Question, fields_of
+from ...faults.answers import Response
+from ..model import Delivery, Outcome
+from ..views import json_of
+from ..wire.headers import named_url
+from ..wire.values import as_text
+from .applications import (
+    AsgiApp,
+    CapReached,
+    Deadlines,
+    MissingState,
+    WsgiApp,
+    call_asgi,
+    call_wsgi,
+    failed,
+    origin_text,
+    timed_out,
+)
+
+if TYPE_CHECKING:
+    from ...core.recorder import Recorder
+    from .event_loops import AsgiRunner
+    from .loopback import LoopbackSender
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
+"""The URLs of a route: a prefix, a pattern with ``*``, a regular expression or a function."""
+
+
+class SplitUrl(NamedTuple):
+    """A URL split for comparison. ``origin`` is empty if the URL is malformed."""
+
+    text: str
+    origin: str
+    rest: str
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Matches URLs by a wildcard, a regular expression or a function.
+
+    Its ``length`` is less than the length of any prefix; ``"*"`` has the smallest ``length``.
+    """
+
+    wanted: object
+    asked: Question = field(compare=False)
+    length: int = 0
+
+    def matches(self, url: SplitUrl) -> bool:
+        # "*" matches every URL, so skip the comparison.
+        return self.length < 0 or self.asked.agrees(url.text)
+
+
+class Prefix(NamedTuple):
+    """Matches the URLs of an origin at or below a path. Only whole path segments match."""
+
+    origin: str
+    rest: str
+    length: int
+    """The rank of the scope among all scopes that match a URL."""
+
+    def matches(self, url: SplitUrl) -> bool:
+        if self.origin != url.origin or not url.rest.startswith(self.rest):
+            return False
+        following = url.rest[len(self.rest) : len(self.rest) + 1]
+        # A prefix with a query matches further parameters.
+        return self.rest[-1:] in ("", "/") or following in ("", "/", "?", "&")
+
+
+UrlScope: TypeAlias = Pattern | Prefix
+"""The URLs that a route matches. If several scopes match a URL, the longest one wins."""
+
+
+def scope_of(url: object) -> UrlScope:
+    """Return the scope for a URL argument; raise ``ContractError`` if it is not a destination."""
+    __tracebackhide__ = True
+    split = split_text(named_url(url) or url) if isinstance(url, str) else SplitUrl("", "", "")
+    has_wildcard = url == "*" or (split.origin and "*" in split.text)
+    if has_wildcard or callable(url) or is_pattern(url):
+        return Pattern(url, Question("url", url, TEXT), length=-1 if url == "*" else 0)
+    if not split.origin:
+        raise ContractError(
+            f"{shown(url)} is not a destination; pass an absolute URL such as "
+            "'https://app.example.com/hook', one with * for anything, a pattern, a function of the "
+            "URL, or '*' for all other destinations"
+        )
+    rest = "" if split.rest == "/" else split.rest
+    return Prefix(split.origin, rest, len(split.origin) + len(rest))
+
+
+def split_wire(url: str) -> SplitUrl:
+    """Split a URL that has one character per byte, as messages store it."""
+    return split_text(url if url.isascii() else as_text(url))
+
+
+@lru_cache(maxsize=1024)  # A test delivers to few URLs, but often.
+def split_text(url: str) -> SplitUrl:
+    """Split a URL into a comparable origin, empty if the URL is malformed, and the rest."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return SplitUrl(url, "", url)
+    scheme, host = parts.scheme.lower(), (parts.hostname or "").rstrip(".")
+    if scheme not in _DEFAULT_PORTS or not host:
+        return SplitUrl(url, "", url)
+    origin = f"{scheme}://{host}:{port or _DEFAULT_PORTS[scheme]}"
+    return SplitUrl(url, origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+
+
+class RouteTable:
+    """What the routes of one table share: an event loop, a sender to other addresses, and settings."""
+
+    def __init__(self, *, raise_exceptions: bool = False, recorder: Recorder | None = None) -> None:
+        self.raise_exceptions = raise_exceptions
+        self._recorder = recorder
+        self._lock = threading.Lock()
+        self._own_runner: AsgiRunner | None = None
+        self._forwarding: LoopbackSender | None = None
+
+    @property
+    def _runner(self) -> AsgiRunner:
+        """The event loop for applications and coroutine functions."""
+        with self._lock:
+            if self._own_runner is None:
+                # Imported here, because no other part of a queue needs asyncio.
+                from .event_loops import AsgiRunner
+
+                self._own_runner = AsgiRunner()
+            return self._own_runner
+
+    def _forwarder(self, deadlines: Deadlines) -> LoopbackSender:
+        with self._lock:
+            if self._forwarding is None:
+                # Imported here, because only tests that deliver over sockets need the HTTP client.
+                from .loopback import LoopbackSender
+
+                self._forwarding = LoopbackSender(deadlines, keeps=False)
+            return self._forwarding
+
+    def _close(self) -> None:
+        if self._forwarding is not None:
+            self._forwarding.close()
+        with self._lock:
+            runner, self._own_runner = self._own_runner, None
+        if runner is not None:
+            runner.close()
+
+    def remove(self, route: DestinationRoute) -> None:
+        """Remove a route, unless it has already been removed."""
+        raise NotImplementedError
+
+
+class RouteSpec(NamedTuple):
+    """The arguments that the routes of all kinds have.
+
+    ``where`` is the kind of destination that outcomes and reports name. If ``raise_exceptions`` is
+    None, the table's setting applies.
+    """
+
+    table: RouteTable
+    prefix: Url
+    where: str
+    raise_exceptions: bool | None = None
+
+
+class DestinationRoute:
+    """A route of the destinations table, with the URLs it matches and the handler that answers
+    them.
+
+    ``deliveries`` are the requests that this route received, oldest first. In a long-running
+    server, it keeps only as many of them as the journal keeps entries. ``raise_exceptions`` is
+    whether the call that made a delivery raises the handler's exception.
+    """
+
+    def __init__(self, spec: RouteSpec) -> None:
+        self._prefix = spec.prefix
+        self._is_prefix = isinstance(spec.prefix, str) and "*" not in spec.prefix
+        self._where = spec.where
+        self.deliveries: Results[DeliveredRequest] = results_of((), DELIVERIES, "delivery")
+        self._table = spec.table
+        self._raise_exceptions = spec.raise_exceptions
+
+    @property
+    def prefix(self) -> Url:
+        """The URLs that the route matches: a prefix, a pattern with ``*``, a regular expression or a
+        function.
+        """
+        return self._prefix
+
+    @property
+    def raise_exceptions(self) -> bool:
+        """Whether the call that made a delivery raises the handler's exception."""
+        if self._raise_exceptions is None:
+            return self._table.raise_exceptions
+        return self._raise_exceptions
+
+    def remove(self) -> None:
+        """Remove this route. The route with the next shorter prefix then receives its deliveries."""
+        self._table.remove(self)
+
+    def _forget_plan(self) -> None:
+        """Stop requiring that all prepared responses are used."""
+
+    def _unmet(self) -> str | None:
+        """Describe prepared responses that were not used, or return None."""
+        return None
+
+    def _saved(self) -> Any:
+        return (list(self.deliveries),)
+
+    def _restore(self, saved: Any) -> None:
+        self.deliveries[:] = saved[0]
+
+    def _take(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        self._record(delivery)
+        try:
+            outcome = self._perform(delivery, deadlines)
+        except CapReached as error:
+            outcome = timed_out(delivery, str(error))
+        return self._completed(outcome)
+
+    async def _atake(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        self._record(delivery)
+        try:
+            outcome = await self._aperform(delivery, deadlines)
+        except CapReached as error:
+            outcome = timed_out(delivery, str(error))
+        return self._completed(outcome)
+
+    def _completed(self, outcome: Outcome) -> Outcome:
+        # Without a status, the exception is not from the handler, but a timeout, for example.
+        of_handler = outcome.exception is not None and outcome.status is not None
+        return outcome._replace(where=self._where, raises=of_handler and self.raise_exceptions)
+
+    def _record(self, delivery: Delivery) -> None:
+        self.deliveries.append(DeliveredRequest(delivery))
+        recorder = self._table._recorder
+        keep = None if recorder is None else recorder.keep
+        # Remove old deliveries only when the list is a quarter too long, because removal is slow.
+        if keep is not None and len(self.deliveries) > keep + keep // 4:
+            del self.deliveries[: -keep or None]
+
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        raise NotImplementedError
+
+    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        return self._perform(delivery, deadlines)
+
+    def __repr__(self) -> str:
+        prefix = self.prefix if isinstance(self.prefix, str) else brief(self.prefix)
+        return f"<DestinationRoute {self._where} {prefix} deliveries={len(self.deliveries)}>"
+
+
+ROUTES: Mapping[str, Field] = dict.fromkeys(
+    ("prefix", "where", "deliveries", "raise_exceptions"), Field()
+)
+"""Fields by which routes can be filtered."""
+
+
+class WsgiRoute(DestinationRoute):
+    """Answers deliveries with a WSGI application."""
+
+    def __init__(self, spec: RouteSpec, *, app: WsgiApp) -> None:
+        super().__init__(spec)
+        self._app = app
+
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        return call_wsgi(self._app, delivery)
+
+
+_NOT_STARTED = "the queue does not run the lifespan with lifespan=False: pass lifespan=True"
+
+
+_STARTED_BY_TEST = (
+    "awaitable methods call the application in the test's event loop, in which the queue does not "
+    "run its lifespan: use the other methods (queue.run_until_idle()) with lifespan=True, or pass "
+    "asgi() an application that adds the state itself, such as the one of asgi-lifespan's manager"
+)
+
+
+class AsgiRoute(DestinationRoute):
+    """Answers deliveries with an ASGI application."""
+
+    def __init__(self, spec: RouteSpec, *, app: AsgiApp, lifespan: bool) -> None:
+        super().__init__(spec)
+        self._app = app
+        self._lifespan = lifespan
+
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        from .event_loops import LoopEnded
+
+        runner = self._table._runner
+        try:
+            return runner.run(self._start_and_call(runner, delivery), deadlines)
+        except LoopEnded as error:
+            return failed(error)
+
+    async def _start_and_call(self, runner: AsgiRunner, delivery: Delivery) -> Outcome:
+        if not self._lifespan:
+            return await call_asgi(self._app, delivery, MissingState(_NOT_STARTED))
+        try:
+            state = await runner.lifespan(self._app)
+        except RuntimeError as error:
+            return failed(broken_promise(error.__cause__) or error)
+        return await call_asgi(self._app, delivery, state)
+
+    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        state = MissingState(_STARTED_BY_TEST)
+        return await deadlines.within_cap(call_asgi(self._app, delivery, state))
+
+
+class FunctionRoute(DestinationRoute):
+    """Answers deliveries with a function or coroutine function of one ``DeliveredRequest``."""
+
+    def __init__(self, spec: RouteSpec, *, handler: Handler) -> None:
+        super().__init__(spec)
+        self._handler = handler
+
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        try:
+            value = self._handler(DeliveredRequest(delivery))
+            if inspect.isawaitable(value):
+                value = self._table._runner.run(value, deadlines)
+        except CapReached:
+            raise
+        except Exception as error:
+            return failed(error)
+        return outcome_of(as_reply(value), delivery)
+
+    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        try:
+            value = self._handler(DeliveredRequest(delivery))
+            if inspect.isawaitable(value):
+                value = await deadlines.within_cap(value)
+        except CapReached:
+            raise
+        except Exception as error:
+            return failed(error)
+        return outcome_of(as_reply(value), delivery)
+
+
+class ForwardRoute(DestinationRoute):
+    """Sends each delivery to a server at another address."""
+
+    def __init__(self, spec: RouteSpec, *, target: str) -> None:
+        super().__init__(spec)
+        self._target = target.rstrip("/")
+
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        return self._table._forwarder(deadlines).send(self._forwarded(delivery))
+
+    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        return await in_thread(self._perform, delivery, deadlines)
+
+    def _forwarded(self, delivery: Delivery) -> Delivery:
+        published = urlsplit(delivery.url)
+        rest = split_wire(delivery.url).rest
+        if self._is_prefix:
+            prefix = split_text(named_url(str(self.prefix)) or str(self.prefix)).rest
+            rest = rest[len(prefix.rstrip("/")) :]
+        elif urlsplit(self._target).path:
+            # Drop the published path, because a pattern has no prefix to replace.
+            rest = ""
+        headers = [
+            pair for pair in delivery.headers if not pair[0].lower().startswith("x-forwarded-")
+        ]
+        headers += [
+            ("X-Forwarded-Host", published.netloc.rpartition("@")[2]),
+            ("X-Forwarded-Proto", published.scheme.lower()),
+        ]
+        return delivery._replace(url=self._target + rest, headers=headers)
+
+
+class PreparedRoute(DestinationRoute):
+    """Answers deliveries with prepared responses in turn, and repeats the last one."""
+
+    def __init__(self, spec: RouteSpec, *, replies: Sequence[Response | BaseException]) -> None:
+        super().__init__(spec)
+        self._replies = replies
+        self._given = 0
+        self._most_given = 0
+        """The largest value of ``_given``, which a restored snapshot does not reduce."""
+        self._required = len(replies) if len(replies) > 1 else 0
+        """Number of responses that a strict test must use; a single response need not be used."""
+        self._lock = threading.Lock()
+
+    def _forget_plan(self) -> None:
+        self._required = 0
+
+    def _unmet(self) -> str | None:
+        if self._most_given >= self._required:
+            return None
+        used = shortfall("given", self._most_given, self._required)
+        return f"the prepared responses of {brief(self.prefix)} were {used}"
+
+    def _saved(self) -> Any:
+        with self._lock:
+            return *super()._saved(), self._given
+
+    def _restore(self, saved: Any) -> None:
+        super()._restore(saved)
+        with self._lock:
+            self._given = saved[1]
+
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+        with self._lock:
+            reply = self._replies[min(self._given, len(self._replies) - 1)]
+            self._given += 1
+            self._most_given = max(self._most_given, self._given)
+        if isinstance(reply, BaseException):
+            return failed(reply)
+        return outcome_of(reply, delivery)
+
+
+ResponseLike: TypeAlias = (
+    int
+    | tuple[Any, ...]
+    | Response
+    | str
+    | bytes
+    | dict[str, Any]
+    | list[Any]
+    | BaseException
+    | None
+)
+"""A response of a destination: a status, ``(status, body)``, ``(status, body, headers)``, a
+``Response``, a body, None for 200, or an exception to raise.
+"""
+
+
+@dataclass(frozen=True)
+class DeliveredRequest:
+    """A delivery as a request, which is the argument of destination handlers."""
+
+    delivery: Delivery
+
+    def __repr__(self) -> str:
+        more = "…" if len(self.body) > 60 else ""
+        body = self.body[:60].decode("utf-8", "replace")
+        return f"<DeliveredRequest {self.method} {self.url} {body}{more}>"
+
+    @property
+    def method(self) -> str:
+        """The HTTP method."""
+        return self.delivery.method
+
+    @property
+    def url(self) -> str:
+        """The full URL, as published."""
+        return as_text(self.delivery.url)
+
+    @property
+    def path(self) -> str:
+        """The raw path, with percent-escapes."""
+        return urlsplit(self.url).path or "/"
+
+    @property
+    def query(self) -> str:
+        """The raw query, without the question mark."""
+        return urlsplit(self.url).query
+
+    @property
+    def headers(self) -> Headers:
+        """All headers, including the signature."""
+        return Headers(tuple(self.delivery.headers))
+
+    @property
+    def body(self) -> bytes:
+        """The raw body."""
+        return self.delivery.body
+
+    @property
+    def text(self) -> str:
+        """The body as a string, decoded as UTF-8."""
+        return self.delivery.body.decode()
+
+    @property
+    def message_id(self) -> str:
+        """The id of the message, which is the same for every attempt."""
+        return self.delivery.message_id
+
+    @property
+    def retried(self) -> int:
+        """The number of earlier attempts; 0 for the first attempt."""
+        return self.delivery.attempt
+
+    def json(self) -> Any:
+        """Return the body parsed as JSON; raise ``ValueError`` if it is not JSON."""
+        return jsonlib.loads(self.delivery.body)
+
+
+DELIVERIES: Mapping[str, Field] = {
+    **fields_of(DeliveredRequest),
+    "message_id": Field(MESSAGE_ID, optional=False),
+    "method": Field(METHOD, optional=False),
+    "url": Field(URL, optional=False),
+    "path": Field(
+        Shaped("a path without a query", "/hook", begins=("/",), never="[ ?#]"), optional=False
+    ),
+    "headers": Field(HEADERS, optional=False),
+    "json": Field(JSON, json_of(DeliveredRequest.json, lambda one: one.body)),
+}
+"""Fields of a delivery, by name."""
+Handler: TypeAlias = Callable[[DeliveredRequest], Any]
+
+
+def as_reply(value: object) -> Response:
+    """Return a handler's result as a ``Response``; raise ``ContractError`` if it is invalid."""
+    if isinstance(value, Response):
+        return value
+    if value is None:
+        return Response()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Response(value)
+    if isinstance(value, tuple) and 1 <= len(value) <= 3 and isinstance(value[0], int):
+        return Response(*value)
+    if isinstance(value, str | bytes | dict | list):
+        return Response(body=value)
+    raise ContractError(
+        f"{value!r} is not a response; pass a status, (status, body), (status, body, headers), "
+        "a Response, a body (string, bytes, dict or list), or None for 200"
+    )
+
+
+def outcome_of(reply: Response, delivery: Delivery) -> Outcome:
+    if reply.ending == "refuse":
+        text = f"{origin_text(delivery.url)} refuses connections"
+        return Outcome(exception=ConnectionRefusedError(text))
+    took = reply._after_us
+    if reply.ending == "hang" or (delivery.timeout_us and took > delivery.timeout_us):
+        return timed_out(delivery)
+    headers, body = reply._encoded
+    return Outcome(reply.status, list(headers), body, virtual_us=took)
