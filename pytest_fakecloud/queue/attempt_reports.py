@@ -201,13 +201,12 @@ class AttemptReports(Interceptor):
             "alone": self._is_driven,
             "where": outcome.where,
         }
-        succeeded = outcome.delivered and not started.logged
-        if not succeeded or delivery.kind != MESSAGE:
-            details["sent"] = shortened_body(delivery.body)
-            details["sent_type"] = first(delivery.headers, "Content-Type") or ""
-        if not succeeded:
-            details |= failure_details(started, outcome, self._engine.keys, self._now)
-        return details
+        if delivery.kind != MESSAGE:
+            details |= request_details(delivery)
+        if outcome.delivered and not started.logged:
+            return details
+        failure = failure_details(started, outcome, self._engine.keys, self._now)
+        return details | request_details(delivery) | failure
 
     def forget(self) -> None:
         """Forget all deliveries, because the queue's messages were replaced."""
@@ -242,6 +241,13 @@ class AttemptDetails(TypedDict, total=False):
     """The signature that a 401 or 403 rejected."""
     location: str | None
     """The target of a 3xx."""
+
+
+def request_details(delivery: Delivery) -> AttemptDetails:
+    return {
+        "sent": shortened_body(delivery.body),
+        "sent_type": first(delivery.headers, "Content-Type") or "",
+    }
 
 
 def failure_details(

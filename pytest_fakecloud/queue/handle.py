@@ -106,9 +106,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self._engine.owner = self
         self._driver = Driver(self._engine)
         table = DeliveryFaults(context.ids.stream(name, "faults"), context.clock)
-        self.read_only_token = self._new_token()
-        app = QueueApp(self._engine, lambda: (self.token, self.read_only_token), _FAMILIES)
-        super().__init__(context, app, config, faults=QueueFaults(table))
+        self._rest = QueueApp(self._engine, self._new_token(), _FAMILIES)
+        super().__init__(context, self._rest, config, faults=QueueFaults(table))
         self.on_close(self._time.on_drive_end(self._sender.release))
         # Attempts are recorded with the journal's recorder, which the base class has created.
         self._reports = AttemptReports(self._engine, self._recorder, signer.now)
@@ -171,6 +170,15 @@ class Queue(QueueAssertions, QueueActions, Handle):
     def next_signing_key(self) -> str:
         """The key that will sign deliveries after a rotation."""
         return self._engine.keys.next
+
+    @property
+    def read_only_token(self) -> str:
+        """The token that permits GET requests only."""
+        return self._rest.read_only_token
+
+    @read_only_token.setter
+    def read_only_token(self, token: str) -> None:
+        self._rest.read_only_token = token
 
     @action
     def rotate_token(self) -> str:

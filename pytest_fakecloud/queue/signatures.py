@@ -56,9 +56,8 @@ class Signer(Interceptor):
     """Signs deliveries with the current key of ``keys``, or as faults demand.
 
     ``now`` returns the Unix time in seconds and is called for each signature. ``ids`` supplies the
-    token ids. The claims are ``iss``, ``sub``
-    (the full destination URL), ``iat``, ``exp`` (``iat`` + 300), ``nbf`` 0, ``jti`` (a string,
-    because PyJWT rejects other types) and ``body``.
+    token ids. The claims are ``iss``, ``sub`` (the full destination URL), ``iat``, ``exp`` (``iat`` +
+    300), ``nbf`` 0, ``jti`` (a string, because PyJWT rejects other types) and ``body``.
     """
 
     keys: SigningKeys
@@ -77,7 +76,7 @@ class Signer(Interceptor):
             elif "next_key" in faults:
                 key = self.keys.next
             age = _EXPIRED_AGE if "expired" in faults else 0
-            token = self.sign(delivery.url, delivery.body, key=key, age=age)
+            token = self.sign(exchange.attempt.url, delivery.body, key=key, age=age)
             signature = [(self.header, token)]
         exchange.delivery = delivery._replace(
             headers=delivery.headers + signature,
@@ -86,13 +85,13 @@ class Signer(Interceptor):
         return _twice(exchange, proceed) if "duplicate" in faults else proceed(exchange)
 
     def sign(self, url: str, body: bytes, *, key: str | None = None, age: float = 0.0) -> str:
-        """Return a token for a request to ``url`` with the given body, issued ``age`` seconds ago."""
+        """Return a token for a request to ``url``, as published, issued ``age`` seconds ago."""
         issued, hashed = int(self.now() - age), body_hash(body)
         import jwt  # Imported here, because the import loads all of cryptography.
 
         claims = {
             "iss": ISSUER,
-            "sub": as_text(url),
+            "sub": url,
             "exp": issued + LIFETIME,
             # The claim must be present. The service has sent 0 since September 2024.
             "nbf": 0,

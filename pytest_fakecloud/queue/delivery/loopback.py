@@ -57,9 +57,9 @@ class LoopbackSender:
         finally:
             with self._lock:
                 self._under_way.discard(exchange)
-            self._deadlines.cancel(planned)
             if self._keeps:
                 self._idle_timer.restart()
+            self._deadlines.cancel(planned)
         if exchange.timed_out or isinstance(outcome.exception, TimeoutError):
             outcome = timed_out(delivery, self._timeout_text(limit))
         return outcome._replace(where="loopback")

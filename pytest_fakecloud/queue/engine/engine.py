@@ -142,7 +142,9 @@ class Engine(Publisher):
                     delivery = sending.send(outcome)
         except StopIteration as end:
             outcome = end.value
-        return self._result(exchange, outcome)
+        if outcome.raises:
+            self._raise_if_driven(outcome)
+        return exchange.attempt
 
     def start(self, message_id: str, due_us: int) -> Callable[[], Attempt] | None:
         """Start the due attempt if it may start; return a function that makes it in any thread."""
@@ -172,13 +174,14 @@ class Engine(Publisher):
             if self._must_raise(error):
                 raise
             return exchange.attempt
-        return self._result(exchange, outcome)
-
-    def _result(self, exchange: Exchange, outcome: Outcome) -> Attempt:
-        """Return a finished attempt, or raise the handler's exception if the test asks for that."""
-        if outcome.raises and outcome.exception is not None and self.lane == "driven":
-            raise outcome.exception
+        if outcome.raises:
+            self._raise_if_driven(outcome)
         return exchange.attempt
+
+    def _raise_if_driven(self, outcome: Outcome) -> None:
+        """Raise the handler's exception, because the test asks for that, if its call delivers."""
+        if outcome.exception is not None and self.lane == "driven":
+            raise outcome.exception
 
     def _must_raise(self, error: BaseException) -> bool:
         """Return whether a call of the test must raise this error.
@@ -346,7 +349,8 @@ class Engine(Publisher):
             attempt.state = "delivered"
             attempt.is_final = True
             message.last_outcome = outcome
-            self._publish_callback(message, CALLBACK, outcome, message.retried, at_us)
+            if message.settings.callback is not None:
+                self._publish_callback(message, CALLBACK, outcome, message.retried, at_us)
             self.end_message(message, "DELIVERED", at_us, outcome=outcome)
         else:
             self._apply_failure(message, attempt, outcome, at_us)

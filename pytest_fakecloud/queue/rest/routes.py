@@ -11,7 +11,7 @@ JSON object if clients parse it, otherwise an empty body.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import wraps
 from typing import Any, ClassVar
 from urllib.parse import unquote
@@ -226,9 +226,9 @@ _CHANGING = frozenset({"rotate_keys", "rotate_keys_v1"})
 class QueueApp(App):
     """The HTTP app of a queue.
 
-    ``tokens`` returns the full-access token and the read-only token. ``families`` are the other
-    endpoints, which other modules define. The endpoints of this class
-    acquire the engine's lock themselves, because a chat request must not hold it.
+    ``read_only_token`` authenticates ``GET`` requests only. ``families`` are the other endpoints,
+    which other modules define. The endpoints of this class acquire the engine's lock themselves,
+    because a chat request must not hold it.
     """
 
     service = "queue"
@@ -253,13 +253,10 @@ class QueueApp(App):
     }  # fmt: skip
 
     def __init__(
-        self,
-        engine: Engine,
-        tokens: Callable[[], tuple[str, str]],
-        families: Sequence[type[RouteFamily]],
+        self, engine: Engine, read_only_token: str, families: Sequence[type[RouteFamily]]
     ) -> None:
         self.engine = engine
-        self._tokens = tokens
+        self.read_only_token = read_only_token
         self._families = families
 
     def routes(self) -> list[Route]:
@@ -289,25 +286,22 @@ class QueueApp(App):
         @wraps(route.endpoint)
         def endpoint(request: Request) -> object:
             with self.engine.lock:
-                return route.endpoint(request)
+                result = route.endpoint(request)
+            return Answer() if result is None else result
 
         return route._replace(endpoint=endpoint)
-
-    def dump(self, value: object) -> bytes:
-        return b"" if value is None else super().dump(value)
 
     # -- authentication and errors ---------------------------------------------------------------
 
     def authenticate(self, request: Request) -> object:
         if request.path.startswith(HOOKS):
             return None
-        token, read_only = self._tokens()
         given = bearer_token(request.fields.get("authorization"))
         if given is None:
             given = request.query("qstash_token")
-        if same(given, token):
+        if same(given, self.token):
             return given
-        if not same(given, read_only):
+        if not same(given, self.read_only_token):
             raise errors.unauthorized()
         if request.method not in ("GET", "HEAD") or request.route in _CHANGING:
             raise errors.read_only()
