@@ -141,17 +141,20 @@ class AttemptReports(Interceptor):
         # Driven deliveries do not overlap. Only then can an exception that is logged during a
         # delivery be attributed to this delivery.
         if self._is_driven:
-            self._collector.begin(logged, failed_checks)
+            self._collector.begin(logged)
+            WATCHER.begin(failed_checks)
         started = StartedDelivery(self._recorder.reserve(), exchange, logged, failed_checks)
         try:
             outcome = yield from proceed(exchange)
         except BaseException as error:
             if self._is_driven:
-                self._collector.end(logged, failed_checks)
+                WATCHER.end(failed_checks)
+                self._collector.end(logged)
             self._record(started, Outcome(exception=error))
             raise
         if self._is_driven:
-            self._collector.end(logged, failed_checks)
+            WATCHER.end(failed_checks)
+            self._collector.end(logged)
         self._record(started, outcome)
         return outcome
 
@@ -311,17 +314,15 @@ class LogCollector:
         self._handler.emit = self._emit  # type: ignore[method-assign]
         self._open: dict[int, list[BaseException]] = {}
 
-    def begin(self, logged: list[BaseException], failed_checks: list[FailedCheck]) -> None:
-        """Collect what happens during one delivery until ``end()``. Deliveries may overlap."""
+    def begin(self, logged: list[BaseException]) -> None:
+        """Add the exceptions that are logged until ``end()`` to ``logged``. Deliveries may overlap."""
         self._open[id(logged)] = logged
         self._root.addHandler(self._handler)
-        WATCHER.begin(failed_checks)
 
-    def end(self, logged: list[BaseException], failed_checks: list[FailedCheck]) -> None:
+    def end(self, logged: list[BaseException]) -> None:
         del self._open[id(logged)]
         if not self._open:
             self._root.removeHandler(self._handler)
-        WATCHER.end(failed_checks)
 
     def _emit(self, record: LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None

@@ -11,7 +11,6 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.attempt_reports import LogCollector
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.signatures import FailedCheck
 
 URL = "https://app.example.com/hook"
 INNER = "https://inner.example.com/hook"
@@ -117,14 +116,13 @@ def test_deliveries_of_one_queue_may_overlap(first_out: int) -> None:
     before = list(logging.getLogger().handlers)
     collector = LogCollector()
     logs: list[list[BaseException]] = [[], []]
-    failed_checks: list[list[FailedCheck]] = [[], []]
-    collector.begin(logs[0], failed_checks[0])
+    collector.begin(logs[0])
     log_error("a")
-    collector.begin(logs[1], failed_checks[1])
+    collector.begin(logs[1])
     log_error("b")
-    collector.end(logs[first_out], failed_checks[first_out])
+    collector.end(logs[first_out])
     log_error("c")
-    collector.end(logs[1 - first_out], failed_checks[1 - first_out])
+    collector.end(logs[1 - first_out])
     log_error("d")
     said = [[str(error).strip("'") for error in each] for each in logs]
     assert said == ([["a", "b"], ["b", "c"]] if first_out == 0 else [["a", "b", "c"], ["b"]])

@@ -300,7 +300,7 @@ class CallbackCapture(Destination):
 
     def _queues(self) -> list[Queue]:
         """Return the queues of this cloud."""
-        handles = self._context.handles
+        handles = self._context.entered.items
         return [cast("Queue", handle) for handle in handles if handle.service == "queue"]
 
     def snapshot(self) -> Snapshot:

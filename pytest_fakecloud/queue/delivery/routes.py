@@ -529,9 +529,9 @@ def as_reply(value: object) -> Response:
     if isinstance(value, Response):
         return value
     if value is None:
-        return Response()
+        return _status_only(200)
     if isinstance(value, int) and not isinstance(value, bool):
-        return Response(value)
+        return _status_only(value)
     if isinstance(value, tuple) and 1 <= len(value) <= 3 and isinstance(value[0], int):
         return Response(*value)
     if isinstance(value, str | bytes | dict | list):
@@ -540,6 +540,11 @@ def as_reply(value: object) -> Response:
         f"{value!r} is not a response; pass a status, (status, body), (status, body, headers), "
         "a Response, a body (string, bytes, dict or list), or None for 200"
     )
+
+
+@lru_cache(maxsize=1024, typed=True)  # A test responds with few statuses, but often.
+def _status_only(status: int) -> Response:
+    return Response(status)
 
 
 def outcome_of(reply: Response, delivery: Delivery) -> Outcome:
