@@ -43,8 +43,7 @@ from .model import (
     first,
 )
 from .signatures import WATCHER, FailedCheck, SignatureDetails, signature_details
-from .wire.delivery import failure_text
-from .wire.values import as_text, shortened_body
+from .wire.values import as_text, failure_text, shortened_body
 
 if TYPE_CHECKING:
     from logging import LogRecord

@@ -33,9 +33,8 @@ from .engine.messages import DeadLetter
 from .engine.schedules import Schedule
 from .errors import QueueError
 from .model import KINDS, Attempt, Kind, Message
-from .wire.delivery import source_headers
 from .wire.headers import NAMED
-from .wire.values import as_text, canonical
+from .wire.values import as_text, canonical, source_headers
 
 
 def json_of(read: Callable[[Any], Any], body: Callable[[Any], bytes]) -> Callable[[Any], Any]:

@@ -41,8 +41,8 @@ from ..model import (
     first,
 )
 from ..settings import PlanLimits, QueueConfig
-from ..wire.delivery import callback_body, delivery_of, failure_text, next_wait
-from ..wire.values import as_text
+from ..wire.values import as_text, callback_body, delivery_of, failure_text
+from ..wire.waits import next_wait
 from .messages import causing
 from .publishing import Publisher
 from .state import copies

@@ -29,7 +29,6 @@ from ..model import (
     PublishSettings,
 )
 from ..settings import PlanLimits, QueueConfig
-from ..wire.delivery import RetryDelay
 from ..wire.headers import (
     Target,
     read_given,
@@ -38,6 +37,7 @@ from ..wire.headers import (
     target_of,
     targets_of,
 )
+from ..wire.waits import RetryDelay
 from ..workflow.runs import WorkflowRuns
 from .flow import OrderedQueue
 from .messages import Messages

@@ -15,7 +15,6 @@ from ..engine.flow import FlowKey
 from ..errors import bad_request, not_found
 from ..model import SECOND, HeaderList
 from ..wire import records
-from ..wire.delivery import without_none
 from ..wire.headers import read_given
 from ..wire.values import (
     LONGEST_PERIOD_US,
@@ -26,6 +25,7 @@ from ..wire.values import (
     json_headers,
     read_flag,
     read_integer,
+    without_none,
 )
 from .routes import (
     SCHEDULES,

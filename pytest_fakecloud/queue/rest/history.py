@@ -32,12 +32,12 @@ from ..engine.publishing import Accepted
 from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList, Message
 from ..wire import records
-from ..wire.delivery import encoded
 from ..wire.headers import read_given
 from ..wire.values import (
     as_text,
     as_wire,
     check_url,
+    encoded,
     first_setting,
     header_map,
     read_flag,

@@ -27,7 +27,6 @@ from ..errors import QueueError, bad_request, not_found
 from ..model import Delivery, HeaderList, Message, RejectedStep, first
 from ..views import DESTINATION, LABEL, NAME
 from ..wire import records
-from ..wire.delivery import failure_text
 from ..wire.headers import LLM_URL
 from ..wire.values import (
     HOP_BY_HOP,
@@ -35,6 +34,7 @@ from ..wire.values import (
     as_wire,
     check_name,
     check_nesting,
+    failure_text,
     first_setting,
     json_headers,
     read_labels,

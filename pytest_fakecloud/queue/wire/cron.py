@@ -27,8 +27,8 @@ from cronsim import CronSim, CronSimError
 from ...core.timers import to_datetime
 from ..errors import bad_request
 from ..model import MINUTE, SECOND
-from .delivery import go_duration_us
 from .values import LATEST_US
+from .waits import go_duration_us
 
 _ALIASES = {
     "@hourly": "0 * * * *",

@@ -27,7 +27,6 @@ from ..engine.url_groups import UrlGroup
 from ..errors import INVALID_SCHEME, bad_request
 from ..model import HeaderList, HeaderPairs, Message, PublishSettings
 from . import values
-from .delivery import check_expression
 from .values import (
     CONTROL,
     HOP_BY_HOP,
@@ -37,6 +36,7 @@ from .values import (
     overridden,
     read_redaction,
 )
+from .waits import check_expression
 
 
 def _stripped(check: Callable[[str, str], str], what: str) -> Callable[[str], str]:

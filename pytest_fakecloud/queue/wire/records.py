@@ -39,15 +39,19 @@ from ..model import (
     Redaction,
     first,
 )
-from .delivery import destination_headers, encoded, failure_text, source_headers, without_none
 from .values import (
     as_text,
+    destination_headers,
+    encoded,
+    failure_text,
     header_map,
     hidden,
     read_integer,
     read_redaction,
     shown_headers,
     shown_settings,
+    source_headers,
+    without_none,
 )
 
 Record = dict[str, Any]

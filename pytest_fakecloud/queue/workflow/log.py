@@ -11,15 +11,16 @@ from typing import Any
 
 from ..engine.engine import Engine
 from ..model import SECOND, Message, Outcome, Redaction, first
-from ..wire.delivery import destination_headers, without_none
 from ..wire.records import labels_record, ms
 from ..wire.values import (
     as_text,
+    destination_headers,
     read_json,
     shown_headers,
     shown_json,
     shown_json_headers,
     shown_text,
+    without_none,
 )
 from .model import RunStep, WorkflowRun, call_type_of, callback_state, read_step, response_fields
 

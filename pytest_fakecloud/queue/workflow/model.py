@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from ..model import NOTHING_REDACTED, Message, PublishSettings, Redaction, first
-from ..wire.delivery import encoded
 from ..wire.values import (
+    encoded,
     header_map,
     json_headers,
     read_json,

@@ -45,12 +45,12 @@ from ..model import (
     WorkflowPart,
     first,
 )
-from ..wire.delivery import encoded
 from ..wire.headers import read_given, settings_to_republish
 from ..wire.values import (
     as_text,
     as_wire,
     check_url,
+    encoded,
     first_setting,
     header_map,
     json_headers,

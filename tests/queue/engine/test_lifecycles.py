@@ -22,7 +22,7 @@ from pytest_fakecloud.core.timers import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Interceptor, Message, Outcome
 from pytest_fakecloud.queue.settings import PlanLimits
-from pytest_fakecloud.queue.wire.delivery import next_wait
+from pytest_fakecloud.queue.wire.waits import next_wait
 
 from .bench import FakeSigner
 

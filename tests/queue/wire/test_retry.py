@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import DAY, SECOND
-from pytest_fakecloud.queue.wire.delivery import (
+from pytest_fakecloud.queue.wire.waits import (
     RetryDelay,
     asked_wait,
     backoff_us,
