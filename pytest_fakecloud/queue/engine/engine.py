@@ -235,7 +235,7 @@ class Engine(Publisher):
             if message is None or message.state == "ACTIVE" or self.closed:
                 return None
             self.timers.pop(message_id, None)
-            url, now = as_text(message.url), self.clock.now_us()
+            now = self.clock.now_us()
             settings = message.settings
             is_limited = (
                 message.queue_name is not None
@@ -248,24 +248,24 @@ class Engine(Publisher):
             if loop is not None:
                 self._cut_loop(message, now, loop)
                 return None
+            self._sequence = sequence = self._sequence + 1
+            self.log(message, "ACTIVE", now)
             attempt = Attempt(
                 message_id=message.id,
-                url=url,
+                url=as_text(message.url),
                 kind=message.kind,
                 number=len(message.attempts) + 1,
-                sequence=self._sequence + 1,
+                sequence=sequence,
                 at_us=now,
                 waited_us=now - message.waiting_since_us,
                 wait_reason=message.wait_reason,
             )
-            self._sequence = attempt.sequence
             message.state = "ACTIVE"
             message.due_us = None
             self.active.add(message.id)
             if message.queue_name is not None:
                 self.note_started(message)
             message.attempts.append(attempt)
-            self.log(message, "ACTIVE", now)
             self.under_way[message.id] = message
             body = message.body
             if message.workflow is not None:
