@@ -102,7 +102,10 @@ class _Writer:
         clock = (
             f"frozen at {now}" if report.clock == "frozen" else f"{report.clock}, {now} at the end"
         )
-        head = [f"clock {clock}, seed {report.seed!r}", *_addresses(report)]
+        seed = f"seed {report.seed!r}"
+        if report.seed == report.test and len(seed) + 2 > width:
+            seed = "seed: the test's node id"
+        head = [f"clock {clock}, {seed}", *_addresses(report)]
         lines = [part for line in _packed(head, width) for part in _wrapped(line, "  ", width)]
         if link:
             lines.append(f"timeline: {link}")

@@ -197,9 +197,25 @@ def report_on(
             _record(folder, named, item)
         if named and _is_wanted(run, call, report):
             run.test.is_reported = True
-            phase = _Phase(run, item, call, report)
+            phase = _Phase(run, item, call, report, [])
             texts = [_text(phase, cloud, name) for cloud, name in named]
-            report.sections.append(("fakecloud", "\n\n".join(texts)))
+            _show(report, "\n\n".join(texts), phase.findings)
+
+
+def _show(report: pytest.TestReport, text: str, findings: list[str]) -> None:
+    """Add the text to a report, and the first finding to the message of the exception.
+
+    The message is what JUnit's XML, annotations of a CI server and the summary on a CI server
+    show of a failure; JUnit's XML contains the sections of the exception, but not of the report.
+    """
+    failure: Any = report.longrepr
+    crash = getattr(failure, "reprcrash", None)
+    if findings and crash is not None:
+        crash.message = f"{crash.message}\n\n{findings[0]}"
+    if hasattr(failure, "addsection"):
+        failure.addsection("fakecloud", text, "-")
+    else:
+        report.sections.append(("fakecloud", text))
 
 
 def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
@@ -226,6 +242,8 @@ class _Phase(NamedTuple):
     item: pytest.Item
     call: pytest.CallInfo[None]
     report: pytest.TestReport
+    findings: list[str]
+    """Sentences, the most important first; they are added while the text is made."""
 
     @property
     def raised(self) -> BaseException | None:
@@ -258,6 +276,7 @@ def _journal(phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: in
 def _journal_now(phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: int) -> str:
     from ..reporting.report import report_of
     from ..reporting.text import text
+    from ..reporting.wording import sentence
 
     run, report = phase.run, phase.report
     data = report_of(
@@ -271,6 +290,7 @@ def _journal_now(phase: _Phase, cloud: Cloud, name: str, hints: list[str], width
         hints=hints,
         log=report.caplog,
     )
+    phase.findings.extend(sentence(one, data.lookups) for one in data.findings)
     folder = run.options.timelines if report.failed else None
     link = "" if folder is None else _written(folder, cloud, data, phase)
     return text(data, link=link, width=width)
