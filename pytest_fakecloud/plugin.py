@@ -271,6 +271,23 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> Generator[None, None, None]:
+    """Colour the reports of the fakes just before pytest prints the failures."""
+    every = [
+        one for kind in ("failed", "error", "passed") for one in terminalreporter.getreports(kind)
+    ]
+    reports = [one for one in every if hasattr(one, "fakecloud_lines")]
+    if reports and terminalreporter.hasmarkup:
+        from .session.outcomes import colour
+
+        for report in reports:
+            colour(report, config.get_terminal_writer().markup)
+    yield
+
+
 def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> None:
     """Explain the failed import of a module that needs an environment variable of a fake."""
     if isinstance(report, pytest.CollectReport) and call.excinfo is not None:

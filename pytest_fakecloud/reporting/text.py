@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import date
 from operator import attrgetter
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
-from .model import Finding, Report, Row, Script, Summary
+from .model import Finding, Report, Row, Script, Severity, Summary
 from .report import report_of
 from .values import CONTROLS, PIPELINED, printable
 from .wording import describe, effect, sentence
@@ -37,17 +37,30 @@ LINES_OF_A_SCRIPT = 20
 _STAMP = len("12:00:00.000 ")
 
 
+class TextLine(NamedTuple):
+    """One line of a report, with the severity of the finding that it states or proves, if any."""
+
+    text: str
+    severity: Severity | None = None
+
+
 def section(cloud: BaseCloud, *, width: int = WIDTH) -> str:
     """Return a cloud's report as a string, for use outside a test."""
     return text(report_of(cloud), width=width)
 
 
-def text(report: Report, *, link: str = "", width: int = WIDTH) -> str:
-    """Return a report as a string, with the newest row last.
+def text(report: Report, *, width: int = WIDTH) -> str:
+    """Return a report as a string, with the newest row last."""
+    return "\n".join(line.text for line in lines_of(report, width=width))
+
+
+def lines_of(report: Report, *, link: str = "", width: int = WIDTH) -> list[TextLine]:
+    """Return the lines of a report, with the newest row last.
 
     ``link`` is the path of the page, ``width`` the width of the terminal in columns.
     """
-    return printable("\n".join(_Writer(report, max(40, min(width, WIDEST))).lines(link)))
+    lines = _Writer(report, max(40, min(width, WIDEST))).lines(link)
+    return [TextLine(printable(line.text), line.severity) for line in lines]
 
 
 def wrapped(hint: str, width: int) -> list[str]:
@@ -89,6 +102,9 @@ class _Writer:
         wanted = {number for one in report.findings for number in one.rows[:1]}
         marked = (row.number for row in report.rows if row.number in wanted)
         self._marks = {number: mark for mark, number in enumerate(marked, 1)}
+        self._severities = {
+            one.rows[0]: one.severity for one in reversed(report.findings) if one.rows
+        }
         self._inner = {
             one.rows[0]: one.values["line"] for one in report.findings if "line" in one.values
         }
@@ -96,7 +112,7 @@ class _Writer:
         self._shown_scripts: set[str] = set()
         self._last_place = ""
 
-    def lines(self, link: str) -> list[str]:
+    def lines(self, link: str) -> list[TextLine]:
         report, width = self._report, self._width
         now = clock_time(report.now_us)
         clock = (
@@ -112,7 +128,7 @@ class _Writer:
         lines += report.failures
         if not report.rows and not report.failures:
             lines.append("no client has made a call")
-        lines += self._timeline(to_datetime(report.now_us).date())
+        timeline = self._timeline(to_datetime(report.now_us).date())
         failed = [one for one in report.unfinished if one.kind == "dead_letter"]
         ends = [
             *self._block("Findings:", report.findings),
@@ -120,46 +136,54 @@ class _Writer:
             *self._block("Failed:", failed),
         ]
         for one in report.problems:
-            ends += _wrapped(problem(one, self._lookups), "    ", width)
-        return [*lines, *([""] if ends else []), *ends]
+            texts = _wrapped(problem(one, self._lookups), "    ", width)
+            ends += [TextLine(each, "cause") for each in texts]
+        return [*map(TextLine, lines), *timeline, *([TextLine("")] if ends else []), *ends]
 
-    def _block(self, title: str, findings: Sequence[Finding]) -> list[str]:
+    def _block(self, title: str, findings: Sequence[Finding]) -> list[TextLine]:
         texts = []
         for one in findings:
             mark = self._marks.get(one.rows[0]) if one.rows else None
             texts.append(("" if mark is None else f"[{mark}] ") + sentence(one, self._lookups))
         if len(texts) == 1:
-            return _wrapped(f"{title} {texts[0]}", "  ", self._width)
-        lines = [line for each in texts for line in _wrapped(f"- {each}", "  ", self._width)]
-        return [title, *lines] if lines else []
+            first = _wrapped(f"{title} {texts[0]}", "  ", self._width)
+            return [TextLine(line, findings[0].severity) for line in first]
+        lines = [
+            TextLine(line, one.severity)
+            for one, each in zip(findings, texts, strict=True)
+            for line in _wrapped(f"- {each}", "  ", self._width)
+        ]
+        return [TextLine(title), *lines] if lines else []
 
-    def _timeline(self, today: date) -> Iterator[str]:
+    def _timeline(self, today: date) -> Iterator[TextLine]:
         """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day."""
         every, held = without_held_runs(list(self._report.rows))
         day = today if all(to_datetime(row.at_us).date() == today for row in every) else None
         if held:
-            yield f"... {counted(held, 'run')} left out, in which the promise held"
+            yield TextLine(f"... {counted(held, 'run')} left out, in which the promise held")
         held_back: list[tuple[int, list[str]]] = []
         lines = list(kept(folded(merged(every, self._marks)), self._marks))
         for line, nests in zip(lines, _have_nested(lines), strict=True):
             if isinstance(line, int):
-                yield f"... {counted(line, 'row')} left out"
+                yield TextLine(f"... {counted(line, 'row')} left out")
                 continue
             while held_back and held_back[-1][0] >= line.row.depth:
-                yield from held_back.pop()[1]
+                yield from map(TextLine, held_back.pop()[1])
             at = to_datetime(line.row.at_us)
             if at.date() != day:
                 day = at.date()
-                yield f"-- {day} --"
+                yield TextLine(f"-- {day} --")
             head, note = self._entry(line, nests)
-            yield from head
+            severities = (self._severities.get(one.number) for one in line.rows)
+            severity = next((one for one in severities if one is not None), None)
+            yield from (TextLine(each, severity) for each in head)
             if nests:
                 # The note follows the nested rows, because it results from them.
                 held_back.append((line.row.depth, note))
             else:
-                yield from note
+                yield from map(TextLine, note)
         for _, note in reversed(held_back):
-            yield from note
+            yield from map(TextLine, note)
 
     def _entry(self, line: Line, nests: bool) -> tuple[list[str], list[str]]:
         """Return the lines of a row, and of its note; ``nests`` is True if rows are nested in it."""

@@ -20,12 +20,14 @@ from .options import misuse
 from .run import Run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from ..cloud import Cloud
     from ..core.problems import Problem
     from ..reporting.model import Report
     from ..reporting.page import Picture
+    from ..reporting.text import TextLine
 
 
 def check(run: Run, item: pytest.Item) -> None:
@@ -161,6 +163,32 @@ def _refused_clients(cloud: Cloud) -> list[str]:
     ]
 
 
+_SECTION = "fakecloud"
+_COLOURS = {"cause": {"red": True, "bold": True}, "hint": {"yellow": True}}
+"""The colours of lines about findings; pytest has those of a cause for lines of an exception."""
+
+
+def colour(report: pytest.TestReport, markup: Callable[..., str]) -> None:
+    """Colour the section of a report for the terminal, by pytest's function for it.
+
+    Call it after all loggers have read the report, because files must not contain colours.
+    """
+    lines = report.fakecloud_lines
+    text = "\n".join(
+        markup(line, **_COLOURS[severity]) if severity in _COLOURS else line
+        for line, severity in lines
+    )
+    failure: Any = report.longrepr
+    if hasattr(failure, "sections"):
+        failure.sections = [
+            (name, text if name == _SECTION else other, mark)
+            for name, other, mark in failure.sections
+        ]
+    report.sections = [
+        (name, text if name == _SECTION else other) for name, other in report.sections
+    ]
+
+
 def finish(run: Run) -> None:
     """Close the fakes that outlive tests and write the index of timelines."""
     folder = run.options.timelines
@@ -187,7 +215,7 @@ def report_on(
 ) -> None:
     """Add the journal of a test's fakes to its report, and write its recording."""
     # Catch all exceptions, e.g. of a lost server: one raised here would abort the run.
-    with report_failure(NO_REPORT, lambda line: report.sections.append(("fakecloud", line))):
+    with report_failure(NO_REPORT, lambda line: report.sections.append((_SECTION, line))):
         clouds = run.clouds()
         # Each cloud has its own clock, so the run's cloud gets a separate page next to the test's.
         names = [item.nodeid, f"{item.nodeid} (session)"]
@@ -197,25 +225,32 @@ def report_on(
             _record(folder, named, item)
         if named and _is_wanted(run, call, report):
             run.test.is_reported = True
+            from ..reporting.text import TextLine
+
             phase = _Phase(run, item, call, report, [])
-            texts = [_text(phase, cloud, name) for cloud, name in named]
-            _show(report, "\n\n".join(texts), phase.findings)
+            lines: list[TextLine] = []
+            for cloud, name in named:
+                lines += [TextLine("")] * bool(lines) + _lines(phase, cloud, name)
+            _show(report, lines, phase.findings)
 
 
-def _show(report: pytest.TestReport, text: str, findings: list[str]) -> None:
-    """Add the text to a report, and the first finding to the message of the exception.
+def _show(report: pytest.TestReport, lines: list[TextLine], findings: list[str]) -> None:
+    """Add the lines to a report, and the first finding to the message of the exception.
 
     The message is what JUnit's XML, annotations of a CI server and the summary on a CI server
     show of a failure; JUnit's XML contains the sections of the exception, but not of the report.
     """
+    text = "\n".join(line.text for line in lines)
+    # pytest-xdist sends the attributes of a report, built-in values, to the process that prints it.
+    report.fakecloud_lines = list(map(tuple, lines))  # type: ignore[attr-defined]
     failure: Any = report.longrepr
     crash = getattr(failure, "reprcrash", None)
     if findings and crash is not None:
         crash.message = f"{crash.message}\n\n{findings[0]}"
     if hasattr(failure, "addsection"):
-        failure.addsection("fakecloud", text, "-")
+        failure.addsection(_SECTION, text, "-")
     else:
-        report.sections.append(("fakecloud", text))
+        report.sections.append((_SECTION, text))
 
 
 def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
@@ -254,28 +289,27 @@ class _Phase(NamedTuple):
         return self.call.when == "call"
 
 
-def _text(phase: _Phase, cloud: Cloud, name: str) -> str:
-    from ..reporting.text import wrapped
+def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
+    from ..reporting.text import TextLine, wrapped
 
     width = shutil.get_terminal_size().columns
     hints = [] if phase.raised is None else _hints(phase, cloud, phase.raised)
-    lines: list[str] = []
+    lines: list[TextLine] = []
     for hint in hints:
         # Tools search for the first line of a hint, so only the indented lines are wrapped.
-        lines += wrapped(hint, width) if hint.startswith(" ") else [hint]
-    with report_failure(NO_REPORT, lines.append):
-        lines.append(_journal(phase, cloud, name, hints, width))
-    return "\n".join(lines)
+        texts = wrapped(hint, width) if hint.startswith(" ") else [hint]
+        lines += [TextLine(text, "cause") for text in texts]
+    failed = report_failure(NO_REPORT, lambda text: lines.append(TextLine(text)))
+    with failed, _scene_of(phase.raised, cloud):
+        lines += _journal(phase, cloud, name, hints, width)
+    return lines
 
 
-def _journal(phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: int) -> str:
-    with _scene_of(phase.raised, cloud):
-        return _journal_now(phase, cloud, name, hints, width)
-
-
-def _journal_now(phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: int) -> str:
+def _journal(
+    phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: int
+) -> list[TextLine]:
     from ..reporting.report import report_of
-    from ..reporting.text import text
+    from ..reporting.text import lines_of
     from ..reporting.wording import sentence
 
     run, report = phase.run, phase.report
@@ -293,7 +327,7 @@ def _journal_now(phase: _Phase, cloud: Cloud, name: str, hints: list[str], width
     phase.findings.extend(sentence(one, data.lookups) for one in data.findings)
     folder = run.options.timelines if report.failed else None
     link = "" if folder is None else _written(folder, cloud, data, phase)
-    return text(data, link=link, width=width)
+    return lines_of(data, link=link, width=width)
 
 
 def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
