@@ -44,17 +44,33 @@ Picture: TypeAlias = "Callable[[BaseCloud, Report, Mapping[str, Any]], Mapping[s
 """A function that returns a page's data, given the cloud, its report and the fakes' states."""
 
 
-def page(cloud: BaseCloud, report: Report, picture: Picture | None = None) -> str:
-    """Return the HTML page of one test; ``picture`` makes its data (default: the report's data)."""
+def page(
+    cloud: BaseCloud,
+    report: Report,
+    picture: Picture | None = None,
+    beside: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the HTML page of one test.
+
+    ``picture`` makes its data (default: the report's data); without one, ``beside`` is a second
+    timeline: the ``title`` and the ``report`` in its JSON form.
+    """
     masked: Mapping[str, Any] = Mask(cloud).value(states(cloud, report))
-    return document(
-        picture(cloud, report, masked) if picture else {**as_json(report), "states": masked}
-    )
+    if picture is not None:
+        return document(picture(cloud, report, masked))
+    return document({**as_json(report), "states": masked, **({"beside": beside} if beside else {})})
 
 
-def write(cloud: BaseCloud, folder: Path, report: Report, picture: Picture | None = None) -> Path:
+def write(
+    cloud: BaseCloud,
+    folder: Path,
+    report: Report,
+    picture: Picture | None = None,
+    beside: Mapping[str, Any] | None = None,
+) -> Path:
     """Write the page of a test into a folder, readable only by its owner; return its path."""
-    return write_private(folder / f"{file_name(report.test)}.html", page(cloud, report, picture))
+    text = page(cloud, report, picture, beside)
+    return write_private(folder / f"{file_name(report.test)}.html", text)
 
 
 def write_index(folder: Path) -> Path | None:

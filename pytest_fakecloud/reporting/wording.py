@@ -212,6 +212,15 @@ def _swallowed(values: Values, lookups: Lookups) -> str:
     return f"this {values['call']} was answered {answered}, and the test saw no exception"
 
 
+def _differs(values: Values, lookups: Lookups) -> str:
+    passed = values["passed"]
+    if passed is None:
+        return "the last passing run of this test had ended before this row"
+    answer = f" <-- {passed['answer']}" if passed["answer"] else ""
+    where = "then went on with" if values["ended"] else "first did otherwise here:"
+    return f"the last passing run of this test {where} {shortened(passed['what'] + answer)}"
+
+
 def _unused_fault(values: Values, lookups: Lookups) -> str:
     faults: dict[str, list[str]] = {}
     for one in values["faults"]:
@@ -241,6 +250,7 @@ _WHY_REJECTED = {
 _SENTENCES: Sentences = {
     "continued_after_error": _continued,
     "error_not_seen": _swallowed,
+    "differs_from_pass": _differs,
     "unused_fault": _unused_fault,
     "never_called": "no call was received",
     "clock_frozen": "{seconds:raw} s of wall-clock time passed while the fake clock was frozen; "

@@ -259,8 +259,10 @@ class RunOptions:
         """The folder for HTTP archives of the tests' calls, or None."""
         self.timelines = folder_of(config, "--fakecloud-report")
         """The folder for timelines of failing tests, or None."""
-        self.reports_passing = self.journal_when == "always" or self.recordings is not None
-        """Whether passing tests are also reported or recorded."""
+        self.reports_passing = self.journal_when == "always" or bool(
+            self.recordings or self.timelines
+        )
+        """Whether passing tests are also reported, recorded or kept."""
         self.scope = (
             "session" if config.getini("fakecloud_early") else str(config.getini("fakecloud_scope"))
         )

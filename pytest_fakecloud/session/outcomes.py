@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +21,7 @@ from .options import misuse
 from .run import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from ..cloud import Cloud
@@ -223,6 +224,8 @@ def report_on(
         folder = run.options.recordings
         if folder and (call.when == "call" or (call.when == "setup" and report.failed)):
             _record(folder, named, item)
+        if run.options.timelines is not None and call.when == "call" and not report.failed:
+            _keep(named, item)
         if named and _is_wanted(run, call, report):
             run.test.is_reported = True
             from ..reporting.text import TextLine
@@ -261,6 +264,25 @@ def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> 
     for cloud, name in named:
         with report_failure(f"the recording of {name} could not be written", partial(warn, item)):
             write(cloud, folder / f"{file_name(name)}.har")
+
+
+def _keep(named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
+    """Keep a passing run in pytest's cache, for the page of a later run that fails."""
+    folder = _folder_of_passes(item)
+    if folder is None:
+        return
+    from ..reporting.last_pass import keep
+    from ..reporting.report import report_of
+
+    for cloud, name in named:
+        with report_failure(f"the run of {name} could not be kept", partial(warn, item)):
+            keep(folder, report_of(cloud, test=name))
+
+
+def _folder_of_passes(item: pytest.Item) -> Path | None:
+    """Return the folder of passing runs; None if pytest's cache is disabled."""
+    cache: pytest.Cache | None = getattr(item.config, "cache", None)
+    return None if cache is None else cache.mkdir("fakecloud")
 
 
 def _is_wanted(run: Run, call: pytest.CallInfo[None], report: pytest.TestReport) -> bool:
@@ -326,7 +348,10 @@ def _journal(
     )
     phase.findings.extend(sentence(one, data.lookups) for one in data.findings)
     folder = run.options.timelines if report.failed else None
-    link = "" if folder is None else _written(folder, cloud, data, phase)
+    link = ""
+    if folder is not None:
+        data, beside = _with_last_pass(data, phase.item)
+        link = _written(folder, cloud, data, phase, beside)
     return lines_of(data, link=link, width=width)
 
 
@@ -350,13 +375,27 @@ def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
     return lines
 
 
-def _written(folder: Path, cloud: Cloud, data: Report, phase: _Phase) -> str:
+def _with_last_pass(data: Report, item: pytest.Item) -> tuple[Report, Mapping[str, Any] | None]:
+    """Return a report with what the last passing run of the test did otherwise, and that run."""
+    from ..reporting.last_pass import compared, kept
+
+    failures: list[str] = []
+    with report_failure("the last passing run cannot be shown", failures.append):
+        folder = _folder_of_passes(item)
+        passed = None if folder is None else kept(folder, data.test)
+        return (data, None) if passed is None else compared(data, passed)
+    return replace(data, failures=[*data.failures, *failures]), None
+
+
+def _written(
+    folder: Path, cloud: Cloud, data: Report, phase: _Phase, beside: Mapping[str, Any] | None
+) -> str:
     """Write the HTML page of a test and its JSON; return the path of the page, or the failure."""
     from ..reporting import as_json, page
 
     failures: list[str] = []
     with report_failure("it could not be written", failures.append):
-        written = page.write(cloud, folder, data, _picture_of(phase.raised))
+        written = page.write(cloud, folder, data, _picture_of(phase.raised), beside)
         as_json.write(data, written.with_suffix(".json"))
         # These properties are copied to the report of the teardown, which JUnit's XML reads.
         phase.item.user_properties.append(("fakecloud_timeline", str(written)))

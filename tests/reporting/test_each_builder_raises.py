@@ -179,7 +179,10 @@ def told(cloud: Cloud, folder: Path | None) -> str:
         observation=SimpleNamespace(served=lambda cloud: []),
         sleep=SimpleNamespace(seconds=lambda: 0.0),
     )
-    item = SimpleNamespace(nodeid="test_a.py::test_it", module=sys, user_properties=[])
+    config = SimpleNamespace(cache=None)
+    item = SimpleNamespace(
+        nodeid="test_a.py::test_it", module=sys, user_properties=[], config=config
+    )
     try:
         raise AssertionError("own reason")
     except AssertionError as error:

@@ -1,0 +1,113 @@
+"""The last passing run of a test, kept to show what a failing one did otherwise.
+
+Runs are kept as the JSON of their reports, in a folder of pytest's cache. Rows are compared by their
+data; ids and times in them differ from run to run, so long numbers count as equal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import shown
+from .as_json import as_json
+from .model import VERSION, Finding, Report
+from .page import file_name
+from .values import printable, write_private
+
+_LARGEST = 1_000_000
+"""Maximum number of characters of a run that is kept; a page contains two runs."""
+_VARYING = re.compile(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|\d{5,}(\.\d+)?")
+"""Parts of names and bodies, such as ids, times and ports, that differ between equal runs."""
+_TITLE = "The last passing run"
+_JSON = Mapping[str, Any]
+
+
+def keep(folder: Path, report: Report) -> None:
+    """Keep the report of a passing test; one that is too large replaces none."""
+    text = json.dumps(as_json(report), ensure_ascii=False, default=shown)
+    if len(text) <= _LARGEST:
+        write_private(_path(folder, report.test), printable(text))
+
+
+def kept(folder: Path, test: str) -> _JSON | None:
+    """Return the JSON of the test's last passing run, or None if there is none."""
+    try:
+        found = json.loads(_path(folder, test).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found.get("version") == VERSION else None
+
+
+def _path(folder: Path, test: str) -> Path:
+    return folder / f"{file_name(test)}.json"
+
+
+def compared(report: Report, passed: _JSON) -> tuple[Report, _JSON]:
+    """Return a report with a finding about its first row that differs, and the run to show beside.
+
+    Without a difference, the report is returned as it is.
+    """
+    pair = _first_difference(as_json(report)["rows"], passed["rows"])
+    if pair is None:
+        return report, _beside(passed, None)
+    own, other = pair
+    before = report.rows[-1:] if own is None else ()
+    numbers = tuple(row.number for row in before) if own is None else (own["number"],)
+    values = {"ended": own is None, "passed": None if other is None else other["text"]}
+    found = Finding("differs_from_pass", rows=numbers, values=values, severity="context")
+    return replace(report, findings=[*report.findings, found]), _beside(passed, other)
+
+
+def _first_difference(
+    rows: Sequence[_JSON], others: Sequence[_JSON]
+) -> tuple[_JSON | None, _JSON | None] | None:
+    """Return the first two rows that differ in what was done; if none do, in what was said."""
+    for part in (_deed, _said):
+        for own, other in zip_longest(rows, others):
+            if own is None or other is None or part(own) != part(other):
+                return own, other
+    return None
+
+
+def _deed(row: _JSON) -> object:
+    """Return what happened in a row, without the contents of request and response."""
+    names = (
+        "kind",
+        "actor",
+        "peer",
+        "operation",
+        "status",
+        "outcome",
+        "faults",
+        "depth",
+        "attempt",
+    )
+    return _without_ids([[row[name] for name in names], row["subjects"]])
+
+
+def _said(row: _JSON) -> object:
+    """Return the contents of a row; headers are left out, as they contain lengths and ports."""
+    parts = (row["request"] or {}, row["response"] or {})
+    return _without_ids([[one.get("line"), one.get("decoded", one.get("body"))] for one in parts])
+
+
+def _without_ids(value: object) -> str:
+    return _VARYING.sub("#", json.dumps(value, default=shown))
+
+
+def _beside(passed: _JSON, marked: _JSON | None) -> _JSON:
+    """Return the run as a page shows it beside another: only the row that differs is marked."""
+    found = {
+        "kind": "differs_from_pass",
+        "severity": "context",
+        "text": "the first row that differs",
+    }
+    findings = [] if marked is None else [{**found, "rows": [marked["number"]], "subjects": []}]
+    rows = [{**row, "findings": [0] if row is marked else []} for row in passed["rows"]]
+    return {"title": _TITLE, "report": {**passed, "rows": rows, "findings": findings}}

@@ -1,0 +1,137 @@
+"""Test the comparison of a failing test with its last passing run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+OTHERWISE = "first did otherwise here: "
+TEST = """
+import os, time, uuid
+
+def test_order(kv_server, queue):
+    broken = os.environ.get("BROKEN", "")
+    with kv_server.client() as redis:
+        redis.set("stock:7", "3")
+        redis.set(f"session:{uuid.uuid4()}", time.time())
+        exec(broken or os.environ.get("WHOLE", "redis.incr('sold:7')"))
+        if "pass" not in broken:
+            redis.set("done", "yes")
+    assert not broken
+"""
+
+
+class Runs:
+    """Runs one test again and again; a run with other code at its middle fails."""
+
+    def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._pytester, self._environ = pytester, monkeypatch
+        pytester.makepyfile(test_it=TEST)
+
+    def passing(self, *arguments: str) -> None:
+        self._environ.delenv("BROKEN", raising=False)
+        self._run(*arguments).assert_outcomes(passed=1)
+
+    def failing(self, broken: str, *arguments: str) -> str:
+        """Return what the terminal shows, on one line."""
+        self._environ.setenv("BROKEN", broken)
+        result = self._run(*arguments)
+        result.assert_outcomes(failed=1)
+        return " ".join(result.stdout.str().split())
+
+    def _run(self, *arguments: str) -> pytest.RunResult:
+        return self._pytester.runpytest("--fakecloud-report=pages", *arguments)
+
+    def page(self) -> dict[str, Any]:
+        """Return the data of the failing run's page."""
+        [path] = (self._pytester.path / "pages").glob("test_it*.html")
+        text = path.read_text(encoding="utf-8")
+        found: dict[str, Any] = json.loads(
+            text.partition('id="report">')[2].partition("</script>")[0]
+        )
+        return found
+
+
+@pytest.fixture
+def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    return Runs(pytester, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    {
+        "another key": ("redis.incr('sold:8')", f"{OTHERWISE}INCR sold:7 <-- 1"),
+        "another command": ("redis.decr('sold:7')", f"{OTHERWISE}INCR sold:7 <-- 1"),
+        "one call too many": (
+            "redis.get('new'); redis.incr('sold:7')",
+            f"{OTHERWISE}INCR sold:7 <-- 1",
+        ),
+        "one call too few": ("None", f"{OTHERWISE}INCR sold:7 <-- 1"),
+        "another value": ("redis.incrby('sold:7', 2)", f"{OTHERWISE}INCR sold:7 <-- 1"),
+        "ends early": (
+            "redis.incr('sold:7') # pass",
+            "last passing run of this test then went on with SET done yes <-- OK",
+        ),
+    }.values(),
+    ids=str,
+)
+def test_the_first_row_that_differs_is_named(broken: str, says: str, runs: Runs) -> None:
+    runs.passing()
+    assert says in runs.failing(broken)
+    page = runs.page()
+    assert page["findings"][-1]["kind"] == "differs_from_pass"
+    assert page["beside"]["title"] == "The last passing run"
+    [marked] = (row for row in page["beside"]["report"]["rows"] if row["findings"])
+    assert marked["text"]["what"] in says
+
+
+def test_ids_and_times_do_not_differ(runs: Runs) -> None:
+    runs.passing()
+    runs.failing("redis.incr('sold:7')")
+    assert "differs_from_pass" not in str(runs.page()["findings"])
+    assert runs.page()["beside"]["report"]["rows"]
+
+
+def test_a_row_after_the_end_of_the_passing_run(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHOLE", "redis.incr('sold:7')")
+    runs.passing()
+    shown = runs.failing("redis.incr('sold:7'); redis.set('done', 'yes')")
+    assert "the last passing run of this test had ended before this row" in shown
+
+
+def test_the_last_passing_run_counts(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.passing()
+    monkeypatch.setenv("WHOLE", "redis.incr('sold:9')")
+    runs.passing()
+    runs.failing("redis.incr('sold:1')")
+    assert f"{OTHERWISE}INCR sold:9 <-- 1" in runs.failing("redis.incr('sold:2')")
+
+
+@pytest.mark.parametrize("kept", ["", "[]", "{", '{"rows": 1}'])
+def test_without_a_passing_run_nothing_is_said(
+    kept: str, runs: Runs, pytester: pytest.Pytester
+) -> None:
+    """A file that cannot be used is the same as none."""
+    folder = pytester.path / ".pytest_cache" / "d" / "fakecloud"
+    folder.mkdir(parents=True)
+    (folder / "test_it.py-test_order.json").write_text(kept)
+    shown = runs.failing("redis.incr('sold:8')")
+    assert "passing run" not in shown
+    assert "beside" not in runs.page()
+
+
+def test_without_the_cache_nothing_is_kept(runs: Runs, pytester: pytest.Pytester) -> None:
+    runs.passing("-p", "no:cacheprovider")
+    assert "passing run" not in runs.failing("redis.incr('sold:8')", "-p", "no:cacheprovider")
+    assert not list(pytester.path.rglob("fakecloud"))
+
+
+def test_only_a_run_with_pages_is_kept(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=TEST)
+    pytester.runpytest().assert_outcomes(passed=1)
+    assert not list(Path(pytester.path).rglob("fakecloud"))
