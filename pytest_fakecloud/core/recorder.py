@@ -48,6 +48,8 @@ CodePlace: TypeAlias = tuple[CodeType, int]
 """A function's code and the index of an instruction in it. Finding its line takes longer than the
 call of a fake's method, so only reports do that.
 """
+CallSite: TypeAlias = tuple[CodePlace, ...]
+"""The places of the application that made a call: the caller, then the callers of its function."""
 RecordedAction: TypeAlias = tuple[
     tuple[str, str],
     str,
@@ -107,10 +109,10 @@ class SharedRecords:
         self.numbers = itertools.count(1)
         self.recorded: deque[RecordedAction] = deque(maxlen=_ACTIONS)
         self.large = LargeCalls()
-        self.find_site: Callable[[], Place | None] | None = None
-        """Returns the source line of the current call; None if call sites are not recorded."""
-        self.sites: dict[int, Place] = {}
-        """The source line that made each call, by the call's number."""
+        self.find_site: Callable[[], CallSite] | None = None
+        """Returns the places that made the current call; None if call sites are not recorded."""
+        self.sites: dict[int, CallSite] = {}
+        """The places that made each call, by the call's number."""
         self.reads: Reads | None = None
         """Readings of the clock and numbers of calls, interleaved; None if not recorded."""
 
@@ -244,7 +246,7 @@ class Recorder:
             shared.reads.append((threading.get_ident(), -call.number))
         if shared.find_site is not None:
             site = shared.find_site()
-            if site is not None:
+            if site:
                 shared.sites[call.number] = site
         if len(call.request_body) + head_bytes > LIGHT:
             self._update_size(call)
@@ -413,18 +415,18 @@ class Recorder:
                 self.shared.large.remove(gone)
 
 
-def place_of(frame: FrameType) -> Place:
-    """Return the file, line and function of a frame."""
-    return _place(frame.f_code, frame.f_lineno)
-
-
-def _place(code: CodeType, line: int) -> Place:
-    return {"file": code.co_filename, "line": line, "function": code.co_name}
-
-
 def code_place(frame: FrameType) -> CodePlace:
     """Return the place that a frame executes."""
     return frame.f_code, frame.f_lasti
+
+
+def place_at(place: CodePlace) -> Place:
+    """Return the file, line and function of a place."""
+    code, index = place
+    line = next((n for start, end, n in code.co_lines() if start <= index < end), None)
+    return {
+        "file": code.co_filename, "line": line or code.co_firstlineno, "function": code.co_name
+    }  # fmt: skip
 
 
 def _action(
@@ -437,9 +439,7 @@ def _action(
     describe: Callable[..., dict[str, Any]],
     details: tuple[object, ...],
 ) -> Action:
-    code, index = place
-    line = next((n for start, end, n in code.co_lines() if start <= index < end), None)
-    data = {**describe(*details), "where": _place(code, line or code.co_firstlineno)}
+    data = {**describe(*details), "where": place_at(place)}
     action = Action(number, at_us, *owner, kind, "", data)
     action.call = call
     return action

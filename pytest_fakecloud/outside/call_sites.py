@@ -1,4 +1,4 @@
-"""Finds the line of the application that makes a call, while the call is recorded.
+"""Finds the lines of the application that make a call, while the call is recorded.
 
 A client in this process is on the stack of the thread that handles the call, or it waits for the
 response in another thread or in a task of an event loop. No line is recorded if several wait, or if
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-from ..core.recorder import Place, is_library, is_own, place_of
+from ..core.recorder import CallSite, code_place, is_library, is_own
 
 _NOT_CLIENTS = sys.stdlib_module_names | {
     "_pytest",
@@ -25,22 +25,30 @@ _NOT_CLIENTS = sys.stdlib_module_names | {
 """Modules whose own tasks make no calls."""
 _MAX_FRAMES = 300
 """Maximum number of frames to search in a stack."""
+_MOST_PLACES = 6
+"""Maximum number of places that are recorded for a call."""
 
 
-def call_site() -> Place | None:
-    """Return the line of the application that makes the current call, or None."""
+def call_site() -> CallSite:
+    """Return the places of the application that make the current call; empty if none is known."""
     here = _application(_stack(sys._getframe(1)))
-    if here is not None:
-        return place_of(here)
+    if here:
+        return _places(here)
     if asyncio._get_running_loop() is not None:
-        return None  # A task of this thread makes the call, and runs only library code.
+        return ()  # A task of this thread makes the call, and runs only library code.
     callers = list(_waiting_callers())
-    only = callers[0] if len(callers) == 1 else None
-    return None if only is None else place_of(only)
+    return _places(callers[0]) if len(callers) == 1 else ()
 
 
-def _waiting_callers() -> Iterator[FrameType | None]:
-    """Yield a frame for each other thread or task that may be waiting; None for library tasks."""
+def _places(frames: list[FrameType]) -> CallSite:
+    return tuple(map(code_place, frames[:_MOST_PLACES]))
+
+
+def _waiting_callers() -> Iterator[list[FrameType]]:
+    """Yield the application's frames of each other thread or task that may be waiting.
+
+    A task that runs only library code has none.
+    """
     own = threading.get_ident()
     for ident, top in sys._current_frames().items():
         if ident == own or not _waits(top):
@@ -48,8 +56,8 @@ def _waiting_callers() -> Iterator[FrameType | None]:
         stack = _stack(top)
         if tasks := list(_tasks(stack)):
             yield from tasks
-        elif (frame := _application(stack)) is not None:
-            yield frame
+        elif frames := _application(stack):
+            yield frames
 
 
 def _stack(frame: FrameType | None) -> list[FrameType]:
@@ -61,8 +69,8 @@ def _stack(frame: FrameType | None) -> list[FrameType]:
     return stack
 
 
-def _application(stack: list[FrameType]) -> FrameType | None:
-    return next((one for one in stack if _is_application(one.f_code.co_filename)), None)
+def _application(stack: list[FrameType]) -> list[FrameType]:
+    return [one for one in stack if _is_application(one.f_code.co_filename)]
 
 
 def _waits(frame: FrameType) -> bool:
@@ -70,8 +78,8 @@ def _waits(frame: FrameType) -> bool:
     return not _is_application(frame.f_code.co_filename) and not is_own(frame)
 
 
-def _tasks(stack: list[FrameType]) -> Iterator[FrameType | None]:
-    """Yield the application's frame, or None, for each task that waits in a loop on this stack."""
+def _tasks(stack: list[FrameType]) -> Iterator[list[FrameType]]:
+    """Yield the application's frames of each task that waits in a loop on this stack."""
     for frame in stack:
         loop = frame.f_locals.get("self") if frame.f_code.co_name == "run_forever" else None
         if not isinstance(loop, asyncio.AbstractEventLoop):
@@ -79,16 +87,16 @@ def _tasks(stack: list[FrameType]) -> Iterator[FrameType | None]:
         try:
             tasks = list(asyncio.all_tasks(loop))
         except RuntimeError:  # the loop's thread changed the set during the iteration
-            yield None
+            yield []
             continue
         for task in tasks:
             frames = _coroutine_frames(task)
             application = _application(frames[::-1])
             # Skip a task that waits in the application's code: it waits for no response.
-            if application is None:
+            if not application:
                 if any(map(_is_client, frames)):
-                    yield None
-            elif application is not frames[-1]:
+                    yield []
+            elif application[0] is not frames[-1]:
                 yield application
 
 

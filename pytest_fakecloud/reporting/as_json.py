@@ -113,8 +113,6 @@ def row_json(row: Row, findings: Sequence[int], lookups: Lookups) -> dict[str, A
 
 def _where(place: Place, mask: Mask) -> dict[str, Any]:
     """Return a place with the source lines around it, which show what the code does with the answer."""
-    path = PurePath(place.file)
-    local = path.is_relative_to(cwd := Path.cwd())
     lines = range(max(1, place.line - _BEFORE), place.line + _AFTER + 1)
     source = [(line, linecache.getline(place.file, line).rstrip()) for line in lines]
     while source and not source[-1][1]:
@@ -122,10 +120,17 @@ def _where(place: Place, mask: Mask) -> dict[str, Any]:
     while source and not source[0][1]:
         source.pop(0)
     return {
-        **asdict(place),
-        "file": str(path.relative_to(cwd)) if local else place.file,
+        **_line(place),
+        "callers": list(map(_line, place.callers)),
         "source": [{"line": line, "text": mask.text(text)} for line, text in source],
     }
+
+
+def _line(place: Place) -> dict[str, Any]:
+    path = PurePath(place.file)
+    local = path.is_relative_to(cwd := Path.cwd())
+    file = str(path.relative_to(cwd)) if local else place.file
+    return {"file": file, "line": place.line, "function": place.function}
 
 
 def _exchange(row: Row, lookups: Lookups) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

@@ -51,11 +51,15 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line in the code of the application or of the test."""
+    """A line in the code of the application or of the test.
+
+    ``callers`` are the places that called its function, the nearest first.
+    """
 
     file: str
     line: int
     function: str
+    callers: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 from ..base_cloud import closed_addresses, context_of
 from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
+from ..core.recorder import CallSite, place_at
 from ..services import report_part
 from .applications import ServedRequest
 from .calls import Lookups, has_full_answer, records_of
@@ -165,13 +166,13 @@ class _Builder:
 
     def _call_row(self, call: Call, attempt: Event | None) -> Row:
         masked, faults = self.mask.call(call), _faults_of(call)
-        site: Any = self._records.sites.get(call.number)
+        site = self._records.sites.get(call.number, ())
         # Leave out the error of a fault's function, which is reported as a problem of the test.
         note = "" if call.problem == "bug" else masked.note
         row = replace(
             _row_for(call), entry=masked, kind="call", actor=CLIENT, operation=_operation(masked),
             subjects=tuple(subjects_of(masked)), status=call.status, outcome=call.outcome,
-            ok=_succeeded(call), faults=faults, where=None if site is None else Place(**site),
+            ok=_succeeded(call), faults=faults, where=_place_of(site),
             ended=faults_ended(call) if any(one.kind == "call" for one in faults) else 0,
             same=(masked.method, masked.target, masked.request_body, masked.response_body,
                   call.outcome, note),
@@ -212,6 +213,15 @@ class _Builder:
             subjects=tuple(dict.fromkeys(subjects)), where=Place(**masked.data["where"]),
             same=(action.kind, repr(masked.data)),
         )  # fmt: skip
+
+
+def _place_of(site: CallSite) -> Place | None:
+    """Return the place that made a call, with its callers; None if it is not known."""
+    if not site:
+        return None
+    places: list[Any] = [place_at(one) for one in site]
+    first, *callers = [Place(**one) for one in places]
+    return replace(first, callers=tuple(callers))
 
 
 def _row_for(source: Entry) -> Row:

@@ -18,7 +18,7 @@ from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
-from .model import Finding, Report, Row, Script, Severity, Summary
+from .model import Finding, Place, Report, Row, Script, Severity, Summary
 from .report import report_of
 from .values import CONTROLS, PIPELINED, printable
 from .wording import describe, effect, sentence
@@ -232,7 +232,7 @@ class _Writer:
         """Return the line of code that made a call, unless the previous such row has the same."""
         if row.where is None or row.kind == "action":
             return []
-        place = f"{PurePath(row.where.file).name}:{row.where.line} in {row.where.function}"
+        place = " from ".join(map(_line, (row.where, *row.where.callers[:1])))
         before, self._last_place = self._last_place, place
         return [place] if place != before else []
 
@@ -275,6 +275,10 @@ class _Writer:
         more = len(whole) - LINES_OF_A_SCRIPT
         if more > 0:
             yield f"{indent}  ... {counted(more, 'more line')}"
+
+
+def _line(place: Place) -> str:
+    return f"{PurePath(place.file).name}:{place.line} in {place.function}"
 
 
 def _have_nested(lines: Sequence[Line | int]) -> list[bool]:

@@ -398,7 +398,8 @@ export class Trace {
     }
     const lines = (where.source ?? []).map(({line, text}) =>
       el("div", line === where.line ? {class: "trace-called"} : {}, `${String(line).padStart(5)}  ${text}`));
-    return [el("p", {}, `Called at ${where.file}:${where.line} in ${where.function}`),
+    const place = ({file, line, function: name}) => `${file}:${line} in ${name}`;
+    return [el("p", {}, `Called at ${[where, ...where.callers ?? []].map(place).join(", from ")}`),
       lines.length ? el("pre", {class: "trace-source", tabindex: 0, "aria-label": "Source"}, ...lines) : null];
   }
 

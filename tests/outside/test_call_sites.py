@@ -87,6 +87,43 @@ def test_over_http_and_over_the_redis_protocol(cloud: Cloud) -> None:
     assert set(places(cloud)) == {"over_redis"}
 
 
+def test_the_callers_of_a_helper_are_known_up_to_the_test(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+
+    def helper() -> None:
+        httpx.post(server.url, json=["GET", "a"], headers=server.headers)
+
+    def charge() -> None:
+        helper()
+
+    def pay(depth: int = 0) -> None:
+        charge() if depth == 0 else pay(depth - 1)
+
+    pay()
+    pay(20)
+    short, long = as_json(report_of(cloud))["rows"]
+    assert [one["function"] for one in short["where"]["callers"]][:2] == ["charge", "pay"]
+    assert short["where"]["callers"][2]["function"].startswith("test_the_callers")
+    assert len(long["where"]["callers"]) == 5, "the number of places is limited"
+    assert "in helper from test_call_sites.py:" in section(cloud)
+
+
+def test_the_callers_of_a_coroutine_are_known(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+
+    async def helper(client: httpx.AsyncClient) -> None:
+        await client.post(server.url, json=["GET", "a"], headers=server.headers)
+
+    async def application() -> None:
+        async with httpx.AsyncClient() as client:
+            await helper(client)
+
+    asyncio.run(application())
+    [row] = rows(cloud)
+    assert row.where is not None
+    assert [row.where.function, row.where.callers[0].function] == ["helper", "application"]
+
+
 def test_in_an_event_loop(cloud: Cloud) -> None:
     server = cloud.kv_server()
 
