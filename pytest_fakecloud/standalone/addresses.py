@@ -66,6 +66,12 @@ def defaults(word: str, settings: Mapping[str, Any], *, public: bool) -> dict[st
     return found
 
 
+def has_public_credentials(word: str | None, settings: Mapping[str, Any]) -> bool:
+    """Return whether a fake is given credentials of the development server, which all can know."""
+    public = DEVELOPMENT.get(word or "", {})
+    return any(settings.get(name) == public[name] for name in _CREDENTIALS if name in public)
+
+
 def _state_folder() -> Path:
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
@@ -141,6 +147,7 @@ class Hosts:
     """
 
     def __init__(self, bound: str = "127.0.0.1", allowed: Iterable[str] = ()) -> None:
+        self._bound = bound
         self._names = {_normalized(bound), *map(_normalized, allowed)}
         address = _address(bound)
         self._everywhere = bound == "" or (address is not None and address.is_unspecified)
@@ -166,6 +173,27 @@ class Hosts:
                 421,
                 f"this server does not accept the host {header!r:.200}: use a loopback name or the host "
                 "that the server is bound to, or start it with --allow-host NAME",
+            )
+
+    def check_fake(self, word: str | None, settings: Mapping[str, Any]) -> None:
+        """Check the address of a fake that a client of the control API starts.
+
+        Raises ``ContractError`` for an address that other machines can reach, unless the server has
+        it too and the fake's credentials are not public: only who starts the server may open it to a
+        network. Decided here.
+        """
+        host = settings.get("host", "127.0.0.1")
+        if not isinstance(host, str) or is_loopback(host):
+            return  # The fake checks the type.
+        if host != self._bound:
+            raise ContractError(
+                f"a fake at {host} would be reachable from other machines: start the server with "
+                f"--host {host}, or leave host out"
+            )
+        if has_public_credentials(word, settings):
+            raise ContractError(
+                f"a fake at {host} would be reachable from other machines with public credentials: pass "
+                "a token of its own, or none"
             )
 
     def guard(self, request: Request, proceed: Serve) -> AnyResponse:

@@ -114,7 +114,7 @@ class ControlApp(App):
         self._routes: list[Route] = [
             *CloudRoutes(cloud).routes(),
             *self._journal.routes(),
-            *HandleRoutes(cloud).routes(),
+            *HandleRoutes(cloud, self._hosts).routes(),
             *DataRoutes(cloud).routes(),
             *CallRoutes(cloud).routes(),
             *([] if self._clouds is None else self._clouds.routes()),

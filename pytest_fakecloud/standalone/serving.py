@@ -32,7 +32,15 @@ from ..http.ports import keep, release
 from ..reporting.values import make_private
 from ..services import find, handle_class, named, services_by_word
 from ..subcommands import EXIT_CANNOT_START, Usage, complain, ended_by_signals
-from .addresses import CONTROL_PORT, CONTROL_URL, Hosts, control_token, defaults, is_loopback
+from .addresses import (
+    CONTROL_PORT,
+    CONTROL_URL,
+    Hosts,
+    control_token,
+    defaults,
+    has_public_credentials,
+    is_loopback,
+)
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
@@ -349,20 +357,24 @@ def _served(
         cloud.journal.keep = options.journal_entries
         if options.journal_bytes is not None:
             cloud.journal.keep_bytes = options.journal_bytes
+        hosts = Hosts(options.host, options.allow_host)
         for name, settings in options.services.items():
             if not isinstance(settings, Mapping):
                 raise ContractError(f"settings of {name} must be an object, got {shown(settings)}")
-            cloud._start(services_by_word()[name].fixture, {"host": options.host, **settings})
+            settings = {"host": options.host, **settings}
+            if opener is None:
+                hosts.check_fake(name, settings)
+            handle = cloud._start(services_by_word()[name].fixture, settings)
+            if handle.name in options.guarded or (
+                opener is None and has_public_credentials(name, settings)
+            ):
+                app_of(handle).chain.add(GUARD, hosts.guard)
         if options.journal_entries is not None:
             # A server with a limited journal may run for long, so limit its problems, too.
             problems = context_of(cloud).problems
             problems.keep, problems.keep_exceptions = PROBLEMS, 0
-        hosts = Hosts(options.host, options.allow_host)
         app = ControlApp(cloud, options.control_token, hosts=hosts, log_bug=log.bug, opener=opener)
         app.loading = "not begun" if states else ""
-        for handle in cloud.fakes():
-            if handle.name in options.guarded:
-                app_of(handle).chain.add(GUARD, hosts.guard)
         mount = context_of(cloud).mount(app, host=options.host, port=options.control_port or 0)
         app.url = mount.url
         mount.on_close.append(app.end_streams)

@@ -151,6 +151,43 @@ def test_a_place_that_cannot_be_had_is_refused(app: ControlApp) -> None:
             assert message(ask(app, "POST", "/handles", body))
 
 
+OPEN = {"host": "0.0.0.0", "token": "local-kv-token"}
+
+
+@pytest.mark.parametrize("settings", [OPEN, {"host": "0.0.0.0"}, {"host": "::"}, {"host": ""}])
+def test_the_control_api_opens_no_fake_to_a_network(
+    settings: dict[str, Any], app: ControlApp, server: Server
+) -> None:
+    """Only who starts the server decides that, with ``serve --host``."""
+    said = message(ask(app, "POST", "/handles", {"fixture": "kv_server", "settings": settings}))
+    assert "reachable from other machines: start the server with --host" in said
+    status, answer = server.ask("POST", "/clouds", {"services": {"kv": settings}})
+    assert (status, "reachable from other machines" in str(answer)) == (422, True)
+
+
+def test_a_server_of_the_network_opens_no_fake_with_public_credentials(serve: Serve) -> None:
+    server = serve("--random", "--host", "0.0.0.0")
+    body = {"fixture": "kv_server", "settings": OPEN}
+    status, answer = server.ask("POST", "/handles", body)
+    assert (status, "public credentials" in str(answer)) == (422, True)
+    status, answer = server.ask("POST", "/clouds", {"services": {"kv": OPEN}})
+    assert (status, "public credentials" in str(answer)) == (422, True)
+
+
+def test_a_fake_with_public_credentials_is_guarded_whoever_starts_it(server: Server) -> None:
+    public = {"token": "local-kv-token"}
+    _, handle = server.ask(
+        "POST", "/handles", {"fixture": "kv_server", "settings": public | {"name": "more"}}
+    )
+    _, cloud = server.ask("POST", "/clouds", {"services": {"kv": public}})
+    urls = [handle["url"], cloud["env"]["UPSTASH_REDIS_REST_URL"]]
+    for url in urls:
+        page = {"Sec-Fetch-Site": "cross-site"}
+        target = f"{url}/set/a/b?_token=local-kv-token"
+        assert fetch("GET", target).status == 200
+        assert fetch("GET", target, headers=page).status == 403
+
+
 # -- the end of time -------------------------------------------------------------------------------
 
 

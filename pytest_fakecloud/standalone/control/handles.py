@@ -21,10 +21,12 @@ from ...faults.plan import fault_kinds
 from ...faults.table import Fault as InjectedFault
 from ...faults.table import rule_of
 from ...handle import HANDLE_FIELDS, Handle, app_of
-from ...http.app import Route
+from ...http.app import GUARD, Route
 from ...http.messages import Answer, Effect, Request
 from ...public_names import PART_NAMES, PUBLIC_NAMES
 from ...reporting.data import whole_number
+from ...services import find
+from ..addresses import Hosts, has_public_credentials
 from . import PREFIX, Refused, contract, fields, handle_named, named
 from .shapes import Closed, Fault, HandleEntry, Raised, Returned
 
@@ -40,8 +42,9 @@ _VALUE = re.compile(r"[\t -~\x80-\xff]*")
 class HandleRoutes:
     """Endpoints that start, describe and close fakes, send them requests, and inject faults."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: Cloud, hosts: Hosts) -> None:
         self._cloud = cloud
+        self._hosts = hosts
         self._numbers = WeakKeyDictionary[InjectedFault, int]()
         """The ids of the faults that were described so far."""
         self._next_number = itertools.count(1)
@@ -66,10 +69,16 @@ class HandleRoutes:
         body = fields(request)
         fixture, settings = body["fixture"], body.get("settings", {})
         with contract():
+            word = find(fixture).word
+            if isinstance(settings, Mapping):
+                self._hosts.check_fake(word, settings)
             try:
-                return describe(self._cloud._start(fixture, settings))
+                handle = self._cloud._start(fixture, settings)
             except OSError as error:
                 raise Refused(422, f"{fixture} cannot start at this address: {error}") from error
+            if has_public_credentials(word, settings):
+                app_of(handle).chain.add(GUARD, self._hosts.guard)
+            return describe(handle)
 
     def get_handle(self, request: Request) -> HandleEntry:
         """Return one fake: its address, credentials and environment variables."""
