@@ -14,8 +14,6 @@ from typing import NoReturn, TypeAlias
 
 EXIT_USAGE = 2
 EXIT_CANNOT_START = 3
-STOP_SECONDS = 1.5
-"""Maximum real seconds that a command may take to end after a signal."""
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGBREAK")
 
 
@@ -53,9 +51,11 @@ def complain(text: str) -> None:
 
 @contextlib.contextmanager
 def ended_by_signals(
-    take: Callable[[int], object], exit_code: Callable[[int], int]
+    take: Callable[[int], object], exit_code: Callable[[int], int], *, within_s: float
 ) -> Iterator[None]:
     """Pass the first signal to ``take``, and end the process if the block does not end in time.
+
+    ``within_s`` are the real seconds that the block may take to end after a signal.
 
     ``take`` runs inside a signal handler, which may interrupt this thread while it holds a lock.
     ``exit_code`` returns the exit code of a process that is ended this way. A second signal ends
@@ -77,11 +77,11 @@ def ended_by_signals(
         if number is None:
             return
         with contextlib.suppress(Empty):
-            received.get(timeout=STOP_SECONDS)
+            received.get(timeout=within_s)
             return
         # Use os.write and os._exit, because a thread that is stuck may hold a lock of sys.stderr.
         name = signal.Signals(number).name
-        text = f"pytest-fakecloud: still busy {STOP_SECONDS:g} s after {name}; exiting anyway\n"
+        text = f"pytest-fakecloud: still busy {within_s:g} s after {name}; exiting anyway\n"
         with contextlib.suppress(OSError):
             os.write(2, text.encode())
         os._exit(exit_code(number))

@@ -59,6 +59,8 @@ OPEN_FILES = 10_240
 """Number of files that a server may have open, which suffices for a hundred clouds."""
 NAP_SECONDS = 0.5
 """Longest sleep of a server in seconds: on Windows, signals are only delivered between two waits."""
+STOP_SECONDS = 0.7
+"""Real seconds that a server may take to end after a signal, so that it ends within one second."""
 PROBLEMS = 1_000
 """Maximum number of strict-mode violations that a server keeps."""
 LOG_SECONDS = 1.0
@@ -117,7 +119,7 @@ def serve(options: Options, *, opens: bool) -> int:
         stack.callback(release)
         if not options.random:
             options = with_defaults(options, log)
-        stack.enter_context(ended_by_signals(stop.put, lambda number: 0))
+        stack.enter_context(ended_by_signals(stop.put, lambda number: 0, within_s=STOP_SECONDS))
         served = stack.enter_context(serve_cloud(options, log))
         _warn_of_other_addresses(options, log)
         print(_summary(served, options), flush=True)

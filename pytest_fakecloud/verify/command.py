@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 EXIT_DIFFERS = 1
 EXIT_UNREACHABLE = 3
 EXIT_SIGNAL = 128
+CLEANUP_SECONDS = 1.5
+"""Real seconds that the clean-up after a signal may take."""
 """Added to the number of the signal that ended the run."""
 
 _WORDS = {
@@ -117,7 +119,7 @@ def _compare(given: argparse.Namespace, targets: list[Target], mask: Mask) -> in
 
     on_start: Callable[[str], None] = (lambda text: None) if given.quiet else _progress
     try:
-        with ended_by_signals(stop, lambda number: EXIT_SIGNAL + number):
+        with ended_by_signals(stop, lambda number: EXIT_SIGNAL + number, within_s=CLEANUP_SECONDS):
             results = [verify(target, on_start, bounds) for target in targets]
     except (Interrupted, Unreachable) as error:
         code = EXIT_SIGNAL + numbers[0] if numbers else EXIT_UNREACHABLE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +105,15 @@ def test_a_row_after_the_end_of_the_passing_run(
     assert "the last passing run of this test had ended before this row" in shown
 
 
-def test_the_last_passing_run_counts(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_passing_run_counts(
+    runs: Runs, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runs.passing()
     monkeypatch.setenv("WHOLE", "redis.incr('sold:9')")
     runs.passing()
+    if os.name == "posix":
+        [kept] = pytester.path.rglob(".pytest_cache/d/fakecloud/*.json")
+        assert kept.stat().st_mode & 0o777 == 0o600
     runs.failing("redis.incr('sold:1')")
     assert f"{OTHERWISE}INCR sold:9 <-- 1" in runs.failing("redis.incr('sold:2')")
 
