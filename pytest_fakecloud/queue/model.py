@@ -328,6 +328,10 @@ class Message:
     chain: int = 0
     """The same number within call ``drive``."""
     drive: int = 0
+    causes: frozenset[str] = frozenset()
+    """URLs of the deliveries within call ``drive`` that caused each other and then this message."""
+    caused_at: str = ""
+    """URL of the last of these deliveries."""
     attempts: list[Attempt] = field(default_factory=list)
     log: list[LogEntry] = field(default_factory=list)
     lost_callbacks: tuple[str, ...] = ()

@@ -278,6 +278,7 @@ class Engine(Publisher):
         self.release_flow_slot(message)
         self.release_global_slot(message)
         message.depth = message.chain = 0
+        message.causes = frozenset()
         if self.lane == "background":
             # Report instead of raising in the background, where no caller could catch it.
             message.due_us = None

@@ -11,7 +11,8 @@ A message that a handler publishes is caused by the message that the handler rec
 recorded to detect messages that publish each other endlessly. ``Message.depth`` is the number of
 causes of a message at the same time, ``Message.chain`` the number of its causes within one call that
 delivers. For example, if the handler of message A publishes B, and the handler of B publishes C with
-a delay, then C has a chain of 2 and a depth of 0.
+a delay, then C has a chain of 2 and a depth of 0. Handlers that publish two messages each make many
+short chains; so deliveries to a URL that is among their causes are counted, too.
 
 A dead letter is kept for the plan's retention period on the queue's clock, a finished message for the
 time set by ``history_us``. The message is forgotten together with its log, its attempts and its part
@@ -43,6 +44,12 @@ from .flow import Admission
 
 CHAIN_FACTOR = 10
 """The loop limit within one call, as a multiple of the limit at a single point in time."""
+FAN_FACTOR, FANS_FACTOR = 5, 20
+"""The limits of deliveries that return to one of their causes, at one time and within one call, as
+multiples of the loop limit. Decided here: trees of some thousand messages are not endless.
+"""
+_MOST_CAUSES = 64
+"""Maximum number of URLs that are recorded as causes of a message; loops have fewer."""
 _COMPACT = 256
 """The log is not rebuilt before this many of its entries belong to forgotten messages."""
 causing: ContextVar[Message | None] = ContextVar("causing", default=None)
@@ -56,6 +63,14 @@ class DeadLetter(NamedTuple):
     number: int
     message_id: str
     at_us: int
+
+
+def _loop(message: Message, why: str) -> str:
+    return (
+        f"endless loop: {why}, the next one would be {message.public_id} to {message.url}. Let the"
+        " handlers stop publishing at some point, publish with a delay and advance the clock step by"
+        " step, or raise the setting loop_limit. The message stays pending"
+    )
 
 
 class Messages(Admission):
@@ -79,6 +94,10 @@ class Messages(Admission):
         self._to_forget: list[tuple[int, str]] = []
         self._forgotten_entries = 0
         self._messages_by_key: Counter[str] = Counter()
+        self._returned_at: tuple[int, int] = (0, 0)
+        """A time, and how many deliveries at that time returned to one of their causes."""
+        self._returned_in: tuple[int, int] = (0, 0)
+        """A driving call, and how many deliveries of it returned to one of their causes."""
 
     def accept(self, message: Message, now: int, *, source: Message | None = None) -> None:
         """Add a message to the pending ones. ``source`` is the message that a callback reports on."""
@@ -224,6 +243,9 @@ class Messages(Admission):
         # hours would look like an endless loop.
         if source.drive == self.clock.drives and (certain or self.lane != "background"):
             message.chain = max(message.chain, source.chain + 1)
+            message.causes, message.caused_at = source.causes, source.url
+            if source.url not in source.causes and len(source.causes) < _MOST_CAUSES:
+                message.causes |= {source.url}
 
     def _publishing_delivery(self) -> tuple[Message | None, bool]:
         """Return the message whose delivery is publishing now, and whether that is certain.
@@ -252,12 +274,30 @@ class Messages(Admission):
             count, span = limit, "at the same time"
         elif message.drive == self.clock.drives and message.chain > limit * CHAIN_FACTOR:
             count, span = limit * CHAIN_FACTOR, "in one call"
+        elif message.url in message.causes and message.drive == self.clock.drives:
+            return self._fan(message, now)
         else:
             return None
-        return (
-            f"endless loop: {count} deliveries caused each other {span}, the next one would be"
-            f" {message.public_id} to {message.url}. Let the handlers stop publishing at some point,"
-            " or publish with a delay and advance the clock step by step. The message stays pending"
+        return _loop(message, f"{count} deliveries caused each other {span}")
+
+    def _fan(self, message: Message, now: int) -> str | None:
+        """Count a delivery that returns to one of its causes; return a description of too many."""
+        time, at_once = self._returned_at
+        drive, in_call = self._returned_in
+        at_once = at_once + 1 if time == now else 1
+        in_call = in_call + 1 if drive == message.drive else 1
+        self._returned_at, self._returned_in = (now, at_once), (message.drive, in_call)
+        limit = self.settings.loop_limit
+        if at_once > limit * FAN_FACTOR:
+            count, span = at_once - 1, "at the same time"
+        elif in_call > limit * FANS_FACTOR and self.lane != "background":
+            count, span = in_call - 1, "in one call"
+        else:
+            return None
+        self._returned_at, self._returned_in = (0, 0), (0, 0)
+        urls = " and ".join(dict.fromkeys((message.caused_at, message.url)))
+        return _loop(
+            message, f"{count} deliveries {span} because handlers of {urls} publish each other"
         )
 
     # -- looking up and cancelling by id; acquire the lock -----------------------------------------

@@ -279,7 +279,8 @@ def test_more_attempts_at_one_instant_than_the_limit_are_a_loop() -> None:
     assert str(caught.value) == (
         f"endless loop: 5 deliveries caused each other at the same time, the next one would be"
         f" {message_id} to {URL}. Let the handlers stop publishing at some point,"
-        " or publish with a delay and advance the clock step by step. The message stays pending"
+        " publish with a delay and advance the clock step by step, or raise the setting loop_limit."
+        " The message stays pending"
     )
     assert len(bench.sent) == 6
     assert (message.state, message.wait_reason) == ("RETRY", "retry delay 0")

@@ -116,6 +116,59 @@ def test_a_chain_of_several_driving_calls_is_no_loop() -> None:
     assert len(bench.sent) == 161
 
 
+def _publishes(bench: Bench, targets: dict[str, list[str]], **headers: str) -> None:
+    """Let the handler of each URL publish to others."""
+    publish = bench.publish
+
+    def answer(delivery: Delivery) -> Outcome:
+        for target in targets.get(delivery.url, []):
+            publish(target, **headers)
+        return Outcome(200)
+
+    bench.answer = answer
+
+
+A, B = "https://app.example.com/a", "https://app.example.com/b"
+
+
+@pytest.mark.parametrize(
+    ("roots", "each", "headers", "allowed", "span"),
+    [(1, 2, {}, 25, "at the same time"), (4, 1, {"Delay": "1s"}, 100, "in one call")],
+)
+def test_short_chains_that_return_are_stopped(
+    roots: int, each: int, headers: dict[str, str], allowed: int, span: str
+) -> None:
+    """With two messages each, there are a thousand of them after ten rounds."""
+    bench = Bench(loop_limit=5)
+    _publishes(bench, {A: [B] * each, B: [A] * each}, **headers)
+    for _ in range(roots):
+        bench.publish(A)
+    with pytest.raises(LoopError, match=f"{allowed} deliveries {span} because") as error:
+        bench.clock.advance("1h")
+    text = str(error.value)
+    assert any(f"handlers of {x} and {y} publish each other" in text for x, y in ((A, B), (B, A)))
+    # Besides those that return: the messages from before the call, and the first A and B of each.
+    assert len(bench.sent) == allowed + roots * (1 + each + each**2)
+
+
+def test_a_handler_that_publishes_two_messages_to_itself_is_stopped() -> None:
+    bench = Bench(loop_limit=5)
+    _publishes(bench, {A: [A, A]})
+    bench.publish(A)
+    with pytest.raises(LoopError, match=f"because handlers of {A} publish each other"):
+        bench.clock.run_due()
+
+
+def test_a_tree_of_other_urls_may_have_any_size() -> None:
+    """Only deliveries that return to a URL can be part of an endless loop."""
+    bench = Bench(loop_limit=5)
+    leaves = [f"https://app.example.com/leaf/{number}" for number in range(30)]
+    _publishes(bench, {A: [B] * 30, B: leaves})
+    bench.publish(A)
+    bench.clock.run_due()
+    assert len(bench.sent) == 1 + 30 + 900
+
+
 def test_a_client_that_publishes_for_hours_in_the_background_makes_no_chain() -> None:
     bench = Bench(loop_limit=5)
     bench.engine.lane = "background"
