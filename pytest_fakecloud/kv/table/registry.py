@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
-from .rows import ROWS, Row
+from .rows import ROWS, Row, synopsis
 from .syntax import integer_at_start
 from .versions import ARITIES, EARLIER, LATER, MODULES, is_later
 
@@ -219,10 +219,12 @@ def _keys(texts: str) -> tuple[tuple[KeySpec, ...], int, bool]:
     return specs, only_key, any("RO" in spec.flags for spec in specs)
 
 
+_LITERAL = re.compile(r"(?<![^\s\[(|])(?:[A-Z][A-Z0-9-]*|[*~=$])(?![^\s\])|])")
+
+
 @cache
-def _options(text: str) -> tuple[tuple[str, ...], frozenset[bytes]]:
-    words = tuple(text.split())
-    return words, frozenset(map(str.encode, words))
+def _options(arguments: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_LITERAL.findall(synopsis(arguments))))
 
 
 @cache
@@ -252,15 +254,15 @@ class CommandSpec:
 
     ``name`` is in upper case, with a space before the subcommand (``XGROUP CREATE``), ``full_name``
     in lower case with ``|``, as in errors. ``arity``, ``group``, ``since``, ``flags``,
-    ``categories``, ``keys``, ``options`` and ``effects`` are from the row in the table. ``write``
-    and ``readonly`` say whether the row has this flag. The others:
+    ``categories``, ``keys`` and ``effects`` are from the row in the table. ``write`` and
+    ``readonly`` say whether the row has this flag. The others:
 
     - ``container`` is the command of a subcommand, and ``subcommands`` are those of a container.
     - ``function`` runs the command. It is None for a container, and until the command's module is
       imported; use ``registry.function_of()``.
     - ``least`` and ``most`` limit the number of words of a command line.
     - ``arguments`` are all words of a command line except the name, as a slice.
-    - ``option_words`` are the ``options`` as bytes.
+    - ``options`` are the literal words in the row's synopsis, ``option_words`` the same as bytes.
     - ``only_key`` is the position of the key, or 0 unless there is exactly one at a fixed position.
     - ``may_wait``: the command has the option BLOCK.
     - ``over_rest``: the command is available over REST, at least without BLOCK.
@@ -271,7 +273,7 @@ class CommandSpec:
     """
 
     def __init__(
-        self, name: str, arity: int, group: str, since: str, flags: str, keys: str, options: str,
+        self, name: str, arity: int, group: str, since: str, flags: str, keys: str, arguments: str,
         effects: str,
     ) -> None:  # fmt: skip
         self.name = name
@@ -283,7 +285,6 @@ class CommandSpec:
         self.since = since
         self.flags, self.categories = _flags_and_categories(flags, group)
         self.keys, self.only_key, only_reads_a_key = _keys(keys)
-        self.options, self.option_words = _options(options)
         self.effects = _effects(effects)
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
@@ -294,11 +295,20 @@ class CommandSpec:
         self.container: CommandSpec | None = None
         self.subcommands: dict[bytes, CommandSpec] | None = None
         self.arguments = slice(2 if " " in name else 1, None)
-        self.may_wait = "BLOCK" in self.options
+        self._synopsis = arguments
+        self.may_wait = "BLOCK " in arguments
         self.over_rest = self.may_wait or "blocking" not in self.flags
         if self.effects.over_rest is not None:
             self.over_rest = self.effects.over_rest
         self.is_plain = self.over_rest and not self.may_wait
+
+    @cached_property
+    def options(self) -> tuple[str, ...]:
+        return _options(self._synopsis)
+
+    @cached_property
+    def option_words(self) -> frozenset[bytes]:
+        return frozenset(map(str.encode, self.options))
 
     @property
     def event(self) -> str:
@@ -379,11 +389,11 @@ class Table:
                 since, flags, effects = earlier
                 if is_later(since, version):
                     row = row._replace(flags=flags, effects=effects)
-            words = row.options.split()
+            words = _options(row.arguments)
             known = [word for word in words if self.knows.get(f"{row.name} {word}", True)]
             if len(known) < len(words):
                 arity = ARITIES.get(row.name, row.arity)
-                yield row._replace(arity=arity, options=" ".join(known))
+                yield row._replace(arity=arity, arguments=" ".join(known))
             else:
                 yield row
 
