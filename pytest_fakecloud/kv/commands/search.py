@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from ..algorithms.glob import matcher
 from ..engine.sessions import Session
-from ..errors import WRONGTYPE, CommandError, one_line
+from ..errors import WRONGTYPE, CommandError
 from ..reply import Map, Reply
 from ..search.aggregations import parse_aggregations
 from ..search.filters import parse_filter, parse_object
@@ -27,27 +25,26 @@ def search_create(session: Session, args: Args) -> Reply:
 
     Returns 1 or, with EXISTSOK, 0 if an index with the same definition exists.
     """
-    with as_command_errors():
-        definition, flags = _read_definition(Words(args, 1))
-        keyspace, indexes = session.db, indexes_of(session)
-        name = args[0]
-        present = keyspace.find(name)
-        if present is not None:
-            if not isinstance(present, SearchIndex):
-                raise CommandError(WRONGTYPE)
-            if "EXISTSOK" not in flags:
-                raise SearchError(f"Index {decoded(name)} already exists")
-            if present.definition != definition:
-                raise SearchError(f"Index {decoded(name)} already exists with another definition")
-            return 0
-        most = session.engine.settings.max_search_indexes
-        if most is not None and len(indexes.named) >= most:
-            raise SearchError(f"Exceeded max index count of {most}")
-        index = SearchIndex(definition)
-        keyspace.set(name, index, event="")
-        if "SKIPINITIALSCAN" not in flags:
-            index.scan(keyspace, *indexes.delay_from(keyspace.now_ms))
-        return 1
+    definition, flags = _read_definition(Words(args, 1))
+    keyspace, indexes = session.db, indexes_of(session)
+    name = args[0]
+    present = keyspace.find(name)
+    if present is not None:
+        if not isinstance(present, SearchIndex):
+            raise CommandError(WRONGTYPE)
+        if "EXISTSOK" not in flags:
+            raise SearchError(f"Index {decoded(name)} already exists")
+        if present.definition != definition:
+            raise SearchError(f"Index {decoded(name)} already exists with another definition")
+        return 0
+    most = session.engine.settings.max_search_indexes
+    if most is not None and len(indexes.named) >= most:
+        raise SearchError(f"Exceeded max index count of {most}")
+    index = SearchIndex(definition)
+    keyspace.set(name, index, event="")
+    if "SKIPINITIALSCAN" not in flags:
+        index.scan(keyspace, *indexes.delay_from(keyspace.now_ms))
+    return 1
 
 
 def _read_definition(words: Words) -> tuple[Definition, set[str]]:
@@ -163,17 +160,16 @@ def search_listindexes(session: Session, args: Args) -> Reply:
 
     LIMIT 0 returns all indexes.
     """
-    with as_command_errors():
-        pattern, limit, offset = b"*", 0, 0
-        words = Words(args, 0)
-        while words:
-            word = words.one_of("option", ("MATCH", "LIMIT", "OFFSET"))
-            if word == "MATCH":
-                pattern = encoded(words.take("the pattern"))
-            elif word == "LIMIT":
-                limit = words.number("LIMIT")
-            else:
-                offset = words.number("OFFSET")
+    pattern, limit, offset = b"*", 0, 0
+    words = Words(args, 0)
+    while words:
+        word = words.one_of("option", ("MATCH", "LIMIT", "OFFSET"))
+        if word == "MATCH":
+            pattern = encoded(words.take("the pattern"))
+        elif word == "LIMIT":
+            limit = words.number("LIMIT")
+        else:
+            offset = words.number("OFFSET")
     matches = matcher(pattern)
     named = indexes_of(session).named
     names = [name for name in sorted(named) if matches(name)][offset:]
@@ -221,46 +217,43 @@ def search_query(session: Session, args: Args) -> Reply:
 
     Scores are returned as strings.
     """
-    with as_command_errors():
-        found = _find(session, args[0])
-        options = _read_query(Words(args, 2))
-        if (session.in_exec or session.in_script) and not options.no_content:
-            raise SearchError("SEARCH.QUERY needs NOCONTENT in a transaction or a script")
-        if found is None:
-            return None
-        clause = parse_filter(found.definition, args[1])
-        hits, total = run_query(session.db, found, clause, options)
-        _remember(session, "query", args, found, [decoded(hit.key) for hit in hits], total)
-        return [_shown(hit) for hit in hits]
+    found = _find(session, args[0])
+    options = _read_query(Words(args, 2))
+    if (session.in_exec or session.in_script) and not options.no_content:
+        raise SearchError("SEARCH.QUERY needs NOCONTENT in a transaction or a script")
+    if found is None:
+        return None
+    clause = parse_filter(found.definition, args[1])
+    hits, total = run_query(session.db, found, clause, options)
+    _remember(session, "query", args, found, [decoded(hit.key) for hit in hits], total)
+    return [_shown(hit) for hit in hits]
 
 
 @command("SEARCH.COUNT")
 def search_count(session: Session, args: Args) -> Reply:
     """Return the number of documents that match a filter, or -1 if the index does not exist."""
-    with as_command_errors():
-        found = _find(session, args[0])
-        if found is None:
-            return -1
-        total = len(parse_filter(found.definition, args[1]).find(found))
-        _remember(session, "count", args, found, [], total)
-        return total
+    found = _find(session, args[0])
+    if found is None:
+        return -1
+    total = len(parse_filter(found.definition, args[1]).find(found))
+    _remember(session, "count", args, found, [], total)
+    return total
 
 
 @command("SEARCH.AGGREGATE")
 def search_aggregate(session: Session, args: Args) -> Reply:
     """Return aggregations of the matching documents by alias, or nil if the index does not exist."""
-    with as_command_errors():
-        found = _find(session, args[0])
-        if found is None:
-            return None
-        clause = parse_filter(found.definition, args[1])
-        wanted = parse_aggregations(found, parse_object(args[2], "aggregations"))
-        numbers = sorted(clause.find(found))
-        reply = Map()
-        for each in wanted:
-            reply += [each.alias.encode(), Map(each.compute(numbers))]
-        _remember(session, "aggregate", args, found, [], len(numbers))
-        return reply
+    found = _find(session, args[0])
+    if found is None:
+        return None
+    clause = parse_filter(found.definition, args[1])
+    wanted = parse_aggregations(found, parse_object(args[2], "aggregations"))
+    numbers = sorted(clause.find(found))
+    reply = Map()
+    for each in wanted:
+        reply += [each.alias.encode(), Map(each.compute(numbers))]
+    _remember(session, "aggregate", args, found, [], len(numbers))
+    return reply
 
 
 def _find(session: Session, name: bytes) -> SearchIndex | None:
@@ -392,15 +385,6 @@ def _float(words: Words, what: str) -> float:
 
 
 # -- shared by the commands ----------------------------------------------------------------------
-
-
-@contextmanager
-def as_command_errors() -> Iterator[None]:
-    """Context manager that converts a ``SearchError`` to a ``CommandError``."""
-    try:
-        yield
-    except SearchError as error:
-        raise CommandError(one_line(f"ERR {error}".encode("utf-8", "replace"))) from None
 
 
 def indexes_of(session: Session) -> Indexes:

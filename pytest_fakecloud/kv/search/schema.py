@@ -25,6 +25,7 @@ from typing import Any
 
 from Stemmer import Stemmer
 
+from ..errors import CommandError, one_line
 from ..table.syntax import encoded
 from ..values.containers import HashValue
 from ..values.json import JsonError, JsonValue, parse_json
@@ -43,8 +44,12 @@ _MOST_FIELDS = 1000
 """Maximum number of fields of an index (decided here)."""
 
 
-class SearchError(Exception):
-    """Raised for an invalid search. The message is the error reply without its class word."""
+class SearchError(CommandError):
+    """Raised for an invalid search. ``reason`` is the error reply without its class word."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(one_line(f"ERR {reason}".encode("utf-8", "replace")))
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)

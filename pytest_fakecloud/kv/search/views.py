@@ -75,7 +75,7 @@ class SearchIndexView:
                     return [_not_indexed(keyspace, index, name)]
                 why = clause.mismatches(index, number)
             except SearchError as error:
-                raise ContractError(f"the vendor rejects this filter: {error}") from None
+                raise ContractError(f"the vendor rejects this filter: {error.reason}") from None
             if name in index.waiting:
                 why.append("its last change is not indexed yet; run SEARCH.WAITINDEXING")
             return why

@@ -15,6 +15,7 @@ from itertools import accumulate
 from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
+from ..errors import CommandError, invalid_json_path
 from ..table.config import Config
 
 DEEPEST = 128
@@ -27,8 +28,11 @@ class JsonError(ValueError):
     """Raised for an invalid JSON value. The message says what is wrong and where."""
 
 
-class PathError(ValueError):
-    """Raised for a path that is invalid or cannot be followed."""
+class PathError(CommandError):
+    """Raised for a path that is invalid or cannot be followed. The reason may be another error."""
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(invalid_json_path(reason))
 
 
 class JsonValue:

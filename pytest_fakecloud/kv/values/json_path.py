@@ -244,8 +244,6 @@ def compile_path(text: bytes, *, outer_first: bool = False) -> Path:
         if not isinstance(compiled, JSONPath) or len(compiled.segments) > _MAX_SEGMENTS:
             raise PathError(f"the path has more than {_MAX_SEGMENTS} parts")
         query = _Query(compiled.segments, outer_first)
-    except PathError:
-        raise
     except (JSONPathError, RecursionError, ValueError) as error:
         raise PathError(_reason(error)) from None
     return Path(decoded, legacy, query)

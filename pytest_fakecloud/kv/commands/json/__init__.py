@@ -18,7 +18,7 @@ from ...engine.sessions import Session
 from ...errors import CommandError, one_line
 from ...reply import Reply
 from ...table.registry import Args
-from ...values.json import DEEPEST, TYPE_WORDS, JsonError, JsonValue, PathError, depth, parse_json
+from ...values.json import DEEPEST, TYPE_WORDS, JsonError, JsonValue, depth, parse_json
 from ..arguments import arity_error, existing
 
 if TYPE_CHECKING:
@@ -37,10 +37,7 @@ def read_path(session: Session, text: bytes) -> Path:
     """Parse a path that a client sent; raise ``CommandError`` if it is invalid."""
     from ...values.json_path import compile_path  # slow to import and rarely needed
 
-    try:
-        return compile_path(text, outer_first=session.engine.dialect == "redis")
-    except PathError as error:
-        raise CommandError(errors.invalid_json_path(error)) from None
+    return compile_path(text, outer_first=session.engine.dialect == "redis")
 
 
 def optional_path(session: Session, args: Args) -> Path:
@@ -59,14 +56,6 @@ def read_value(text: bytes) -> Any:
 
 
 # -- matches --------------------------------------------------------------------------------------
-
-
-def find(path: Path, root: Any) -> list[Location]:
-    """Return the matches of a path; raise ``CommandError`` if the path does not fit the document."""
-    try:
-        return path.find(root)
-    except PathError as error:
-        raise CommandError(errors.invalid_json_path(error)) from None
 
 
 def existing_document(session: Session, key: bytes) -> JsonValue:
@@ -124,7 +113,7 @@ def read(session: Session, key: bytes, path: Path, kind: type, operation: Operat
         if path.legacy:
             return None
         raise CommandError(errors.JSON_NO_KEY)
-    results = _results(path, find(path, document.root), operation, kind)
+    results = _results(path, path.find(document.root), operation, kind)
     return results[0] if path.legacy else results
 
 
@@ -140,7 +129,7 @@ def change_arrays(
     ``check`` raises ``CommandError`` for an array that the operation must not change.
     """
     document = existing_document(session, key)
-    matches = find(path, document.root)
+    matches = path.find(document.root)
     arrays = [match for match in matches if match.value.__class__ is list]
     if check is not None:
         for match in arrays:
@@ -183,7 +172,7 @@ def replace(
     Returns the result for each match; None for a match of another type.
     """
     document = existing_document(session, key)
-    matches = find(path, document.root)
+    matches = path.find(document.root)
     results = _results(path, matches, operation, *kinds)
     for match, result in zip(matches, results, strict=True):
         if result is not None:

@@ -18,10 +18,10 @@ from ...values.json import TYPE_WORDS, JsonValue, Layout, copy_json, equal, merg
 from ..arguments import arity_error
 from . import (
     LEGACY_ROOT,
+    Operation,
     change_arrays,
     check_depth,
     existing_document,
-    find,
     no_path,
     optional_path,
     outermost,
@@ -48,7 +48,7 @@ def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"")
 
     If only the last member is missing, it is added to every object that matches the rest.
     """
-    matches = outermost(find(path, document.root))
+    matches = outermost(path.find(document.root))
     if matches:
         if condition == b"NX":
             return False
@@ -60,7 +60,7 @@ def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"")
     if condition == b"XX":
         return False
     parent_path, name = created
-    found = find(parent_path, document.root)
+    found = parent_path.find(document.root)
     parents = [match for match in found if match.value.__class__ is dict]
     if not parents:
         raise no_path(path)
@@ -134,7 +134,7 @@ def json_merge(session: Session, args: Args) -> Reply:
             raise CommandError(errors.JSON_NOT_AT_ROOT)
         session.db.set(key, JsonValue(merge(None, patch)))
         return OK
-    matches = find(path, document.root)
+    matches = path.find(document.root)
     if patch is None:
         _remove(session, key, document, matches)
     elif matches:
@@ -174,7 +174,7 @@ def json_get(session: Session, args: Args) -> Reply:
 
 
 def _values(path: Path, document: JsonValue) -> list[Any]:
-    return [match.value for match in find(path, document.root)]
+    return [match.value for match in path.find(document.root)]
 
 
 def _all_or_first(path: Path, results: list[T], legacy: bool) -> list[T] | T:
@@ -228,7 +228,7 @@ def json_del(session: Session, args: Args) -> Reply:
     document = session.db.get(args[0], JsonValue)
     if document is None:
         return 0
-    return _remove(session, args[0], document, find(path, document.root))
+    return _remove(session, args[0], document, path.find(document.root))
 
 
 @command("JSON.CLEAR")
@@ -237,7 +237,7 @@ def json_clear(session: Session, args: Args) -> Reply:
     path = optional_path(session, args)
     document = existing_document(session, args[0])
     changed = 0
-    deepest_first = sorted(find(path, document.root), key=lambda match: -len(match.parts))
+    deepest_first = sorted(path.find(document.root), key=lambda match: -len(match.parts))
     # Clear children before their parents: clearing a parent would remove its children without
     # counting them.
     for match in deepest_first:
@@ -270,17 +270,21 @@ def json_type(session: Session, args: Args) -> Reply:
     return [found] if session.resp > 2 and session.engine.dialect == "redis" else found
 
 
-@command("JSON.STRLEN")
-def json_strlen(session: Session, args: Args) -> Reply:
-    """Return the lengths in bytes of the strings at a path."""
-    path = optional_path(session, args)
-    return read(session, args[0], path, str, lambda text: len(text.encode()))
-
-
-@command("JSON.ARRLEN")
-def json_arrlen(session: Session, args: Args) -> Reply:
-    """Return the lengths of the arrays at a path."""
-    return read(session, args[0], optional_path(session, args), list, len)
+@variant(
+    "JSON.STRLEN",
+    "Return the lengths in bytes of the strings at a path.",
+    kind=str,
+    operation=lambda text: len(text.encode()),
+)
+@variant("JSON.ARRLEN", "Return the lengths of the arrays at a path.", kind=list, operation=len)
+@variant(
+    "JSON.OBJKEYS",
+    "Return the member names of the objects at a path.",
+    kind=dict,
+    operation=lambda value: [name.encode() for name in value],
+)
+def json_strlen(session: Session, args: Args, *, kind: type, operation: Operation) -> Reply:
+    return read(session, args[0], optional_path(session, args), kind, operation)
 
 
 @command("JSON.OBJLEN")
@@ -292,16 +296,9 @@ def json_objlen(session: Session, args: Args) -> Reply:
     path = optional_path(session, args)
     document = session.db.get(args[0], JsonValue)
     excused = session.engine.dialect == "redis" and path.legacy
-    if excused and (document is None or not find(path, document.root)):
+    if excused and (document is None or not path.find(document.root)):
         return None
     return read(session, args[0], path, dict, len)
-
-
-@command("JSON.OBJKEYS")
-def json_objkeys(session: Session, args: Args) -> Reply:
-    """Return the member names of the objects at a path."""
-    path = optional_path(session, args)
-    return read(session, args[0], path, dict, lambda value: [name.encode() for name in value])
 
 
 @command("JSON.RESP")
