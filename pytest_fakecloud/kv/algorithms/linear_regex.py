@@ -6,9 +6,8 @@ anchors, groups, alternatives, ``* + ? {m,n}`` (lazy or not, which makes no diff
 string matches), and the flag ``(?i)``. Back references and look-around cannot be matched in linear
 time and are rejected.
 
-A parser describes an expression as a tree: `Character`, `Assertion`, `Sequence`, `Alternatives` and
-`Repeat`. `Automaton` turns the tree into states, and follows all states that a string can reach at
-the same time, so it never backtracks.
+A parser turns an expression into the states of an automaton. A match follows all states that a
+string can reach at the same time, so it never backtracks.
 
 RE2 would be several times as fast, but has no wheels for musl, so installing pytest-fakecloud on
 Alpine would require a compiler.
@@ -19,7 +18,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from ...core.budget import spend
 
@@ -32,13 +30,42 @@ _COUNTS = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
 _GROUP_START = re.compile(r"\((?:\?:|\?P<[A-Za-z_][A-Za-z0-9_]*>|(?!\?))")
 
 
+_STEPS_PER_STATE = 3
+_MAX_STATES = 2000
+
+Test = Callable[[str], bool]
+"""A condition on a character."""
+Condition = Callable[[str, int], bool]
+"""A condition on an index of a string."""
+
+
+class RegexError(ValueError):
+    """Raised for an invalid expression. The message continues a sentence about the expression."""
+
+
+@dataclass(eq=False, slots=True)
+class _State:
+    """A state of an automaton.
+
+    A state with a ``test`` consumes a character that passes it; other states consume nothing. A
+    state with an ``assertion`` can only be entered where the assertion is true.
+    """
+
+    test: Test | None = None
+    assertion: Condition | None = None
+    next: list[_State] = field(default_factory=list)
+
+
+_Part = tuple[_State, _State]
+"""The first and the last state of a part of an expression."""
+
+
 class LinearRegex:
     """A compiled regular expression. The constructor raises `RegexError` if it is invalid."""
 
     def __init__(self, pattern: str) -> None:
         self._ignores_case = pattern.startswith(_FOLDING)
-        expression = _Parser(pattern, self._ignores_case).parse()
-        self._automaton = Automaton(expression)
+        self._start, self._end = _Parser(pattern, self._ignores_case).parse()
 
     def fullmatch(self, text: str) -> bool:
         return self._run(text, anywhere=False)
@@ -47,19 +74,62 @@ class LinearRegex:
         return self._run(text, anywhere=True)
 
     def _run(self, text: str, *, anywhere: bool) -> bool:
-        return self._automaton.run(text.lower() if self._ignores_case else text, anywhere=anywhere)
+        """Return whether a string matches, as a whole or, with ``anywhere``, in any part."""
+        if self._ignores_case:
+            text = text.lower()
+        current: dict[_State, None] = {}
+        _enter(self._start, current, text, 0)
+        for at, character in enumerate(text):
+            if anywhere and self._end in current:
+                return True
+            spend(_STEPS_PER_STATE * (1 + len(current)))
+            following: dict[_State, None] = {}
+            for state in current:
+                if state.test is not None and state.test(character):
+                    for target in state.next:
+                        _enter(target, following, text, at + 1)
+            if anywhere:
+                _enter(self._start, following, text, at + 1)
+            elif not following:
+                return False
+            current = following
+        return self._end in current
+
+
+def _enter(state: _State, entered: dict[_State, None], text: str, at: int) -> None:
+    """Add a state, and all states that can be reached from it without consuming a character."""
+    waiting = [state]
+    while waiting:
+        state = waiting.pop()
+        if state in entered:
+            continue
+        if state.assertion is not None and not state.assertion(text, at):
+            continue
+        entered[state] = None
+        if state.test is None:
+            waiting.extend(state.next)
 
 
 class _Parser:
-    """Parses an expression by recursive descent, for strings in lower case if ``ignore_case``."""
+    """Parses an expression by recursive descent, for strings in lower case if ``ignore_case``.
+
+    Methods that parse a part return its first and its last state.
+    """
 
     def __init__(self, pattern: str, ignore_case: bool) -> None:
         self._pattern = pattern
         self._ignore_case = ignore_case
         self._at = len(_FOLDING) if ignore_case else 0
         self._level = 0
+        self._states = 0
 
-    def parse(self) -> Node:
+    def _new(self, test: Test | None = None, assertion: Condition | None = None) -> _State:
+        self._states += 1
+        if self._states > _MAX_STATES:
+            raise RegexError(f"is too large (more than {_MAX_STATES} states)")
+        return _State(test, assertion)
+
+    def parse(self) -> _Part:
         expression = self._alternatives()
         if self._at < len(self._pattern):
             raise RegexError("has an unmatched closing parenthesis")
@@ -78,7 +148,7 @@ class _Parser:
             self._at = found.end()
         return found
 
-    def _alternatives(self) -> Node:
+    def _alternatives(self) -> _Part:
         self._level += 1
         if self._level > _MAX_NESTING:
             raise RegexError(f"is nested more than {_MAX_NESTING} levels deep")
@@ -87,15 +157,21 @@ class _Parser:
             self._at += 1
             options.append(self._sequence())
         self._level -= 1
-        return Alternatives(tuple(options))
+        start, end = self._new(), self._new()
+        for first, last in options:
+            start.next.append(first)
+            last.next.append(end)
+        return start, end
 
-    def _sequence(self) -> Node:
-        parts = []
+    def _sequence(self) -> _Part:
+        start = end = self._new()
         while self._peek() not in ("", "|", ")"):
-            parts.append(self._repeated())
-        return Sequence(tuple(parts))
+            first, last = self._repeated()
+            end.next.append(first)
+            end = last
+        return start, end
 
-    def _repeated(self) -> Node:
+    def _repeated(self) -> _Part:
         atom = self._atom()
         bounds = self._bounds()
         if bounds is None:
@@ -105,7 +181,35 @@ class _Parser:
         end = self._at
         if self._bounds() is not None:
             raise RegexError(f"repeats a repetition at character {end + 1}")
-        return Repeat(atom, *bounds)
+        minimum, maximum = bounds
+        # An unlimited repetition loops over its last copy, so nested repetitions stay small.
+        number = max(minimum, 1) if maximum is None else maximum
+        copies = [atom, *(self._copy(atom) for _ in range(number - 1))][:number]
+        start, final = self._new(), self._new()
+        first = last = start
+        for at, copied in enumerate(copies):
+            if at >= minimum:
+                last.next.append(final)
+            before = last
+            first, last = copied
+            before.next.append(first)
+        if maximum is None:
+            last.next.append(first)
+        last.next.append(final)
+        return start, final
+
+    def _copy(self, part: _Part) -> _Part:
+        """Return a copy of a part, whose last state must not lead anywhere yet."""
+        twins: dict[_State, _State] = {}
+        waiting = [part[0]]
+        while waiting:
+            state = waiting.pop()
+            if state not in twins:
+                twins[state] = self._new(state.test, state.assertion)
+                waiting += state.next
+        for state, twin in twins.items():
+            twin.next = [twins[following] for following in state.next]
+        return twins[part[0]], twins[part[1]]
 
     def _bounds(self) -> tuple[int, int | None] | None:
         """Return the minimum and maximum of a quantifier, or None if no quantifier follows."""
@@ -122,7 +226,7 @@ class _Parser:
             raise RegexError(f"has an invalid repetition at character {start + 1}")
         return minimum, maximum
 
-    def _atom(self) -> Node:
+    def _atom(self) -> _Part:
         sign = self._peek()
         if sign == "(":
             return self._group()
@@ -132,10 +236,13 @@ class _Parser:
             anchor = _ANCHORS.get(self._pattern[self._at : self._at + length])
             if anchor is not None:
                 self._at += length
-                return Assertion(anchor)
-        return Character(self._character_test())
+                state = self._new(assertion=anchor)
+                return state, state
+        start, end = self._new(self._character_test()), self._new()
+        start.next.append(end)
+        return start, end
 
-    def _group(self) -> Node:
+    def _group(self) -> _Part:
         if self._take_match(_GROUP_START) is None:
             raise RegexError(f"has an unsupported or invalid group at character {self._at + 1}")
         content = self._alternatives()
@@ -226,171 +333,3 @@ _ANCHORS: dict[str, Condition] = {
     r"\b": _is_boundary,
     r"\B": lambda text, at: not _is_boundary(text, at),
 }
-
-
-_STEPS_PER_STATE = 3
-_MAX_STATES = 2000
-
-Test = Callable[[str], bool]
-"""A condition on a character."""
-Condition = Callable[[str, int], bool]
-"""A condition on an index of a string."""
-
-
-class RegexError(ValueError):
-    """Raised for an invalid expression. The message continues a sentence about the expression."""
-
-
-@dataclass(eq=False, slots=True)
-class _State:
-    """A state of an automaton.
-
-    A state with a ``test`` consumes a character that passes it; other states consume nothing. A
-    state with an ``assertion`` can only be entered where the assertion is true.
-    """
-
-    test: Test | None = None
-    assertion: Condition | None = None
-    next: list[_State] = field(default_factory=list)
-
-
-class _States:
-    """Creates the states of one automaton and counts them."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def new(self, test: Test | None = None, assertion: Condition | None = None) -> _State:
-        self.count += 1
-        if self.count > _MAX_STATES:
-            raise RegexError(f"is too large (more than {_MAX_STATES} states)")
-        return _State(test, assertion)
-
-
-class Node(Protocol):
-    """A part of an expression."""
-
-    def build(self, states: _States) -> tuple[_State, _State]:
-        """Create the states of this part, at least one, and return the first and the last state."""
-
-
-@dataclass(frozen=True, slots=True)
-class Character:
-    """A single character that passes a test."""
-
-    test: Test
-
-    def build(self, states: _States) -> tuple[_State, _State]:
-        start, end = states.new(self.test), states.new()
-        start.next.append(end)
-        return start, end
-
-
-@dataclass(frozen=True, slots=True)
-class Assertion:
-    """A condition on an index of the string, such as the start of a word. It consumes nothing."""
-
-    holds: Condition
-
-    def build(self, states: _States) -> tuple[_State, _State]:
-        state = states.new(assertion=self.holds)
-        return state, state
-
-
-@dataclass(frozen=True, slots=True)
-class Sequence:
-    """Parts that follow each other; without parts, the empty string."""
-
-    parts: tuple[Node, ...]
-
-    def build(self, states: _States) -> tuple[_State, _State]:
-        start = end = states.new()
-        for part in self.parts:
-            first, last = part.build(states)
-            end.next.append(first)
-            end = last
-        return start, end
-
-
-@dataclass(frozen=True, slots=True)
-class Alternatives:
-    """Parts of which one matches."""
-
-    options: tuple[Node, ...]
-
-    def build(self, states: _States) -> tuple[_State, _State]:
-        start, end = states.new(), states.new()
-        for option in self.options:
-            first, last = option.build(states)
-            start.next.append(first)
-            last.next.append(end)
-        return start, end
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """A part that is repeated; ``maximum`` is None if the number is unlimited."""
-
-    part: Node
-    minimum: int
-    maximum: int | None
-
-    def build(self, states: _States) -> tuple[_State, _State]:
-        start, final = states.new(), states.new()
-        first = last = start
-        # An unlimited repetition loops over its last copy, so nested repetitions stay small.
-        copies = max(self.minimum, 1) if self.maximum is None else self.maximum
-        for number in range(copies):
-            if number >= self.minimum:
-                last.next.append(final)
-            before = last
-            first, last = self.part.build(states)
-            before.next.append(first)
-        if self.maximum is None:
-            last.next.append(first)
-        last.next.append(final)
-        return start, final
-
-
-class Automaton:
-    """The states of an expression. Raises `RegexError` if the expression needs too many states."""
-
-    def __init__(self, expression: Node) -> None:
-        states = _States()
-        self._start, self._end = expression.build(states)
-        self.size = states.count
-        """Number of states, which limits the steps for each character of a string."""
-
-    def run(self, text: str, *, anywhere: bool) -> bool:
-        """Return whether a string matches, as a whole or, with ``anywhere``, in any part."""
-        current: dict[_State, None] = {}
-        _enter(self._start, current, text, 0)
-        for at, character in enumerate(text):
-            if anywhere and self._end in current:
-                return True
-            spend(_STEPS_PER_STATE * (1 + len(current)))
-            following: dict[_State, None] = {}
-            for state in current:
-                if state.test is not None and state.test(character):
-                    for target in state.next:
-                        _enter(target, following, text, at + 1)
-            if anywhere:
-                _enter(self._start, following, text, at + 1)
-            elif not following:
-                return False
-            current = following
-        return self._end in current
-
-
-def _enter(state: _State, entered: dict[_State, None], text: str, at: int) -> None:
-    """Add a state, and all states that can be reached from it without consuming a character."""
-    waiting = [state]
-    while waiting:
-        state = waiting.pop()
-        if state in entered:
-            continue
-        if state.assertion is not None and not state.assertion(text, at):
-            continue
-        entered[state] = None
-        if state.test is None:
-            waiting.extend(state.next)
