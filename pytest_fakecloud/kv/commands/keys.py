@@ -528,7 +528,7 @@ def sort(session: Session, args: Args) -> Reply:
         _check_permission(session, given)
     value = session.db.lookup(args[0])
     if isinstance(value, SortedSet):
-        value.to_skiplist()  # Redis converts a sorted set that it sorts.
+        value.make_large()  # Redis converts a sorted set that it sorts.
     if (
         given.keeps_order
         and isinstance(value, SetValue)

@@ -141,23 +141,61 @@ class Deadlines(dict[bytes, int]):
             yield self._heap[0][1]
 
 
-# -- hashes ----------------------------------------------------------------------------------------
+# -- encodings -------------------------------------------------------------------------------------
 
-_NO_TTLS = Deadlines()
-"""Shared by the hashes that never had a TTL. It stays empty."""
 _ABOVE_LIMITS = 1 << 62
 """A size above every limit of an encoding."""
 
 
-class HashValue:
+class Listpacked:
+    """A hash, set or sorted set, which is a listpack until it exceeds a limit.
+
+    The encoding depends on the largest number of elements so far, and on the longest one, because
+    Redis never converts a value back to the small encoding.
+    """
+
+    __slots__ = ("_longest", "_peak")
+
+    type_name: ClassVar[str]
+    _large_encoding: ClassVar[str] = "hashtable"
+
+    def encoding(self, config: Config) -> str:
+        """Return the large encoding if the value ever exceeded a limit, else ``listpack``."""
+        most = config.number(f"{self.type_name}-max-listpack-entries")
+        longest = config.number(f"{self.type_name}-max-listpack-value")
+        is_small = self._peak <= most and self._longest <= longest
+        return "listpack" if is_small else self._large_encoding
+
+    def keep_encoding(self, config: Config) -> None:
+        """Keep the present encoding until the next write, before a limit in ``config`` changes."""
+        if self.encoding(config) == "listpack":
+            self._peak = self._longest = 0
+        else:
+            self.make_large()
+
+    def make_large(self) -> None:
+        """Make the large encoding permanent."""
+        self._longest = _ABOVE_LIMITS
+
+    def stay_packed(self) -> None:
+        """Choose the encoding regardless of current lengths, as Redis after restoring a listpack."""
+        self._longest = 0
+
+
+# -- hashes ----------------------------------------------------------------------------------------
+
+_NO_TTLS = Deadlines()
+"""Shared by the hashes that never had a TTL. It stays empty."""
+
+
+class HashValue(Listpacked):
     """The fields and values of a hash in order of creation.
 
     ``size`` is the length in bytes of all fields and values. ``expires`` maps the fields that have
-    a TTL to their expiry times in Unix milliseconds. The encoding depends on the largest size so
-    far, because Redis never converts a hash back to the small encoding.
+    a TTL to their expiry times in Unix milliseconds. From the first TTL on, the hash is large.
     """
 
-    __slots__ = ("_longest", "_most", "_order", "_volatile", "expires", "fields", "size")
+    __slots__ = ("_order", "expires", "fields", "size")
 
     type_name: ClassVar[str] = "hash"
 
@@ -167,8 +205,7 @@ class HashValue:
         self.expires = _NO_TTLS
         self._longest = max(map(len, chain(*fields.items()))) if fields else 0
         self.size = sum(map(len, chain(*fields.items()))) if fields else 0
-        self._most = len(self.fields)
-        self._volatile = False
+        self._peak = len(self.fields)
         self._order: ScanOrder | None = None
 
     def __len__(self) -> int:
@@ -180,29 +217,12 @@ class HashValue:
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.fields)
 
-    def encoding(self, config: Config) -> str:
-        """Return ``hashtable`` if the hash was ever large or had TTLs, else ``listpack``."""
-        most = config.number("hash-max-listpack-entries")
-        longest = config.number("hash-max-listpack-value")
-        if self._volatile or self._most > most or self._longest > longest:
-            return "hashtable"
-        return "listpack"
-
-    def keep_encoding(self, config: Config) -> None:
-        """Keep the present encoding until the next write, before a limit in ``config`` changes."""
-        packed = self.encoding(config) == "listpack"
-        self._most, self._longest = (0, 0) if packed else (_ABOVE_LIMITS, _ABOVE_LIMITS)
-
     def copy(self) -> HashValue:
         twin = shallow_copy(self)
         twin.fields = self.fields.copy()
         twin.expires = Deadlines(self.expires) if self.expires else _NO_TTLS
         twin._order = None
         return twin
-
-    def stay_packed(self) -> None:
-        """Choose the encoding regardless of current lengths, as Redis after restoring a listpack."""
-        self._longest = 0
 
     def set(self, field: bytes, value: bytes, keep_ttl: bool = False) -> bool:
         """Set a field; return whether it is new. Its TTL is removed unless ``keep_ttl`` is true."""
@@ -213,8 +233,8 @@ class HashValue:
         length = len(value)
         if length > longest or len(field) > longest:
             self._longest = max(length, len(field))
-        if len(fields) > self._most:
-            self._most = len(fields)
+        if len(fields) > self._peak:
+            self._peak = len(fields)
         if old is None:
             self.size += len(field) + length
             if self._order is not None:
@@ -238,7 +258,7 @@ class HashValue:
         if self.expires is _NO_TTLS:
             self.expires = Deadlines()
         self.expires.put(field, at_ms)
-        self._volatile = True
+        self.make_large()
 
     def persist(self, field: bytes) -> bool:
         """Remove the TTL of a field; return whether it had one."""
@@ -455,7 +475,7 @@ def _is_integer(member: bytes) -> bool:
     return member[:1] <= b"9" and try_int(member) is not None
 
 
-class SetValue:
+class SetValue(Listpacked):
     """Distinct byte strings, stored as a list of members and a dictionary from member to index.
 
     Removing a member moves the last member into the gap. A scan runs from the end of the list to
@@ -464,14 +484,13 @@ class SetValue:
     """
 
     type_name: ClassVar[str] = "set"
-    __slots__ = ("_cursors", "_indexes", "_integers", "_longest", "_members", "_peak", "size")
+    __slots__ = ("_cursors", "_indexes", "_integers", "_members", "size")
 
     def __init__(self, members: Iterable[bytes] = ()) -> None:
         self._members: list[bytes] = []
         self._indexes: dict[bytes, int] = {}
         self.size = 0
         """Length in bytes of all members."""
-        # Redis never converts a set back, so the encoding depends on the largest size so far.
         self._integers = True
         self._peak = self._longest = 0
         self._cursors = 0
@@ -504,22 +523,16 @@ class SetValue:
         """Return ``intset``, ``hashtable`` or, in versions that have it, ``listpack``."""
         if self._integers and self._peak <= config.number("set-max-intset-entries"):
             return "intset"
-        if (
-            config.packs_lists_and_sets
-            and self._peak <= config.number("set-max-listpack-entries")
-            and self._longest <= config.number("set-max-listpack-value")
-        ):
-            return "listpack"
-        return "hashtable"
+        return super().encoding(config) if config.packs_lists_and_sets else "hashtable"
 
     def keep_encoding(self, config: Config) -> None:
         """Keep the present encoding until the next write, before a limit in ``config`` changes."""
-        encoding = self.encoding(config)
         self._cursors = max(self._cursors, self._peak)
-        self._integers = encoding == "intset"
-        self._peak = 0
-        if encoding != "intset":
-            self._longest = 0 if encoding == "listpack" else 1 << 62  # above every limit
+        self._integers = self.encoding(config) == "intset"
+        if self._integers:
+            self._peak = 0
+        else:
+            super().keep_encoding(config)
 
     def copy(self) -> SetValue:
         twin = shallow_copy(self)

@@ -18,8 +18,7 @@ from copy import copy as shallow_copy
 from itertools import dropwhile, takewhile
 from typing import ClassVar, NamedTuple
 
-from ..table.config import Config
-from .containers import ScanOrder
+from .containers import Listpacked, ScanOrder
 from .measures import NUMBER
 
 Item = tuple[float, bytes]
@@ -290,17 +289,17 @@ _MAX_ENTRIES, _MAX_VALUE = 128, 64
 """The defaults of ``zset-max-listpack-entries`` and ``-value``, which apply regardless of CONFIG."""
 
 
-class SortedSet:
+class SortedSet(Listpacked):
     """A sorted set: ``scores`` from member to score (never NaN), and the items in order."""
 
     type_name: ClassVar[str] = "zset"
-    __slots__ = ("_longest", "_order", "_peak", "_scan_order", "scores", "size")
+    _large_encoding: ClassVar[str] = "skiplist"
+    __slots__ = ("_order", "_scan_order", "scores", "size")
 
     def __init__(self, scores: Mapping[bytes, float] | None = None) -> None:
         """Build a sorted set from scores. This sorts once, which is faster than adding each member."""
         self.scores: dict[bytes, float] = dict(scores or {})
         self._order = ScoreOrder((score, member) for member, score in self.scores.items())
-        # Redis never converts a set back, so the encoding depends on the largest size so far.
         self._peak = len(self.scores)
         self._longest = max(map(len, self.scores), default=0)
         self._scan_order: ScanOrder | None = None
@@ -319,32 +318,11 @@ class SortedSet:
     def __reversed__(self) -> Iterator[Item]:
         return reversed(self._order)
 
-    def encoding(self, config: Config) -> str:
-        """Return ``skiplist`` if the set ever exceeded a limit for listpacks, else ``listpack``."""
-        most = config.number("zset-max-listpack-entries")
-        longest = config.number("zset-max-listpack-value")
-        return "listpack" if self._peak <= most and self._longest <= longest else "skiplist"
-
-    def keep_encoding(self, config: Config) -> None:
-        """Keep the present encoding until the next write, before a limit in ``config`` changes."""
-        if self.encoding(config) == "listpack":
-            self._peak = self._longest = 0
-        else:
-            self.to_skiplist()
-
-    def to_skiplist(self) -> None:
-        """Make the encoding ``skiplist`` permanently, as Redis does when SORT reads a sorted set."""
-        self._peak = 1 << 62  # above every limit
-
     def copy(self) -> SortedSet:
         twin = shallow_copy(self)
         twin.scores, twin._order = self.scores.copy(), self._order.copy()
         twin._scan_order = None
         return twin
-
-    def stay_packed(self) -> None:
-        """Choose the encoding regardless of current lengths, as Redis after restoring a listpack."""
-        self._longest = 0
 
     def score(self, member: bytes) -> float | None:
         return self.scores.get(member)
