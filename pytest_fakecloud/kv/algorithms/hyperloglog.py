@@ -313,32 +313,6 @@ def describe(value: bytes) -> str:
     return " ".join(words)
 
 
-def self_test(seed: bytes, elements: int = 1024) -> str | None:
-    """Test the functions of this module; return the description of an error, or None.
-
-    Elements derived from ``seed`` are added to a sparse value, a dense value and plain registers.
-    All three must agree, and the estimates must be within four standard errors (0.81 % each).
-    """
-    sparse, dense = new_sparse(), to_dense(new_sparse())
-    plain = bytearray(REGISTERS)
-    new: list[bytes] = []
-    for number in range(1, elements + 1):
-        element = seed + number.to_bytes(8, "little")
-        index, rank = register_of(element)
-        plain[index] = max(plain[index], rank)
-        new.append(element)
-        if number & (number - 1):
-            continue
-        sparse, _ = add(sparse, new, DENSE_SIZE)
-        dense, _ = add(dense, new, DENSE_SIZE)
-        new.clear()
-        if registers(sparse) != plain or registers(dense) != plain:
-            return f"registers differ after {number} elements"
-        if abs(estimate(plain) - number) > max(2.0, number * 4 * 0.0081):
-            return f"{number} elements are estimated as {estimate(plain)}"
-    return None
-
-
 def murmur_hash_64a(key: bytes) -> int:
     """Return the little-endian MurmurHash64A of ``key``, as Redis computes it."""
     length = len(key)

@@ -97,8 +97,5 @@ def pfdebug(session: Session, args: Args) -> Reply:
 
 @command("PFSELFTEST")
 def pfselftest(session: Session, args: Args) -> Reply:
-    """Test the sparse and dense representations and the estimate with random elements."""
-    fault = hll.self_test(session.engine.random.bytes(16))
-    if fault is not None:
-        raise CommandError(b"TESTFAILED " + fault.encode())
+    """Test the implementation; has no effect, because the tests of the fake do that."""
     return OK
