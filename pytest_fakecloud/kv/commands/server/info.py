@@ -7,6 +7,7 @@ fake, e.g. about its network, have a fixed value (decided here).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ... import errors
@@ -43,63 +44,19 @@ def _readable(size: int) -> str:
     return f"{number:.2f}{_UNITS[unit]}" if unit else f"{size}B"
 
 
-def _filled(template: str, **facts: Any) -> Iterator[str]:
-    """Yield the lines of a template, with values from ``facts`` for names without a value.
-
-    A name such as ``used_memory_human`` has the value of ``used_memory`` in readable form.
-    """
-    for line in template.split():
-        name, given, value = line.partition(":")
-        if not given:
-            base = name.removesuffix("_human")
-            value = facts[name] if base == name else _readable(facts[base])
-        yield f"{name}:{value}"
-
-
-_SERVER = """
+_TEMPLATES = {
+    "server": """
 redis_version redis_git_sha1:00000000 redis_git_dirty:0 redis_build_id:0000000000000000
 redis_mode:standalone os arch_bits:64 monotonic_clock multiplexing_api:epoll
 atomicvar_api:c11-builtin gcc_version:12.2.0 process_id:1 process_supervised:no run_id tcp_port
 server_time_usec uptime_in_seconds uptime_in_days hz configured_hz lru_clock
 executable:/redis-server config_file: io_threads_active:0
-"""
-
-
-def _server(engine: Engine) -> Iterator[str]:
-    uptime = (engine.now_us - engine.started_us) // 1_000_000
-    return _filled(
-        _SERVER,
-        redis_version=engine.version,
-        os="Linux x86_64",
-        monotonic_clock="POSIX clock_gettime",
-        run_id=engine.ids.stream("kv", "run id").hex(40),
-        tcp_port=engine.config.text("port"),
-        server_time_usec=engine.now_us,
-        uptime_in_seconds=uptime,
-        uptime_in_days=uptime // 86400,
-        hz=engine.config.text("hz"),
-        configured_hz=engine.config.text("hz"),
-        lru_clock=engine.now_us // 1_000_000 & 0xFFFFFF,
-    )
-
-
-_CLIENTS = """
+""",
+    "clients": """
 connected_clients cluster_connections:0 maxclients client_recent_max_input_buffer:0
 client_recent_max_output_buffer:0 blocked_clients tracking_clients clients_in_timeout_table:0
-"""
-
-
-def _clients(engine: Engine) -> Iterator[str]:
-    return _filled(
-        _CLIENTS,
-        connected_clients=len(engine.sessions.connected),
-        maxclients=engine.config.text("maxclients"),
-        blocked_clients=len(engine.waiters) + len(engine.pauses.delayed),
-        tracking_clients=sum(client.tracking is not None for client in engine.sessions.of_port()),
-    )
-
-
-_MEMORY = """
+""",
+    "memory": """
 used_memory used_memory_human used_memory_rss used_memory_rss_human used_memory_peak
 used_memory_peak_human used_memory_peak_perc:100.00% used_memory_overhead:0 used_memory_startup:1024
 used_memory_dataset used_memory_dataset_perc:100.00% allocator_allocated allocator_active
@@ -113,33 +70,8 @@ mem_fragmentation_ratio:1.00 mem_fragmentation_bytes:0 mem_not_counted_for_evict
 mem_replication_backlog:0 mem_total_replication_buffers:0 mem_clients_slaves:0 mem_clients_normal:0
 mem_cluster_links:0 mem_aof_buffer:0 mem_allocator:libc active_defrag_running:0
 lazyfree_pending_objects:0 lazyfreed_objects
-"""
-_ALL_USED = (
-    "used_memory", "used_memory_rss", "used_memory_peak", "used_memory_dataset",
-    "allocator_allocated", "allocator_active", "allocator_resident",
-)  # fmt: skip
-"""Fields with the whole memory in use: a fake has no allocator, and does not record the peak."""
-
-
-def _memory(engine: Engine) -> Iterator[str]:
-    used = engine.sizes.used_memory()
-    scripts, libraries = script_memory(engine)
-    return _filled(
-        _MEMORY,
-        **dict.fromkeys(_ALL_USED, used),
-        used_memory_scripts_eval=scripts,
-        number_of_cached_scripts=len(engine.scripting.scripts),
-        number_of_functions=len(engine.scripting.libraries.functions),
-        number_of_libraries=len(engine.scripting.libraries),
-        used_memory_functions=libraries,
-        used_memory_scripts=scripts + libraries,
-        maxmemory=engine.config.number("maxmemory"),
-        maxmemory_policy=engine.config.text("maxmemory-policy"),
-        lazyfreed_objects=engine.statistics.freed_lazily,
-    )
-
-
-_PERSISTENCE = """
+""",
+    "persistence": """
 loading:0 async_loading:0 current_cow_peak:0 current_cow_size:0 current_cow_size_age:0
 current_fork_perc:0.00 current_save_keys_processed:0 current_save_keys_total:0
 rdb_changes_since_last_save rdb_bgsave_in_progress:0 rdb_last_save_time rdb_last_bgsave_status:ok
@@ -148,18 +80,8 @@ rdb_last_load_keys_expired:0 rdb_last_load_keys_loaded:0 aof_enabled:0 aof_rewri
 aof_rewrite_scheduled:0 aof_last_rewrite_time_sec:-1 aof_current_rewrite_time_sec:-1
 aof_last_bgrewrite_status:ok aof_rewrites:0 aof_rewrites_consecutive_failures:0
 aof_last_write_status:ok aof_last_cow_size:0 module_fork_in_progress:0 module_fork_last_cow_size:0
-"""
-
-
-def _persistence(engine: Engine) -> Iterator[str]:
-    return _filled(
-        _PERSISTENCE,
-        rdb_changes_since_last_save=sum(db.changes for db in engine.databases),
-        rdb_last_save_time=engine.last_save_us // 1_000_000,
-    )
-
-
-_STATS = """
+""",
+    "stats": """
 total_connections_received:0 total_commands_processed instantaneous_ops_per_sec:0
 total_net_input_bytes:0 total_net_output_bytes:0 total_net_repl_input_bytes:0
 total_net_repl_output_bytes:0 instantaneous_input_kbps:0.00 instantaneous_output_kbps:0.00
@@ -174,49 +96,94 @@ current_active_defrag_time:0 tracking_total_keys tracking_total_items tracking_t
 unexpected_error_replies:0 total_error_replies dump_payload_sanitizations:0 total_reads_processed:0
 total_writes_processed:0 io_threaded_reads_processed:0 io_threaded_writes_processed:0
 reply_buffer_shrinks:0 reply_buffer_expands:0
-"""
-
-
-def _stats(engine: Engine) -> Iterator[str]:
-    counts = engine.statistics.commands.values()
-    keys, items, prefixes = engine.tracking.sizes()
-    return _filled(
-        _STATS,
-        tracking_total_keys=keys,
-        tracking_total_items=items,
-        tracking_total_prefixes=prefixes,
-        total_commands_processed=sum(count.calls for count in counts),
-        expired_keys=sum(db.expired for db in engine.databases),
-        evicted_keys=engine.eviction.evicted,
-        pubsub_channels=len(engine.pubsub.names("channel")),
-        pubsub_patterns=len(engine.pubsub.names("pattern")),
-        pubsubshard_channels=len(engine.pubsub.names("shard")),
-        keyspace_hits=sum(db.hits for db in engine.databases),
-        keyspace_misses=sum(db.misses for db in engine.databases),
-        total_error_replies=sum(engine.statistics.errors.values()),
-    )
-
-
-_REPLICATION = """
+""",
+    "replication": """
 role:master connected_slaves:0 master_failover_state:no-failover master_replid
 master_replid2:0000000000000000000000000000000000000000 master_repl_offset:0 second_repl_offset:-1
 repl_backlog_active:0 repl_backlog_size repl_backlog_first_byte_offset:0 repl_backlog_histlen:0
-"""
-
-
-def _replication(engine: Engine) -> Iterator[str]:
-    return _filled(
-        _REPLICATION,
-        master_replid=engine.ids.stream("kv", "run id").hex(40),
-        repl_backlog_size=engine.config.text("repl-backlog-size"),
-    )
-
-
-# CPU times are 0: they would be wall-clock times, but the reply must be deterministic.
-_CPU = """
+""",
+    # CPU times are 0: they would be wall-clock times, but the reply must be deterministic.
+    "cpu": """
 used_cpu_sys:0.000000 used_cpu_user:0.000000 used_cpu_sys_children:0.000000
 used_cpu_user_children:0.000000 used_cpu_sys_main_thread:0.000000 used_cpu_user_main_thread:0.000000
-"""
+""",
+}
+"""The sections with a fixed number of fields, in order, with the values that never change."""
+
+
+def _run_id(engine: Engine) -> str:
+    return engine.ids.stream("kv", "run id").hex(40)
+
+
+_FACTS: dict[str, Callable[[Engine], Any]] = {
+    "redis_version": lambda engine: engine.version,
+    "os": lambda engine: "Linux x86_64",
+    "monotonic_clock": lambda engine: "POSIX clock_gettime",
+    "run_id": _run_id,
+    "tcp_port": lambda engine: engine.config.text("port"),
+    "server_time_usec": lambda engine: engine.now_us,
+    "uptime_in_seconds": lambda engine: (engine.now_us - engine.started_us) // 1_000_000,
+    "uptime_in_days": lambda engine: (engine.now_us - engine.started_us) // 86_400_000_000,
+    "hz": lambda engine: engine.config.text("hz"),
+    "configured_hz": lambda engine: engine.config.text("hz"),
+    "lru_clock": lambda engine: engine.now_us // 1_000_000 & 0xFFFFFF,
+    "connected_clients": lambda engine: len(engine.sessions.connected),
+    "maxclients": lambda engine: engine.config.text("maxclients"),
+    "blocked_clients": lambda engine: len(engine.waiters) + len(engine.pauses.delayed),
+    "tracking_clients": lambda engine: sum(
+        client.tracking is not None for client in engine.sessions.of_port()
+    ),
+    # The whole memory is in use: a fake has no allocator, and does not record the peak.
+    **dict.fromkeys(
+        (
+            "used_memory", "used_memory_rss", "used_memory_peak", "used_memory_dataset",
+            "allocator_allocated", "allocator_active", "allocator_resident",
+        ),
+        lambda engine: engine.sizes.used_memory(),
+    ),
+    "used_memory_scripts_eval": lambda engine: script_memory(engine)[0],
+    "number_of_cached_scripts": lambda engine: len(engine.scripting.scripts),
+    "number_of_functions": lambda engine: len(engine.scripting.libraries.functions),
+    "number_of_libraries": lambda engine: len(engine.scripting.libraries),
+    "used_memory_functions": lambda engine: script_memory(engine)[1],
+    "used_memory_scripts": lambda engine: sum(script_memory(engine)),
+    "maxmemory": lambda engine: engine.config.number("maxmemory"),
+    "maxmemory_policy": lambda engine: engine.config.text("maxmemory-policy"),
+    "lazyfreed_objects": lambda engine: engine.statistics.freed_lazily,
+    "rdb_changes_since_last_save": lambda engine: sum(db.changes for db in engine.databases),
+    "rdb_last_save_time": lambda engine: engine.last_save_us // 1_000_000,
+    "total_commands_processed": lambda engine: sum(
+        count.calls for count in engine.statistics.commands.values()
+    ),
+    "tracking_total_keys": lambda engine: engine.tracking.sizes()[0],
+    "tracking_total_items": lambda engine: engine.tracking.sizes()[1],
+    "tracking_total_prefixes": lambda engine: engine.tracking.sizes()[2],
+    "expired_keys": lambda engine: sum(db.expired for db in engine.databases),
+    "evicted_keys": lambda engine: engine.eviction.evicted,
+    "pubsub_channels": lambda engine: len(engine.pubsub.names("channel")),
+    "pubsub_patterns": lambda engine: len(engine.pubsub.names("pattern")),
+    "pubsubshard_channels": lambda engine: len(engine.pubsub.names("shard")),
+    "keyspace_hits": lambda engine: sum(db.hits for db in engine.databases),
+    "keyspace_misses": lambda engine: sum(db.misses for db in engine.databases),
+    "total_error_replies": lambda engine: sum(engine.statistics.errors.values()),
+    "master_replid": _run_id,
+    "repl_backlog_size": lambda engine: engine.config.text("repl-backlog-size"),
+}  # fmt: skip
+"""The values of the other fields."""
+
+
+def _filled(template: str, engine: Engine) -> Iterator[str]:
+    """Yield the lines of a template, with the current values of names without a value.
+
+    A name such as ``used_memory_human`` has the value of ``used_memory`` in readable form.
+    """
+    for line in template.split():
+        name, given, value = line.partition(":")
+        if not given:
+            base = name.removesuffix("_human")
+            fact = _FACTS[base](engine)
+            value = fact if base == name else _readable(fact)
+        yield f"{name}:{value}"
 
 
 def _modules(engine: Engine) -> Iterator[str]:
@@ -268,18 +235,12 @@ def _keyspace(engine: Engine) -> Iterator[str]:
 
 
 SECTIONS: dict[str, Callable[[Engine], Iterator[str]]] = {
-    "server": _server,
-    "clients": _clients,
-    "memory": _memory,
-    "persistence": _persistence,
-    "stats": _stats,
-    "replication": _replication,
-    "cpu": lambda _: _filled(_CPU),
+    **{name: partial(_filled, template) for name, template in _TEMPLATES.items()},
     "modules": _modules,
     "commandstats": _commandstats,
     "errorstats": _errorstats,
     "latencystats": _latencystats,
-    "cluster": lambda _: _filled("cluster_enabled:0"),
+    "cluster": partial(_filled, "cluster_enabled:0"),
     "keyspace": _keyspace,
 }
 
