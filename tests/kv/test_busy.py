@@ -13,9 +13,11 @@ import pytest
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv import routes
+from pytest_fakecloud.kv.engine.limits import LONGEST_WAIT_SECONDS
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp import port
-from pytest_fakecloud.kv.scripting.scripts import ScriptLimits
+from pytest_fakecloud.kv.scripting import scripts
+from pytest_fakecloud.kv.scripting.errors import ScriptLimits
 from tests.harness import wait_until
 from tests.kv.comparison.wire import Error, Status
 from tests.kv.resp.test_port import Client
@@ -186,6 +188,21 @@ def test_without_a_threshold_others_wait(connect: Any) -> None:
     assert other.silent()
     assert third("SCRIPT", "KILL") == OK
     assert other.read() == Status(b"PONG")
+
+
+@pytest.mark.parametrize("threshold", [0, 10**6])
+def test_nobody_waits_longer_than_the_bound(
+    connect: Any, monkeypatch: pytest.MonkeyPatch, threshold: int
+) -> None:
+    one, other = connect(2)
+    busy_after(one, threshold)
+    one.send("EVAL", FOR_EVER, 0)
+    runs(other)
+    other.send("PING")
+    monkeypatch.setattr(scripts, "monotonic", lambda: monotonic() + LONGEST_WAIT_SECONDS)
+    assert other.read().text.startswith(b"BUSY Redis is busy running a script.")
+    assert other("SCRIPT", "KILL") == OK
+    assert one.read().text.startswith(KILLED)
 
 
 @pytest.mark.slow

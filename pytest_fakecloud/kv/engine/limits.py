@@ -21,9 +21,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from time import thread_time
 from typing import Any, NamedTuple
 
 from ...core.ids import RandomStream
+from ...core.timers import monotonic
 from .. import errors
 from ..errors import CommandError
 from ..settings import KVConfig
@@ -38,6 +40,30 @@ _COMPARED = 500
 """Maximum number of keys of a database that are compared before a key is evicted."""
 STARTUP = 1024
 """Memory used by a server without data, in bytes."""
+
+
+LONGEST_WAIT_SECONDS = 2.0
+"""Maximum number of seconds that a command of one client may delay others (decided here)."""
+
+
+class TimeLimit:
+    """A limit of this thread's processor time, which other threads and processes do not use up."""
+
+    __slots__ = ("_check_at", "_ends")
+
+    def __init__(self, seconds: float) -> None:
+        self._ends = thread_time() + seconds
+        self._check_at = monotonic() + seconds
+
+    def is_over(self, now: float | None = None) -> bool:
+        """Return whether the time is used up; ``now`` is the result of ``monotonic()``."""
+        # Reading the processor time takes several times longer than reading the wall clock.
+        now = monotonic() if now is None else now
+        if now < self._check_at:
+            return False
+        left = self._ends - thread_time()
+        self._check_at = now + max(left, 0)
+        return left <= 0
 
 
 class _Sums:

@@ -373,9 +373,10 @@ class LuaHost:
 
     ``call`` runs a command line for the running script, given the protocol version, and returns the
     reply or the error. ``may_call`` returns whether the user may run a command line, or an error
-    message. ``clock`` returns the result of ``os.clock()`` in seconds. ``check_progress`` returns
-    the wall-clock time in seconds; Lua calls it often while a script runs. ``flags`` are the allowed
-    flags of functions, and ``knows`` what the server ``version`` can do.
+    message. ``clock`` returns the result of ``os.clock()`` in seconds. ``start_timing`` receives the
+    maximum number of seconds for what runs next, and ``must_stop`` returns whether it has to end; Lua
+    calls it often. ``flags`` are the allowed flags of functions, and ``knows`` what the server
+    ``version`` can do.
     """
 
     def __init__(
@@ -384,7 +385,8 @@ class LuaHost:
         call: Callable[[list[bytes], int], Any],
         may_call: Callable[[list[bytes]], bool | bytes],
         clock: Callable[[], float],
-        check_progress: Callable[[], float],
+        start_timing: Callable[[float], None],
+        must_stop: Callable[[], bool],
         limits: ScriptLimits,
         flags: Iterable[bytes],
         version: str,
@@ -413,17 +415,7 @@ class LuaHost:
             b"ERR Script stopped: it ran for more than %g seconds" % limits.seconds,
         )
         table = self._runtime.table_from
-        functions = table(self._functions(clock, check_progress))
-        settings = table(self._settings(flags, version, knows), recursive=True)
-        sources = table({name.encode(): _chunk(name) for name in _FILES})
-        api = self._runtime.execute(_chunk("bootstrap"), functions, settings, sources)
-        self._api = dict(api.items())
-
-    def _functions(
-        self, clock: Callable[[], float], check_progress: Callable[[], float]
-    ) -> dict[bytes, Callable[..., Any]]:
-        """Return the Python functions that the Lua code calls."""
-        return {
+        functions = table({
             **callbacks(),
             b"call": self._guarded(self._command),
             b"call_widely": self._guarded(self._command, in_table=True),
@@ -432,8 +424,13 @@ class LuaHost:
             b"setresp": partial(setattr, self, "_resp"),
             b"clock": clock,
             b"levels": lambda: self.levels,
-            b"check_progress": check_progress,
-        }
+            b"start_timing": start_timing,
+            b"must_stop": must_stop,
+        })  # fmt: skip
+        settings = table(self._settings(flags, version, knows), recursive=True)
+        sources = table({name.encode(): _chunk(name) for name in _FILES})
+        api = self._runtime.execute(_chunk("bootstrap"), functions, settings, sources)
+        self._api = dict(api.items())
 
     def _settings(
         self, flags: Iterable[bytes], version: str, knows: Mapping[str, bool]
@@ -443,6 +440,7 @@ class LuaHost:
         return {
             b"instructions": limits.instructions,
             b"seconds": limits.seconds,
+            b"seconds_to_load": limits.seconds_to_load,
             b"kilobytes": limits.memory // 1024,
             b"memory_text": b"ERR Script stopped: it used more than %d bytes of memory"
             % limits.memory,

@@ -8,12 +8,15 @@ While a script runs, commands of other clients wait, fail, or kill the script. S
 FUNCTION KILL take effect immediately. After ``busy-reply-threshold`` milliseconds, Redis rejects
 all but a few commands with BUSY (measured on 7.0). Both wall-clock time and fake time count towards
 the threshold; the longer one applies. The vendor's service cannot kill scripts and returns NOTBUSY.
+
+No client waits longer than ``LONGEST_WAIT_SECONDS`` for a script (decided here). The vendor's scripts
+end after that time. Those of a stock server may run for longer, as on Redis, but other clients then
+receive BUSY, whatever the threshold.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.timers import give_way, monotonic
 from ..acl import Denied
+from ..engine.limits import LONGEST_WAIT_SECONDS, TimeLimit
 from ..errors import OOM, CommandError, CountedError, one_line
 from ..reply import Reply
 from ..table.registry import asks_to_wait
@@ -43,7 +47,7 @@ if TYPE_CHECKING:
     from ..table.registry import CommandSpec
     from .host import LuaHost
 
-GIVE_WAY_SECONDS = 0.005
+_GIVE_WAY_SECONDS = 0.005
 """Seconds after which a running script lets other threads use the interpreter."""
 
 
@@ -65,8 +69,6 @@ class ScriptRun:
     """Start of the run in seconds of wall-clock time."""
     begun_us: int
     """Start of the run in microseconds of fake time."""
-    gives_way_at: float
-    """Wall-clock time at which to let other threads use the interpreter."""
     wrote: bool = False
     """Whether a write command was called, after which the run cannot be killed."""
     killed: bool = False
@@ -82,8 +84,17 @@ class ScriptRun:
     @property
     def milliseconds(self) -> int:
         """Duration of the run in milliseconds, in wall-clock or fake time, whichever is longer."""
-        real = int((monotonic() - self.begun) * 1000)
-        return max(real, (self.clock.now_us() - self.begun_us) // 1000)
+        return max(int(self.seconds * 1000), (self.clock.now_us() - self.begun_us) // 1000)
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the run in seconds of wall-clock time."""
+        return monotonic() - self.begun
+
+    def makes_busy(self, threshold_ms: int) -> bool:
+        """Return whether the run is so long that other commands receive a BUSY error."""
+        is_reached = 0 < threshold_ms <= self.milliseconds
+        return is_reached or self.seconds >= LONGEST_WAIT_SECONDS
 
 
 _KILL_SCRIPT, _KILL_FUNCTION = "SCRIPT KILL", "FUNCTION KILL"
@@ -124,8 +135,7 @@ class Scripting:
         self.engine = engine
         self.scripts: dict[bytes, Script] = {}
         self.libraries = Libraries(self._read_library)
-        # Real servers let a script run until a client kills it. Here it also ends at a time limit,
-        # which is generous, because scripts take many times longer on a busy machine.
+        # Real servers let a script run until a client kills it. Here it also ends at a time limit.
         stock = ScriptLimits(instructions=10**12, seconds=30.0)
         self.limits = ScriptLimits() if self.vendor else stock
         """The limits of scripts. A change takes effect when the next Lua runtime is created."""
@@ -135,6 +145,9 @@ class Scripting:
         ``DEBUG SET-DISABLE-DENY-SCRIPTS`` changes this.
         """
         self._host: LuaHost | None = None
+        self._time_limit = TimeLimit(0)
+        self._gives_way_at = 0.0
+        """Wall-clock time at which to let other threads use the interpreter."""
         self.running: ScriptRun | None = None
         """The running script, or None. Other threads read this attribute."""
 
@@ -153,7 +166,8 @@ class Scripting:
                 call=self._command,
                 may_call=self._may_call,
                 clock=self._clock,
-                check_progress=self._check_progress,
+                start_timing=self._start_timing,
+                must_stop=self._must_stop,
                 limits=self.limits,
                 flags=SCRIPT_FLAGS | {KEY_LOCKING} if self.vendor else SCRIPT_FLAGS,
                 version=self.engine.version,
@@ -270,8 +284,7 @@ class Scripting:
         if run is None:
             return False
         threshold_ms = self.engine.config.number("busy-reply-threshold")
-        # A run of this length makes other commands receive a BUSY error.
-        is_busy = 0 < threshold_ms <= run.milliseconds and not self.vendor
+        is_busy = not self.vendor and run.makes_busy(threshold_ms)
         try:
             spec = self.engine.table.resolve(argv)
         except CommandError:
@@ -327,7 +340,7 @@ class Scripting:
         no_writes = flags is not None and b"no-writes" in flags
         if read_only and flags is not None and not no_writes and not self.vendor:
             raise CommandError(errors.WRITE_FLAG_IN_RO)
-        clock, now = self.engine.clock, monotonic()
+        clock = self.engine.clock
         run = ScriptRun(
             clock,
             session,
@@ -336,9 +349,8 @@ class Scripting:
             name,
             self._is_without_memory(session, flags),
             line,
-            now,
+            monotonic(),
             clock.now_us(),
-            now + GIVE_WAY_SECONDS,
         )
         before = (session.db, session.resp, session.in_script)
         session.resp_before_script = session.resp
@@ -473,17 +485,17 @@ class Scripting:
             return False
         return True
 
-    def _check_progress(self) -> float:
+    def _start_timing(self, seconds: float) -> None:
+        self._time_limit = TimeLimit(seconds)
+
+    def _must_stop(self) -> bool:
         now = monotonic()
+        if now > self._gives_way_at:
+            self._gives_way_at = now + _GIVE_WAY_SECONDS
+            # Release the interpreter lock, so that another thread can run and kill the script.
+            give_way()
         run = self.running
-        if run is not None:
-            if run.killed:
-                return math.inf  # A time later than any deadline ends the script.
-            if now > run.gives_way_at:
-                run.gives_way_at = now + GIVE_WAY_SECONDS
-                # Release the interpreter lock, so that another thread can run and kill the script.
-                give_way()
-        return now
+        return (run is not None and run.killed) or self._time_limit.is_over(now)
 
     def _clock(self) -> float:
         return (self.engine.now_us - self.engine.started_us) / 1_000_000

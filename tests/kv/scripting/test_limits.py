@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 
 import pytest
 
 from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.limits import TimeLimit
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.scripting import scripts
 from pytest_fakecloud.kv.scripting.errors import ScriptLimits
@@ -18,12 +18,22 @@ FOR_EVER = "while true do end"
 STOPPED = "Script stopped: it "
 
 
+class Checks(TimeLimit):
+    """A time limit that counts how often it is checked, instead of seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self.left = seconds
+
+    def is_over(self, now: float | None = None) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
 @pytest.fixture
 def engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """An engine whose scripts may check the clock 2,000 times, however long that takes."""
-    looks = itertools.count()
-    monkeypatch.setattr(scripts, "monotonic", lambda: float(next(looks)))
-    engine.scripting.limits = ScriptLimits(instructions=1_000_000, seconds=2_000, memory=8 * 2**20)
+    """An engine whose scripts may check the time 2,000 times, however long that takes."""
+    monkeypatch.setattr(scripts, "TimeLimit", Checks)
+    engine.scripting.limits = ScriptLimits(1_000_000, 2_000, 8 * 2**20, seconds_to_load=50)
     return engine
 
 
@@ -111,8 +121,7 @@ def test_a_script_without_an_end_is_stopped(lua: Lua, script: str) -> None:
 def test_no_call_passes_by_the_clock(
     engine: Engine, lua: Lua, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
-    # Processor time does not include other processes.
-    monkeypatch.setattr(scripts, "monotonic", time.thread_time)
+    monkeypatch.setattr(scripts, "TimeLimit", TimeLimit)
     engine.scripting.limits = ScriptLimits(1_000_000, seconds=0.05, memory=8 * 2**20)
     start = time.thread_time()
     text = lua.error(script)
@@ -122,12 +131,19 @@ def test_no_call_passes_by_the_clock(
 
 
 def test_a_source_that_takes_long_to_compile_is_refused(engine: Engine, run: Run, lua: Lua) -> None:
-    engine.scripting.limits = ScriptLimits(seconds=50)
+    engine.scripting.limits = ScriptLimits(seconds=10**6, seconds_to_load=50)
     source = "if a then " + "elseif a then " * 100_000 + " end"
     for line in (("EVAL", source, 0), ("SCRIPT", "LOAD", source)):
         assert "took too long to compile" in run.error(*line)
     assert "took too long to compile" in run.error("FUNCTION", "LOAD", f"#!lua name=l\n{source}")
     assert lua("return 1") == 1
+
+
+def test_a_library_has_less_time_to_load_than_a_script_to_run(engine: Engine, run: Run) -> None:
+    engine.scripting.limits = ScriptLimits(instructions=10**12, seconds=10**6, seconds_to_load=50)
+    text = "ERR Error registering functions: ERR FUNCTION LOAD timeout"
+    assert run.error("FUNCTION", "LOAD", f"#!lua name=l\n{FOR_EVER}") == text
+    assert run("FUNCTION", "LIST") == []
 
 
 def test_a_long_source_compiles(run: Run) -> None:

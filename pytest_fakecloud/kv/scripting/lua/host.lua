@@ -12,7 +12,7 @@ local getinfo, gethook, sethook = debug.getinfo, debug.gethook, debug.sethook
 local floor, sub, byte, dump, format, gsub =
   math.floor, string.sub, string.byte, string.dump, string.format, string.gsub
 local create = coroutine.create
-local clock = py.check_progress
+local must_stop = py.must_stop
 
 local host = { py = py, limits = limits }
 
@@ -145,7 +145,7 @@ end
 -- Limits -----------------------------------------------------------------------------------------
 
 local INTERVAL = 1000 -- instructions between two checks of the limits
-local spent, deadline = 0, 0
+local spent = 0
 local handed = 0 -- bytes that the running script has passed to commands and to its reply
 local stopped = nil -- the error that ended the running script
 local running = false
@@ -180,7 +180,7 @@ end
 
 local function check_limits()
   if spent > limits.instructions then stop(limits.instructions_text) end
-  if clock() > deadline then stop(limits.seconds_text) end
+  if must_stop() then stop(limits.seconds_text) end
   check_memory()
 end
 
@@ -295,9 +295,11 @@ local resets = {}
 -- Registers a function that is called before each script, to reset state.
 function host.on_reset(action) resets[#resets + 1] = action end
 
--- Runs `body` under the limits. Returns true and its value, or false and an error table.
-function run(body, ...)
-  spent, deadline, stopped, handed, unhurried = 0, clock() + limits.seconds, nil, 0, false
+-- Runs `body` under the limits, for at most that many seconds. Returns true and its value, or false
+-- and an error table.
+function run(body, seconds)
+  py.start_timing(seconds)
+  spent, stopped, handed, unhurried = 0, nil, 0, false
   for index = 1, #resets do resets[index]() end
   sethook(hook, "", INTERVAL)
   pace(0)
@@ -338,13 +340,13 @@ local PIECE = 2048
 local function read_source(source, name)
   if #source <= PIECE then return loadstring(source, name) end
   local at, late = 1, false
-  local latest = clock() + limits.seconds
   if running then
     charge(floor(#source / 10))
-    latest = deadline
+  else
+    py.start_timing(limits.seconds_to_load)
   end
   local body, message = load(function()
-    late = clock() > latest
+    late = must_stop()
     if late then error("it took too long to compile", 0) end
     at = at + PIECE
     return sub(source, at - PIECE, at - 1)

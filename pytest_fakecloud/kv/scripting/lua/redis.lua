@@ -4,7 +4,8 @@ local host, libraries = ...
 local error, next, pairs, rawget, select, setmetatable, tonumber, tostring, type, unpack =
   host.error, next, pairs, rawget, select, setmetatable, tonumber, tostring, type, unpack
 local find, lower, match, sub = string.find, string.lower, string.match, string.sub
-local py, run, protect, charge = host.py, host.run, host.protect, host.charge
+local py, limits, run, protect, charge =
+  host.py, host.limits, host.run, host.protect, host.charge
 local hand_over, to_integer = host.hand_over, host.to_integer
 
 local resp = 2 -- the protocol version set by redis.setresp
@@ -135,7 +136,7 @@ local function weigh(...)
     local word = words and words[index] or (select(index, ...))
     if type(word) == "string" then
       bytes = bytes + #word
-    elseif word == 0 and not host.limits.short_numbers and has_lost_sign(word) then
+    elseif word == 0 and not limits.short_numbers and has_lost_sign(word) then
       lost_sign = true
     end
   end
@@ -176,7 +177,7 @@ end
 local redis = {
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
   REPL_ALL = 3, REPL_AOF = 1, REPL_SLAVE = 2, REPL_REPLICA = 2, REPL_NONE = 0,
-  REDIS_VERSION = host.limits.version, REDIS_VERSION_NUM = host.limits.version_number,
+  REDIS_VERSION = limits.version, REDIS_VERSION_NUM = limits.version_number,
   call = call, pcall = protected_call,
 }
 
@@ -248,7 +249,7 @@ host.on_reset(function() resp = 2 end)
 -- Evaluating -------------------------------------------------------------------------------------
 
 local function with_libraries(api)
-  local content = { redis = api, server = host.limits.has_server and api or nil }
+  local content = { redis = api, server = limits.has_server and api or nil }
   for library, functions in pairs(libraries) do content[library] = protect(functions) end
   return content
 end
@@ -288,18 +289,18 @@ end
 
 function api.evaluate(script, count, ...)
   eval_globals.KEYS, eval_globals.ARGV = keys_and_arguments(count, ...)
-  return finish(run(function() return reply_of(script()) end))
+  return finish(run(function() return reply_of(script()) end, limits.seconds))
 end
 
 -- Like evaluate(), but with keys and arguments in tables, because the number of arguments is
 -- limited.
 function api.evaluate_tables(script, keys, arguments)
   eval_globals.KEYS, eval_globals.ARGV = keys, arguments
-  return finish(run(function() return reply_of(script()) end))
+  return finish(run(function() return reply_of(script()) end, limits.seconds))
 end
 
 function api.call_function(callback, keys, arguments)
-  return finish(run(function() return reply_of(callback(keys, arguments)) end))
+  return finish(run(function() return reply_of(callback(keys, arguments)) end, limits.seconds))
 end
 
 -- Libraries --------------------------------------------------------------------------------------
@@ -348,7 +349,7 @@ local function read_flags(flags)
   local found = {}
   for index = 1, #flags do
     local flag = rawget(flags, index)
-    local known = type(flag) == "string" and host.limits.flags[flag]
+    local known = type(flag) == "string" and limits.flags[flag]
     if not known then raise("ERR unknown flag given") end
     found[index] = flag
   end
@@ -402,7 +403,7 @@ local load_api = protect(setmetatable({
   register_function = register_function,
 }, host.strict))
 local load_globals = setmetatable(
-  { redis = load_api, server = host.limits.has_server and load_api or nil }, host.strict)
+  { redis = load_api, server = limits.has_server and load_api or nil }, host.strict)
 
 -- Loads a library. Returns true and the registered functions, or false and the error, or nil and
 -- the compiler's message.
@@ -411,7 +412,7 @@ function api.load_library(source)
   if not body then return nil, message end
   registered = {}
   choose(load_globals)
-  local ok, value = run(body)
+  local ok, value = run(body, limits.seconds_to_load)
   choose(function_globals)
   local found = registered
   registered = nil
