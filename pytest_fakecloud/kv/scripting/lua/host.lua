@@ -9,8 +9,8 @@ local rawset, setmetatable, tonumber, tostring, type, xpcall =
   rawset, setmetatable, tonumber, tostring, type, xpcall
 local load, loadstring, setfenv, collectgarbage = load, loadstring, setfenv, collectgarbage
 local getinfo, gethook, sethook = debug.getinfo, debug.gethook, debug.sethook
-local floor, sub, byte, dump, format, gsub =
-  math.floor, string.sub, string.byte, string.dump, string.format, string.gsub
+local floor, min, sub, byte, dump, format, gsub =
+  math.floor, math.min, string.sub, string.byte, string.dump, string.format, string.gsub
 local create = coroutine.create
 local must_stop = py.must_stop
 
@@ -144,7 +144,12 @@ end
 
 -- Limits -----------------------------------------------------------------------------------------
 
-local INTERVAL = 1000 -- instructions between two checks of the limits
+-- Instructions between two checks of the limits while little memory is in use. Measured for
+-- `for i = 1, 1e7 do n = n + i end`, which takes 0.05 s on Redis 7.0: 0.12 s with checks every 1,000
+-- instructions, 0.07 s with 5,000 or more. The longest time between two checks, in a loop that adds
+-- 1 to a string of 200,000 digits: 0.1 s with 1,000, 0.5 s with 5,000, 2.5 s with 30,000.
+local INTERVAL = 5000
+local COROUTINE_INTERVAL = 1000 -- the same for a new coroutine
 local spent = 0
 local handed = 0 -- bytes that the running script has passed to commands and to its reply
 local stopped = nil -- the error that ended the running script
@@ -173,7 +178,14 @@ end
 -- length of a table). Therefore the limits are checked more often the more memory is in use.
 local function pace(more)
   local kilobytes = collectgarbage("count") + more
-  local wanted = (unhurried or kilobytes < 4096) and INTERVAL or kilobytes < 16384 and 100 or 10
+  local wanted = 10
+  if unhurried or kilobytes < 1024 then
+    wanted = INTERVAL
+  elseif kilobytes < 4096 then
+    wanted = 1000
+  elseif kilobytes < 16384 then
+    wanted = 100
+  end
   local _, _, present = gethook()
   if present ~= wanted then sethook(hook, "", wanted) end
 end
@@ -246,10 +258,10 @@ end
 -- Creates a coroutine that has the hook, too, and charges for the instructions it may run
 -- uncounted.
 function host.create_coroutine(body)
-  charge(INTERVAL)
+  charge(COROUTINE_INTERVAL)
   local thread = create(body)
   local _, _, interval = gethook()
-  sethook(thread, hook, "", interval)
+  sethook(thread, hook, "", min(interval, COROUTINE_INTERVAL))
   return thread
 end
 
