@@ -107,6 +107,9 @@ NOT_ENOUGH_REPLICAS = b"NOREPLICAS Not enough good replicas to write."
 
 wrong_arity = Template("ERR wrong number of arguments for '<name>' command")
 over_budget = Template("ERR the command was stopped: <reason>")
+RAN_TOO_LONG = (
+    b"ERR the command was not run: its transaction takes more than 2 seconds; request less"
+)
 
 
 def unknown_command(argv: list[bytes]) -> bytes:

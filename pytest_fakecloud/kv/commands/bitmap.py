@@ -98,7 +98,7 @@ def getbit(session: Session, args: Args) -> Reply:
     return value[offset >> 3] >> (7 - (offset & 7)) & 1
 
 
-_BYTES_PER_STEP = 200
+_BYTES_PER_STEP = 60
 
 
 @command("BITCOUNT")

@@ -32,6 +32,7 @@ from .arguments import (
     parse_scan,
     running,
 )
+from .string import BYTES_PER_STEP, string_reply
 
 if TYPE_CHECKING:
     from ..table.config import Config
@@ -71,10 +72,15 @@ def randomkey(session: Session, args: Args) -> Reply:
     return next(iter(session.db.draw_keys(session.engine.random, 1)), None)
 
 
+_STEPS_PER_STAR = 2
+"""Budget steps for comparing a key with a pattern, and for each star of the pattern."""
+
+
 @command("KEYS")
 def keys(session: Session, args: Args) -> Reply:
     """Return the keys that match a pattern."""
     matches = matcher(args[0])
+    spend(len(session.db) * _STEPS_PER_STAR * (1 + args[0].count(b"*")))
     return [key for key in session.db if matches(key)]
 
 
@@ -478,7 +484,7 @@ def _referenced(session: Session, pattern: bytes, element: bytes) -> bytes | Non
         value = session.db.lookup(before + element + name)
         return value.fields.get(field) if isinstance(value, HashValue) else None
     value = session.db.lookup(before + element + after)
-    return bytes(value) if isinstance(value, bytes | bytearray) else None
+    return string_reply(value)
 
 
 def _number(text: bytes) -> float:
@@ -493,6 +499,7 @@ def _sorted_page(session: Session, value: Any, given: _SortOptions) -> list[byte
     weights: list[bytes | None] = [*elements]
     if given.by is not None:
         weights = [_referenced(session, given.by, element) for element in elements]
+        spend(sum(len(weight) for weight in weights if weight) // BYTES_PER_STEP)
     if given.alpha:
         # A missing weight sorts before any other. Elements with equal weights keep their order,
         # also in descending order. Unless it stores the result, Redis ignores what follows a NUL.

@@ -16,7 +16,8 @@ from ..values.containers import SetValue
 from .arguments import get_or_empty, options, parse_negatable, random_indexes, scan_collection
 
 _COPY_STEPS = 2
-"""Steps of the budget for a member that is added to a result; a test for membership takes one."""
+_LOOKUP_STEPS = 3
+"""Steps of the budget for a member that is added to a result, and for a test for membership."""
 
 
 @command("SADD")
@@ -136,7 +137,7 @@ def _intersection(session: Session, keys: list[bytes], limit: int = 0) -> list[b
     smallest, *others = sorted(_sets(session, keys), key=len)
     found: list[bytes] = []
     for member in smallest:
-        spend(1 + len(others))
+        spend(_LOOKUP_STEPS * (1 + len(others)))
         if all(member in other for other in others):
             found.append(member)
             if len(found) == limit:
@@ -152,7 +153,7 @@ def _union(session: Session, keys: list[bytes]) -> SetValue:
 
 def _difference(session: Session, keys: list[bytes]) -> SetValue:
     first, *others = _sets(session, keys)
-    spend(len(first) * (1 + len(others)))
+    spend(_LOOKUP_STEPS * len(first) * (1 + len(others)))
     return SetValue(member for member in first if not any(member in other for other in others))
 
 

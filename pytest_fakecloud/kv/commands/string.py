@@ -44,7 +44,7 @@ def _check_length(session: Session, size: int) -> None:
 
 
 _MAX_EXTENSION = 1 << 20
-_BYTES_PER_STEP = 100
+BYTES_PER_STEP = 100
 
 
 def grow(session: Session, key: bytes, value: String | None, size: int) -> bytearray:
@@ -69,7 +69,7 @@ def grow(session: Session, key: bytes, value: String | None, size: int) -> bytea
 def get(session: Session, args: Args) -> Reply:
     """Return the string value of a key."""
     value = session.db.string(args[0])
-    return value if value is None or type(value) is bytes else _string_reply(value)
+    return value if value is None or type(value) is bytes else string_reply(value)
 
 
 @command("SET")
@@ -87,11 +87,11 @@ def set_(session: Session, args: Args) -> Reply:
     if given.flags or given.comparison is not None:
         old = db.string(key) if returns_old else db.find(key)
         if not given.is_met(old):
-            return _string_reply(old) if returns_old else None
+            return string_reply(old) if returns_old else None
     db.set(key, args[1], given.keep_ttl)
     if at_ms is not None:
         _expire_or_delete(session, key, at_ms)
-    return _string_reply(old) if returns_old else OK
+    return string_reply(old) if returns_old else OK
 
 
 def _expire_or_delete(session: Session, key: bytes, at_ms: int) -> None:
@@ -103,10 +103,10 @@ def _expire_or_delete(session: Session, key: bytes, at_ms: int) -> None:
         session.db.delete(key, "expired")
 
 
-def _string_reply(value: object) -> Reply:
+def string_reply(value: object) -> bytes | None:
     if type(value) is bytearray:
         # Charge the budget, because every command of a transaction may copy a large value.
-        spend(len(value) // _BYTES_PER_STEP)
+        spend(len(value) // BYTES_PER_STEP)
         return bytes(value)
     return value if isinstance(value, bytes) else None
 
@@ -135,7 +135,7 @@ def getset(session: Session, args: Args) -> Reply:
     """Set the string value of a key and return its previous value."""
     old = session.db.string(args[0])
     session.db.set(args[0], args[1])
-    return _string_reply(old)
+    return string_reply(old)
 
 
 @command("GETDEL")
@@ -144,7 +144,7 @@ def getdel(session: Session, args: Args) -> Reply:
     value = session.db.string(args[0])
     if value is not None:
         session.db.delete(args[0])
-    return _string_reply(value)
+    return string_reply(value)
 
 
 @command("GETEX")
@@ -159,7 +159,7 @@ def getex(session: Session, args: Args) -> Reply:
         session.db.expire_at(args[0], at_ms)
     elif given.ttl_word == b"PERSIST":
         session.db.persist(args[0])
-    return _string_reply(value)
+    return string_reply(value)
 
 
 @command("MGET")
@@ -171,7 +171,7 @@ def mget(session: Session, args: Args) -> Reply:
     for key in args:
         # Copy a large value only once, even if its key is repeated.
         if key not in known:
-            known[key] = _string_reply(lookup(key))
+            known[key] = string_reply(lookup(key))
         replies.append(known[key])
     return replies
 

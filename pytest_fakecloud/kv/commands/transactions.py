@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from ...core.budget import spend
 from .. import errors
 from ..acl import Denied
+from ..engine.limits import LONGEST_WAIT_SECONDS, TimeLimit
 from ..engine.sessions import Session, Watched
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, OK, Blocked, Reply
 from ..table.registry import Args, CommandSpec, command
+
+_STEPS_PER_COMMAND = 20
+"""Budget steps for a queued command, in addition to those of its work."""
 
 
 @command("MULTI")
@@ -37,7 +42,12 @@ def discard(session: Session, args: Args) -> Reply:
 
 @command("EXEC")
 def exec_(session: Session, args: Args) -> Reply:
-    """Run the queued commands of the transaction; if one fails, the others still run."""
+    """Run the queued commands of the transaction; if one fails, the others still run.
+
+    Redis runs a transaction however long it takes, and other clients wait. Decided here: a
+    transaction of more commands than its budget has steps for is discarded, and after
+    ``LONGEST_WAIT_SECONDS`` of processor time the remaining commands return an error.
+    """
     queue = session.queue
     if queue is None:
         raise CommandError(errors.EXEC_WITHOUT_MULTI)
@@ -50,9 +60,16 @@ def exec_(session: Session, args: Args) -> Reply:
         raise CommandError(errors.EXECABORT)
     if broken:
         return NIL_ARRAY
+    spend(_STEPS_PER_COMMAND * len(queue))
+    time_limit = TimeLimit(LONGEST_WAIT_SECONDS)
     session.in_exec = len(queue)
     try:
-        replies = [_run_queued(session, spec, argv) for spec, argv in queue]
+        replies = [
+            CommandError(errors.RAN_TOO_LONG)
+            if time_limit.is_over()
+            else _run_queued(session, spec, argv)
+            for spec, argv in queue
+        ]
     finally:
         session.in_exec = 0
         if session.tracking is not None:

@@ -30,7 +30,7 @@ from .schema import FieldSpec
 Matches: TypeAlias = dict[int, float]
 """Maps the numbers of matching documents to their scores."""
 
-_STEPS_PER_CLAUSE, _STEPS_PER_SCORE = 20, 10
+_STEPS_PER_CLAUSE, _STEPS_PER_SCORE = 20, 20
 """Budget steps for evaluating a clause, and for scoring a document by its words."""
 
 
@@ -299,7 +299,7 @@ def _with_any(text: TextPostings, terms: Iterable[str]) -> set[int]:
     for term in terms:
         having = known.get(term)
         if having:
-            spend(len(having))
+            spend(3 + 3 * len(having))
             found.update(having)
     return found
 

@@ -508,7 +508,7 @@ class ValuePostings:
             end = bisect_left(values, high) if without_high else bisect_right(values, high)
         known = self.numbers
         having = [known[value] for value in values[first:end] if value in known]
-        spend(end - first + sum(map(len, having)))
+        spend(end - first + 2 * sum(map(len, having)))
         return set().union(*having)
 
 

@@ -129,7 +129,7 @@ def xread(session: Session, args: Args) -> Reply:
                 entries = stream.range(start, count=words.count)
                 # Charge the budget, because one command may name the same large stream a thousand
                 # times.
-                spend(_STEPS_AN_ENTRY * len(entries))
+                spend(_STEPS_AN_ENTRY * (2 + len(entries)))
                 found.append((key, entries_reply(entries)))
         return streams_reply(session, found) if found else None
 
