@@ -68,6 +68,12 @@ LINES: dict[str, tuple[str, ...]] = {
     "ZUNIONSTORE": ("ZUNIONSTORE", "to", "150", *("zset",) * 150),
     "ZINTERCARD": ("ZINTERCARD", "150", *("zset",) * 150),
     "ZDIFF": ("ZDIFF", "1000", "zset", *("nothing",) * 999),
+    "GEOSEARCH": (
+        *("GEOSEARCH", "places", "FROMLONLAT", "0", "0", "BYRADIUS", "40000", "km"),
+        *("WITHCOORD", "WITHDIST", "WITHHASH"),
+    ),
+    "DUMP": ("DUMP", "long"),
+    "DUMP of a long string": ("DUMP", "much"),
     "XREAD": ("XREAD", "STREAMS", *("stream",) * 3000, *("0",) * 3000),
     "PFCOUNT": ("PFCOUNT", *("hll",) * 200),
     "PFMERGE": ("PFMERGE", "merged", *("hll",) * 200),
@@ -106,7 +112,10 @@ class Asked:
         for member in members:
             self("SETRANGE", f"text{member}", "40000", "x")
             self("SETRANGE", f"digits{member}", "40000", "1")
+        for n in range(500):
+            self("GEOADD", "places", str(n % 180), str(n % 80), f"place {n}")
         self("SET", "short", "ab" * 2000)
+        self("SET", "much", "ab" * 12_000)
         self("SET", "a" * 5000, "1")
         self("PFADD", "hll", "a")
         self("JSON.SET", "json", "$", "[" * 30 + "]" * 30)

@@ -8,6 +8,7 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from itertools import islice
 from typing import NamedTuple
 
+from ...core.budget import spend
 from .. import errors
 from ..algorithms import geohash
 from ..algorithms.geohash import UNITS, Shape
@@ -192,6 +193,10 @@ class _Search:
         return hits[: self.count or None]
 
 
+_STEPS_PER_POSITION = 30
+"""Budget steps for decoding and comparing the position of a member, or for formatting a part of it."""
+
+
 class _Hit(NamedTuple):
     member: bytes
     score: float
@@ -203,6 +208,7 @@ def _hits(members: SortedSet, shape: Shape) -> Iterator[_Hit]:
     for cell in shape.cells():
         low, high = cell.scores()
         start, stop = members.span(ScoreRange(low, high, high_exclusive=True))
+        spend(_STEPS_PER_POSITION * (stop - start))
         for score, member in members.slice(start, stop):
             metres = shape.distance_inside(*geohash.decode(score))
             if metres is not None:
@@ -229,6 +235,7 @@ def _search_reply(session: Session, search: _Search, args: Args) -> Reply:
             for hit in hits
         }
         return session.db.store(search.target, SortedSet(scores).as_stored())
+    spend(_STEPS_PER_POSITION * len(search.with_words) * len(hits))
     return [_hit_reply(session, search, hit) for hit in hits]
 
 

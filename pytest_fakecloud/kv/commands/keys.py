@@ -182,6 +182,9 @@ def copy(session: Session, args: Args) -> Reply:
 # -- payloads ------------------------------------------------------------------------------------
 
 
+_STEPS_PER_DUMPED_ELEMENT = 40
+
+
 @command("DUMP")
 def dump_(session: Session, args: Args) -> Reply:
     """Return the value of a key as a payload for RESTORE."""
@@ -192,6 +195,8 @@ def dump_(session: Session, args: Args) -> Reply:
         raise CommandError(errors.NO_DUMP_OF_INDEX)
     from .. import rdb  # imported here because it is rarely needed
 
+    is_string = isinstance(value, bytes | bytearray)
+    spend(len(value) if is_string else _STEPS_PER_DUMPED_ELEMENT * len(value))
     engine = session.engine
     return rdb.dump(value, engine.config, rdb_version(engine.version))
 
