@@ -82,6 +82,8 @@ LINES: dict[str, tuple[str, ...]] = {
     "KEYS": ("KEYS", "*" + "[a-c]?" * 1000 + "c*"),
     "KEYS with stars": ("KEYS", "*x" * 200),
     "JSON.MGET": ("JSON.MGET", *("a text",) * 1000, "$"),
+    "JSON.SET": ("JSON.SET", "lists", "$.*", "[" + "0," * 500 + "0]"),
+    "JSON.ARRAPPEND": ("JSON.ARRAPPEND", "lists", "$.*", "[" + "0," * 500 + "0]"),
     "JSON.GET": ("JSON.GET", "json", "$..*..*..*"),
     "a pattern in a path": ("JSON.GET", "a text", "$[?(@ =~ '(.*){8}b')]"),
 }
@@ -119,6 +121,7 @@ class Asked:
         self("SET", "a" * 5000, "1")
         self("PFADD", "hll", "a")
         self("JSON.SET", "json", "$", "[" * 30 + "]" * 30)
+        self("JSON.SET", "lists", "$", "[" + "[]," * 50 + "[]]")
         self("JSON.SET", "a text", "$", json.dumps(["a" * 500]))
 
     def __call__(self, *words: str) -> Any:

@@ -18,7 +18,7 @@ from ..table.syntax import I64_MAX, parse_float, parse_int, try_int
 from ..table.versions import rdb_version
 from ..values import type_name
 from ..values.containers import HashValue, QuickList, SetValue
-from ..values.measures import UnpackedInteger
+from ..values.measures import UnpackedInteger, usage
 from ..values.zset import SortedSet
 from .arguments import (
     allows_expiry,
@@ -233,6 +233,7 @@ def restore(session: Session, args: Args) -> Reply:
         raise CommandError(errors.BAD_DUMP)
     try:
         value = rdb.load(payload, version)
+        session.engine.total.reserve(session, usage(b"", value))
     except ValueError:
         raise CommandError(errors.BAD_DUMP_FORMAT) from None
     if not session.engine.can_hold(value):
@@ -561,6 +562,7 @@ def sort(session: Session, args: Args) -> Reply:
     if given.store is None:
         return list(result)
     if result:
+        session.engine.total.reserve(session, sum(len(item or b"") for item in result))
         session.db.set(given.store, QuickList([item or b"" for item in result]))
     else:
         session.db.delete(given.store)

@@ -44,12 +44,16 @@ def _check_length(session: Session, size: int) -> None:
 
 
 _MAX_EXTENSION = 1 << 20
+_UNCOUNTED = 1000
+"""Number of bytes by which a string grows without a check of the memory."""
 BYTES_PER_STEP = 100
 
 
 def grow(session: Session, key: bytes, value: String | None, size: int) -> bytearray:
     """Return the string of a key as a mutable buffer, padded with zeros to at least ``size`` bytes."""
     present = value or b""
+    if size - len(present) > _UNCOUNTED:
+        session.engine.total.reserve(session, size - len(present))
     if type(present) is bytearray and size - len(present) < _MAX_EXTENSION:
         buffer = present
         buffer.extend(bytes(max(0, size - len(present))))

@@ -33,7 +33,7 @@ from ..table.rows import DOCUMENTED
 from ..table.versions import SHORTEST_DOUBLES
 from ..values import type_name
 from .keyspace import Frequencies, Keyspace, KeyspaceCopy
-from .limits import Capacity, Eviction, Sizes
+from .limits import Capacity, Eviction, Sizes, Total
 from .messages import Notifications, PubSub, Tracking
 from .sessions import (
     RUN_IN_TRANSACTION,
@@ -106,7 +106,8 @@ class Engine:
         self.config = Config(dialect, self.table, debug_command=settings.debug_command)
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
         self.sizes = Sizes(self.databases, self.record_changes)
-        self._capacity = Capacity(settings, self.sizes) if settings.bounds_data else None
+        self.total = Total(self.databases)
+        self._capacity = Capacity(settings, self.sizes, self.total)
         self.started_us = clock.now_us() if started_us is None else started_us
         self.last_save_us = self.started_us
         self.now_us = self.started_us
@@ -249,7 +250,7 @@ class Engine:
                 monitor(start_us, session, argv)
         waits = False
         try:
-            if spec.write and self._capacity is not None and transport != "local":
+            if spec.write and transport != "local":
                 self._capacity.check(session, spec, argv)
             if transport != "port":
                 return function(session, argv[spec.arguments])

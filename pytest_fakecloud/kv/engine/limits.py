@@ -1,4 +1,4 @@
-"""Limits on data: ``maxmemory`` with eviction, and the vendor's limits.
+"""Limits on data: ``maxmemory`` with eviction, the limit of every fake, and the vendor's limits.
 
 Memory use is the sum of MEMORY USAGE over all keys, plus 1 KB for the server (decided here: a fake's
 overhead differs from a server's). In a database of up to 500 keys, an eviction compares all keys. In a
@@ -7,6 +7,9 @@ were set first. A real server compares samples of ``maxmemory-samples`` keys. Th
 ``optimistic-volatile``, evicts random keys with a TTL, and then other random keys.
 
 LFU uses the access counters of ``keyspace.Frequencies``.
+
+The data of a fake never takes more than ``MOST_MEMORY``, whatever ``maxmemory`` is (decided here). A
+command that would exceed it fails with the error of a server that has reached ``maxmemory``.
 
 The vendor limits the sizes of keys, of records and of the whole database. Sizes count only the
 contents (decided here): the bytes of keys, values, fields, members and items, plus eight bytes for
@@ -186,20 +189,72 @@ class Eviction:
         return db.accessed.get(key, 0)
 
 
+# -- the limit of every fake ------------------------------------------------------------------------
+
+MOST_MEMORY = 2**30
+"""Maximum number of bytes of a fake's data. The longest string takes half of it."""
+_WORD = 64
+"""Number of bytes to count for a word of a write command, in addition to its length."""
+_DERIVED = 3
+"""Maximum ratio of the memory of derived data and its sources: members of a set become scored."""
+
+
+class Total:
+    """Keeps the data of all databases within ``MOST_MEMORY``.
+
+    Counts what clients may have added: the words of write commands, and what a command stores beyond
+    its words. All keys are measured only when that might exceed the limit, so the cost of a write
+    does not depend on their number.
+    """
+
+    def __init__(self, databases: Sequence[Keyspace]) -> None:
+        self._databases = databases
+        self.left = 0
+        """Number of bytes that clients may add before all keys are measured."""
+
+    def check(self, session: Session, spec: CommandSpec, argv: list[bytes], size: int) -> None:
+        """Raise OOM if a write command, whose words take ``size`` bytes, would exceed the limit."""
+        if spec.derives:
+            values, keys = session.db.values, spec.key_positions(argv)
+            sources = {argv[at] for at, key in keys if not key.writes}
+            size += _DERIVED * sum(usage(key, values[key]) for key in sources if key in values)
+        self.left -= size
+        if self.left < 0 and not self._has_room(size) and "denyoom" in spec.flags:
+            raise CommandError(errors.OOM)
+
+    def reserve(self, session: Session, size: int) -> None:
+        """Raise OOM if a client's command would exceed the limit with ``size`` more bytes."""
+        if session.transport != "local":
+            self.left -= size
+            if self.left < 0 and not self._has_room(size):
+                raise CommandError(errors.OOM)
+
+    def _has_room(self, size: int) -> bool:
+        used = sum(usage(key, value) for db in self._databases for key, value in db.values.items())
+        self.left = MOST_MEMORY - used - size
+        return self.left >= 0
+
+
 # -- the vendor's limits on data -------------------------------------------------------------------
 
 
 class Capacity:
-    """Checks commands against the size limits of a database."""
+    """Checks write commands against the limit of every fake and the size limits of a database."""
 
-    def __init__(self, limits: KVConfig, sizes: Sizes) -> None:
+    def __init__(self, limits: KVConfig, sizes: Sizes, total: Total) -> None:
         self._limits = limits
         self._sizes = sizes
+        self._total = total
         self._keys_only = limits.max_record_size is None and limits.max_data_size is None
         self._longest_key = sys.maxsize if limits.max_key_size is None else limits.max_key_size
 
     def check(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` if a write command would exceed a limit."""
+        size, total = sum(map(len, argv)) + _WORD * len(argv), self._total
+        if size > total.left or spec.derives:
+            total.check(session, spec, argv, size)
+        else:
+            total.left -= size
         if self._keys_only:
             # Fast path: if the longest word is within the limit for keys, so is every key.
             longest = len(argv[spec.only_key]) if spec.only_key else max(map(len, argv))

@@ -267,6 +267,7 @@ class CommandSpec:
     - ``may_wait``: the command has the option BLOCK.
     - ``over_rest``: the command is available over REST, at least without BLOCK.
     - ``is_plain``: no argument affects the choice of a subcommand or the availability over REST.
+    - ``derives``: the command stores data that it derives from other keys.
     - ``reads_keys``: looking up a key counts as a hit or a miss.
     - ``hidden``: MONITOR does not show the command when it has run. It shows scripts, which have
       the flag ``skip_monitor``, before the commands that they call.
@@ -288,6 +289,7 @@ class CommandSpec:
         self.effects = _effects(effects)
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
+        self.derives = "denyoom" in self.flags and any(not key.writes for key in self.keys)
         writes_another = self.write and only_reads_a_key
         self.reads_keys = self.readonly or writes_another or self.effects.looks_up
         self.hidden = "skip_monitor" in self.flags or "admin" in self.flags

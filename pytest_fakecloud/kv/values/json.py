@@ -15,6 +15,7 @@ from itertools import accumulate
 from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
+from ...core.budget import spend
 from ..errors import CommandError, invalid_json_path
 from ..table.config import Config
 
@@ -227,13 +228,19 @@ def copy_json(value: Json) -> Json:
     return value
 
 
+_STEPS_PER_ITEM = 3
+
+
 def depth(value: Json) -> int:
-    """Return the nesting depth of a value: 0 for a scalar."""
-    if value.__class__ is dict:
-        return 1 + max(map(depth, value.values()), default=0)
-    if value.__class__ is list:
-        return 1 + max(map(depth, value), default=0)
-    return 0
+    """Return the nesting depth of a value: 0 for a scalar.
+
+    Takes steps from the command's budget, also for the copy of the value that a command stores.
+    """
+    if value.__class__ not in (dict, list):
+        return 0
+    spend(_STEPS_PER_ITEM * len(value))
+    items = value.values() if value.__class__ is dict else value
+    return 1 + max(map(depth, items), default=0)
 
 
 def equal(left: Json, right: Json) -> bool:

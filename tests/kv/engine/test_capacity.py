@@ -8,11 +8,12 @@ import pytest
 
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.kv.engine import limits
 from pytest_fakecloud.kv.engine.engine import Engine
-from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.errors import OOM, CommandError
 from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS
-from pytest_fakecloud.kv.values.measures import content_size
+from pytest_fakecloud.kv.values.measures import content_size, usage
 from tests.harness import check_each, sections
 from tests.kv.conftest import NOW, argv
 
@@ -43,6 +44,18 @@ class Bounded:
 
     def __call__(self, *words: str | bytes) -> object:
         return self.engine.execute(self._client, argv(words))
+
+    def error(self, *words: str | bytes) -> bytes | None:
+        """Run a command; return its error, or None."""
+        try:
+            self(*words)
+        except CommandError as error:
+            return error.text
+        return None
+
+    def used(self) -> int:
+        values = self.engine.databases[0].values
+        return sum(usage(key, value) for key, value in values.items())
 
     def refusal(self, *words: str | bytes) -> str:
         """Return the error of a command, which must not have changed anything."""
@@ -124,3 +137,75 @@ def test_bounds_of_keys_and_of_data_hold_together(other: str) -> None:
     assert bounded("SET k 1234567") is not None
     assert "size" in bounded.refusal("APPEND k 89") or "quota" in bounded.refusal("APPEND k 89")
     assert "key" in bounded.refusal(f"SET {'k' * 101} 1")
+
+
+# -- the limit of every fake -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Bounded:
+    """An engine whose data may take 400 kB."""
+    monkeypatch.setattr(limits, "MOST_MEMORY", 400_000)
+    text = "x" * 30_000
+    return Bounded(
+        f"SET long {text}", f"SET long1 {text}", "SADD many " + " ".join(map(str, range(1000)))
+    )
+
+
+def _script(command: str) -> str:
+    return f"local s = ('x'):rep(5e4) for n = 1, 20 do redis.call({command}) end"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "SETBIT new{n} 240000 1",
+        "SETRANGE new{n} 30000 x",
+        "BITFIELD new{n} SET u8 240000 1",
+        "BITOP NOT new{n} long",
+        "COPY long new{n}",
+        "SUNIONSTORE new{n} many",
+        "ZUNIONSTORE new{n} 1 many",
+        "SORT many BY nosort GET long* STORE new{n}",
+        "SET new{n} " + "x" * 30_000,
+        "HSET hash f{n} " + "x" * 30_000,
+    ],
+)
+def test_no_command_fills_the_memory(small: Bounded, line: str) -> None:
+    errors = {small.error(*line.format(n=n).split()) for n in range(20)}
+    assert errors == {None, OOM}
+    assert small.used() <= limits.MOST_MEMORY
+    assert small("DEL", *(f"new{n}" for n in range(20)), "hash")
+    small("SET", "after", "x" * 10_000)
+
+
+@pytest.mark.parametrize("call", ["'SET', 'k' .. n, s", "'APPEND', 'k', s", "'RPUSH', 'k', s"])
+def test_no_script_fills_the_memory(small: Bounded, call: str) -> None:
+    with pytest.raises(
+        CommandError, match="OOM command not allowed when used memory > 'maxmemory'"
+    ):
+        small("EVAL", _script(call), "0")
+    assert small.used() <= limits.MOST_MEMORY
+
+
+def test_no_dump_fills_the_memory(small: Bounded) -> None:
+    payload = small("DUMP", "long")
+    assert isinstance(payload, bytes)
+    assert {small.error("RESTORE", f"new{n}", "0", payload) for n in range(20)} == {None, OOM}
+    assert small.used() <= limits.MOST_MEMORY
+
+
+def test_a_transaction_is_limited_like_its_commands(small: Bounded) -> None:
+    small("MULTI")
+    for n in range(20):
+        small("SETRANGE", f"new{n}", "30000", "x")
+    replies = small("EXEC")
+    assert isinstance(replies, list)
+    assert replies[0] == 30_001
+    assert replies[-1].text == OOM
+
+
+def test_the_test_may_store_more(small: Bounded) -> None:
+    tester = small.engine.session()
+    for n in range(20):
+        small.engine.execute(tester, argv((f"SETRANGE new{n} 30000 x",)))
