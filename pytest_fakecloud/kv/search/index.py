@@ -40,6 +40,8 @@ class SearchIndex:
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
         self.documents: dict[int, Document] = {}
+        self.size = 0
+        """The estimated total size of the documents in bytes (decided here)."""
         self.waiting: dict[bytes, tuple[int | None, int | None]] = {}
         """For each delayed key, the time in Unix milliseconds and the number of searches to wait for.
 
@@ -65,6 +67,7 @@ class SearchIndex:
         """Return a copy of the index. Documents are shared, because they are immutable."""
         other = SearchIndex(self.definition)
         other.documents = dict(self.documents)
+        other.size = self.size
         other.waiting = dict(self.waiting)
         other._numbers = dict(self._numbers)
         other._changed = self._changed.copy()
@@ -102,6 +105,7 @@ class SearchIndex:
 
     def clear(self) -> None:
         self.documents.clear()
+        self.size = 0
         self._numbers.clear()
         self._changed.clear()
         self.waiting.clear()
@@ -154,6 +158,7 @@ class SearchIndex:
         self._next += 1
         self._numbers[document.key] = number
         self.documents[number] = document
+        self.size += document.size
         if self._postings is not None:
             self._unposted.append(number)
 
@@ -162,6 +167,7 @@ class SearchIndex:
         if number is None:
             return
         document = self.documents.pop(number)
+        self.size -= document.size
         # Documents are posted in the order of their numbers.
         is_posted = not self._unposted or number < self._unposted[0]
         if self._postings is not None and is_posted:
@@ -169,11 +175,6 @@ class SearchIndex:
                 self._postings[name].remove(number, values)
 
     # -- lookups ---------------------------------------------------------------------------------
-
-    @property
-    def size(self) -> int:
-        """The estimated total size of the documents in bytes (decided here)."""
-        return sum(document.size for document in self.documents.values())
 
     def number_of(self, key: bytes) -> int | None:
         """Return the number of a key's document, or None if the key has no document."""

@@ -15,7 +15,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy as shallow_copy
-from itertools import dropwhile, takewhile
 from typing import ClassVar, NamedTuple
 
 from .containers import Listpacked, ScanOrder
@@ -405,38 +404,22 @@ class SortedSet(Listpacked):
             return len(self._order)
         return self._order.position(math.nextafter(score, math.inf))
 
-    def in_lex_range(self, members: LexRange, *, reverse: bool = False) -> list[Item]:
-        """Return the items whose members are in a range, in order.
+    def lex_span(self, members: LexRange, *, reverse: bool = False) -> tuple[int, int]:
+        """Return the ranks ``(start, stop)`` of the items whose members are in a range.
 
-        This is meant for sets in which all scores are equal; it takes O(log n) plus the number of
-        results. If scores differ, the result in Redis depends on the encoding. This method returns
-        the result for the small encoding, which walks through the set: it starts at the first
-        member inside one end of the range, and stops at the first member outside the other end.
+        This is meant for sets in which all scores are equal; it takes O(log n). If scores differ, the
+        result in Redis depends on the encoding. This method returns the result for the small
+        encoding, which walks through the set: it starts at the first member inside one end of the
+        range, and stops at the first member outside the other end.
         """
-        if members.empty or not self.scores:
-            return []
-        first_score = self._order.at(0)[0]
-        if first_score == self._order.at(len(self._order) - 1)[0]:
-            start, stop = self._lex_span(members, first_score)
-            found = self._order.slice(start, stop)
-            return found[::-1] if reverse else found
-        return self._walk(members, reverse)
-
-    def _walk(self, members: LexRange, reverse: bool) -> list[Item]:
-        """Return the items in a range of members as Redis does with the small encoding."""
-        (_, first), (_, last) = self._order.at(0), self._order.at(len(self._order) - 1)
-        if not members.above_low(last) or not members.below_high(first):
-            return []
-        near, far = members.above_low, members.below_high
-        items: Iterable[Item] = self._order
-        if reverse:
-            near, far, items = far, near, reversed(self._order)
-        reached = dropwhile(lambda item: not near(item[1]), items)
-        return list(takewhile(lambda item: far(item[1]), reached))
-
-    def _lex_span(self, members: LexRange, score: float) -> tuple[int, int]:
         low, high, low_exclusive, high_exclusive, _ = members
         order = self._order
+        if members.empty or not self.scores:
+            return 0, 0
+        (score, first), (last_score, last) = order.at(0), order.at(len(order) - 1)
+        if score != last_score:
+            is_outside = not members.above_low(last) or not members.below_high(first)
+            return (0, 0) if is_outside else self._walked_span(members, reverse)
         # A member followed by NUL is the lowest byte string above the member.
         start = 0
         if low is not None:
@@ -445,6 +428,23 @@ class SortedSet(Listpacked):
         if high is not None:
             stop = order.position(score, high if high_exclusive else high + b"\0")
         return start, max(start, stop)
+
+    def _walked_span(self, members: LexRange, reverse: bool) -> tuple[int, int]:
+        near, far = members.above_low, members.below_high
+        items: Iterator[Item] = iter(self._order)
+        if reverse:
+            near, far, items = far, near, reversed(self._order)
+        skipped = inside = 0
+        for _, member in items:
+            if not inside and not near(member):
+                skipped += 1
+            elif far(member):
+                inside += 1
+            else:
+                break
+        if reverse:
+            return len(self) - skipped - inside, len(self) - skipped
+        return skipped, skipped + inside
 
     def remove_span(self, start: int, stop: int) -> list[Item]:
         """Remove and return the items with ``start <= rank < stop``."""

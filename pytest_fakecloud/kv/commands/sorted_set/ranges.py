@@ -115,10 +115,8 @@ def _select(members: SortedSet, wanted: _Range) -> list[Item]:
     """Return the items in a range, in the order and within the limit that the range specifies."""
     interval, size = wanted.interval, len(members)
     if isinstance(interval, LexRange):
-        found = members.in_lex_range(interval, reverse=wanted.reverse)
-        first, end = _limited(len(found), wanted.limit)
-        return found[first:end]
-    if isinstance(interval, ScoreRange):
+        start, stop = members.lex_span(interval, reverse=wanted.reverse)
+    elif isinstance(interval, ScoreRange):
         start, stop = members.span(interval)
     else:
         start, stop = slice_bounds(*interval, size)
@@ -192,7 +190,8 @@ def zcount(session: Session, args: Args) -> Reply:
 def zlexcount(session: Session, args: Args) -> Reply:
     """Return the number of members in a range of names."""
     interval = parse_lex_range(args[1], args[2])
-    return len(get_or_empty(session, args[0], SortedSet).in_lex_range(interval))
+    start, stop = get_or_empty(session, args[0], SortedSet).lex_span(interval)
+    return stop - start
 
 
 @command("ZREMRANGEBYRANK")
@@ -217,10 +216,7 @@ def zremrangebylex(session: Session, args: Args) -> Reply:
     """Remove the members in a range of names and return their number."""
     interval = parse_lex_range(args[1], args[2])
     members = get_or_empty(session, args[0], SortedSet)
-    removed = members.in_lex_range(interval)
-    for _, member in removed:
-        members.remove(member)
-    return _note_removed(session, args[0], removed)
+    return _note_removed(session, args[0], members.remove_span(*members.lex_span(interval)))
 
 
 def _note_removed(session: Session, key: bytes, items: list[Item]) -> int:
