@@ -352,6 +352,8 @@ class Hub:
             return sock, port
         try:
             return listen(host, port or functools.partial(self._bind_next, host))
+        except TypeError as error:
+            raise ContractError(f"host={host!r} is not a host name: {error}") from error
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise  # the system is out of file descriptors, so another port would not help
