@@ -4,24 +4,12 @@ local host = ...
 local py, check_number = host.py, host.check_number
 local select, unpack = select, unpack
 
-local function unary(compute)
-  return function(...)
-    return compute(check_number(select("#", ...), 1, (...)))
-  end
-end
-
-local function shift(compute)
-  return function(...)
-    local count, value, places = select("#", ...), ...
-    return compute(check_number(count, 1, value), check_number(count, 2, places))
-  end
-end
-
-local function fold(compute)
+-- Returns a function that passes this number of arguments to Python, or all if `wanted` is nil.
+local function with_numbers(compute, wanted)
   return function(...)
     local count = select("#", ...)
     local numbers = { check_number(count, 1, (...)) }
-    for index = 2, count do
+    for index = 2, wanted or count do
       numbers[index] = check_number(count, index, (select(index, ...)))
     end
     return compute(unpack(numbers))
@@ -34,9 +22,12 @@ local function tohex(...)
   return py.bit_tohex(value, digits == nil and 8 or check_number(count, 2, digits))
 end
 
-return {
-  tobit = unary(py.bit_tobit), bnot = unary(py.bit_bnot), bswap = unary(py.bit_bswap),
-  lshift = shift(py.bit_lshift), rshift = shift(py.bit_rshift), arshift = shift(py.bit_arshift),
-  rol = shift(py.bit_rol), ror = shift(py.bit_ror),
-  band = fold(py.bit_band), bor = fold(py.bit_bor), bxor = fold(py.bit_bxor), tohex = tohex,
-}
+local bit = { tohex = tohex }
+for _, name in ipairs({ "tobit", "bnot", "bswap" }) do
+  bit[name] = with_numbers(py["bit_" .. name], 1)
+end
+for _, name in ipairs({ "lshift", "rshift", "arshift", "rol", "ror" }) do
+  bit[name] = with_numbers(py["bit_" .. name], 2)
+end
+for _, name in ipairs({ "band", "bor", "bxor" }) do bit[name] = with_numbers(py["bit_" .. name]) end
+return bit

@@ -401,44 +401,32 @@ local function library(settings)
     return settings.convert, settings.ratio, settings.safe
   end
 
-  function lib.encode_max_depth(...)
-    local count = select("#", ...)
-    limit_arguments(count, 1)
-    settings.encode_depth = integer_option(count, 1, (...), settings.encode_depth, 1, INT_MAX)
-    return settings.encode_depth
+  local function integer_setting(name, most)
+    return function(...)
+      local count = select("#", ...)
+      limit_arguments(count, 1)
+      settings[name] = integer_option(count, 1, (...), settings[name], 1, most)
+      return settings[name]
+    end
   end
+  lib.encode_max_depth = integer_setting("encode_depth", INT_MAX)
+  lib.decode_max_depth = integer_setting("decode_depth", INT_MAX)
+  lib.encode_number_precision = integer_setting("precision", 14)
 
-  function lib.decode_max_depth(...)
-    local count = select("#", ...)
-    limit_arguments(count, 1)
-    settings.decode_depth = integer_option(count, 1, (...), settings.decode_depth, 1, INT_MAX)
-    return settings.decode_depth
+  local function switch_setting(name)
+    return function(...)
+      limit_arguments(select("#", ...), 1)
+      settings[name] = choice_option(1, (...), settings[name] and "on" or "off", ON_OFF) == "on"
+      return settings[name]
+    end
   end
-
-  function lib.encode_number_precision(...)
-    local count = select("#", ...)
-    limit_arguments(count, 1)
-    settings.precision = integer_option(count, 1, (...), settings.precision, 1, 14)
-    return settings.precision
-  end
-
-  function lib.encode_keep_buffer(...)
-    limit_arguments(select("#", ...), 1)
-    settings.keep = choice_option(1, (...), settings.keep and "on" or "off", ON_OFF) == "on"
-    return settings.keep
-  end
+  lib.encode_keep_buffer = switch_setting("keep")
+  lib.decode_invalid_numbers = switch_setting("invalid_decoded")
 
   function lib.encode_invalid_numbers(...)
     limit_arguments(select("#", ...), 1)
     settings.invalid_encoded = choice_option(1, (...), settings.invalid_encoded, INVALID)
     return shown(settings.invalid_encoded)
-  end
-
-  function lib.decode_invalid_numbers(...)
-    limit_arguments(select("#", ...), 1)
-    local present = settings.invalid_decoded and "on" or "off"
-    settings.invalid_decoded = choice_option(1, (...), present, ON_OFF) == "on"
-    return settings.invalid_decoded
   end
 
   lib.new = new

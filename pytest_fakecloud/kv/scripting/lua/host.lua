@@ -93,11 +93,15 @@ function host.check_string(count, number, value)
   type_error(1, number, "string", count, value)
 end
 
-function host.check_number(count, number, value)
+local function to_number(depth, count, number, value)
   if type(value) == "number" then return value end
-  local converted = tonumber(value)
-  if converted and type(value) == "string" then return converted end
-  type_error(1, number, "number", count, value)
+  local converted = type(value) == "string" and tonumber(value)
+  return converted or type_error(depth + 1, number, "number", count, value)
+end
+
+function host.check_number(count, number, value)
+  local checked = to_number(1, count, number, value)
+  return checked
 end
 
 -- Converts a number to a 64-bit integer as C does: it is truncated, and numbers that do not fit
@@ -110,24 +114,13 @@ end
 host.to_integer = to_integer
 
 function host.check_integer(count, number, value)
-  local kind = type(value)
-  if kind ~= "number" then
-    local converted = kind == "string" and tonumber(value)
-    if not converted then type_error(1, number, "number", count, value) end
-    value = converted
-  end
-  return to_integer(value)
+  local checked = to_integer(to_number(1, count, number, value))
+  return checked
 end
 
 -- Returns an argument as an integer of 32 bits, as a C function reads it.
 function host.check_int(count, number, value)
-  local kind = type(value)
-  if kind ~= "number" then
-    local converted = kind == "string" and tonumber(value)
-    if not converted then type_error(1, number, "number", count, value) end
-    value = converted
-  end
-  value = to_integer(value) % 2 ^ 32
+  value = to_integer(to_number(1, count, number, value)) % 2 ^ 32
   return value < 2 ^ 31 and value or value - 2 ^ 32
 end
 

@@ -2,8 +2,7 @@
 local host = ...
 
 local error, select, unpack = host.error, select, unpack
-local byte, char, find, floor, rep, sub, concat =
-  string.byte, string.char, string.find, math.floor, string.rep, string.sub, table.concat
+local find, rep, sub, concat = string.find, string.rep, string.sub, table.concat
 local argument_error, check_integer, check_number, check_string, py =
   host.argument_error, host.check_integer, host.check_number, host.check_string, host.py
 
@@ -66,16 +65,6 @@ local function padding(state, this, size, total)
 end
 
 local function start() return { little = true, align = 1 } end
-
-local function integer_bytes(value, size, little)
-  local parts = {}
-  for index = 1, size do
-    local place = little and index or size + 1 - index
-    parts[place] = value % 256
-    value = floor(value / 256)
-  end
-  return char(unpack(parts))
-end
 
 local lib = {}
 
