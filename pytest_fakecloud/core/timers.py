@@ -147,6 +147,26 @@ def give_way(seconds: float = 0, sleep: Callable[[float], None] = time.sleep) ->
     sleep(seconds)
 
 
+class TimeLimit:
+    """A limit of this thread's processor time, which other threads and processes do not use up."""
+
+    __slots__ = ("_check_at", "_ends")
+
+    def __init__(self, seconds: float) -> None:
+        self._ends = time.thread_time() + seconds
+        self._check_at = monotonic() + seconds
+
+    def is_over(self, now: float | None = None) -> bool:
+        """Return whether the time is used up; ``now`` is the result of ``monotonic()``."""
+        # Reading the processor time takes several times longer than reading the wall clock.
+        now = monotonic() if now is None else now
+        if now < self._check_at:
+            return False
+        left = self._ends - time.thread_time()
+        self._check_at = now + max(left, 0)
+        return left <= 0
+
+
 T = TypeVar("T")
 Owner = TypeVar("Owner")
 Lane = Literal["state", "driven", "background"]

@@ -57,8 +57,12 @@ class AnyEngine(Protocol):
         transport: Transport = "local",
         address: str = "",
         at_us: int | None = None,
+        size: int = 0,
     ) -> AnySession:
-        """Open a session, by default for the user ``default`` and beginning now."""
+        """Open a session, by default for the user ``default`` and beginning now.
+
+        ``size`` is the number of bytes that the client has sent.
+        """
 
     def execute(self, session: Any, argv: list[bytes]) -> Reply:
         """Run a command line, or queue it; raise ``CommandError`` for an error reply."""

@@ -11,10 +11,10 @@ from pytest_fakecloud.core import budget
 from pytest_fakecloud.core.budget import Budgeted
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.core.timers import TimeLimit
 from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.commands import transactions
 from pytest_fakecloud.kv.engine.engine import Engine
-from pytest_fakecloud.kv.engine.limits import TimeLimit
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.search import index
 from pytest_fakecloud.kv.values.containers import SetValue

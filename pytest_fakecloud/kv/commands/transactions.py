@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ...core.budget import spend
+from ...core.timers import TimeLimit
 from .. import errors
 from ..acl import Denied
-from ..engine.limits import LONGEST_WAIT_SECONDS, TimeLimit
+from ..engine.limits import LONGEST_WAIT_SECONDS
 from ..engine.sessions import Session, Watched
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, OK, Blocked, Reply

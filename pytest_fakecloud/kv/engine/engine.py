@@ -33,7 +33,7 @@ from ..table.rows import DOCUMENTED
 from ..table.versions import SHORTEST_DOUBLES
 from ..values import type_name
 from .keyspace import Frequencies, Keyspace, KeyspaceCopy
-from .limits import Capacity, Eviction, Sizes, Total
+from .limits import OVERHEAD, Capacity, Eviction, Sizes, Total
 from .messages import Notifications, PubSub, Tracking
 from .sessions import (
     RUN_IN_TRANSACTION,
@@ -107,7 +107,7 @@ class Engine:
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
         self.sizes = Sizes(self.databases, self.record_changes)
         self.total = Total(self.databases)
-        self._capacity = Capacity(settings, self.sizes, self.total)
+        self._capacity = Capacity(settings, self.sizes) if settings.bounds_data else None
         self.started_us = clock.now_us() if started_us is None else started_us
         self.last_save_us = self.started_us
         self.now_us = self.started_us
@@ -163,8 +163,12 @@ class Engine:
         transport: Transport = "local",
         address: str = "",
         at_us: int | None = None,
+        size: int = 0,
     ) -> Session:
-        """Open a session on database 0, by default for the user ``default``."""
+        """Open a session on database 0, by default for the user ``default``.
+
+        ``size`` is the number of bytes that the client has sent.
+        """
         # Do not take the lock, so that a client can connect and kill a script that holds it.
         user = user or self.users.default
         at_us = self.clock.now_us() if at_us is None else at_us
@@ -172,7 +176,18 @@ class Engine:
         session = Session(self, user, self.databases[0], transport, address, number, at_us, at_us)
         if transport == "port":
             self.sessions.connected[session.id] = session
+        total = self.total
+        total.left -= OVERHEAD * size  # Not a call of `receive()`, because each request does this.
+        if total.left < 0:
+            self._may_reject = True
         return session
+
+    def receive(self, size: int) -> None:
+        """Count bytes that a client of the database port has sent."""
+        self.total.left -= OVERHEAD * size
+        if self.total.left < 0:
+            # The next command measures all keys.
+            self._may_reject = True
 
     def describe(self, session: Session, running: str = "") -> bytes:
         """Return a client's line in CLIENT LIST; ``running`` is the command if the client sent it."""
@@ -251,7 +266,10 @@ class Engine:
         waits = False
         try:
             if spec.write and transport != "local":
-                self._capacity.check(session, spec, argv)
+                if self._capacity is not None:
+                    self._capacity.check(session, spec, argv)
+                if spec.derives:
+                    self.total.check_derived(session, spec, argv)
             if transport != "port":
                 return function(session, argv[spec.arguments])
             session.last_us = start_us
@@ -401,7 +419,13 @@ class Engine:
 
     def lacks_memory(self, session: Session) -> bool:
         """Return whether a client, unlike the test, lacks memory even after keys were evicted."""
-        if not self.eviction.limit or session.transport == "local":
+        if session.transport == "local":
+            return False
+        if self.total.left < 0:
+            if not self.total.has_room():
+                return True
+            self._follow_limits()
+        if not self.eviction.limit:
             return False
         has_room = self.eviction.make_room(self.clock.now_us() // 1000)
         if self.tracking:
@@ -566,6 +590,7 @@ class Engine:
                 keyspace.restore(content)
             self.scripting.restore(saved.scripting)
             self.users.restore(saved.users)
+            self.total.left = 0
             self.follow_config()
             if self.tracking:
                 self.tracking.invalidate_all()
@@ -601,12 +626,16 @@ class Engine:
         self._needs_replicas = bool(
             number("min-replicas-to-write") and number("min-replicas-max-lag")
         )
-        self._may_reject = bool(self._allowed_names or self.eviction.limit or self._needs_replicas)
+        self._follow_limits()
         if self.eviction.limit:
             # Evict keys immediately if the memory limit was lowered.
             self.eviction.make_room(self.clock.now_us() // 1000)
         self.record_changes()
         self.follow_policy()
+
+    def _follow_limits(self) -> None:
+        limited = self.eviction.limit or self.total.left < 0
+        self._may_reject = bool(self._allowed_names or limited or self._needs_replicas)
 
     def follow_policy(self) -> None:
         """Count accesses of keys if the eviction policy needs them, otherwise forget the counters."""

@@ -8,8 +8,9 @@ were set first. A real server compares samples of ``maxmemory-samples`` keys. Th
 
 LFU uses the access counters of ``keyspace.Frequencies``.
 
-The data of a fake never takes more than ``MOST_MEMORY``, whatever ``maxmemory`` is (decided here). A
-command that would exceed it fails with the error of a server that has reached ``maxmemory``.
+The data that clients store never takes more than ``MOST_MEMORY`` and one request, whatever
+``maxmemory`` is (decided here). A command that would exceed that fails with the error of a server that
+has reached ``maxmemory``.
 
 The vendor limits the sizes of keys, of records and of the whole database. Sizes count only the
 contents (decided here): the bytes of keys, values, fields, members and items, plus eight bytes for
@@ -24,11 +25,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from time import thread_time
 from typing import Any, NamedTuple
 
 from ...core.ids import RandomStream
-from ...core.timers import monotonic
 from .. import errors
 from ..errors import CommandError
 from ..settings import KVConfig
@@ -47,26 +46,6 @@ STARTUP = 1024
 
 LONGEST_WAIT_SECONDS = 2.0
 """Maximum number of seconds that a command of one client may delay others (decided here)."""
-
-
-class TimeLimit:
-    """A limit of this thread's processor time, which other threads and processes do not use up."""
-
-    __slots__ = ("_check_at", "_ends")
-
-    def __init__(self, seconds: float) -> None:
-        self._ends = thread_time() + seconds
-        self._check_at = monotonic() + seconds
-
-    def is_over(self, now: float | None = None) -> bool:
-        """Return whether the time is used up; ``now`` is the result of ``monotonic()``."""
-        # Reading the processor time takes several times longer than reading the wall clock.
-        now = monotonic() if now is None else now
-        if now < self._check_at:
-            return False
-        left = self._ends - thread_time()
-        self._check_at = now + max(left, 0)
-        return left <= 0
 
 
 class _Sums:
@@ -193,8 +172,8 @@ class Eviction:
 
 MOST_MEMORY = 2**30
 """Maximum number of bytes of a fake's data. The longest string takes half of it."""
-_WORD = 64
-"""Number of bytes to count for a word of a write command, in addition to its length."""
+OVERHEAD = 4
+"""Bytes of memory to expect for each byte that a client sends, until all keys are measured."""
 _DERIVED = 3
 """Maximum ratio of the memory of derived data and its sources: members of a set become scored."""
 
@@ -202,9 +181,8 @@ _DERIVED = 3
 class Total:
     """Keeps the data of all databases within ``MOST_MEMORY``.
 
-    Counts what clients may have added: the words of write commands, and what a command stores beyond
-    its words. All keys are measured only when that might exceed the limit, so the cost of a write
-    does not depend on their number.
+    Counts the bytes that clients send, and what commands store beyond them. All keys are measured
+    only when that might exceed the limit, so the cost of a write does not depend on their number.
     """
 
     def __init__(self, databases: Sequence[Keyspace]) -> None:
@@ -212,24 +190,23 @@ class Total:
         self.left = 0
         """Number of bytes that clients may add before all keys are measured."""
 
-    def check(self, session: Session, spec: CommandSpec, argv: list[bytes], size: int) -> None:
-        """Raise OOM if a write command, whose words take ``size`` bytes, would exceed the limit."""
-        if spec.derives:
-            values, keys = session.db.values, spec.key_positions(argv)
-            sources = {argv[at] for at, key in keys if not key.writes}
-            size += _DERIVED * sum(usage(key, values[key]) for key in sources if key in values)
-        self.left -= size
-        if self.left < 0 and not self._has_room(size) and "denyoom" in spec.flags:
-            raise CommandError(errors.OOM)
+    def check_derived(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise OOM if a command that stores the content of other keys would exceed the limit."""
+        values, keys = session.db.values, spec.key_positions(argv)
+        sources = {argv[at] for at, key in keys if not key.writes}
+        self.reserve(
+            session, _DERIVED * sum(usage(key, values[key]) for key in sources if key in values)
+        )
 
     def reserve(self, session: Session, size: int) -> None:
         """Raise OOM if a client's command would exceed the limit with ``size`` more bytes."""
         if session.transport != "local":
             self.left -= size
-            if self.left < 0 and not self._has_room(size):
+            if self.left < 0 and not self.has_room(size):
                 raise CommandError(errors.OOM)
 
-    def _has_room(self, size: int) -> bool:
+    def has_room(self, size: int = 0) -> bool:
+        """Measure all keys; return whether ``size`` more bytes are within the limit."""
         used = sum(usage(key, value) for db in self._databases for key, value in db.values.items())
         self.left = MOST_MEMORY - used - size
         return self.left >= 0
@@ -239,22 +216,16 @@ class Total:
 
 
 class Capacity:
-    """Checks write commands against the limit of every fake and the size limits of a database."""
+    """Checks commands against the size limits of a database."""
 
-    def __init__(self, limits: KVConfig, sizes: Sizes, total: Total) -> None:
+    def __init__(self, limits: KVConfig, sizes: Sizes) -> None:
         self._limits = limits
         self._sizes = sizes
-        self._total = total
         self._keys_only = limits.max_record_size is None and limits.max_data_size is None
         self._longest_key = sys.maxsize if limits.max_key_size is None else limits.max_key_size
 
     def check(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` if a write command would exceed a limit."""
-        size, total = sum(map(len, argv)) + _WORD * len(argv), self._total
-        if size > total.left or spec.derives:
-            total.check(session, spec, argv, size)
-        else:
-            total.left -= size
         if self._keys_only:
             # Fast path: if the longest word is within the limit for keys, so is every key.
             longest = len(argv[spec.only_key]) if spec.only_key else max(map(len, argv))

@@ -102,8 +102,9 @@ class RedisEngine:
         transport: str = "local",
         address: str = "",
         at_us: int | None = None,
+        size: int = 0,
     ) -> RedisSession:
-        """Open a session, by default for the user ``default``. The server ignores ``at_us``."""
+        """Open a session, by default for the user ``default``. The server ignores the last two."""
         return RedisSession(user or self.users.default, transport, address)
 
     def _check_offered(

@@ -169,6 +169,7 @@ class PortConnection:
         data = begun
         while data:
             self.connection.received += len(data)
+            self.engine.receive(len(data))
             reader.feed(data)
             if not self.connection.enter("a command of the database port"):
                 return

@@ -22,9 +22,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.timers import give_way, monotonic
+from ...core.timers import TimeLimit, give_way, monotonic
 from ..acl import Denied
-from ..engine.limits import LONGEST_WAIT_SECONDS, TimeLimit
+from ..engine.limits import LONGEST_WAIT_SECONDS
 from ..errors import OOM, CommandError, CountedError, one_line
 from ..reply import Reply
 from ..table.registry import asks_to_wait
@@ -430,7 +430,10 @@ class Scripting:
             return error
         try:
             run.session.resp = resp
-            run.wrote = run.wrote or spec.write
+            if spec.write:
+                run.wrote = True
+                # One string of a short script can be an argument of any number of commands.
+                self.engine.total.reserve(run.session, sum(map(len, argv)))
             return self.engine.run(run.session, spec, argv)
         except CommandError as error:
             return error

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from pytest_fakecloud.core.timers import TimeLimit
 from pytest_fakecloud.kv.engine.engine import Engine
-from pytest_fakecloud.kv.engine.limits import TimeLimit
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.scripting import scripts
 from pytest_fakecloud.kv.scripting.errors import ScriptLimits
