@@ -6,13 +6,15 @@ import contextlib
 import gc
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..base_cloud import BaseCloud, context_of
 from ..core.errors import ContractError
 from ..core.timers import to_datetime
+from ..kv.reply import python_value
+from ..reporting.data import state_of
 from ..services import find
-from .footprint import ALL, Touch, touch_of_key
+from .footprint import ALL, Touch, key_of_touch, touch_of_key
 from .run import Due
 from .schedule import Kind
 from .simulation.connections import Connections
@@ -317,12 +319,14 @@ class Fakes:
         self.clock.drives += 1
 
     def state_of(self, touch: Touch) -> object:
-        """Return the value of a key to compare it with another run's; other data differ always."""
-        for handle in self.handles:
-            is_key = handle.fixture == "kv_server" and touch.kind == "key of db0"
-            if handle.name == touch.fake and is_key and touch.name != ALL:
-                return cast("Any", handle).value(touch.name)
-        return object()
+        """Return the value of a key, or else all data of a fake, to compare it with another run's."""
+        handle = next(each for each in self.handles if each.name == touch.fake)
+        database = touch.kind.removeprefix("key of db")
+        if not database.isdigit() or touch.name == ALL:
+            return state_of(handle)
+        engine: Any = handle._engine
+        with engine.reading():
+            return python_value(engine.databases[int(database)].peek(key_of_touch(touch)))
 
     def now_us(self) -> int:
         return self.clock.now_us()

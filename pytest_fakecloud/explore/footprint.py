@@ -135,6 +135,11 @@ def touch_of_key(fake: str, database: int, key: bytes, writes: bool) -> Touch:
     return Touch(fake, f"key of db{database}", _text(key), writes)
 
 
+def key_of_touch(touch: Touch) -> bytes:
+    """Return the key that ``touch_of_key()`` named; a key that is not UTF-8 is not found again."""
+    return touch.name.encode()
+
+
 def _text(word: bytes) -> str:
     return word.decode("utf-8", "backslashreplace")
 

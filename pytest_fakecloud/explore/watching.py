@@ -99,6 +99,8 @@ def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list
     simulation = world.simulation
     if simulation is not None:
         simulation.record.touch(touches_of_command(fake, session, spec, argv))
+        if session.transport == "local":
+            simulation.calls.add_command_of_test(argv)
         world.time.note_idle_time(fake, session.db.index, argv)
 
 

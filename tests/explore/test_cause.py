@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+import redis as redis_py
 import redis.asyncio as redis_asyncio
 from upstash_redis import Redis
 
@@ -328,15 +329,37 @@ def test_the_report_shows_the_data_of_the_failing_run(pytester: pytest.Pytester)
     assert "the log ends at" not in result.stdout.str()
 
 
-@pytest.mark.parametrize("write", ["incr", "set"])
-def test_calls_beside_a_race_over_memory_are_not_its_cause(
-    cloud: Cloud, redis: Redis, write: str
-) -> None:
-    """The fakes see the same requests and hold the same data in both orders."""
-    total = [0]
+def _produce(cloud: Cloud) -> Callable[[], object]:
+    broker = cloud.broker(topics={"visits": 1})
+    return lambda: httpx.get(
+        f"{broker.url}/produce/visits/yes", auth=(broker.username, broker.password)
+    )
 
-    def visit() -> None:
-        redis.incr("visits") if write == "incr" else redis.set("visits", "yes")
+
+def _protocol(cloud: Cloud) -> Callable[[], object]:
+    url = cloud.kv_server(dialect="redis").database_url
+    redis = redis_py.Redis.from_url(url, db=2)
+    return lambda: redis.set("visits", "yes")
+
+
+_VISITS: dict[str, Callable[[Cloud], Callable[[], object]]] = {
+    "incr": lambda cloud: partial(_rest(cloud).incr, "visits"),
+    "set": lambda cloud: partial(_rest(cloud).set, "visits", "yes"),
+    "another database": _protocol,
+    "a record": _produce,
+}
+
+
+def _rest(cloud: Cloud) -> Redis:
+    kv = cloud.kv_server()
+    return Redis(kv.url, kv.token, rest_retries=0)
+
+
+@pytest.mark.parametrize("calls", _VISITS)
+def test_calls_beside_a_race_over_memory_are_not_its_cause(cloud: Cloud, calls: str) -> None:
+    """The fakes see the same requests and hold the same data in both orders."""
+    visit = _VISITS[calls](cloud)
+    total = [0]
 
     def run() -> None:
         visit()
@@ -351,6 +374,17 @@ def test_calls_beside_a_race_over_memory_are_not_its_cause(
     found = failure(cloud, clients, check, setup=lambda: total.__setitem__(0, 0))
     assert not found.cause
     assert "switch" in found.schedule
+
+
+def test_the_story_has_the_commands_that_run_between_others(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    def run() -> None:
+        with kv.between(("GET", "SET"), run=["SET", "n", "7"]):
+            redis.set("n", int(redis.get("n") or 0) + 1)
+
+    found = failure(cloud, run, expects(kv, "8"))
+    assert re.search(r"run: GET n .*\n.* test: SET n 7\n.* run: SET n 1", found.story)
 
 
 def test_the_order_of_equal_requests_is_a_cause_if_it_decides_a_result(

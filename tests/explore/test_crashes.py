@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,8 @@ import redis.asyncio as redis_async
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
+
+from .conftest import expects
 
 
 def _forever(call: Callable[[], object]) -> object:
@@ -88,3 +92,47 @@ def test_code_without_an_end_is_an_error_although_it_catches_everything(
 
     with pytest.raises(ContractError, match="has made 20 calls and goes on"):
         cloud.explore(run, lambda: None)
+
+
+def _times_out(*_: object) -> None:
+    """Handle a signal as pytest-timeout does."""
+    pytest.fail("Timeout >1.0s")
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="Windows has no SIGALRM")
+@pytest.mark.parametrize(
+    ("number", "handler", "error"),
+    [
+        (signal.SIGINT, signal.default_int_handler, KeyboardInterrupt),
+        (getattr(signal, "SIGALRM", 0), _times_out, pytest.fail.Exception),
+    ],
+    ids=["Ctrl-C", "pytest-timeout"],
+)
+def test_an_exception_of_a_signal_ends_a_client_that_catches_everything(
+    cloud: Cloud,
+    kv: KVServer,
+    number: int,
+    handler: Callable[..., object],
+    error: type[BaseException],
+) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+    has_begun = False
+
+    def run() -> None:
+        nonlocal has_begun
+        for _ in range(100):
+            try:
+                redis.incr("n")
+            except:  # noqa: E722
+                if not has_begun:
+                    has_begun = True
+                    os.kill(os.getpid(), number)
+
+    before = signal.signal(number, handler)
+    try:
+        with pytest.raises(error):
+            cloud.explore(run, lambda: None, kinds="crash")
+    finally:
+        signal.signal(number, before)
+    assert has_begun
+    cloud.explore(lambda: redis.incr("n"), expects(kv, "1"), kinds="tick", budget=1)

@@ -14,7 +14,7 @@ from ...handle import Handle
 from ...http.messages import Answer, AnyResponse, Effect, Request, Serve
 from ...kv.command_fields import only_prepares
 from ...queue.model import Outcome
-from ...reporting.calls import command_of
+from ...reporting.calls import SEVERAL, command_of
 from ..fakes import HOLD_US, ROTATED_US
 from ..footprint import touches_of_request
 from ..run import Due, Line
@@ -208,6 +208,22 @@ class Calls(Part):
         if strand is not None and not self._record.aside_depth and not self._turns.has_ended:
             self._add_line(strand, request)
 
+    def add_command_of_test(self, argv: Sequence[bytes]) -> None:
+        """Add a command that the test itself executes to the story, as ``between(run=[…])`` does.
+
+        It ran before the single command that it interrupts, and within a pipeline.
+        """
+        strand = self._state.serving.get(threading.get_ident()) or self._state.here()
+        if strand is None or self._record.aside_depth or self._turns.has_ended:
+            return
+        lines, interrupted = self._run.lines, strand.line
+        self._record.add_line(
+            "test", " ".join(word.decode("utf-8", "backslashreplace") for word in argv)
+        )
+        is_served = strand in self._state.serving.values()
+        if is_served and interrupted is not None and not _is_several(interrupted):
+            lines.insert(lines.index(interrupted), lines.pop())
+
     def at_gap(self) -> None:
         """Let other strands run between two commands of a pipeline."""
         strand = self._state.serving.get(threading.get_ident()) or self._state.here()
@@ -320,6 +336,11 @@ class Calls(Part):
         if request.call.route == "consume":
             line.words += _lost_records(response)
         return serve()
+
+
+def _is_several(line: Line) -> bool:
+    """Return whether a line is a pipeline or a transaction."""
+    return line.call is not None and line.call.route in SEVERAL
 
 
 def _is_silent(handle: Handle, request: Request) -> bool:
