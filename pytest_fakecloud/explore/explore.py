@@ -22,6 +22,7 @@ from .search.explorer import Explorer, Replays, hypothesis, replay
 from .search.player import Budget, Player, RunBudget, Tally, budget_of
 from .simulation.state import Subject
 from .simulation.turns import Threads
+from .trust import examine
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
@@ -46,6 +47,7 @@ class ExploreOptions(TypedDict, total=False):
     process_time: bool | None
     patience: Duration
     horizon: Duration | None
+    trust: bool
 
 
 def explore(
@@ -63,6 +65,7 @@ def explore(
     process_time: bool | None = None,
     patience: Duration = "1h",
     horizon: Duration | None = None,
+    trust: bool = True,
 ) -> Exploration:
     """Run code under many schedules; raise an error with the smallest one that breaks a promise.
 
@@ -87,6 +90,7 @@ def explore(
       installed).
     - ``patience``: how long a client may be slow in one run; a delivery may be slow until its timeout.
     - ``horizon``: how long after the start a queue's schedules fire (default: they fire three times).
+    - ``trust``: whether to try if the promise notices lost writes, after the search.
 
     Raises ``BrokenPromiseError``; the error of the undisturbed run; exceptions that end a test, such as
     ``pytest.skip()``; and ``ContractError`` if the code makes no call or cannot be explored, or if
@@ -119,10 +123,12 @@ def explore(
             if given is not None:
                 _replay(player, given)
             else:
-                _search(player, allowed, seed)
+                undisturbed = _search(player, allowed, seed)
                 _check_budget(player.tally, allowed)
                 _check_covered(player, asked)
                 promises.finish()
+                if trust:
+                    player.tally.trust = examine(player, undisturbed)
     finally:
         threads.close()
     return Exploration(player.tally, asked if asked or given is not None else KINDS)
@@ -145,8 +151,11 @@ def _replay(player: Player, schedule: Schedule) -> None:
     tally.drawn = 1
 
 
-def _search(player: Player, budget: Budget, seed: int | str) -> None:
-    """Search for a schedule that breaks the promise; raise ``BrokenPromiseError`` if there is one."""
+def _search(player: Player, budget: Budget, seed: int | str) -> Run:
+    """Search for a schedule that breaks the promise; raise ``BrokenPromiseError`` if there is one.
+
+    Returns the undisturbed run.
+    """
     __tracebackhide__ = True
     undisturbed = player.play(Schedule(), notes=True, stacks=True)
     _check_undisturbed(player, undisturbed)
@@ -158,10 +167,11 @@ def _search(player: Player, budget: Budget, seed: int | str) -> None:
             "function that asserts what must hold after a run, or a promise such as once('key')"
         )
     player.tally.coverage.kinds.clear()
+    player.world.note_unwritten(undisturbed)
     broken = Explorer(player, undisturbed, budget, seed).search()
     if broken is None:
         _check_repeats(player, undisturbed, "after the search")
-        return
+        return undisturbed
     replays = replay(player, broken)
     if replays.run is None:
         raise ContractError(

@@ -50,12 +50,14 @@ class Plan:
     """The schedule and the strategy of one run, and what the run records.
 
     ``stacks``: the application's lines that make each call; ``notes``: where events are possible.
+    ``left_out``: the number of the call whose effect on its fake is undone; -1 for none.
     """
 
     schedule: Schedule
     strategy: Strategy | None = None
     stacks: bool = False
     notes: bool = True
+    left_out: int = -1
 
 
 class Due:
@@ -237,6 +239,8 @@ class Run:
     """Whether another strand made a call while the event of the schedule delayed a strand."""
     has_timers: bool = False
     """Whether the clock could have moved while a strand could run."""
+    is_left_out: bool = False
+    """Whether the effect of a call was undone that had changed the data of its fake."""
     is_cut: bool = False
     """Whether the limit of clock moves kept an order from being tried."""
 

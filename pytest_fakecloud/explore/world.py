@@ -11,13 +11,14 @@ from typing import Any
 
 from ..base_cloud import BaseCloud
 from .fakes import MOST_TIMERS, Fakes
-from .footprint import READS_CLOCK
+from .footprint import READS_CLOCK, Touch
 from .programs import current_observer
 from .randomness import Randomness
 from .run import Run
 from .simulation.simulation import Simulation
 from .simulation.sockets import EventLoops, OwnLoop, SocketHooks
 from .simulation.strands import Strand
+from .trust import Reads
 
 
 class World(Fakes):
@@ -34,6 +35,9 @@ class World(Fakes):
         self.functions: dict[int, Callable[..., Any]] = {}
         """The sleeps and clocks of explored code, by the ID of the original function."""
         self._owner = threading.get_ident()
+        self.reads = Reads(self.handles)
+        self.unwritten: set[Touch] = set()
+        """The keys that a promise read, that no run has written so far, and that did not exist."""
         self.resets: list[Callable[[], None]] = []
         """Functions that reset what the exploration has replaced, before each run."""
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
@@ -50,6 +54,18 @@ class World(Fakes):
         finally:
             self.simulation = None
             current_observer.reset(token)
+
+    def note_unwritten(self, run: Run) -> None:
+        """Note the keys that the promise read but that neither the baseline nor a run contains."""
+        written = {
+            (t.fake, t.kind, t.name) for s in run.steps for t in s.footprint.touches if t.writes
+        }
+        self.reset()
+        self.unwritten = {
+            touch
+            for touch in self.reads.keys_by_name()
+            if (touch.fake, touch.kind, touch.name) not in written and self.state_of(touch) is None
+        }
 
     def sockets(self) -> SocketHooks | None:
         return None if self.simulation is None else self.simulation.sockets

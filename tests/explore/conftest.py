@@ -50,6 +50,14 @@ def failure(
     return found.value
 
 
+_BROKEN: list[str] = []
+
+
+def holds() -> None:
+    """A check that always passes. It reads data, because a check that reads nothing is an error."""
+    assert not _BROKEN
+
+
 def broken() -> None:
     """A check that always fails."""
     raise AssertionError("broken")

@@ -19,7 +19,7 @@ from pytest_fakecloud.explore.run import Run
 from pytest_fakecloud.explore.simulation.connections import PATIENCE, ClientConnection, Connections
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 
-from .conftest import expects, failure
+from .conftest import expects, failure, holds
 
 Call = Callable[..., Awaitable[Any]]
 
@@ -221,7 +221,7 @@ def test_the_schedules_of_an_asynchronous_client_repeat(
     explored = []
     for _ in range(2):
         runs.clear()
-        cloud.explore(clients, lambda: None, **options)
+        cloud.explore(clients, holds, **options)
         explored.append(list(runs))
     assert len(explored[0]) >= options.get("budget", 1)
     assert explored[0] == explored[1]

@@ -27,7 +27,7 @@ from pytest_fakecloud import BrokenPromiseError, Cloud, ContractError, Delivered
 from pytest_fakecloud.explore.schedule import KINDS
 
 from .bugs import locks, queues
-from .conftest import expects, failure
+from .conftest import expects, failure, holds
 
 HOOK = "https://app.example.com/hook"
 ORDERS: Any = ("switch", "late", "wake")
@@ -168,7 +168,7 @@ def test_the_guide_names_every_event_of_every_transport() -> None:
                         continue
                     try:
                         explored = cloud.explore(
-                            run, lambda: None, kinds=kind, budget=5, services=_service(transport)
+                            run, holds, kinds=kind, budget=5, services=_service(transport)
                         )
                     except ContractError:
                         continue
@@ -315,7 +315,7 @@ def test_calls_of_a_library_that_gather_runs_interleave(cloud: Cloud, kv: KVServ
             calls = (connection.incr("n") for _ in range(2))
             seen.add(tuple(await asyncio.gather(*calls)))
 
-    cloud.explore(client, lambda: None, kinds=ORDERS, budget=20)
+    cloud.explore(client, holds, kinds=ORDERS, budget=20, trust=False)
     assert seen == {(1, 2), (2, 1)}
 
 
@@ -367,7 +367,7 @@ def test_a_lock_that_its_holder_waits_for_is_named(cloud: Cloud, redis: Redis) -
             with box.lock:
                 pass
 
-    failure(cloud, client, lambda: None, match=r"with box\.lock:, which it holds itself")
+    failure(cloud, client, holds, match=r"with box\.lock:, which it holds itself")
     assert not box.lock.locked(), "the strand has ended"
 
 
@@ -380,7 +380,7 @@ def test_a_run_that_is_stuck_is_told(cloud: Cloud, redis: Redis, many: int) -> N
     failure(
         cloud,
         {f"c{n}": client for n in range(many)},
-        lambda: None,
+        holds,
         match=r"waits forever at test_exact.py:\d+: threading.Event",
     )
 
@@ -402,7 +402,7 @@ def test_what_is_not_explored_is_told(cloud: Cloud, redis: Redis) -> None:
         os._exit(3)
 
     def explored(run: Callable[[], None]) -> str:
-        return str(cloud.explore(run, lambda: None, budget=3))
+        return str(cloud.explore(run, holds, budget=3))
 
     assert "a child process that starts_a_process started at test_exact.py" in explored(
         starts_a_process
@@ -426,7 +426,7 @@ def test_what_is_not_the_applications_failure_ends_the_test(
         raise error("enough")
 
     with pytest.raises(error, match="enough"):
-        cloud.explore(run, lambda: None)
+        cloud.explore(run, holds)
 
     def check() -> None:
         raise error("enough")
@@ -445,7 +445,7 @@ def test_a_timeout_of_the_test_ends_it(cloud: Cloud, redis: Redis) -> None:
         scope["timeout_sigalrm"]()
 
     with pytest.raises(pytest.fail.Exception, match="Timeout") as raised:
-        cloud.explore(run, lambda: None)
+        cloud.explore(run, holds)
     assert not isinstance(raised.value, BrokenPromiseError)
     with pytest.raises(pytest.fail.Exception, match="Timeout"):
         cloud.explore(redis.ping, scope["timeout_sigalrm"])
@@ -458,7 +458,7 @@ def test_handlers_must_be_called_and_succeed(cloud: Cloud, redis: Redis) -> None
     queue = cloud.queue()
     route = queue.destinations.call(HOOK, lambda request: None)
     with pytest.raises(ContractError, match="no handler was ever called"):
-        cloud.explore(redis.ping, lambda: None, budget=5)
+        cloud.explore(redis.ping, holds, budget=5)
     route.remove()
 
     def fails(request: DeliveredRequest) -> None:
@@ -476,12 +476,12 @@ def test_handlers_must_be_called_and_succeed(cloud: Cloud, redis: Redis) -> None
     with pytest.raises(
         ContractError, match=rf"handler given to destinations.call\('{HOOK}'\) raised"
     ):
-        cloud.explore(run, lambda: None, budget=5)
+        cloud.explore(run, holds, budget=5)
 
 
 def test_the_result_says_what_was_covered(cloud: Cloud, kv: KVServer) -> None:
     redis = Redis(kv.url, kv.token, rest_retries=0)
-    found = cloud.explore({"ann": redis.ping, "bob": redis.dbsize}, lambda: None, budget=60)
+    found = cloud.explore({"ann": redis.ping, "bob": redis.dbsize}, holds, budget=60)
     assert found.calls == {"ann": 1, "bob": 1}
     assert found.points["ann"] >= 1
     assert found.kinds["drop"] >= 2
@@ -582,7 +582,7 @@ def test_a_client_may_set_signal_handlers(cloud: Cloud, redis: Redis) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         redis.ping()
 
-    found = cloud.explore(run, lambda: None, budget=3)
+    found = cloud.explore(run, holds, budget=3)
     assert "not explored: signals" in str(found)
     assert signal.getsignal(signal.SIGTERM) is handler
 
@@ -600,4 +600,4 @@ def test_timers_are_part_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, red
     assert seen == {"x", None}
     cloud.explore(run, lambda: seen.clear(), schedule="run.2 switch @clock", setup=seen.clear)
     clients = {"a": run, "b": lambda: redis.get("lock")}
-    assert cloud.explore(clients, lambda: None, kinds=kinds, budget=150).is_exhaustive
+    assert cloud.explore(clients, holds, kinds=kinds, budget=150).is_exhaustive

@@ -13,7 +13,7 @@ import redis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, ContractError, History, KVServer
 
-from .conftest import expects
+from .conftest import expects, holds
 
 
 def library(name: str) -> Any:
@@ -69,7 +69,7 @@ def test_random_names_are_the_same_in_every_run(cloud: Cloud, kv: KVServer) -> N
         names.append(str(uuid.uuid4()))
         kv.client().sadd("names", names[-1], os.urandom(2).hex())
 
-    cloud.explore([name, name], lambda: None, kinds="switch", budget=5)
+    cloud.explore([name, name], holds, kinds="switch", budget=5)
     assert len(set(names)) == 2
     assert uuid.uuid4() != uuid.uuid4()
 
@@ -154,4 +154,4 @@ def test_a_worker_of_celery_is_an_error_that_says_what_to_do(cloud: Cloud, celer
         celery.Worker(pool="solo", quiet=True).start()
 
     with pytest.raises(ContractError, match=r"work calls Worker.start of Celery .*basic_get"):
-        cloud.explore(work, lambda: None)
+        cloud.explore(work, holds)

@@ -17,7 +17,7 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import Cloud, KVServer
 
-from .conftest import broken, failure
+from .conftest import broken, failure, holds
 from .test_verdicts import error
 
 with warnings.catch_warnings():
@@ -100,7 +100,7 @@ def test_a_thread_that_goes_on_working_is_an_error(
         pool.submit(work)
 
     try:
-        text = error(cloud, run, lambda: None)
+        text = error(cloud, run, holds)
     finally:
         done.set()
     assert "the thread early_0, which began before explore(), makes calls" in text
@@ -114,7 +114,7 @@ def test_an_error_about_differing_runs_names_the_thread(
     def run() -> None:
         pool.submit(lambda: redis.set("n", next(numbers))).result()
 
-    assert NOTE in error(cloud, run, lambda: None)
+    assert NOTE in error(cloud, run, holds)
 
 
 def _application(kv: KVServer) -> FastAPI:
@@ -152,7 +152,7 @@ def test_calls_through_a_running_client_of_an_application_are_those_of_the_reque
     clients = {"ann": post("ann"), "bob": post("bob")}
     with TestClient(_application(kv), raise_server_exceptions=False) as client:
         story = failure(cloud, clients, broken).story
-        found = cloud.explore(clients, lambda: None, budget=20)
+        found = cloud.explore(clients, holds, budget=20)
     lines = re.findall(r"(\w+): SET owner (\w+)", story)
     assert lines == [("ann", "ann"), ("bob", "bob")]
     assert found.tried == 20

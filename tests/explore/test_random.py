@@ -16,7 +16,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
 
-from .conftest import failure, opened
+from .conftest import failure, holds, opened
 
 NUMBERS: dict[str, Callable[[], object]] = {
     "random": random.random,
@@ -76,7 +76,7 @@ def test_random_bytes_alone_are_the_same_in_every_run(name: str) -> None:
             seen.add(BYTES[name]())
             redis.ping()
 
-        found = cloud.explore({"ann": run}, lambda: None, budget=20)
+        found = cloud.explore({"ann": run}, holds, budget=20)
     assert len(seen) == 1
     assert "numbers" in found.untried
 
@@ -122,18 +122,16 @@ def test_orders_with_random_numbers_are_exhaustive_for_these_numbers_only(
         redis.incr("n" if random.random() < 0.5 else "m")
 
     clients = {"ann": run, "bob": run}
-    found = cloud.explore(clients, lambda: None, kinds=("switch", "numbers"), budget=30)
+    found = cloud.explore(clients, holds, kinds=("switch", "numbers"), budget=30)
     assert not found.is_exhaustive
     assert found.kinds["numbers"] > 10
-    found = cloud.explore(clients, lambda: None, kinds="switch", budget=30)
+    found = cloud.explore(clients, holds, kinds="switch", budget=30)
     assert "the random numbers were the same in each run: kinds= omits 'numbers'" in str(found)
 
 
 def test_generators_are_restored(cloud: Cloud, redis: Redis) -> None:
     before, before_numpy = random.getstate(), np.random.get_state()
-    cloud.explore(
-        lambda: redis.set("k", random.random() + np.random.rand()), lambda: None, budget=2
-    )
+    cloud.explore(lambda: redis.set("k", random.random() + np.random.rand()), holds, budget=2)
     assert random.getstate() == before
     for one, other in zip(np.random.get_state(), before_numpy, strict=True):
         assert np.array_equal(one, other)

@@ -25,7 +25,7 @@ from pytest_fakecloud.explore.search.player import Coverage, PriorityRuns
 from pytest_fakecloud.explore.simulation.sockets import OwnLoop, SocketPatches
 from pytest_fakecloud.explore.watching import swap
 
-from .conftest import failure
+from .conftest import failure, holds
 
 
 def test_many_are_drawn_one_by_one_and_each_once(
@@ -54,7 +54,7 @@ def test_many_are_drawn_one_by_one_and_each_once(
             except Exception:
                 redis.incr("n")
 
-    cloud.explore(run, lambda: None, kinds=("drop", "respond"), budget=20)
+    cloud.explore(run, holds, kinds=("drop", "respond"), budget=20)
     assert len(drawn) == 1
     assert len(drawn[0]) > 2
 
@@ -102,7 +102,7 @@ def test_an_answer_is_slow_below_the_timeouts_of_clients(cloud: Cloud, kv: KVSer
         kv.client().ping()
         spans.add(time.time() - began)
 
-    cloud.explore(run, lambda: None, kinds="slow")
+    cloud.explore(run, holds, kinds="slow")
     assert {4.0, 30.0} <= spans
 
 
@@ -115,11 +115,11 @@ def test_the_only_order_of_several_strands_is_exhaustive(cloud: Cloud, kv: KVSer
         other.start()
         other.join()
 
-    found = cloud.explore(run, lambda: None, kinds=("switch", "wake"))
+    found = cloud.explore(run, holds, kinds=("switch", "wake"))
     assert (found.is_exhaustive, found.orders) == (True, 1)
     assert "the only possible interleaving of calls to the fakes (exhaustive)" in str(found)
     with pytest.raises(ContractError, match="no schedule was possible"):
-        cloud.explore(redis.ping, lambda: None, kinds=("switch", "wake"))
+        cloud.explore(redis.ping, holds, kinds=("switch", "wake"))
 
 
 def test_answers_arrive_in_the_order_of_their_sockets() -> None:
@@ -168,9 +168,9 @@ def test_all_interleavings_is_said_only_if_every_search_for_them_ended(
         for number in range(3):
             redis.set(f"key {number}", "value")
 
-    cut = cloud.explore([run, run], lambda: None, kinds=("switch", "late"), budget=20)
+    cut = cloud.explore([run, run], holds, kinds=("switch", "late"), budget=20)
     assert "all" not in str(cut).partition(" distinct")[0]
-    whole = cloud.explore([redis.dbsize, redis.flushdb], lambda: None, kinds=("switch", "late"))
+    whole = cloud.explore([redis.dbsize, redis.flushdb], holds, kinds=("switch", "late"))
     assert str(whole).startswith("the promise held in all")
 
 
@@ -200,14 +200,12 @@ def test_two_delays_are_tried_together_early(cloud: Cloud, kv: KVServer) -> None
 def test_a_time_budget_that_allows_no_event_is_an_error(cloud: Cloud, kv: KVServer) -> None:
     redis = kv.client()
     with pytest.raises(ContractError, match="budget='1ms' allowed only 0 schedules, and none of"):
-        cloud.explore([lambda: redis.incr("n")] * 2, lambda: None, budget="1ms")
+        cloud.explore([lambda: redis.incr("n")] * 2, holds, budget="1ms")
 
 
 def test_kinds_that_the_budget_does_not_allow_are_listed(cloud: Cloud, kv: KVServer) -> None:
     redis = kv.client()
-    found = cloud.explore(
-        lambda: redis.get("n"), lambda: None, kinds=("lose_response", "slow"), budget=1
-    )
+    found = cloud.explore(lambda: redis.get("n"), holds, kinds=("lose_response", "slow"), budget=1)
     assert not found.untried
     assert len(found.unreached) == 1
     assert f"not reached within the budget: {found.unreached[0]}" in str(found)
@@ -220,7 +218,7 @@ def test_each_kind_gets_its_turn_within_a_small_budget(cloud: Cloud, kv: KVServe
         for number in range(20):
             redis.incr(f"n{number} {time.time()}")
 
-    found = cloud.explore(run, lambda: None, budget=25)
+    found = cloud.explore(run, holds, budget=25)
     assert (found.tried, found.all_singles > 250) == (25, True), "the schedules are sampled"
     assert found.singles >= 18
     assert not found.unreached
@@ -261,7 +259,7 @@ def test_orders_and_events_take_turns(cloud: Cloud, kv: KVServer) -> None:
         for _ in range(4):
             redis.incr("n")
 
-    found = cloud.explore([run, run], lambda: None, budget=80)
+    found = cloud.explore([run, run], holds, budget=80)
     assert found.orders > 20
     assert found.singles > 40
     assert found.pairs

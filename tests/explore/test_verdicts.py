@@ -8,12 +8,14 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+import httpx
 import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import (
     Cloud,
     ContractError,
+    History,
     KVServer,
     always,
     eventually,
@@ -22,16 +24,14 @@ from pytest_fakecloud import (
     sometimes,
 )
 
+from .conftest import expects, holds
+
 
 def error(cloud: Cloud, *args: Any, **options: Any) -> str:
     """Explore, and return the error without source lines."""
     with pytest.raises(ContractError) as found:
         cloud.explore(*args, **options)
     return re.sub(r" \(\w+\.py:\d+\)", "", str(found.value))
-
-
-def holds() -> None:
-    """A check that always passes."""
 
 
 def _memo(redis: Redis) -> Callable[[], object]:
@@ -205,3 +205,91 @@ def test_classes_of_queues_take_a_type(cloud: Cloud, redis: Redis) -> None:
             assert made.get() == 1
 
     cloud.explore(run, holds, budget=2)
+
+
+@pytest.fixture
+def redis(kv: KVServer) -> Redis:
+    return Redis(kv.url, kv.token, rest_retries=0)
+
+
+def test_the_verdict_names_what_the_promise_read_and_notices(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    broker = cloud.broker(topics={"sales": 1})
+
+    def run() -> None:
+        redis.incr("n")
+        redis.set("audit:1", "yes")
+        redis.setnx("audit:1", "no")
+
+    def check(history: History) -> None:
+        assert kv.value("n") == "1" or history.errors
+        assert not broker.records("sales")
+        assert redis.get("typo") is None
+
+    found = cloud.explore(run, check, kinds=("drop", "respond"))
+    reads = "key n, topics, key typo"
+    assert found.reads == reads
+    assert found.unwritten == ("typo",)
+    assert found.writes == 2
+    (unnoticed,) = found.unnoticed
+    assert re.fullmatch(r"SET audit:1 yes \(test_verdicts\.py:\d+\)", unnoticed)
+    lines = str(found).splitlines()
+    assert [line.partition(":")[0] for line in lines[:6]] == [
+        lines[0],
+        "calls",
+        "events",
+        "the promise read",
+        "no run wrote a key that the promise read",
+        f"the promise notices 1 of 2 lost writes; not {unnoticed}".partition(":")[0],
+    ]
+
+
+def test_a_key_that_only_another_schedule_writes_is_not_named(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    def run() -> None:
+        try:
+            redis.set("done", "yes")
+        except Exception:
+            kv.client().set("failed", "yes")
+
+    def check(history: History) -> None:
+        assert kv.value("done") or kv.value("failed") or history.errors
+
+    assert cloud.explore(run, check, kinds="respond").unwritten == ()
+
+
+@pytest.mark.parametrize("read", ["nothing", "a key that no run writes"])
+def test_a_promise_that_says_nothing_is_an_error(
+    cloud: Cloud, kv: KVServer, redis: Redis, read: str
+) -> None:
+    def check() -> None:
+        if read != "nothing":
+            assert kv.value("typo") is None
+
+    def run() -> None:
+        redis.set("n", "1")
+
+    text = error(cloud, run, check, kinds="respond")
+    assert "it does not notice if a write is lost, such as SET n 1" in text
+    assert ("it read key typo, which no run wrote" in text) == (read != "nothing")
+    assert cloud.explore(run, check, kinds="respond", trust=False).reads == ""
+    cloud.explore(run, [check, expects(kv, "1")], kinds="tick")
+
+
+def test_the_loss_of_a_message_and_of_a_record_is_noticed(cloud: Cloud, redis: Redis) -> None:
+    queue, broker = cloud.queue(), cloud.broker(topics={"sales": 1})
+    queue.destinations.accept()
+
+    def run() -> None:
+        httpx.post(f"{queue.url}/v2/publish/https://app.example.com", headers=queue.headers)
+        auth = (broker.username, broker.password)
+        httpx.get(f"{broker.url}/produce/sales/yes", auth=auth)
+
+    def check() -> None:
+        assert len(queue.messages()) == len(broker.records("sales")) == 1
+
+    found = cloud.explore(run, check, kinds="tick", budget=5)
+    assert (found.writes, found.unnoticed) == (2, ())
+    assert found.reads == "messages, topics"

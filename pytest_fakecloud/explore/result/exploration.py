@@ -33,7 +33,9 @@ class Exploration:
     events were tried; ``kinds`` maps each kind of event to the number of times it was applied.
     ``untried`` are the kinds that were never possible, ``unreached`` those that the budget did not
     allow. ``likely`` maps a number of ordered switches to the minimum probability that a bug that
-    needs them was found. ``notes`` describe unexplored code, ``seconds`` is wall-clock time,
+    needs them was found. ``reads`` is what the promise read, ``unwritten`` the keys of it that no run
+    wrote. Each of ``writes`` was left out in a run of its own; the promise did not notice
+    ``unnoticed``. ``notes`` describe unexplored code, ``seconds`` is wall-clock time,
     ``str()`` a summary.
     """
 
@@ -54,6 +56,10 @@ class Exploration:
         self.unreached = tuple(kind for kind in missing if kind in left)
         self.likely = tally.priority_runs.likely
         self.notes = tuple(covered.notes)
+        self.reads = tally.trust.reads
+        self.unwritten = tally.trust.unwritten
+        self.writes, self.unnoticed = tally.trust.writes, tally.trust.unnoticed
+        self._trust = tuple(tally.trust.lines())
         self.seconds = tally.seconds
         self.seed = tally.seed
         self._has_same_numbers = (
@@ -69,6 +75,7 @@ class Exploration:
         if self.kinds:
             texts = (f"{kind} {times:,}" for kind, times in self.kinds.items())
             lines.append(f"events: {', '.join(texts)}")
+        lines += self._trust
         if self.untried:
             lines.append(f"never had a place: {', '.join(self.untried)}")
         if self.unreached:

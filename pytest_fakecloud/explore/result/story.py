@@ -200,14 +200,14 @@ def _entry_text(entry: Sequence[Line], lookups: Lookups, shown: Container[Line])
     return f"{entry[0].strand.removesuffix(':loop')}: {'; '.join(words)}"
 
 
-def line_text(line: Line, lookups: Lookups) -> str:
+def line_text(line: Line, lookups: Lookups, *, with_answer: bool = True) -> str:
     """Return a line of the story: a call with its answer, or the description of an event."""
     if line.call is None:
         return line.words
     text = call_text(line.call, lookups)
     if line.event:
         text += f" {line.words}"
-    elif answer := _answer(line.call, lookups):
+    elif with_answer and (answer := _answer(line.call, lookups)):
         text += f" → {answer}"
     return f"{text} ({line.source})" if line.source else text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from ..run import History, Plan, Redundant, Run, Strategy
 from ..schedule import Schedule
 from ..simulation.simulation import Simulation
 from ..simulation.state import Subject, add_schedule
+from ..trust import Trust
 from ..world import World
 
 
@@ -202,6 +204,7 @@ class Tally:
     """The only schedule to run, if the caller passed one."""
     seconds: float = 0.0
     seed: int | str = 0
+    trust: Trust = field(default_factory=Trust)
 
     @property
     def tried(self) -> int:
@@ -231,12 +234,14 @@ class Player:
         keep: bool = False,
         stacks: bool = False,
         notes: bool = False,
+        left_out: int = -1,
     ) -> Run:
         """Reset the fakes, run the programs under a schedule, and check the promise.
 
         ``notes`` makes the run record the points at which events are possible, and ``stacks`` the
         lines of the application that make each call. The journal forgets the calls of the run unless
-        ``keep`` is true. Raises ``Redundant`` if the strategy ends the run.
+        ``keep`` is true. ``left_out`` is the number of a call whose effect is undone, in a run that
+        does not count. Raises ``Redundant`` if the strategy ends the run.
         """
         world = self.world
         recorder = recorder_of(world.cloud.journal)
@@ -245,7 +250,7 @@ class Player:
         world.randomness.begin(schedule.series)
         if self.setup is not None:
             check_has_run(world.awaited(self.setup()), "setup=")
-        simulation = Simulation(self.subject, Plan(schedule, strategy, stacks, notes))
+        simulation = Simulation(self.subject, Plan(schedule, strategy, stacks, notes, left_out))
         world.randomness.mark()
         try:
             run = world.play(simulation)
@@ -258,10 +263,14 @@ class Player:
             simulation.note_series(schedule.series)
         else:
             run.schedule = schedule.with_series(0)
-        for check in self.promises.at_end:
-            run.broken = run.broken or self._broken_promise(check, simulation.history, schedule)
+        is_examined = stacks and left_out < 0 and not run.fired
+        with world.reads.recorded() if is_examined else contextlib.nullcontext():
+            for check in self.promises.at_end:
+                run.broken = run.broken or self._broken_promise(check, simulation.history, schedule)
         if not keep:
             recorder.forget_since(number)
+        if left_out >= 0:
+            return run
         if strategy is None:
             self.known[schedule] = Schedule(run.fired) if run.broken is not None else None
         self.tally.coverage.add(run)

@@ -15,6 +15,7 @@ from ...http.messages import Answer, AnyResponse, Effect, Request, Serve
 from ...kv.command_fields import only_prepares
 from ...queue.model import Outcome
 from ...reporting.calls import SEVERAL, command_of
+from ...reporting.data import state_of
 from ..fakes import HOLD_US, ROTATED_US
 from ..footprint import touches_of_request
 from ..run import Due, Line
@@ -260,7 +261,18 @@ class Calls(Part):
         if self._cut and self._cut.get((root.title, handle.name), 0) > now:
             line.event, line.words = True, f"does not reach {handle.name}"
             return Effect("drop")
+        if self._served - 1 == self._state.left_out:
+            return self._serve_without_effect(handle, serve, line)
         return self._serve_faulted(fault, handle, request, serve, line) if fault else serve()
+
+    def _serve_without_effect(self, handle: Handle, serve: Serve, line: Line) -> AnyResponse:
+        """Serve a call, and restore the data of its fake if the call alone has changed them."""
+        before, saved = state_of(handle), handle.snapshot()
+        response = serve()
+        if self._run.lines[-1] is line and state_of(handle) != before:
+            self._run.is_left_out = True
+            handle.restore(saved)
+        return response
 
     def _add_line(self, strand: Strand, request: Request) -> Line:
         line = self._record.add_line(strand.name, call=request.call)

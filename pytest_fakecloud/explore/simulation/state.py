@@ -123,6 +123,7 @@ class RunState:
     def __init__(self, subject: Subject, plan: Plan, record: Record) -> None:
         self.fakes = subject.fakes
         self.schedule = plan.schedule
+        self.left_out = plan.left_out
         self.scope = subject.scope
         self.outsiders = subject.outsiders
         self.record = record

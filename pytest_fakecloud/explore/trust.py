@@ -1,0 +1,237 @@
+"""What a promise says: the data that it reads, and the lost writes that it notices."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ..base_cloud import BaseCloud
+from ..core.errors import ContractError, counted
+from ..handle import Handle
+from ..outside.replace import replace
+from .footprint import ALL, Touch, touch_of_key
+from .programs import may_assert
+from .result.story import line_text, lookups_of_run
+from .run import History, Line, Run
+from .schedule import Schedule
+
+if TYPE_CHECKING:
+    from .search.player import Player
+
+MOST_LEFT_OUT = 100
+"""Maximum number of writes that are left out, each in a run of its own."""
+_OF_HISTORY = frozenset({"operations", "clients", "results", "errors", "crashed"})
+"""The fields of a ``History`` that describe a run."""
+_KINDS: Mapping[str, str] = {
+    "assert_caught_up": "group", "assert_committed": "group", "assert_not_committed": "group",
+    "assert_produced": "topic", "assert_not_produced": "topic", "group": "group",
+    "groups": "group", "records": "topic", "topic": "topic", "topics": "topic",
+    "assert_dead_lettered": "message", "assert_delivered": "message", "assert_idle": "message",
+    "assert_not_dead_lettered": "message", "assert_not_delivered": "message",
+    "assert_not_published": "message", "assert_published": "message", "attempts": "message",
+    "dead_letters": "message", "message": "message", "messages": "message",
+    "schedules": "schedule", "namespaces": "vector", "vectors": "vector",
+    "assert_called": "call", "assert_not_called": "call", "journal": "call",
+    "assert_queried": "call", "assert_not_queried": "call", "assert_searched": "call",
+    "assert_not_searched": "call", "assert_upserted": "call", "assert_not_upserted": "call",
+    "callbacks": "callback", "failures": "callback", "assert_callback": "callback",
+    "assert_failure": "callback", "assert_no_callback": "callback",
+    "assert_no_failure": "callback",
+}  # fmt: skip
+"""What the methods of fakes read. The databases of a key-value server report their keys."""
+_FIXED = (str, bytes, int, float, tuple, frozenset, type(None), ModuleType, Handle, BaseCloud)
+"""Types of the values that a promise may name without reading data of the test."""
+_KEY_READERS = ("find", "lookup", "peek", "string", "exists", "__iter__")
+"""The methods by which a key-value server reads a key, or all keys."""
+
+
+class Reads:
+    """What the promises have read of the fakes and of the history, in runs without events."""
+
+    def __init__(self, handles: Sequence[Handle]) -> None:
+        self._handles = handles
+        self.touches: dict[Touch, None] = {}
+        self._thread = 0
+        """The thread that checks a promise; 0 if none does."""
+        databases = [
+            (keyspace, handle)
+            for handle in handles
+            for keyspace in getattr(handle._engine, "databases", ())
+        ]
+        self._keyspaces = {type(keyspace) for keyspace, _ in databases}
+        self._fakes = {id(keyspace): handle.name for keyspace, handle in databases}
+
+    def add(self, touches: Iterable[Touch]) -> None:
+        """Add what this thread reads, if it checks a promise."""
+        if threading.get_ident() == self._thread:
+            self.touches.update(dict.fromkeys(one for one in touches if one.kind != "clock"))
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Record what this thread reads within the block."""
+        with ExitStack() as exits:
+            for owner in (History, *{type(handle) for handle in self._handles}):
+                read = _noting(owner.__getattribute__, self._read_attribute)
+                exits.callback(replace(owner, "__getattribute__", read).restore)
+            for kind, name in itertools.product(self._keyspaces, _KEY_READERS):
+                read = _noting(getattr(kind, name), self._read_key)
+                exits.callback(replace(kind, name, read).restore)
+            self._thread = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._thread = 0
+
+    def _read_attribute(self, owner: Any, name: str) -> Iterator[Touch]:
+        # Ask for nothing but the type, because each attribute of the owner leads here again.
+        if issubclass(type(owner), History):
+            if name in _OF_HISTORY:
+                yield Touch("", "history", name, False)
+        elif name in _KINDS:
+            yield Touch(owner.name, _KINDS[name], ALL, False)
+
+    def _read_key(self, keyspace: Any, key: bytes | None = None) -> Iterator[Touch]:
+        fake = self._fakes.get(id(keyspace), "")
+        if key is not None:
+            yield touch_of_key(fake, keyspace.index, key, False)
+        else:
+            yield Touch(fake, f"key of db{keyspace.index}", ALL, False)
+
+    def keys_by_name(self) -> Iterator[Touch]:
+        """Yield the keys that were read by name."""
+        return (one for one in self.touches if one.kind[:3] == "key" and one.name != ALL)
+
+    def __str__(self) -> str:
+        return ", ".join(dict.fromkeys(map(_name_of, self.touches)))
+
+
+def _noting(original: Any, touches: Callable[..., Iterable[Touch]]) -> Any:
+    """Return a method that also adds what a call of it reads to the ``Reads`` of ``touches``."""
+    reads: Reads = touches.__self__  # type: ignore[attr-defined]
+
+    def read(owner: Any, *args: Any, **options: Any) -> Any:
+        reads.add(touches(owner, *args[:1]))
+        return original(owner, *args, **options)
+
+    return read
+
+
+def _name_of(touch: Touch) -> str:
+    if touch.kind == "history":
+        return touch.name
+    kind = touch.kind.removesuffix(" of db0")
+    return f"{kind}s" if touch.name == ALL else f"{kind} {touch.name}"
+
+
+@dataclass
+class Trust:
+    """What the promise read, and how many lost writes it notices.
+
+    ``unwritten`` are the keys that it read, that no run wrote, and that did not exist before.
+    ``unnoticed`` are the writes whose loss it does not notice, of the ``writes`` that were left out.
+    """
+
+    reads: str = ""
+    unwritten: tuple[str, ...] = ()
+    writes: int = 0
+    unnoticed: tuple[str, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of a verdict."""
+        if self.reads:
+            yield f"the promise read: {self.reads}"
+        if self.unwritten:
+            yield f"no run wrote a key that the promise read: {', '.join(self.unwritten)}"
+        if self.writes:
+            noticed = self.writes - len(self.unnoticed)
+            missed = f"; not {', '.join(self.unnoticed)}" if self.unnoticed else ""
+            yield f"the promise notices {noticed} of {counted(self.writes, 'lost write')}{missed}"
+
+
+def examine(player: Player, undisturbed: Run) -> Trust:
+    """Leave out each write of the undisturbed run in turn, and see whether the promise breaks.
+
+    Raises ``ContractError`` if the promise notices no lost write and reads nothing that a run wrote.
+    """
+    world = player.world
+    found = Trust(str(world.reads), tuple(sorted(one.name for one in world.unwritten)))
+    missed: list[str] = []
+    lookups = lookups_of_run(undisturbed)
+    for index, line in list(_writes(undisturbed))[:MOST_LEFT_OUT]:
+        is_noticed = _notices(player, index, undisturbed)
+        if is_noticed is None:
+            continue
+        found.writes += 1
+        if not is_noticed:
+            missed.append(line_text(line, lookups, with_answer=False))
+    found.unnoticed = tuple(missed)
+    is_checked = bool(player.promises.given) and not any(
+        may_assert(program.function) for program in player.subject.programs
+    )
+    notices_none = bool(found.writes) and len(missed) == found.writes
+    if is_checked and notices_none and not _reads_data(player):
+        text = f"it read {found.reads}, which no run wrote" if found.reads else "it read nothing"
+        raise ContractError(
+            f"the promise holds whatever the code does: {text}, and it does not notice if a write is "
+            f"lost, such as {missed[0]}. Read what must hold from the fakes or the history, or pass "
+            "trust=False if the promise is meant to say so little"
+        )
+    return found
+
+
+def _reads_data(player: Player) -> bool:
+    """Return whether the promise reads anything but keys that no run wrote."""
+    world = player.world
+    return any(touch not in world.unwritten for touch in world.reads.touches) or any(
+        names_data(check) for check in player.promises.given
+    )
+
+
+def names_data(value: object, depth: int = 3) -> bool:
+    """Return whether a function, or one that it names, names an object that code can change, such as
+    a list to which the explored code adds what it got. Fakes and clouds do not count.
+    """
+    function: Any = getattr(value, "__func__", getattr(value, "func", value))
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return not (isinstance(value, _FIXED) or callable(value))
+    return depth > 0 and any(names_data(each, depth - 1) for each in _named_by(function, code))
+
+
+def _named_by(function: Any, code: CodeType) -> Iterator[object]:
+    """Yield the values of the variables from outside that a function's code names."""
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # The variable has no value yet.
+            yield cell.cell_contents
+    for inner in (code, *(each for each in code.co_consts if isinstance(each, CodeType))):
+        yield from (function.__globals__[n] for n in inner.co_names if n in function.__globals__)
+
+
+def _writes(run: Run) -> Iterator[tuple[int, Line]]:
+    """Yield the calls of a run that write, each with its number among all calls."""
+    calls = [line for line in run.lines if line.call is not None]
+    for index, line in enumerate(calls):
+        if 0 <= line.step < len(run.steps):
+            touches = run.steps[line.step].footprint.touches
+            if any(touch.writes and touch.fake for touch in touches):
+                yield index, line
+
+
+def _notices(player: Player, index: int, undisturbed: Run) -> bool | None:
+    """Return whether the promise breaks without the effect of a call; None if the call changes
+    nothing, or if the code gives up without it, which the promise may allow.
+    """
+    try:
+        run = player.play(Schedule(), left_out=index)
+    except Exception:
+        return True  # The promise, or the code, cannot handle the data.
+    if not run.is_left_out:
+        return None
+    if run.broken is not None:
+        return True
+    return None if run.errors.keys() - undisturbed.errors.keys() else False
