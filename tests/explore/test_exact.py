@@ -140,8 +140,8 @@ def test_a_listener_waits_for_a_message(cloud: Cloud, port: Any) -> None:
     cloud.explore({"ann": listens, "bob": tells}, check, setup=heard.clear, schedule="")
 
 
-def test_the_guide_names_every_event_of_every_transport() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "guides" / "explore.md").read_text("utf-8")
+def test_the_reference_names_every_event_of_every_transport() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "exploration.md").read_text("utf-8")
     rows = re.findall(r"^\| (HTTP|Redis protocol|delivery) \| `(\w+)` \| \S", page, re.M)
     assert len(rows) == len(set(rows))
     told: dict[str, set[str]] = {}

@@ -341,7 +341,7 @@ def test_it_is_awaitable_in_trio(cloud: Cloud, kv: KVServer) -> None:
 
 
 def test_every_kind_is_tried_and_told_of() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "guides" / "explore.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "exploration.md").read_text("utf-8")
     assert sorted(TRIED) == sorted(KINDS)
     table = page.partition("| Event | What happens |")[2].partition("\n\n")[0]
     assert [kind for kind in KINDS if f" {kind}" not in table] == []
