@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -130,6 +131,10 @@ class Disturbances:
             tokens.restore()
 
 
+_TIMESTAMP = re.compile(rb"(?<![\d.])(\d{10})(\d{3})?(\.\d+)?(?!\d)")
+"""A time since the Unix epoch: seconds, milliseconds, or either with a fraction."""
+_MOST_AHEAD_US = 86_400 * 1_000_000
+"""Microseconds from now until which a number in a request counts as a time."""
 _HORIZON_US = 30 * 86_400 * 1_000_000
 """Microseconds after the start until which deliveries are made, as in ``run_until_idle``."""
 
@@ -209,9 +214,29 @@ class FakeTime:
         self._clock = clock
         self._handles = handles
         self._idle_times: set[tuple[str, int, bytes, bytes, int]] = set()
+        self._data: set[int] = set()
+        """The times in the future that requests contained, in microseconds."""
 
     def forget(self) -> None:
         self._idle_times.clear()
+        self._data.clear()
+
+    def note_data(self, data: bytes) -> None:
+        """Record the times in the next hours that a request contains, in seconds or milliseconds.
+
+        The application compares them with its own clock: due times, leases, ends of windows.
+        """
+        for found in _TIMESTAMP.finditer(data):
+            whole, milliseconds, fraction = found.groups()
+            at_us = int(whole) * 1_000_000 + int(milliseconds or 0) * 1_000
+            at_us += int(float(fraction or 0) * (1_000 if milliseconds else 1_000_000))
+            if 0 < at_us - self._clock.now_us() <= _MOST_AHEAD_US:
+                self._data.add(at_us)
+
+    def next_in_data(self) -> int | None:
+        """Return the next time that the application keeps as data, or None."""
+        now = self._clock.now_us()
+        return min((at for at in self._data if at > now), default=None)
 
     def note_idle_time(self, fake: str, database: int, argv: list[bytes]) -> None:
         """Record the idle time after which a command claims or lists pending stream entries."""

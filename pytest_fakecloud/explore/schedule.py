@@ -57,6 +57,8 @@ TICKS = {"1ms": 1_000, "1s": 1_000_000, "9999ms": 9_999_000, "59999ms": 59_999_0
 """Durations in microseconds of the ``tick`` events to try, keyed by the event's detail."""
 WINDOWS = frozenset({"9999ms", "59999ms"})
 """Details of ``tick`` events that end just within a window of ten seconds or a minute."""
+DUE = "due"
+"""The detail of a ``delay`` that ends at the next time that the application keeps as data."""
 EDGE = "edge"
 """The detail of a ``nearly`` event that ends just before the next whole second."""
 JUMPS = 3
@@ -83,8 +85,11 @@ _NO_DETAIL = _Detail("", "has a detail, which this kind of event does not take",
 _DETAILS: dict[Kind, _Detail] = {
     **dict.fromkeys(SWITCHES, _Detail(".+", "does not name what runs first", "pay.2 {} refund")),
     **dict.fromkeys(
-        ("delay", "slow", "partition"),
+        ("slow", "partition"),
         _Detail(r"\d{1,9}", "has no number of seconds", f"pay.2 {{}} {DELAY}"),
+    ),
+    "delay": _Detail(
+        rf"\d{{1,9}}|{DUE}", f"has neither a number of seconds nor {DUE!r}", f"pay.2 {{}} {DELAY}"
     ),
     **dict.fromkeys(
         ("fail", "unreachable"),

@@ -109,6 +109,7 @@ def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list
     simulation.record.touch(touches_of_command(fake, session, spec, argv))
     if session.transport == "local":
         simulation.calls.add_command_of_test(argv)
+    world.time.note_data(b" ".join(argv[1:]))
     world.time.note_idle_time(fake, session.db.index, argv)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -390,3 +392,50 @@ def test_a_slow_consumer_that_another_one_replaced_applies_an_entry_twice(
         explored()
     assert found.value.events == 1
     assert "w2's multi-exec of 2" in found.value.cause
+
+
+class Delayed:
+    """A job that a worker runs when it is due, unless the user has cancelled it before."""
+
+    def __init__(
+        self, kv: KVServer, *, unit: int, poll: int, sleeps: bool, corrected: bool
+    ) -> None:
+        self._kv = kv
+        self._redis = Redis(kv.url, kv.token, rest_retries=0)
+        self._unit, self._poll = unit, poll
+        self._sleeps = sleeps
+        self._corrected = corrected
+
+    def user(self) -> None:
+        self._redis.hset("jobs", "mail", json.dumps({"due": (time.time() + 60) * self._unit}))
+        if self._sleeps:
+            time.sleep(60)
+        if self._redis.hdel("jobs", "mail"):
+            self._redis.set("cancelled", "yes")
+
+    def worker(self) -> None:
+        for _ in range(150 // self._poll):
+            job = json.loads(self._redis.hget("jobs", "mail") or "{}")
+            is_due = bool(job) and job["due"] <= time.time() * self._unit
+            if is_due and (not self._corrected or self._redis.hdel("jobs", "mail")):
+                self._redis.incr("sent")
+                self._redis.hdel("jobs", "mail")
+            time.sleep(self._poll)
+
+    def check(self) -> None:
+        assert not (self._kv.value("cancelled") and self._kv.value("sent")), "sent"
+
+    def search(self, cloud: Cloud, **options: Any) -> None:
+        cloud.explore({"user": self.user, "worker": self.worker}, self.check, **options)
+
+
+@pytest.mark.parametrize("unit", [1, 1000], ids=["seconds", "milliseconds"])
+@pytest.mark.parametrize(("poll", "sleeps"), [(30, False), (30, True), (10, False)])
+def test_a_time_that_the_code_keeps_as_data_is_worth_waiting_for(
+    cloud: Cloud, kv: KVServer, unit: int, poll: int, sleeps: bool
+) -> None:
+    of = Delayed(kv, unit=unit, poll=poll, sleeps=sleeps, corrected=False)
+    with pytest.raises(BrokenPromiseError, match="check: sent") as found:
+        of.search(cloud, budget=150)
+    assert re.search(r"worker\.\d+ switch user", found.value.schedule)
+    Delayed(kv, unit=unit, poll=poll, sleeps=sleeps, corrected=True).search(cloud, budget=30)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..footprint import READS_CLOCK, Footprint
 from ..run import Place, Run
-from ..schedule import DELAY, DELAYS, EDGE, SLOW, SWITCHES, TRIED, WINDOWS, Event, Schedule
+from ..schedule import DELAY, DELAYS, DUE, EDGE, SLOW, SWITCHES, TRIED, WINDOWS, Event, Schedule
 from .dpor import decided_places
 from .player import MOST_EVENTS, Player
 
@@ -178,6 +178,18 @@ def delayed_again(run: Run) -> list[Schedule]:
     return [run.schedule + each for each in events if each.kind in DELAYS]
 
 
+def switched_when_due(run: Run) -> list[Schedule]:
+    """Return schedules that run a strand, which a run's event delays until something is due, in the
+    middle of what other strands do then.
+    """
+    event = run.last_event
+    if event is None or event.detail != DUE:
+        return []
+    after = run.points[_point_of(run, event) + 1 :]
+    later = [each for point in after for each in point.events()]
+    return [run.schedule + each for each in later if each.detail == event.strand]
+
+
 def paused_again(run: Run) -> list[Schedule]:
     """Return schedules that pause until a time that the event of a run makes interesting.
 
@@ -209,7 +221,7 @@ def likelihood(pair: Schedule) -> int:
 def has_overlap(run: Run) -> bool:
     """Return whether another strand woke up and made a call while the run's event delayed a strand."""
     event = run.last_event
-    if event is None or event.kind not in DELAYS:
+    if event is None or event.kind not in DELAYS or event.detail == DUE:
         return False
     own = (line.at_us for line in run.lines if line.event and line.strand == event.strand)
     began = next(own, run.start_us)

@@ -12,7 +12,7 @@ from ...core.errors import ContractError
 from ...core.timers import Signal
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, READS_CLOCK, Footprint
 from ..run import Due, Step
-from ..schedule import CLOCK, DELAY, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
+from ..schedule import CLOCK, DELAY, DUE, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
 from .state import Part, RunState, seconds
 from .strands import Crash, Strand, Waiting, Why
 from .turns import describe_places
@@ -237,6 +237,8 @@ class RunClock(Part):
             one.held_until_us = until_us
         for one in begun:
             one.paused_us += span_us
+        # What is due is done first, so that the strand can be switched to in the middle of it.
+        strand.yields_to_others = event.detail == DUE
         words = f"pauses for {seconds(span_us)} before its call"
         if is_for_all:
             self._state.all_paused_until_us = until_us
@@ -278,6 +280,8 @@ class RunClock(Part):
     def _end_us(self, event: Event) -> int | None:
         """Return the time at which a pause that begins now ends, or None without such a time."""
         now = self._fakes.now_us()
+        if event.detail == DUE:
+            return self._fakes.time.next_in_data()
         if event.kind == "delay":
             return now + int(event.detail or DELAY) * 1_000_000
         if event.kind == "tick":
@@ -311,6 +315,9 @@ class RunClock(Part):
                     detail = "" if index == 1 else str(index)
                     pauses += [("jump", detail), ("past", detail), ("nearly", detail)]
             pauses += [("tick", span) for span in TICKS]
+            due_us = fakes.time.next_in_data()
+            if due_us is not None and self.may_pause(strand, due_us - now):
+                pauses.append(("delay", DUE))
             if self.may_pause(strand, _edge(now) - now):
                 pauses.append(("nearly", EDGE))
         self._record.add_point(strand.name, strand.points, [*choices, *pauses])
