@@ -163,31 +163,23 @@ def delayed_again(run: Run) -> list[Schedule]:
     """Return schedules that also delay a strand that woke up while a run's event delayed another.
 
     Without the second delay, the code that a timer starts would end before the first strand goes
-    on. After a slow answer, the next calls of the same strand are delayed as well, because the
+    on. A strand that was delayed until something is due also runs in the middle of what the others do
+    then. After a slow answer, the next calls of the same strand are delayed as well, because the
     strand may have counted a lease from the answer.
     """
     event = run.last_event
     if event is None or event.kind not in DELAYS:
         return []
     after = run.points[_point_of(run, event) + 1 :]
+    if event.detail == DUE:
+        later = [each for point in after for each in point.events()]
+        return [run.schedule + each for each in later if each.detail == event.strand]
     others = [point for point in after if point.strand != event.strand]
     events = [each for point in others for each in point.events()] if run.overlaps else []
     if event.kind == "slow":
         own = [point for point in after if point.strand == event.strand]
         events += [each for point in own[:_NEXT] for each in point.events() if each.kind == "delay"]
     return [run.schedule + each for each in events if each.kind in DELAYS]
-
-
-def switched_when_due(run: Run) -> list[Schedule]:
-    """Return schedules that run a strand, which a run's event delays until something is due, in the
-    middle of what other strands do then.
-    """
-    event = run.last_event
-    if event is None or event.detail != DUE:
-        return []
-    after = run.points[_point_of(run, event) + 1 :]
-    later = [each for point in after for each in point.events()]
-    return [run.schedule + each for each in later if each.detail == event.strand]
 
 
 def paused_again(run: Run) -> list[Schedule]:

@@ -27,16 +27,7 @@ from ...core.timers import monotonic
 from ..run import Run, Scope
 from ..schedule import DELAYS, EDGE, PAUSES, SWITCHES, TRIED, Event, Kind, Schedule
 from .dpor import OrderSearches
-from .events import (
-    Pairs,
-    RandomRuns,
-    Singles,
-    delayed_again,
-    has_overlap,
-    likelihood,
-    paused_again,
-    switched_when_due,
-)
+from .events import Pairs, RandomRuns, Singles, delayed_again, has_overlap, likelihood, paused_again
 from .player import Budget, Player, Search
 
 _HEAD_START = 20
@@ -47,7 +38,7 @@ _FOR_ORDERS_ALONE = 0.25
 """Share of the remaining budget for interleavings, if only the order of calls is explored."""
 _FOR_FIRST_SINGLES = 0.8
 """Maximum share of the budget for the first phase."""
-_LIKELY_PAIRS = ((delayed_again, 1.0), (switched_when_due, 1.0), (paused_again, 0.5))
+_LIKELY_PAIRS = ((delayed_again, 1.0), (paused_again, 0.5))
 """Functions that list likely schedules with two events, and their weights; two pauses are rarer."""
 _FIRST_SINGLES = 1.5
 """Weight of the likely single events, relative to all other searches of the first phase."""
