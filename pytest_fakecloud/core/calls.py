@@ -144,6 +144,10 @@ class Headers(Mapping[str, str]):
         return {name.lower(): self.getlist(name) for name in self}
 
 
+NO_HEADERS = Headers()
+_NOTHING_CUT: Mapping[str, int] = MappingProxyType({})
+
+
 class Call:
     """One request and its response.
 
@@ -158,21 +162,27 @@ class Call:
     and facts that the journal has cut to their full sizes.
     """
 
-    # Class attributes hold most defaults, because every request creates a Call.
-    status: int | None = None
-    response_headers: Headers = Headers()
-    response_body: bytes = b""
-    route: str = ""
-    fault: str | None = None
-    faults: Sequence[Mapping[str, str]] = ()
-    outcome: Outcome = "open"
-    reached: bool = False
-    problem: str | None = None
-    note: str = ""
-    cut: Mapping[str, int] = MappingProxyType({})
-    _until: int = 0
-    _read_facts: Callable[[Call], dict[str, Any]] | None = None
-    _facts: dict[str, Any] | None = None
+    # Slots, because a server's journal keeps thousands of calls.
+    __slots__ = (
+        "__weakref__", "_facts", "_read_facts", "_until", "at_us", "client", "cut", "fault",
+        "faults", "handle", "method", "note", "number", "outcome", "problem", "reached",
+        "request_body", "request_headers", "response_body", "response_headers", "route", "service",
+        "status", "target",
+    )  # fmt: skip
+    status: int | None
+    response_headers: Headers
+    response_body: bytes
+    route: str
+    fault: str | None
+    faults: Sequence[Mapping[str, str]]
+    outcome: Outcome
+    reached: bool
+    problem: str | None
+    note: str
+    cut: Mapping[str, int]
+    _until: int
+    _read_facts: Callable[[Call], dict[str, Any]] | None
+    _facts: dict[str, Any] | None
 
     def __init__(
         self,
@@ -182,7 +192,7 @@ class Call:
         handle: str,
         method: str,
         target: str,
-        request_headers: Headers | Iterable[tuple[str, str]] = (),
+        request_headers: Headers | Iterable[tuple[str, str]] = NO_HEADERS,
         request_body: bytes = b"",
         client: tuple[str, int] | None = None,
         facts: Callable[[Call], dict[str, Any]] | None = None,
@@ -200,8 +210,20 @@ class Call:
         )
         self.request_body = request_body
         self.client = client
-        if facts is not None:
-            self._read_facts = facts
+        self.status = None
+        self.response_headers = NO_HEADERS
+        self.response_body = b""
+        self.route = ""
+        self.fault = None
+        self.faults = ()
+        self.outcome = "open"
+        self.reached = False
+        self.problem = None
+        self.note = ""
+        self.cut = _NOTHING_CUT
+        self._until = 0
+        self._read_facts = facts
+        self._facts = None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -299,7 +321,8 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
             cut[name], kept[name] = len(value), begin(value)
     # Record the cut first, so that no other thread mistakes a shortened field for the whole.
     record_cut(call, cut)
-    vars(call).update(kept)
+    for name, value in kept.items():
+        setattr(call, name, value)
 
 
 def record_cut(call: Call, sizes: Mapping[str, int]) -> None:
@@ -327,33 +350,21 @@ def set_facts(call: Call, facts: dict[str, Any]) -> None:
 
 
 def parts_of(call: Call) -> dict[str, Any]:
-    """Return all attributes of a call, including its facts, so that ``call_of()`` can rebuild it."""
-    parts = {**vars(call), "_facts": call.facts}
-    parts.pop("_read_facts", None)
-    return parts
+    """Return the attributes of a call, without those that nothing has set since its request."""
+    values = ((name, getattr(call, name)) for name in Call.__slots__ if name[0] != "_")
+    return {
+        name: value
+        for name, value in values
+        if name in _OF_REQUESTS or value is not getattr(_UNANSWERED, name)
+    }
 
 
-def call_of(parts: Mapping[str, Any]) -> Call:
-    """Build a call from its attributes: those in ``CALL_NEEDS`` and any in ``CALL_MAY_HAVE``."""
-    call = Call.__new__(Call)
-    vars(call).update(parts)
-    return call
-
-
-CALL_NEEDS = frozenset(
-    (
-        "number",
-        "at_us",
-        "service",
-        "handle",
-        "method",
-        "target",
-        "request_headers",
-        "request_body",
-        "client",
-    )
-)
-CALL_MAY_HAVE = frozenset(Call.__annotations__) - {"_read_facts"}
+_UNANSWERED = Call(0, 0, "", "", "", "")
+_OF_REQUESTS = frozenset({
+    "at_us", "client", "handle", "method", "number", "request_body", "request_headers", "service",
+    "target",
+})  # fmt: skip
+"""The attributes that every request sets."""
 _CUT_WITH = {"path": "target"}  # fields that are parts of another field
 
 

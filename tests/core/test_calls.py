@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import Any
 
@@ -15,7 +16,6 @@ from pytest_fakecloud.core.calls import (
     CutBytes,
     Headers,
     NamesOf,
-    call_of,
     end_faults,
     faults_ended,
     field_of,
@@ -208,22 +208,17 @@ def test_bytes_that_were_cut_tell_what_their_beginning_tells() -> None:
             ask()
 
 
-def test_a_call_is_made_of_its_parts() -> None:
-    one = call({"a": 1}, status=200)
-    again = call_of(parts_of(one))
-    assert vars(again) == vars(one)
-    late = Call(
-        1, 0, "demo", "demo_1", "GET", "/", client=("127.0.0.1", 9), facts=lambda each: {"b": 2}
-    )
-    end_faults(late, 12)
-    parts = parts_of(late)
-    assert (parts["_facts"], parts["client"], "_read_facts" in parts) == (
-        {"b": 2},
-        ("127.0.0.1", 9),
-        False,
-    )
-    assert (faults_ended(call_of(parts)), faults_ended(one), late.request_body) == (12, 0, b"")
-    assert repr(again) == "<Call 7 demo_1 POST /x?y=1 -> 200>"
+def test_the_parts_of_a_call_are_what_was_set() -> None:
+    asked = {"number", "at_us", "service", "handle", "method", "target", "client"}
+    asked |= {"request_headers", "request_body"}
+    one = Call(1, 0, "demo", "demo_1", "GET", "/", client=("127.0.0.1", 9), facts=lambda each: {})
+    assert parts_of(one).keys() == asked
+    end_faults(one, 12)
+    one.status, one.outcome = 200, "answered"
+    assert parts_of(one).keys() - asked == {"outcome", "status"}
+    again = copy.copy(one)
+    assert (faults_ended(again), again.facts, parts_of(again)) == (12, {}, parts_of(one))
+    assert repr(again) == "<Call 1 demo_1 GET / -> 200>"
 
 
 # -- names -----------------------------------------------------------------------------------------
