@@ -235,9 +235,9 @@ class Recorder:
 
     # -- recording -------------------------------------------------------------------------------
 
-    def open_call(self, call: Call, head_bytes: int = 0) -> Call:
-        """Record a received request; the server adds the response. ``head_bytes`` is the approximate
-        size of its head, if that is known.
+    def open_call(self, call: Call, size: int | None = None) -> Call:
+        """Record a received request; the server adds the response. ``size`` is the approximate
+        number of bytes that were received, by default those of the body.
         """
         call.service, call.handle = self._service, self._handle
         self._append(call)
@@ -248,13 +248,14 @@ class Recorder:
             site = shared.find_site()
             if site:
                 shared.sites[call.number] = site
-        if len(call.request_body) + head_bytes > LIGHT:
+        if (len(call.request_body) if size is None else size) > LIGHT:
             self._update_size(call)
         return call
 
     def answered(self, call: Call) -> None:
         """Update the size of a call after its outcome was recorded, and call the watchers."""
-        if len(call.response_body) > LIGHT or call in self.shared.large.sizes:
+        sizes = self.shared.large.sizes
+        if len(call.response_body) > LIGHT or (sizes and call in sizes):
             self._update_size(call)
         if self._watchers.items or (self._parent is not None and self._parent._watchers.items):
             self._notify(call)

@@ -202,14 +202,15 @@ class App:
         """Process one request through the whole pipeline."""
         endpoint = self.find_route(request)
         call = self._new_call(request)
+        size = request.head_bytes + len(request.body)
         try:
             # Fire due timers first, so that their entries precede the request in the journal.
             call.at_us = self.clock.settle()
         except Exception as error:
             call.at_us = self.clock.now_us()
-            self.recorder.open_call(call, request.head_bytes)
+            self.recorder.open_call(call, size)
             return self.broken_off(request, error)
-        self.recorder.open_call(call, request.head_bytes)
+        self.recorder.open_call(call, size)
         response: AnyResponse
         unauthenticated = altered = False
         try:
@@ -380,7 +381,8 @@ class App:
     def _record(self, call: Call, response: AnyResponse, altered: bool = False) -> None:
         if isinstance(response, Answer):
             call.status = response.status
-            call.response_headers = Headers(tuple(response.headers))
+            if response.headers:
+                call.response_headers = Headers(tuple(response.headers))
             body: bytes = response.body  # type: ignore[assignment]
             # Copy a short result of orjson, which allocates at least 4 KB, because the journal keeps it.
             call.response_body = b"%b" % body if len(body) < 4096 else body

@@ -143,6 +143,7 @@ NIL_ARRAY = _Marker.NIL_ARRAY
 NO_REPLY = _Marker.NO_REPLY
 """The result of a command whose reply was pushed (SUBSCRIBE) or is suppressed (CLIENT REPLY)."""
 OK = Status(b"OK")
+_OK_LINE = b"+OK\r\n"
 QUEUED = Status(b"QUEUED")
 
 Reply: TypeAlias = (
@@ -226,6 +227,13 @@ def size_of(reply: Reply) -> int:
 
 def to_resp(reply: Reply, version: int = 2) -> bytes:
     """Encode a reply in the Redis protocol, version 2 or 3."""
+    # Encode the most frequent replies directly. The journal shares the bytes of OK.
+    if reply is OK:
+        return _OK_LINE
+    if reply.__class__ is bytes:
+        return b"$%d\r\n%b\r\n" % (len(reply), reply)
+    if reply.__class__ is int:
+        return b":%d\r\n" % reply
     return b"".join(resp_parts(reply, version))
 
 

@@ -385,7 +385,7 @@ def test_long_heads_count_and_are_cut(cloud: Both) -> None:
     for _ in range(10):
         headers = [("X-Long", "v" * 20_000), *((f"X-{n}", "v") for n in range(200))]
         call = Call(0, 0, "", "", "GET", "/" + "t" * 10_000, headers)
-        cloud.open_call(call, head_bytes=31_000)
+        cloud.open_call(call, 31_000)
         call.outcome = "answered"
         cloud.answered(call)
         calls.append(call)

@@ -23,12 +23,12 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from ...core.calls import Call, CutBytes, record_cut
+from ...core.calls import LIGHT, NO_HEADERS, Call, CutBytes, record_cut
 from ...core.errors import ContractError
 from ...core.timers import monotonic
 from ...http.hub import Mount
@@ -55,7 +55,7 @@ from ..reply import (
     to_resp,
 )
 from ..routes import KVApp
-from .wire import CommandReader, Outbox, ProtocolFault, Pushes, protocol_of
+from .wire import CommandReader, Outbox, ProtocolFault, Pushes, protocol_of, words_of
 
 READ_BYTES = 64 * 1024
 _DONT_WAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
@@ -75,6 +75,8 @@ _MAY_WHILE_SUBSCRIBED = frozenset({
     "SUNSUBSCRIBE", "UNSUBSCRIBE",
 })  # fmt: skip
 """Commands that a RESP2 connection with subscriptions may run."""
+_PLAIN: frozenset[type] = frozenset({Status, bytes, int, type(None)})
+"""The types of most replies, which need no checks unless they are large."""
 _UNCOUNTED = frozenset({"connection", "transactions"})
 """Groups of commands that do not count towards the daily limit, because REST has none of them."""
 
@@ -155,6 +157,8 @@ class PortConnection:
         )
         self._pushes = Pushes(engine, self.session, self.outbox, self._is_replying, self._cut)
         self.session.deliver = self._pushes.push
+        self._thread = 0
+        """The connection's own thread, which runs its commands."""
         self._executing: int | None = None
         """The thread that is running a command of this connection, or None."""
         self._gone = False
@@ -165,6 +169,7 @@ class PortConnection:
 
     def serve(self, begun: bytes) -> None:
         reader, sock = self.reader, self.connection.sock
+        self._thread = threading.get_ident()
         receive = self._receive_secured if isinstance(sock, ssl.SSLSocket) else sock.recv
         data = begun
         while data:
@@ -198,14 +203,11 @@ class PortConnection:
 
     def _run_all(self) -> bool:
         """Run all complete commands; return False if the connection must be closed."""
-        session = self.session
+        session, reader = self.session, self.reader
         turn_ends = monotonic() + TURN_SECONDS
         while not session.closing:
-            if monotonic() > turn_ends:
-                self.engine.give_way()
-                turn_ends = monotonic() + TURN_SECONDS
             try:
-                argv = self.reader.next()
+                argv = reader.next()
             except ProtocolFault as fault:
                 self.outbox.put(to_resp(CommandError(fault.text)))
                 return False
@@ -213,75 +215,89 @@ class PortConnection:
                 return True
             if not self._run(argv):
                 return False
+            if not reader.pending:
+                return not session.closing
             if self.outbox.is_full:
                 # A few bytes of commands can request any number of replies, so send them regularly.
                 self.outbox.send()
                 self.outbox.owner_will_send = True
+            if monotonic() > turn_ends:
+                self.engine.give_way()
+                turn_ends = monotonic() + TURN_SECONDS
         return False
 
     # -- one command -----------------------------------------------------------------------------
 
     def _run(self, argv: list[bytes]) -> bool:
         """Record and run a command, with faults; return False if the connection must be closed."""
-        app = self.app
-        size = sum(map(len, argv))
-        line = without_secrets(argv)
+        recorder = self.app.recorder
+        wire, line = self.reader.wire, without_secrets(argv)
+        at_us, read_facts = self.app.clock.now_us(), _facts_reader(self.session.db.index)
         sizes: dict[str, int] = {}
-        if size > LARGE:
-            line, sizes = _shortened(line, size)
-        body = orjson.dumps([word.decode("utf-8", "replace") for word in line])
-        request = Request("RESP", "/", (), body, self.client)
-        facts = partial(_facts, database=self.session.db.index)
-        at_us = app.clock.now_us()
-        call = request.call = Call(
-            0, at_us, "", "", "RESP", "/", request.headers, body, self.client, facts
-        )
-        call.route = "database-port"
-        app.recorder.open_call(call)
+        if wire is not None and line is argv:
+            call = PortCall(at_us, wire, b"", self.client, read_facts)
+            size = len(wire)
+        else:
+            size = sum(map(len, argv))
+            if size > LARGE:
+                line, sizes = _shortened(line, size)
+            call = PortCall(at_us, b"", _json_of(line), self.client, read_facts)
+        recorder.open_call(call, size)
         if sizes:
             record_cut(call, sizes)
         try:
-            return self._run_recorded(argv, request)
+            return self._run_recorded(argv, call)
         finally:
-            app.recorder.answered(call)
+            recorder.answered(call)
 
-    def _run_recorded(self, argv: list[bytes], request: Request) -> bool:
-        app, call = self.app, request.call
+    def _run_recorded(self, argv: list[bytes], call: Call) -> bool:
+        app = self.app
         try:
             app.clock.settle()
-            self.wait_for_pause(argv)
+            if self.engine.pauses.delays_end_us:
+                self.wait_for_pause(argv)
             if self.signal.closed:
                 # The connection was closed while the command waited, before it reached the engine.
                 call.outcome = "dropped"
                 return False
-            if not app.chain.admitted:
-                call.status, call.response_body = self.perform(argv, put=True)
-                call.reached = True
-                if isinstance(call.response_body, CutBytes):
-                    record_cut(call, {"response_body": call.response_body.size})
-                call.outcome = "answered"
-                return True
-            request.principal = self.session.user
-            mode = self.session.reply_mode
-            serve = partial(self._run_unfaulted, argv, call)
-            response, altered = app.chain.run(request, serve)
-            if isinstance(response, Answer) and response.content_type != RESP_TYPE:
-                response = self._injected(argv, response, mode)
-            elif altered:
-                raise ContractError(
-                    f"the fault {call.fault} changes the bytes of a reply of the Redis protocol, after "
-                    "which the client would wait for the rest or misread later replies: limit the "
-                    "fault to REST requests with route=, or use truncate"
-                )
+            if app.chain.admitted:
+                return self._run_in_chain(argv, call)
+            call.status, call.response_body = self.perform(argv, put=True)
+            call.reached = True
+            if call.response_body.__class__ is CutBytes:
+                record_cut(call, {"response_body": call.response_body.size})
+            call.outcome = "answered"
         except BaseException as error:
             # Also catch pytest.fail() in a callback: pytest does not see exceptions in this thread.
-            app.failed(request, error)
+            app.failed(self._request_of(call), error)
             call.status, call.outcome = 500, "answered"
             self.session.abort_transaction()
             text = f"ERR internal error: {error!r}".encode()
             self.outbox.put(to_resp(CommandError(text)))
-            return True
-        return self._deliver(request, response, altered)
+        return True
+
+    def _run_in_chain(self, argv: list[bytes], call: Call) -> bool:
+        """Run a command in the chain of interceptors, as a request."""
+        request = self._request_of(call)
+        request.principal = self.session.user
+        mode = self.session.reply_mode
+        serve = partial(self._run_unfaulted, argv, call)
+        response, altered = self.app.chain.run(request, serve)
+        if isinstance(response, Answer) and response.content_type != RESP_TYPE:
+            response = self._injected(argv, response, mode)
+        elif altered:
+            raise ContractError(
+                f"the fault {call.fault} changes the bytes of a reply of the Redis protocol, after "
+                "which the client would wait for the rest or misread later replies: limit the "
+                "fault to REST requests with route=, or use truncate"
+            )
+        return self._deliver(call, response, altered)
+
+    def _request_of(self, call: Call) -> Request:
+        """Return the request by which interceptors and reports see a command."""
+        request = Request(call.method, call.target, NO_HEADERS, call.request_body, self.client)
+        request.call = call
+        return request
 
     def _run_unfaulted(self, argv: list[bytes], call: Call) -> AnyResponse:
         if call.reached:
@@ -324,9 +340,8 @@ class PortConnection:
         data = to_resp(reply, session.resp) if mode == "on" else b""
         return Answer(data, answer.status, (), RESP_TYPE)
 
-    def _deliver(self, request: Request, response: AnyResponse, altered: bool) -> bool:
+    def _deliver(self, call: Call, response: AnyResponse, altered: bool) -> bool:
         """Send a response or apply a fault's effect; return False if the connection must be closed."""
-        call = request.call
         assert not isinstance(response, Stream)
         if isinstance(response, Answer):
             call.status, call.outcome = response.status, "altered" if altered else "answered"
@@ -360,36 +375,46 @@ class PortConnection:
         if self.app.interruptions:
             arrival: Arrival = "alone" if session.queue is None else "queued"
             self.app.interruptions.before(Sender(self.client), argv, arrival)
-        encode = partial(self._encode_reply, argv, session.reply_mode, put)
+        mode = session.reply_mode
+        if session.db.indexes is not None:
+            try:
+                engine.index_ahead(session, argv)
+            except CommandError as error:
+                return self._encode_reply(argv, mode, put, error)
+        if not engine.lock.acquire(False) and not engine.turns.wait(argv):
+            reply = self._execute_or_reject(argv, engine.run_during_script)
+            return self._encode_reply(argv, mode, put, reply)
         try:
-            engine.index_ahead(session, argv)
-        except CommandError as error:
-            return encode(error)
-        if not engine.turns.take(argv):
-            return encode(self._execute_or_reject(argv, engine.run_during_script))
-        try:
-            self._executing = threading.get_ident()
+            self._executing = self._thread
             try:
                 reply = self._execute_or_reject(argv, engine.execute)
             finally:
                 self._executing = None
             if not isinstance(reply, Blocked):
-                return encode(reply)
+                return self._encode_reply(argv, mode, put, reply)
             waiter = engine.block(session, reply)
         finally:
             engine.lock.release()
         reply = self._wait(waiter)
         with engine.lock:
-            return encode(reply)
+            return self._encode_reply(argv, mode, put, reply)
 
     def _execute_or_reject(
         self, argv: list[bytes], execute: Callable[[Session, list[bytes]], Reply]
     ) -> Reply:
+        session = self.session
         try:
-            self._check(argv)
-            return execute(self.session, argv)
+            if session.subscriptions or session.monitor is not None or self._has_limits(argv):
+                self._check(argv)
+            return execute(session, argv)
         except CommandError as error:
             return error
+
+    def _has_limits(self, argv: list[bytes]) -> bool:
+        """Return whether a limit on commands could apply to this one."""
+        wire = self.reader.wire
+        size = sum(map(len, argv)) if wire is None else len(wire)
+        return size > self.app.command_limits.unchecked_size
 
     def _check(self, argv: list[bytes]) -> None:
         """Raise ``CommandError`` if the connection's state or a limit forbids a command."""
@@ -416,9 +441,15 @@ class PortConnection:
     def _encode_reply(
         self, argv: list[bytes], mode: str, put: bool, reply: Reply
     ) -> tuple[int, bytes]:
-        session = self.session
+        session, pushes = self.session, self._pushes
+        is_plain = reply.__class__ in _PLAIN and mode == session.reply_mode == "on"
+        if is_plain and not pushes.waiting and size_of(reply) <= LIGHT:
+            data = to_resp(reply, session.resp)
+            if put:
+                self.outbox.put(data)
+            return 200, data
         reply = self.app.with_int_text(reply)
-        reply = self._pushes.with_confirmations(reply)
+        reply = pushes.with_confirmations(reply)
         size = size_of(reply)
         if size > LARGEST:
             reply = CommandError(errors.MAX_REQUEST_SIZE)
@@ -543,9 +574,55 @@ def _shortened(line: list[bytes], size: int) -> tuple[list[bytes], dict[str, int
     }
 
 
-def _facts(call: Call, database: int) -> dict[str, Any]:
-    found = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
-    return {**found, "database": database} if database else found
+class PortCall(Call):
+    """A command of the database port, which keeps the bytes that the client sent (``wire``).
+
+    Without a ``body``, it derives ``request_body``, the JSON array of the words, from these bytes
+    when it is read: most calls are never inspected.
+    """
+
+    if not TYPE_CHECKING:
+        __slots__ = ("_wire",)
+
+    def __init__(
+        self,
+        at_us: int,
+        wire: bytes,
+        body: bytes,
+        client: tuple[str, int],
+        facts: Callable[[Call], dict[str, Any]],
+    ) -> None:
+        super().__init__(0, at_us, "", "", "RESP", "/", NO_HEADERS, body, client, facts)
+        self.route = "database-port"
+        self._wire = wire
+
+    @property
+    def request_body(self) -> bytes:
+        return _KEPT_BODY.__get__(self) or _json_of(words_of(self._wire))
+
+    @request_body.setter
+    def request_body(self, body: bytes) -> None:
+        _KEPT_BODY.__set__(self, body)
+
+
+_KEPT_BODY: Any = vars(Call)["request_body"]
+"""The slot of a call for its body, which the property of ``PortCall`` hides."""
+
+
+def _json_of(line: list[bytes]) -> bytes:
+    # Copy the result of orjson, which allocates at least 4 KB, because the journal keeps it.
+    return b"%b" % orjson.dumps([word.decode("utf-8", "replace") for word in line])
+
+
+@lru_cache
+def _facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
+    """Return the function that reads the facts of the commands sent to a database."""
+
+    def facts(call: Call) -> dict[str, Any]:
+        found = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
+        return {**found, "database": database} if database else found
+
+    return facts
 
 
 def _as_resp(answer: Answer, version: int) -> bytes:

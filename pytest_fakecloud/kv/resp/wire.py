@@ -34,6 +34,9 @@ UNKNOWN_LENGTH_LIMIT = 16384
 # Patterns for the counts and lengths that clients usually send, which are below every limit.
 _FEW = re.compile(rb"\*([1-9]|10)\r?\n")
 _SHORT = re.compile(rb"\$(0|[1-9][0-9]{0,2})\r?\n")
+_PARTS = {b"*%d" % count: 2 * count + 2 for count in range(1, 11)}
+"""The number of parts between line breaks in a command of short words, by its first part."""
+_LENGTHS = {b"$%d" % length: length for length in range(100)}
 
 
 class ProtocolFault(Exception):
@@ -73,6 +76,12 @@ class CommandReader:
         self._known = known
         self._longest = longest
         self._most = most
+        self.wire: bytes | None = None
+        """The bytes of the command that ``next()`` has returned, if it has few short words."""
+        self._whole: list[bytes] | None = None
+        """The words of the next command, if the last data consisted of just this command."""
+        self._fed = b""
+        """The last data."""
         self._buffer = bytearray()
         self._at = 0
         """Position in the buffer of the first byte that has not been parsed."""
@@ -86,6 +95,15 @@ class CommandReader:
         """Size in bytes of the next word; None until its header has been read."""
 
     def feed(self, data: bytes) -> None:
+        if not self.pending:
+            # Most clients wait for each reply, so the data is usually one command.
+            self._whole = _words_of_whole(data)
+            if self._whole is not None:
+                self._fed = data
+                return
+        elif self._whole is not None:
+            # The previous command was not taken yet, so parse both.
+            data, self._whole = self._fed + data, None
         if self._at:
             del self._buffer[: self._at]
             self._at = 0
@@ -94,10 +112,16 @@ class CommandReader:
     @property
     def pending(self) -> bool:
         """Whether a part of an incomplete command has been received."""
-        return self._at < len(self._buffer) or self._missing > 0
+        return self._at < len(self._buffer) or self._missing > 0 or self._whole is not None
 
     def next(self) -> list[bytes] | None:
         """Return the next command line that is not empty, or None; raise ``ProtocolFault``."""
+        words = self._whole
+        if words is not None:
+            # Copy the data, whose memory is as large as the buffer that received it.
+            self.wire, self._whole = b"%b" % self._fed, None
+            return words
+        self.wire = None
         # Each of these methods returns None if bytes are missing. An empty list is no command: the
         # words of the command follow, or its line is empty.
         while self._missing or self._at < len(self._buffer):
@@ -137,6 +161,7 @@ class CommandReader:
             at += 2
         if at > len(buffer):
             return None
+        self.wire = bytes(buffer[self._at : at])
         self._at = at
         return words
 
@@ -208,6 +233,25 @@ class CommandReader:
         if length > UNKNOWN_LENGTH_LIMIT and not self._known():
             raise ProtocolFault("unauthenticated bulk length")
         return length
+
+
+def _words_of_whole(data: bytes) -> list[bytes] | None:
+    """Return the words of a command if the data is exactly one, of few short words."""
+    parts = data.split(b"\r\n", 22)
+    words = parts[2::2]
+    is_whole = (
+        _PARTS.get(parts[0]) == len(parts)
+        and not parts[-1]
+        and list(map(_LENGTHS.get, parts[1:-1:2])) == list(map(len, words))
+    )
+    return words if is_whole else None
+
+
+def words_of(wire: bytes) -> list[bytes]:
+    """Return the words of a complete command, as ``CommandReader.wire`` has it."""
+    reader = CommandReader(lambda: True, lambda: 2**30)
+    reader.feed(wire)
+    return reader.next() or []
 
 
 def _number(text: bytes) -> int | None:
@@ -318,8 +362,12 @@ class Outbox:
         """Remove and return the bytes to send next: many small messages, or a single large one."""
         messages = self._messages
         with self._lock:
-            parts = [messages.popleft()]
-            size = len(parts[0])
+            first = messages.popleft()
+            size = len(first)
+            if not messages:
+                self.waiting_bytes -= size + _PER_MESSAGE
+                return first
+            parts = [first]
             while messages and size + len(messages[0]) <= SEND_BYTES:
                 parts.append(messages.popleft())
                 size += len(parts[-1])
@@ -380,6 +428,11 @@ class Pushes:
             self.cut()
         elif not self.outbox.owner_will_send:
             self.outbox.send_later()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether messages wait for the reply of the running command."""
+        return bool(self._confirmations or self._after_reply)
 
     def with_confirmations(self, reply: Reply) -> Reply:
         """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE."""

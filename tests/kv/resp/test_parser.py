@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.resp.wire import CommandReader, ProtocolFault, protocol_of
+from pytest_fakecloud.kv.resp.wire import CommandReader, ProtocolFault, protocol_of, words_of
 from tests.kv.comparison.wire import pack
 
 
@@ -17,6 +17,7 @@ def reader(*, known: bool = True, longest: int = 1000) -> CommandReader:
 def all_of(source: CommandReader) -> list[list[bytes]]:
     found = []
     while (line := source.next()) is not None:
+        assert source.wire is None or words_of(source.wire) == line
         found.append(line)
     return found
 
@@ -38,7 +39,7 @@ class TestWayIn:
 class TestCommands:
     @given(
         st.lists(st.lists(st.binary(max_size=30), min_size=1, max_size=5), max_size=6),
-        st.integers(1, 9),
+        st.integers(1, 60),
     )
     def test_however_it_is_cut(self, lines: list[list[bytes]], size: int) -> None:
         wire = b"".join(map(pack, lines))

@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -943,6 +944,28 @@ def test_a_real_server_has_a_port_of_its_own() -> None:
         server._app.created_engine = object()  # type: ignore[assignment]
         with pytest.raises(ContractError, match="connect to that server"):
             _ = server.database_url
+
+
+@pytest.mark.parametrize("pipelined", [1, 50])
+def test_the_journal_keeps_little_of_a_small_command(
+    server: KVServer, client: Client, pipelined: int
+) -> None:
+    def send(count: int) -> None:
+        for _ in range(count // pipelined):
+            client.raw(wire.pack([b"SET", b"key", b"value"]) * pipelined)
+            assert [client.read() for _ in range(pipelined)] == [OK] * pipelined
+
+    tracemalloc.start()
+    try:
+        send(100)
+        before = tracemalloc.get_traced_memory()[0]
+        send(1000)
+        assert tracemalloc.get_traced_memory()[0] - before < 1000 * 400
+    finally:
+        tracemalloc.stop()
+    call = server.journal.calls(command="SET").last
+    assert call.request_json() == ["SET", "key", "value"]
+    assert call.response_body == b"+OK\r\n"
 
 
 def test_secured_connections_are_pushed_to_as_well() -> None:
