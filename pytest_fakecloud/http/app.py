@@ -260,7 +260,7 @@ class App:
         """Return a request's entry for the journal, which the recorder numbers."""
         call = request.call = Call(
             0, 0, self.service, self.name, request.method, request.target, request.headers,
-            request.body, request.client, self._facts_of,
+            request.body, request.client, self._read_facts,
         )  # fmt: skip
         call.route = request.route
         return call
@@ -365,6 +365,11 @@ class App:
             method=request.method,
             handle=self.name,
         )
+
+    @cached_property
+    def _read_facts(self) -> Callable[[Call], dict[str, Any]]:
+        # One bound method for all calls, because each call keeps it.
+        return self._facts_of
 
     def _facts_of(self, call: Call) -> dict[str, Any]:
         # Parse the recorded request again, so that the journal need not keep requests as well.
