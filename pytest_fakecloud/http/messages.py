@@ -246,7 +246,11 @@ _LONGEST_REMEMBERED = 512
 # Maximum number and length of heads that are cached: many requests differ only in their body.
 _REMEMBERED_HEADS = 32
 _LONGEST_HEAD = 2048
+_COPIED = 16 * 1024
+"""Maximum size of a body that is copied out of the buffer for received bytes."""
 _FRAMING = frozenset({"expect", "transfer-encoding", "content-length"})
+_CHANGING = frozenset({"upstash-sync-token", "service-sync-token"})
+"""Headers whose values change with each request of a client."""
 _HEAD = "request line and headers"
 _TAIL = "trailers and chunk extensions"
 _TWO_HOSTS = "more than one Host header"
@@ -305,6 +309,12 @@ class RequestReader:
         """The only Host header in ``_known``."""
         self._heads: dict[bytes, tuple[Message, int]] = {}
         """Earlier requests without their bodies, with the bodies' lengths, by the bytes of heads."""
+        self._changing: dict[bytes, tuple[Message, int, int]] = {}
+        """The same for heads with a value that changes, by the heads without this value. The last
+        number is the position of its header.
+        """
+        self._marker = b""
+        """The line break and the name before the changing value of a head; empty without one."""
         self._learning: bytes | None = None
         """The head that is being parsed, if it may be added to ``_heads``."""
         self._missing = 0
@@ -330,14 +340,10 @@ class RequestReader:
             data = self._continue(data)
         while not self._begun and not self._missing:
             end = data.find(b"\r\n\r\n") + 4
-            known = self._heads.get(data[:end]) if end > 3 else None
-            if known is None:
+            message = self._known_head(data[:end]) if end > 3 else None
+            if message is None:
                 break
             # The head is cached, so only its body is left to read.
-            template, self._missing = known
-            message = Message.__new__(Message)
-            message.__dict__.update(template.__dict__)
-            message.params = {}
             data = data[end:]
             if self._missing:
                 self.pending = message
@@ -347,6 +353,31 @@ class RequestReader:
         if data:
             self._parse(data)
 
+    def _known_head(self, head: bytes) -> Message | None:
+        """Return a request by its cached head, and set the length of its body; None if unknown."""
+        known = self._heads.get(head)
+        if known is not None:
+            template, self._missing = known
+            return _copy_of(template)
+        if not self._marker or len(head) > _LONGEST_HEAD:
+            return None
+        key, value = self._without_value(head)
+        changing = self._changing.get(key) if value.isalnum() else None
+        if changing is None:
+            return None
+        template, self._missing, at = changing
+        message, text, pairs = _copy_of(template), value.decode("ascii"), template.headers.pairs
+        name = pairs[at][0]
+        message.headers = Headers((*pairs[:at], (name, text), *pairs[at + 1 :]))
+        message.fields = {**template.fields, name.lower(): text}
+        return message
+
+    def _without_value(self, head: bytes) -> tuple[bytes, bytes]:
+        """Return a head without the value that changes, and this value."""
+        before, marker, rest = head.partition(self._marker)
+        value, _, rest = rest.partition(b"\r\n")
+        return b"%b%b\r\n%b" % (before, marker, rest), value
+
     def _continue(self, data: bytes) -> bytes:
         """Read the body of a request whose head is cached; return the bytes after the body."""
         assert self.pending is not None
@@ -354,6 +385,9 @@ class RequestReader:
         self._missing -= len(part)
         if self._body or self._missing:
             self._add(part)
+        elif part is data and len(part) <= _COPIED:
+            # The journal keeps the body, which shares its memory with the buffer that received it.
+            self._body = b"%b" % part
         else:
             self._body = part
         if not self._missing:
@@ -542,6 +576,7 @@ class RequestReader:
         if not message.keep_alive:
             # The parser must check any bytes after the last request; a cached head would bypass it.
             self._heads.clear()
+            self._changing.clear()
         elif learning is not None:
             self._learn_head(learning, message)
         self._is_1_1 = False  # the version of another request in the same data is not known
@@ -552,14 +587,31 @@ class RequestReader:
         # Skip heads with other line endings: the parser finds their end at a different position.
         if not plain or "upgrade" in message.fields or head.count(b"\n") != head.count(b"\r\n"):
             return
-        if len(self._heads) >= _REMEMBERED_HEADS:
-            self._heads.clear()
         template = Message(
             message.method, message.target, message.headers, b"", self.client, message.fields
         )
         template.version, template.keep_alive, template.expects = message.version, True, False
         template.head_bytes = message.head_bytes
-        self._heads[head] = template, len(message.body)
+        names = [name.lower() for name, _ in message.headers.pairs]
+        changing = [at for at, name in enumerate(names) if name in _CHANGING]
+        for heads in (self._heads, self._changing):
+            if len(heads) >= _REMEMBERED_HEADS:
+                heads.clear()
+        if not changing:
+            self._heads[head] = template, len(message.body)
+        elif len(changing) == 1:
+            at = changing[0]
+            self._marker = f"\r\n{message.headers.pairs[at][0]}: ".encode("latin-1")
+            key, value = self._without_value(head)
+            if value.isalnum():
+                self._changing[key] = template, len(message.body), at
+
+
+def _copy_of(template: Message) -> Message:
+    message = Message.__new__(Message)
+    message.__dict__.update(template.__dict__)
+    message.params = {}
+    return message
 
 
 def _no_method(data: bytes) -> Refusal | None:

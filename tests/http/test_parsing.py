@@ -113,7 +113,7 @@ def test_the_body_limit_is_64_mib() -> None:
 
 def described(reader: RequestReader) -> list[tuple[object, ...]]:
     return [
-        (m.method, m.target, m.headers, m.body, m.version, m.keep_alive, m.expects)
+        (m.method, m.target, m.headers.pairs, m.fields, m.body, m.version, m.keep_alive, m.expects)
         for m in reader.messages
     ]
 
@@ -128,6 +128,7 @@ class Forgetful(RequestReader):
 
     def feed(self, data: bytes) -> None:
         self._heads.clear()
+        self._changing.clear()
         super().feed(data)
 
 
@@ -142,6 +143,12 @@ REQUESTS = [
     b"POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
     b"\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n",
     b"GET /c HTTP/1.1\r\nHost: h\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n",
+    b"POST /a HTTP/1.1\r\nHost: h\r\nUpstash-Sync-Token: \r\nContent-Length: 2\r\n\r\nhi",
+    b"POST /a HTTP/1.1\r\nHost: h\r\nUpstash-Sync-Token: 1\r\nContent-Length: 2\r\n\r\nhi",
+    b"POST /a HTTP/1.1\r\nHost: h\r\nUpstash-Sync-Token: 23\r\nContent-Length: 2\r\n\r\nhi",
+    b"POST /a HTTP/1.1\r\nHost: h\r\nUpstash-Sync-Token: 4 \r\nContent-Length: 2\r\n\r\nhi",
+    b"GET /a HTTP/1.1\r\nHost: h\r\nservice-sync-token: 5\r\n\r\n",
+    b"GET /a HTTP/1.1\r\nHost: h\r\nservice-sync-token: 6\r\nUpstash-Sync-Token: 7\r\n\r\n",
 ]
 
 
@@ -162,6 +169,24 @@ def test_a_head_that_comes_again_is_read_as_it_was_the_first_time(
                 reader.feed(part)
     assert described(readers[0]) == described(readers[1])
     assert reasons(readers[0]) == reasons(readers[1])
+
+
+def test_a_head_is_parsed_once_while_only_its_sync_token_changes() -> None:
+    class Counting(RequestReader):
+        parsed = 0
+
+        def on_headers_complete(self) -> None:
+            self.parsed += 1
+            super().on_headers_complete()
+
+    reader = Counting()
+    for number in range(100):
+        reader.feed(
+            b"POST / HTTP/1.1\r\nHost: h\r\nUpstash-Sync-Token: %d\r\nContent-Length: 2\r\n\r\n"
+            b"hi" % number
+        )
+    found = [message.fields["upstash-sync-token"] for message in reader.messages]
+    assert (found, reader.parsed) == ([str(number) for number in range(100)], 1)
 
 
 @given(st.data())
@@ -204,6 +229,9 @@ def test_few_heads_are_remembered_and_no_long_ones() -> None:
     reader = RequestReader()
     reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nX: %b\r\n\r\n" % (b"x" * 3000))
     assert not reader._heads
+    reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nUpstash-Sync-Token: 1\r\n\r\n")
+    reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nUpstash-Sync-Token: %b\r\n\r\n" % (b"1" * 70_000))
+    assert reader.refusal is not None
 
 
 def test_an_expectation_may_be_said_twice() -> None:
