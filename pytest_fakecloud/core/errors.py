@@ -294,7 +294,10 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     import difflib  # Imported here because it takes 1 ms, and few tests have such an error.
 
     folded = {one.lower(): one for one in known}
-    found = difflib.get_close_matches(word[:100].lower(), folded, 1, 0.6)
+    given = word[:100].lower()
+    found = difflib.get_close_matches(given, folded, 3, 0.6)
+    # Exchanged letters are the more likely mistake: STE is SET rather than SETEX.
+    found.sort(key=lambda one: sorted(one) != sorted(given))
     return f"; did you mean {folded[found[0]]!r}?" if found else ""
 
 

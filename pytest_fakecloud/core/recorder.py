@@ -32,7 +32,7 @@ from .calls import (
     shorten,
     weight_of,
 )
-from .errors import brief
+from .errors import brief, report_failure
 from .field_types import either
 from .matching import Field
 from .timers import Registry
@@ -113,6 +113,8 @@ class SharedRecords:
         """Returns the places that made the current call; None if call sites are not recorded."""
         self.sites: dict[int, CallSite] = {}
         """The places that made each call, by the call's number."""
+        self.failures: list[str] = []
+        """Descriptions of the exceptions of ``find_site``, for the report of a failing test."""
         self.reads: Reads | None = None
         """Readings of the clock and numbers of calls, interleaved; None if not recorded."""
 
@@ -245,9 +247,11 @@ class Recorder:
         if shared.reads is not None:
             shared.reads.append((threading.get_ident(), -call.number))
         if shared.find_site is not None:
-            site = shared.find_site()
-            if site:
-                shared.sites[call.number] = site
+            # A search through other threads' stacks must not change the answer to the call.
+            with report_failure("the line of a call could not be found", shared.failures.append):
+                site = shared.find_site()
+                if site:
+                    shared.sites[call.number] = site
         if (len(call.request_body) if size is None else size) > LIGHT:
             self._update_size(call)
         return call

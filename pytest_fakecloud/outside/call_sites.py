@@ -106,7 +106,8 @@ def _coroutine_frames(task: asyncio.Task[object]) -> list[FrameType]:
     awaited: object = task.get_coro()
     while awaited is not None and len(frames) < _MAX_FRAMES:
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
-        if frame is not None:
+        # A proxy or a mock that is awaited has every attribute.
+        if isinstance(frame, FrameType):
             frames.append(frame)
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
     return frames

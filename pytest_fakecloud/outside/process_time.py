@@ -125,6 +125,11 @@ class _Travel:
             stack.remove(traveller)
 
 
+def has_other_travels() -> bool:
+    """Return whether a travel of time-machine is active that no cloud has started."""
+    return any("time_ns" not in vars(one) for one in _travellers())
+
+
 def _travellers() -> list[Any]:
     """Return the active travels of time-machine, innermost last."""
     import time_machine

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from traceback import walk_tb
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ..base_cloud import secrets_in
 from ..core.calls import Call
@@ -234,12 +235,23 @@ def _closed_fake_hints(cloud: BaseCloud, address: str) -> list[str]:
     """Explain a client that used the address of an earlier test's fake."""
     found = FAKE_ADDRESS.search(address)
     port = int(found[1] or found[2]) if found else 0
+    for handle in cloud.fakes():
+        if found and "://" in address and _database_port(handle) == port:
+            return [
+                f"an HTTP client called 127.0.0.1:{port}, which is {handle.name}.database_url and "
+                f"speaks the Redis protocol: give the client {handle.name}.url"
+            ]
     is_open = any(handle.url.endswith(f":{port}") for handle in cloud.fakes())
     if is_open or not default_hub().ports.has_given(port):
         return []
     return _fakes_that_stay(
         cloud, f"a client called 127.0.0.1:{port}, the address of a fake that is closed"
     )
+
+
+def _database_port(handle: object) -> int | None:
+    """Return the port at which a fake speaks the Redis protocol; None if there is none."""
+    return urlsplit(getattr(handle, "database_url", "")).port
 
 
 def _fakes_that_stay(cloud: BaseCloud, what: str) -> list[str]:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import BuiltinFunctionType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ..core.errors import did_you_mean
@@ -44,6 +44,7 @@ _INSTEAD = {
     ("KVServer", "set"): "load({key: value}) sets a key; client().set(key, value) sends the "
     "command",
     ("Queue", "advance"): "clock.advance(duration) moves the clock and delivers what becomes due",
+    ("Queue", "deliveries"): "attempts() returns the delivery attempts",
     ("Destination", "expect_request"): "server.expect_request() adds an expectation",
     ("Clock", "tick"): "advance(duration) moves the clock",
     ("Clock", "sleep"): "advance(duration) moves the clock",
@@ -153,9 +154,11 @@ def _keywords(kind: str, name: str) -> Iterator[str]:
 def _moved_clocks(frames: Sequence[FrameType]) -> Iterator[str]:
     """Yield hints about libraries that move ``time.time()``, but not the fakes' clock."""
     used = {root(time.time), *packages_of(frames)}
-    machine: Any = sys.modules.get("time_machine")
-    if machine is not None and machine.escape_hatch.is_travelling():
-        used.add("time_machine")
+    if "time_machine" in sys.modules:
+        from ..outside.process_time import has_other_travels
+
+        # The process time of a cloud uses time-machine as well.
+        used |= {"time_machine"} if has_other_travels() else set()
     for package in sorted({"freezegun", "time_machine"} & used):
         yield (
             f"{package} moves time.time() of this process only, and the fakes have a clock of their "

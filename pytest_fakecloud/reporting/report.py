@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..base_cloud import closed_addresses, context_of
 from ..core.calls import Action, Call, Entry, Event
-from ..core.errors import report_failure
+from ..core.errors import describe_error, report_failure
 from ..faults.table import rule_of
 from ..handle import Handle
 from ..services import SERVICES, report_part
@@ -60,7 +60,7 @@ def report_of(
     captured log. A part that cannot be made is replaced by a line in ``failures``.
     """
     mask, lookups = Mask(cloud), Lookups()
-    failures: list[str] = []
+    failures = list(dict.fromkeys(records_of(cloud).failures))
     every: list[Row] = []
     found: list[Finding] = []
     left: list[Finding] = []
@@ -204,11 +204,11 @@ def find(test: ObservedTest) -> list[Finding]:
     for detector, given in _detectors(test):
         try:
             found += detector(test, *given)
-        except BaseException:
-            failures: list[str] = []
-            with report_failure(f"{detector.__name__} failed", failures.append):
-                raise
-            found.append(Finding("failed", values={"text": failures[0]}))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            text = f"{detector.__name__} failed: {describe_error(error)}"
+            found.append(Finding("failed", values={"text": text}))
     if any(one.severity == "cause" for one in found):
         # If a cause is known, a fake without calls is not worth reporting.
         found = [one for one in found if one.kind != "never_called"]
@@ -401,7 +401,7 @@ def continued_after_error(test: ObservedTest) -> Iterator[Finding]:
             yield about_entry(
                 "continued_after_error", call, severity="hint",
                 call=f"{call.method} {call.path}",
-                status=status, error=error, later=later[call.handle],
+                status=status, error=error, later=later.total(),
             )  # fmt: skip
         later[call.handle] += 1
 

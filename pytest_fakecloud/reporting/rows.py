@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..base_cloud import closed_addresses, context_of
 from ..core.calls import Action, Call, Entry, Event, faults_ended
-from ..core.errors import report_failure
+from ..core.errors import describe_error
 from ..core.recorder import CallSite, place_at
 from ..services import report_part
 from .applications import ServedRequest
@@ -147,12 +147,12 @@ class _Builder:
             # An entry that raises an exception must not prevent the rows of the other entries.
             try:
                 found.append(self._row_of(entry))
-            except BaseException:
-                failures: list[str] = []
-                with report_failure("this entry cannot be shown", failures.append):
-                    raise
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                text = f"this entry cannot be shown: {describe_error(error)}"
                 failed = replace(_row_for(entry), ok=False, same=entry.number)
-                found.append(replace(failed, failure=self.mask.text(failures[0])))
+                found.append(replace(failed, failure=self.mask.text(text)))
         return found
 
     def action_rows(self) -> list[Row]:
@@ -169,13 +169,14 @@ class _Builder:
         site = self._records.sites.get(call.number, ())
         # Leave out the error of a fault's function, which is reported as a problem of the test.
         note = "" if call.problem == "bug" else masked.note
+        steps = self._lookups.grouped_calls.get(call.number, ())
         row = replace(
             _row_for(call), entry=masked, kind="call", actor=CLIENT, operation=_operation(masked),
             subjects=tuple(subjects_of(masked)), status=call.status, outcome=call.outcome,
             ok=_succeeded(call), faults=faults, where=_place_of(site),
             ended=faults_ended(call) if any(one.kind == "call" for one in faults) else 0,
             same=(masked.method, masked.target, masked.request_body, masked.response_body,
-                  call.outcome, note),
+                  call.outcome, note, *(step.request_body for step in steps)),
         )  # fmt: skip
         if attempt is None:
             return row

@@ -367,8 +367,7 @@ def decoded(value: Any) -> Any:
     """Decode the strings in a JSON value that contain JSON, Base64 or web tokens.
 
     A decoded string becomes an object that names its encoding, so that it cannot be mistaken for
-    JSON that was sent. The Base64 fields of a callback or dead letter are replaced directly. A
-    value that is nested too deeply is returned unchanged.
+    JSON that was sent. A value that is nested too deeply is returned unchanged.
     """
     try:
         return _decoded(value)
@@ -384,13 +383,14 @@ def _decoded(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     fields = ("sourceBody", "body", "responseBody") if "sourceBody" in value else ()
-    found = {}
+    found: dict[str, Any] = {}
     for name, inner in value.items():
         if name == "bodyBase64" and isinstance(inner, str):
             found[name] = from_base64(inner)
         elif name in fields and isinstance(inner, str):
             text = from_base64(inner)
-            found[name] = text if (whole := parsed(text)) is None else _decoded(whole)
+            whole = parsed(text)
+            found[name] = {"Base64": text if whole is None else _decoded(whole)}
         else:
             found[name] = inner if name in fields else _decoded(inner)
     return found

@@ -98,7 +98,11 @@ def test_a_body_is_told_in_one_line(body: bytes | str, kind: str, expected: str)
         ({"body": b64("a")}, {"body": b64("a")}),
         (
             {"sourceBody": b64('{"a": 1}'), "body": b64("a"), "responseBody": b64("b")},
-            {"sourceBody": {"a": 1}, "body": "a", "responseBody": "b"},
+            {
+                "sourceBody": {"Base64": {"a": 1}},
+                "body": {"Base64": "a"},
+                "responseBody": {"Base64": "b"},
+            },
         ),
         ({"sourceBody": None, "body": 1}, {"sourceBody": None, "body": 1}),
         ({"bodyBase64": b64("a")}, {"bodyBase64": "a"}),

@@ -78,7 +78,7 @@ def test_the_page_contains_the_report_and_loads_nothing(cloud: Cloud) -> None:
     found = data_of(text)
     assert {**found, "states": None} == {**as_json(report), "states": None}
     assert "[unrouted] broker got GET /topix" in text[: text.index("<main>")]
-    assert '"sourceBody":{"order":1}' in text  # the body of a callback is decoded
+    assert '"sourceBody":{"Base64":{"order":1}}' in text  # the body of a callback is decoded
     # The page loads nothing.
     head = text[: text.index('id="report"')]
     assert re.findall(r'(?:src|href)="([^#][^"]*)', head) == []

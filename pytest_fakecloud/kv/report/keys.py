@@ -228,21 +228,29 @@ class _Race:
 
     checks: list[Command] = field(default_factory=list)
     writes: list[Command] = field(default_factory=list)
+    checkers: set[object] = field(default_factory=set)
+    writers: set[object] = field(default_factory=set)
 
-    def add(self, command: Command) -> bool:
-        """Add a check before all writes, or a write after several checks; reject other commands."""
+    def add(self, command: Command, client: object) -> bool:
+        """Add a check before all writes, or a write after the checks of several clients; reject
+        other commands.
+        """
+        if client is None:
+            return False
         if _found_nothing(command) and not self.writes:
             self.checks.append(command)
-        elif _overwrites(command) and len(self.checks) > 1:
+            self.checkers.add(client)
+        elif _overwrites(command) and len(self.checkers) > 1:
             self.writes.append(command)
+            self.writers.add(client)
         else:
             return False
         return True
 
     @property
     def is_complete(self) -> bool:
-        """Whether a write followed each check; otherwise one client may have checked repeatedly."""
-        return len(self.writes) == len(self.checks)
+        """Whether each client that checked also wrote, and no other client did."""
+        return self.writers == self.checkers
 
     @property
     def is_certain(self) -> bool:
@@ -258,7 +266,7 @@ class _Race:
         evidence = [command.entry.number for command in (*self.checks, *self.writes)]
         reads = " or ".join(dict.fromkeys(check.name for check in self.checks))
         values = {"read": reads, "write": last.name, "item": " ".join(_item(last))}
-        return last.finding("check_then_set", evidence, clients=len(self.checks), **values)
+        return last.finding("check_then_set", evidence, clients=len(self.checkers), **values)
 
 
 def check_then_set(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
@@ -271,7 +279,7 @@ def check_then_set(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fin
     for command in by_execution(test, handle):
         item = _item(command)
         race = races.get(item, _Race())
-        if race.add(command):
+        if race.add(command, _client_of(test, command)):
             races[item] = race
             if race.is_complete:
                 del races[item]
@@ -282,6 +290,12 @@ def check_then_set(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fin
         else:
             for other in [other for other in races if other[0] in command.arguments]:
                 del races[other]
+
+
+def _client_of(test: ObservedTest, command: Command) -> object:
+    """Return the delivery or the connection that sent a command; None for the test itself."""
+    attempt = test.attempt_around(command.entry)
+    return command.client if attempt is None else attempt.number
 
 
 def _item(command: Command) -> tuple[str, ...]:

@@ -148,6 +148,9 @@ def _callback_report(body: bytes | str) -> dict[str, Any] | None:
     if not isinstance(report, dict) or "sourceMessageId" not in report:
         return None
     found: dict[str, Any] = decoded(report)
+    for name, value in found.items():
+        if isinstance(value, dict) and isinstance(report[name], str):
+            found[name] = value.get("Base64", value)
     return found
 
 

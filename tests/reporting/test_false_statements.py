@@ -1,0 +1,144 @@
+"""Statements that a report makes only if they are true of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.errors import did_you_mean
+from pytest_fakecloud.core.journal import recorder_of
+from pytest_fakecloud.outside.call_sites import call_site
+from pytest_fakecloud.reporting.missing_requests import hints_about_error
+from pytest_fakecloud.reporting.mistakes import mistakes
+from pytest_fakecloud.reporting.text import section
+from pytest_fakecloud.reporting.values import readable
+
+from .test_bodies import b64
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_folded"),
+    [
+        (["SET", "a", "1"], ["SET", "a", "1"], True),
+        (["SET", "a", "1"], ["SET", "a", "2"], False),
+        (["HSET", "h", "f", "1"], ["HDEL", "h", "f"], False),
+        (["ZADD", "z", "1", "m"], ["ZREM", "z", "m"], False),
+    ],
+)
+def test_transactions_are_folded_only_if_their_commands_are_equal(
+    cloud: Cloud, first: list[str], second: list[str], is_folded: bool
+) -> None:
+    url = cloud.kv_server().database_url
+    with redis.Redis.from_url(url, single_connection_client=True) as client:
+        for command in (first, second):
+            with client.pipeline() as pipe:
+                pipe.execute_command(*command)
+                pipe.execute()
+    assert ("(x2)" in section(cloud)) is is_folded
+
+
+@pytest.mark.parametrize("body", ["text", '{"a": 1}', "[1]", ""])
+def test_fields_that_were_sent_in_base64_are_marked(body: str) -> None:
+    sent = json.dumps({"sourceMessageId": "m", "sourceBody": b64(body)})
+    assert '"sourceBody":{"Base64":' in readable(sent)
+
+
+def test_the_process_time_of_a_cloud_is_no_other_clock() -> None:
+    with Cloud(seed=1, now="2026-03-01T12:00:00Z", process_time=True) as cloud:
+        cloud.kv_server()
+        assert mistakes(cloud, AssertionError()) == []
+
+
+@pytest.mark.parametrize("scheme", ["http", "https", "redis"])
+def test_the_url_of_the_redis_protocol_is_not_of_a_closed_fake(cloud: Cloud, scheme: str) -> None:
+    server = cloud.kv_server()
+    port = server.database_url.rpartition(":")[2].partition("/")[0]
+    (hint,) = hints_about_error(cloud, OSError(f"{scheme}://127.0.0.1:{port}"))
+    assert hint.endswith("speaks the Redis protocol: give the client kv_server.url")
+
+
+@pytest.mark.parametrize(
+    ("given", "known", "meant"),
+    [
+        ("STE", ["SET", "SETEX", "SETNX"], "SET"),
+        ("GTE", ["GET", "GETEX"], "GET"),
+        ("HGTE", ["HGET", "HGETALL"], "HGET"),
+        ("SETE", ["SET", "SETEX"], "SETEX"),
+    ],
+)
+def test_exchanged_letters_are_the_likely_mistake(given: str, known: list[str], meant: str) -> None:
+    assert did_you_mean(given, known) == f"; did you mean {meant!r}?"
+
+
+def test_a_missing_name_of_the_queue_has_its_replacement(cloud: Cloud) -> None:
+    with pytest.raises(AttributeError) as caught:
+        cloud.queue().deliveries()  # type: ignore[attr-defined]
+    (hint,) = mistakes(cloud, caught.value)
+    assert "attempts()" in hint
+
+
+def raises() -> None:
+    raise AttributeError("'function' object has no attribute 'f_code'")
+
+
+def exits() -> None:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize("find", [raises, exits])
+def test_a_search_for_the_line_of_a_call_never_fails_the_call(
+    cloud: Cloud, find: Callable[[], Any]
+) -> None:
+    server = cloud.kv_server()
+    recorder_of(cloud.journal).shared.find_site = find
+    for _ in range(2):
+        answer = httpx.post(server.url, json=["PING"], headers=server.headers)
+        assert answer.json() == {"result": "PONG"}
+    assert cloud.problems() == []
+    assert section(cloud).count("the line of a call could not be found") == 1
+
+
+class Proxy:
+    """An awaitable that has every attribute, as mocks and proxies do."""
+
+    def __await__(self) -> Any:
+        return self
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("cr_frame", "ag_frame"):
+            return raises
+        if name in ("cr_await", "ag_await"):
+            return None
+        raise AttributeError(name)
+
+
+def test_a_task_that_awaits_a_proxy_has_no_line_of_the_proxy(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    shared = recorder_of(cloud.journal).shared
+    shared.find_site = call_site
+
+    async def waits() -> None:
+        await Proxy()
+
+    async def application() -> None:
+        task = asyncio.ensure_future(waits())
+        await asyncio.sleep(0)
+        async with httpx.AsyncClient(headers=server.headers) as client:
+            await client.post(server.url, json=["PING"])
+        task.cancel()
+
+    asyncio.run(application())
+    assert shared.failures == []
