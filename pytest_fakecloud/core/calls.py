@@ -148,24 +148,6 @@ NO_HEADERS = Headers()
 _NOTHING_CUT: Mapping[str, int] = MappingProxyType({})
 
 
-class _Rare:
-    """An attribute that few calls have, such as a fault. Its values share one slot of the call."""
-
-    def __init__(self, default: object) -> None:
-        self._default = default
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, call: Call, owner: type) -> Any:
-        rare = call._rare
-        return self._default if rare is None else rare.get(self._name, self._default)
-
-    def __set__(self, call: Call, value: object) -> None:
-        # Replace the dict, because a copy of the call has the same one.
-        call._rare = {**(call._rare or {}), self._name: value}
-
-
 class Call:
     """One request and its response.
 
@@ -183,9 +165,10 @@ class Call:
     if not TYPE_CHECKING:  # type checkers reject the attributes that have no slot of their own
         # Slots, because a server's journal keeps thousands of calls.
         __slots__ = (
-            "__weakref__", "_facts", "_rare", "_read_facts", "at_us", "client", "handle", "method",
-            "number", "outcome", "reached", "request_body", "request_headers", "response_body",
-            "response_headers", "route", "service", "status", "target",
+            "__weakref__", "_facts", "_read_facts", "_until", "at_us", "client", "cut", "fault",
+            "faults", "handle", "method", "note", "number", "outcome", "problem", "reached",
+            "request_body", "request_headers", "response_body", "response_headers", "route",
+            "service", "status", "target",
         )  # fmt: skip
     status: int | None
     response_headers: Headers
@@ -193,13 +176,12 @@ class Call:
     route: str
     outcome: Outcome
     reached: bool
-    fault: str | None = cast("Any", _Rare(None))
-    faults: Sequence[Mapping[str, str]] = cast("Any", _Rare(()))
-    problem: str | None = cast("Any", _Rare(None))
-    note: str = cast("Any", _Rare(""))
-    cut: Mapping[str, int] = cast("Any", _Rare(_NOTHING_CUT))
-    _until: int = cast("Any", _Rare(0))
-    _rare: dict[str, object] | None
+    fault: str | None
+    faults: Sequence[Mapping[str, str]]
+    problem: str | None
+    note: str
+    cut: Mapping[str, int]
+    _until: int
     _read_facts: Callable[[Call], dict[str, Any]] | None
     _facts: dict[str, Any] | None
 
@@ -235,7 +217,11 @@ class Call:
         self.route = ""
         self.outcome = "open"
         self.reached = False
-        self._rare = None
+        self.fault = self.problem = None
+        self.faults = ()
+        self.note = ""
+        self.cut = _NOTHING_CUT
+        self._until = 0
         self._read_facts = facts
         self._facts = None
 
@@ -365,8 +351,7 @@ def set_facts(call: Call, facts: dict[str, Any]) -> None:
 
 def parts_of(call: Call) -> dict[str, Any]:
     """Return the attributes of a call, without those that nothing has set since its request."""
-    names = {*vars(Call)["__slots__"], *(call._rare or ())}
-    values = {name: getattr(call, name) for name in sorted(names) if name[0] != "_"}
+    values = {name: getattr(call, name) for name in vars(Call)["__slots__"] if name[0] != "_"}
     return {
         name: value
         for name, value in values.items()

@@ -150,9 +150,9 @@ class _Builder:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                text = f"this entry cannot be shown: {describe_error(error)}"
                 failed = replace(_row_for(entry), ok=False, same=entry.number)
-                found.append(replace(failed, failure=self.mask.text(text)))
+                text = self.mask.text(describe_error(error))
+                found.append(replace(failed, failure=text))
         return found
 
     def action_rows(self) -> list[Row]:

@@ -45,7 +45,7 @@ def describe(row: Row, lookups: Lookups, last: Row | None = None) -> Summary:
 def _described(row: Row, last: Row, lookups: Lookups) -> Summary:
     entry = row.entry
     if row.failure:
-        return Summary(row.failure)
+        return Summary(f"this entry cannot be shown: {row.failure}")
     if isinstance(entry, Call):
         return _call(row, last, entry, lookups)
     if isinstance(entry, ServedRequest):
