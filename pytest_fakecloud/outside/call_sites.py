@@ -11,6 +11,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Iterator
+from functools import lru_cache
 from types import FrameType
 
 from ..core.recorder import CallSite, code_place, is_library, is_own
@@ -80,8 +81,9 @@ def _waits(frame: FrameType) -> bool:
 
 def _tasks(stack: list[FrameType]) -> Iterator[list[FrameType]]:
     """Yield the application's frames of each task that waits in a loop on this stack."""
-    for frame in stack:
-        loop = frame.f_locals.get("self") if frame.f_code.co_name == "run_forever" else None
+    # Compare the names in a list first: few stacks have an event loop, and each call looks for one.
+    for frame in [one for one in stack if one.f_code.co_name == "run_forever"]:
+        loop = frame.f_locals.get("self")
         if not isinstance(loop, asyncio.AbstractEventLoop):
             continue
         try:
@@ -118,5 +120,6 @@ def _is_client(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _NOT_CLIENTS
 
 
+@lru_cache(maxsize=4096)
 def _is_application(filename: str) -> bool:
     return not filename.startswith("<") and not is_library(filename)
