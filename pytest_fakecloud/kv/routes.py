@@ -224,19 +224,23 @@ class KVApp(App):
         replies: list[Reply] = []
         size = 0
         execute, limits = self.engine.execute, self.command_limits
+        interruptions = self.interruptions
         is_limited = len(request.body) + len(request.target) > limits.unchecked_size
         turn_ends = monotonic() + TURN_SECONDS
         for at, line in enumerate(lines):
             if monotonic() > turn_ends:
                 self.engine.give_way()
                 turn_ends = monotonic() + TURN_SECONDS
-            if self.interruptions:
+            if interruptions:
                 self._may_interrupt(request, [line], "pipelined" if at else "alone")
             try:
                 if is_limited:
                     limits.check(line)
                 reply = execute(session, line)
-                size += size_of(reply)
+                if reply.__class__ is bytes:
+                    size += len(reply)
+                elif reply is not OK:
+                    size += size_of(reply)
                 # The whole response will be rejected as too large, so discard this reply.
                 replies.append(reply if size <= LARGEST else None)
             except CommandError as error:
@@ -466,6 +470,9 @@ def commands_of_body(body: bytes) -> list[list[bytes]]:
         raise RestError(400, f"{errors.BAD_ARGUMENTS}: the body is not an array of arrays")
     if not lines:
         raise RestError(400, errors.EMPTY_PIPELINE)
+    if {*map(type, lines)} == {list} and all(lines):
+        with suppress(TypeError, UnicodeEncodeError):  # not all words are plain strings
+            return [[*map(str.encode, line)] for line in lines]
     return [_command_line(line, number) for number, line in enumerate(lines, 1)]
 
 
