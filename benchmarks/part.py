@@ -19,7 +19,7 @@ import pytest_fakecloud
 
 from .timing import Results, results
 
-FIRST = ("kernel", "start", "plugin", "kv", "search", "vector", "broker", "queue")
+FIRST = ("kernel", "start", "plugin", "kv", "port", "search", "vector", "broker", "queue")
 """The first parts in their order; the others follow."""
 LAST = ("load", "week")
 TOOLS = frozenset(
@@ -40,6 +40,7 @@ QUICK = {
     "start": Short(("--rounds", "1", "--only", "first")),
     "plugin": Short(constants={"SUITE": 5, "TURNS": 20}),
     "kv": Short(constants={"MEMBERS": 10_000, "KEYS": 1_000, "DUMPED": 1_000}),
+    "port": Short(constants={"ROUNDS": 2, "CALLS": 5, "RECORDED": 50}),
     "search": Short(constants={"LARGE": 2_000, "DOCUMENTS": 100}),
     "vector": Short(
         ("--quick", "--rounds", "1"), {"ROWS": 1_000, "GROWN": 10_000, "SIZES": ((1_000, 768),)}

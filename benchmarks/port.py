@@ -1,0 +1,215 @@
+"""The database port: commands over TCP, one at a time, and the memory of the journal for each.
+
+Run ``python -m benchmarks.port``. The servers run in processes of their own: the fake, fakeredis'
+server, a Redis server, and a thread that answers everything with ``+OK``. Exits with 1 if a limit
+is missed.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import median
+from urllib.parse import urlsplit
+
+import httpx
+
+from pytest_fakecloud import Cloud
+
+from .raw import raw_server
+from .timing import compare, limit, line
+
+ROUNDS = 25
+CALLS = 300
+RECORDED = 5_000
+COMMANDS = {
+    "SET": (b"SET", b"key", b"value"),
+    "GET": (b"GET", b"key"),
+    "LPUSH": (b"LPUSH", b"list", b"item"),
+    "XADD": (b"XADD", b"stream", b"*", b"field", b"value"),
+}
+
+
+def packed(words: tuple[bytes, ...]) -> bytes:
+    """Return a command in the Redis protocol."""
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
+
+
+# -- servers in processes of their own -------------------------------------------------------------
+
+
+def serve(name: str) -> None:
+    """Start a server, print its address, and serve until the standard input is closed."""
+    with ExitStack() as stack:
+        if name == "fake":
+            address = stack.enter_context(Cloud(1)).kv_server().database_url
+        elif name == "fakeredis":
+            from fakeredis import TcpFakeServer
+
+            server = TcpFakeServer(("127.0.0.1", 0), server_type="redis")
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            address = f"redis://127.0.0.1:{server.server_address[1]}"
+        else:
+            address = f"redis://127.0.0.1:{stack.enter_context(raw_server(_answer_ok))}"
+        print(address, flush=True)
+        sys.stdin.read()
+
+
+def _answer_ok(sock: socket.socket) -> None:
+    while sock.recv(65_536):
+        sock.sendall(b"+OK\r\n")
+
+
+class Server:
+    """A server process, and a connection to it."""
+
+    def __init__(self, process: subprocess.Popen[str], sock: socket.socket) -> None:
+        self._process = process
+        self._socket = sock
+
+    def ask(self, data: bytes) -> bytes:
+        """Send a command, and return its reply, which arrives in one packet."""
+        self._socket.sendall(data)
+        return self._socket.recv(65_536)
+
+    def cpu_us(self) -> float:
+        """Return the processor time of the process in microseconds (Linux)."""
+        tasks = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[0]) for task in tasks) / 1000
+
+
+@contextmanager
+def started(name: str) -> Iterator[Server]:
+    """Start a server and log in."""
+    words = [sys.executable, "-m", "benchmarks.port", name]
+    folder = tempfile.TemporaryDirectory(prefix="port")
+    if name == "redis":
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        words = ["redis-server", "--port", str(port), "--save", "", "--dir", folder.name]
+    pipe = subprocess.PIPE
+    with folder, subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as process:
+        try:
+            assert process.stdout is not None
+            if name == "redis":
+                while "eady to accept" not in process.stdout.readline():
+                    pass
+                address = urlsplit(f"redis://127.0.0.1:{port}")
+            else:
+                address = urlsplit(process.stdout.readline().strip())
+            with socket.create_connection((address.hostname, address.port)) as sock:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                server = Server(process, sock)
+                if address.password is not None:
+                    login = packed((b"AUTH", address.password.encode()))
+                    assert server.ask(login) == b"+OK\r\n"
+                yield server
+        finally:
+            process.kill()
+
+
+def single() -> list[bool]:
+    """Compare single commands with other servers, in turns."""
+    names = ["fake", "thread"]
+    names += ["fakeredis"] if importlib.util.find_spec("fakeredis") else []
+    names += ["redis"] if shutil.which("redis-server") else []
+    holds = []
+    with ExitStack() as stack:
+        servers = {name: stack.enter_context(started(name)) for name in names}
+        for command, words in COMMANDS.items():
+            calls: dict[str, Callable[[], object]] = {
+                name: partial(server.ask, packed(words)) for name, server in servers.items()
+            }
+            table = compare(calls, rounds=ROUNDS, calls=CALLS, title=f"{command} over TCP")
+            print(table)
+            if "fakeredis" in servers:
+                ratio = table.ratio("fakeredis", "fake")
+                holds.append(line(f"{command} over TCP, fakeredis / fake", ratio, at_least=1.5))
+            if "redis" in servers:
+                ratio = table.ratio("fake", "redis")
+                holds.append(line(f"{command} over TCP, fake / redis-server", ratio, 2.0))
+        if sys.platform == "linux":
+            ratio = processor_time(servers, packed(COMMANDS["SET"]))
+            holds.append(line("SET, processor time of the fake / a thread with +OK", ratio, 2.2))
+    return holds
+
+
+def processor_time(servers: dict[str, Server], data: bytes) -> float:
+    """Return the fake's processor time for a command, divided by that of the answering thread."""
+    ratios = []
+    for _ in range(ROUNDS):
+        taken = {}
+        for name in ("fake", "thread"):
+            began = servers[name].cpu_us()
+            for _ in range(CALLS):
+                servers[name].ask(data)
+            taken[name] = servers[name].cpu_us() - began
+        ratios.append(taken["fake"] / taken["thread"])
+    return median(ratios)
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def memory() -> list[bool]:
+    """Measure the bytes that the journal keeps for a small command and a small REST call."""
+    with Cloud(1) as cloud, ExitStack() as stack:
+        kv = cloud.kv_server()
+        address = urlsplit(kv.database_url)
+        sock = stack.enter_context(socket.create_connection((address.hostname, address.port)))
+        sock.sendall(packed((b"AUTH", (address.password or "").encode())))
+        assert sock.recv(99) == b"+OK\r\n"
+        client = stack.enter_context(httpx.Client(trust_env=False, headers=kv.headers))
+
+        def command() -> None:
+            sock.sendall(packed(COMMANDS["SET"]))
+            sock.recv(99)
+
+        def call() -> None:
+            client.post(kv.url, content=b'["SET","key","value"]')
+
+        most: dict[str, tuple[Callable[[], None], float | None]] = {
+            "SET over TCP": (command, 400),
+            "SET by httpx": (call, 750),
+        }
+        return [
+            limit(f"{name}, bytes in the journal", kept_by(run), bound)
+            for name, (run, bound) in most.items()
+        ]
+
+
+def kept_by(run: Callable[[], None]) -> float:
+    """Return the bytes that a call leaves behind."""
+    for _ in range(100):
+        run()
+    gc.collect()
+    tracemalloc.start()
+    for _ in range(RECORDED):
+        run()
+    gc.collect()
+    kept = tracemalloc.get_traced_memory()[0] / RECORDED
+    tracemalloc.stop()
+    return kept
+
+
+def main() -> int:
+    if sys.argv[1:]:
+        serve(sys.argv[1])
+        return 0
+    holds = [*single(), *memory()]
+    return 0 if all(holds) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
