@@ -159,6 +159,8 @@ class PortConnection:
         self.session.deliver = self._pushes.push
         self._thread = 0
         """The connection's own thread, which runs its commands."""
+        self._may_exceed = False
+        """Whether a limit on commands could apply to the running command."""
         self._executing: int | None = None
         """The thread that is running a command of this connection, or None."""
         self._gone = False
@@ -242,6 +244,7 @@ class PortConnection:
             if size > LARGE:
                 line, sizes = _shortened(line, size)
             call = PortCall(at_us, b"", _json_of(line), self.client, read_facts)
+        self._may_exceed = size > self.app.command_limits.unchecked_size
         recorder.open_call(call, size)
         if sizes:
             record_cut(call, sizes)
@@ -253,7 +256,7 @@ class PortConnection:
     def _run_recorded(self, argv: list[bytes], call: Call) -> bool:
         app = self.app
         try:
-            app.clock.settle()
+            app.clock.settle(call.at_us)
             if self.engine.pauses.delays_end_us:
                 self.wait_for_pause(argv)
             if self.signal.closed:
@@ -404,17 +407,11 @@ class PortConnection:
     ) -> Reply:
         session = self.session
         try:
-            if session.subscriptions or session.monitor is not None or self._has_limits(argv):
+            if session.subscriptions or session.monitor is not None or self._may_exceed:
                 self._check(argv)
             return execute(session, argv)
         except CommandError as error:
             return error
-
-    def _has_limits(self, argv: list[bytes]) -> bool:
-        """Return whether a limit on commands could apply to this one."""
-        wire = self.reader.wire
-        size = sum(map(len, argv)) if wire is None else len(wire)
-        return size > self.app.command_limits.unchecked_size
 
     def _check(self, argv: list[bytes]) -> None:
         """Raise ``CommandError`` if the connection's state or a limit forbids a command."""
@@ -442,8 +439,12 @@ class PortConnection:
         self, argv: list[bytes], mode: str, put: bool, reply: Reply
     ) -> tuple[int, bytes]:
         session, pushes = self.session, self._pushes
-        is_plain = reply.__class__ in _PLAIN and mode == session.reply_mode == "on"
-        if is_plain and not pushes.waiting and size_of(reply) <= LIGHT:
+        if (
+            reply.__class__ in _PLAIN
+            and (reply.__class__ is not bytes or len(reply) <= LIGHT)
+            and mode == session.reply_mode == "on"
+            and not (pushes.confirmations or pushes.after_reply)
+        ):
             data = to_resp(reply, session.resp)
             if put:
                 self.outbox.put(data)

@@ -405,14 +405,16 @@ class Pushes:
     outbox: Outbox
     is_replying: Callable[[], bool]
     cut: Callable[[], None]
-    _confirmations: list[Push] = field(default_factory=list, init=False)
-    _after_reply: list[bytes] = field(default_factory=list, init=False)
+    confirmations: list[Push] = field(default_factory=list, init=False)
+    """Confirmations to include in the reply to EXEC."""
+    after_reply: list[bytes] = field(default_factory=list, init=False)
+    """Encoded messages to send after the reply of the running command."""
 
     def push(self, message: list[Any]) -> None:
         """Add a message to the outbox. Called under the engine's lock, from any thread."""
         session = self.session
         if session.in_exec and isinstance(message, Push) and message[0] not in _MESSAGES:
-            self._confirmations.append(message)
+            self.confirmations.append(message)
             return
         if session.closing:
             return
@@ -421,7 +423,7 @@ class Pushes:
         else:
             data = b"".join(to_resp(Status(line)) for line in message)
         if self.is_replying() and not self.engine.tracking.evicting and _follows_reply(message):
-            self._after_reply.append(data)
+            self.after_reply.append(data)
             return
         self.outbox.put(data)
         if self.outbox.exceeds_limits():
@@ -429,16 +431,11 @@ class Pushes:
         elif not self.outbox.owner_will_send:
             self.outbox.send_later()
 
-    @property
-    def waiting(self) -> bool:
-        """Whether messages wait for the reply of the running command."""
-        return bool(self._confirmations or self._after_reply)
-
     def with_confirmations(self, reply: Reply) -> Reply:
         """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE."""
-        if not self._confirmations:
+        if not self.confirmations:
             return reply
-        confirmations, self._confirmations = self._confirmations, []
+        confirmations, self.confirmations = self.confirmations, []
         if not isinstance(reply, list):
             return reply
         # The first SUBSCRIBE carries the confirmations of all.
@@ -447,8 +444,8 @@ class Pushes:
         return [*reply[:first], Encoded(data), *reply[first + 1 :]]
 
     def take_after_reply(self) -> bytes:
-        data = b"".join(self._after_reply)
-        self._after_reply.clear()
+        data = b"".join(self.after_reply)
+        self.after_reply.clear()
         return data
 
 
