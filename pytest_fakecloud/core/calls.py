@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from .errors import CannotTell, ContractError, did_you_mean, shown, unknown_name
 from .field_types import (
@@ -162,22 +162,21 @@ class Call:
     and facts that the journal has cut to their full sizes.
     """
 
-    if not TYPE_CHECKING:  # type checkers reject the attributes that have no slot of their own
-        # Slots, because a server's journal keeps thousands of calls.
-        __slots__ = (
-            "__weakref__", "_facts", "_read_facts", "_until", "at_us", "client", "cut", "fault",
-            "faults", "handle", "method", "note", "number", "outcome", "problem", "reached",
-            "request_body", "request_headers", "response_body", "response_headers", "route",
-            "service", "status", "target",
-        )  # fmt: skip
+    # Slots, because a server's journal keeps thousands of calls.
+    __slots__ = (
+        "__weakref__", "_facts", "_read_facts", "_until", "at_us", "client", "cut", "fault",
+        "faults", "handle", "method", "note", "number", "outcome", "problem", "reached",
+        "request_body", "request_headers", "response_body", "response_headers", "route", "service",
+        "status", "target",
+    )  # fmt: skip
     status: int | None
     response_headers: Headers
     response_body: bytes
     route: str
-    outcome: Outcome
-    reached: bool
     fault: str | None
     faults: Sequence[Mapping[str, str]]
+    outcome: Outcome
+    reached: bool
     problem: str | None
     note: str
     cut: Mapping[str, int]
@@ -217,8 +216,9 @@ class Call:
         self.route = ""
         self.outcome = "open"
         self.reached = False
-        self.fault = self.problem = None
+        self.fault = None
         self.faults = ()
+        self.problem = None
         self.note = ""
         self.cut = _NOTHING_CUT
         self._until = 0
@@ -351,7 +351,7 @@ def set_facts(call: Call, facts: dict[str, Any]) -> None:
 
 def parts_of(call: Call) -> dict[str, Any]:
     """Return the attributes of a call, without those that nothing has set since its request."""
-    values = {name: getattr(call, name) for name in vars(Call)["__slots__"] if name[0] != "_"}
+    values = {name: getattr(call, name) for name in Call.__slots__ if name[0] != "_"}
     return {
         name: value
         for name, value in values.items()

@@ -139,6 +139,8 @@ class App:
         self.faults = faults
         self.problems = problems
         self.name = name
+        # Each call keeps this function, so create only one bound method.
+        self._read_facts = self._facts_of
         recorder.register_app(self.service, self)
         faults.attach(self)
 
@@ -365,11 +367,6 @@ class App:
             method=request.method,
             handle=self.name,
         )
-
-    @cached_property
-    def _read_facts(self) -> Callable[[Call], dict[str, Any]]:
-        # One bound method for all calls, because each call keeps it.
-        return self._facts_of
 
     def _facts_of(self, call: Call) -> dict[str, Any]:
         # Parse the recorded request again, so that the journal need not keep requests as well.

@@ -340,10 +340,16 @@ class RequestReader:
             data = self._continue(data)
         while not self._begun and not self._missing:
             end = data.find(b"\r\n\r\n") + 4
-            message = self._known_head(data[:end]) if end > 3 else None
-            if message is None:
+            known = self._heads.get(data[:end]) if end > 3 else None
+            if known is None and end > 3 and self._marker:
+                known = self._with_value(data[:end])
+            if known is None:
                 break
             # The head is cached, so only its body is left to read.
+            template, self._missing = known
+            message = Message.__new__(Message)
+            message.__dict__.update(template.__dict__)
+            message.params = {}
             data = data[end:]
             if self._missing:
                 self.pending = message
@@ -353,24 +359,21 @@ class RequestReader:
         if data:
             self._parse(data)
 
-    def _known_head(self, head: bytes) -> Message | None:
-        """Return a request by its cached head, and set the length of its body; None if unknown."""
-        known = self._heads.get(head)
-        if known is not None:
-            template, self._missing = known
-            return _copy_of(template)
-        if not self._marker or len(head) > _LONGEST_HEAD:
-            return None
+    def _with_value(self, head: bytes) -> tuple[Message, int] | None:
+        """Return a cached request with the changing value of a head, and the length of its body."""
         key, value = self._without_value(head)
-        changing = self._changing.get(key) if value.isalnum() else None
-        if changing is None:
+        is_plain = value.isalnum() and len(head) <= _LONGEST_HEAD
+        known = self._changing.get(key) if is_plain else None
+        if known is None:
             return None
-        template, self._missing, at = changing
-        message, text, pairs = _copy_of(template), value.decode("ascii"), template.headers.pairs
+        template, length, at = known
+        pairs, text = template.headers.pairs, value.decode("ascii")
         name = pairs[at][0]
+        message = Message.__new__(Message)
+        message.__dict__.update(template.__dict__)
         message.headers = Headers((*pairs[:at], (name, text), *pairs[at + 1 :]))
         message.fields = {**template.fields, name.lower(): text}
-        return message
+        return message, length
 
     def _without_value(self, head: bytes) -> tuple[bytes, bytes]:
         """Return a head without the value that changes, and this value."""
@@ -592,26 +595,24 @@ class RequestReader:
         )
         template.version, template.keep_alive, template.expects = message.version, True, False
         template.head_bytes = message.head_bytes
-        names = [name.lower() for name, _ in message.headers.pairs]
-        changing = [at for at, name in enumerate(names) if name in _CHANGING]
         for heads in (self._heads, self._changing):
             if len(heads) >= _REMEMBERED_HEADS:
                 heads.clear()
+        # Both headers in one request would be two changing values, so such a head is not cached.
+        changing = _CHANGING & message.fields.keys()
         if not changing:
             self._heads[head] = template, len(message.body)
-        elif len(changing) == 1:
-            at = changing[0]
-            self._marker = f"\r\n{message.headers.pairs[at][0]}: ".encode("latin-1")
+            return
+        found = []
+        for at, (name, _) in enumerate(message.headers.pairs):
+            if name.lower() in changing:
+                found.append((at, name))
+        if len(found) == 1:
+            at, name = found[0]
+            self._marker = f"\r\n{name}: ".encode("latin-1")
             key, value = self._without_value(head)
             if value.isalnum():
                 self._changing[key] = template, len(message.body), at
-
-
-def _copy_of(template: Message) -> Message:
-    message = Message.__new__(Message)
-    message.__dict__.update(template.__dict__)
-    message.params = {}
-    return message
 
 
 def _no_method(data: bytes) -> Refusal | None:

@@ -23,10 +23,8 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
-
-import orjson
+from functools import partial
+from typing import Any
 
 from ...core.calls import LIGHT, NO_HEADERS, Call, CutBytes, record_cut
 from ...core.errors import ContractError
@@ -55,7 +53,16 @@ from ..reply import (
     to_resp,
 )
 from ..routes import KVApp
-from .wire import CommandReader, Outbox, ProtocolFault, Pushes, protocol_of, words_of
+from .wire import (
+    CommandReader,
+    Outbox,
+    PortCall,
+    ProtocolFault,
+    Pushes,
+    facts_reader,
+    json_of,
+    protocol_of,
+)
 
 READ_BYTES = 64 * 1024
 _DONT_WAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
@@ -234,7 +241,7 @@ class PortConnection:
         """Record and run a command, with faults; return False if the connection must be closed."""
         recorder = self.app.recorder
         wire, line = self.reader.wire, without_secrets(argv)
-        at_us, read_facts = self.app.clock.now_us(), _facts_reader(self.session.db.index)
+        at_us, read_facts = self.app.clock.now_us(), facts_reader(self.session.db.index)
         sizes: dict[str, int] = {}
         if wire is not None and line is argv:
             call = PortCall(at_us, wire, b"", self.client, read_facts)
@@ -243,7 +250,7 @@ class PortConnection:
             size = sum(map(len, argv))
             if size > LARGE:
                 line, sizes = _shortened(line, size)
-            call = PortCall(at_us, b"", _json_of(line), self.client, read_facts)
+            call = PortCall(at_us, b"", json_of(line), self.client, read_facts)
         self._may_exceed = size > self.app.command_limits.unchecked_size
         recorder.open_call(call, size)
         if sizes:
@@ -573,57 +580,6 @@ def _shortened(line: list[bytes], size: int) -> tuple[list[bytes], dict[str, int
         "request_body": size,
         **{name: size for name in whole if whole[name] != shown[name]},
     }
-
-
-class PortCall(Call):
-    """A command of the database port, which keeps the bytes that the client sent (``wire``).
-
-    Without a ``body``, it derives ``request_body``, the JSON array of the words, from these bytes
-    when it is read: most calls are never inspected.
-    """
-
-    if not TYPE_CHECKING:
-        __slots__ = ("_wire",)
-
-    def __init__(
-        self,
-        at_us: int,
-        wire: bytes,
-        body: bytes,
-        client: tuple[str, int],
-        facts: Callable[[Call], dict[str, Any]],
-    ) -> None:
-        super().__init__(0, at_us, "", "", "RESP", "/", NO_HEADERS, body, client, facts)
-        self.route = "database-port"
-        self._wire = wire
-
-    @property
-    def request_body(self) -> bytes:
-        return _KEPT_BODY.__get__(self) or _json_of(words_of(self._wire))
-
-    @request_body.setter
-    def request_body(self, body: bytes) -> None:
-        _KEPT_BODY.__set__(self, body)
-
-
-_KEPT_BODY: Any = vars(Call)["request_body"]
-"""The slot of a call for its body, which the property of ``PortCall`` hides."""
-
-
-def _json_of(line: list[bytes]) -> bytes:
-    # Copy the result of orjson, which allocates at least 4 KB, because the journal keeps it.
-    return b"%b" % orjson.dumps([word.decode("utf-8", "replace") for word in line])
-
-
-@lru_cache
-def _facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
-    """Return the function that reads the facts of the commands sent to a database."""
-
-    def facts(call: Call) -> dict[str, Any]:
-        found = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
-        return {**found, "database": database} if database else found
-
-    return facts
 
 
 def _as_resp(answer: Answer, version: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Reads the commands of one connection to the database port, and sends its replies and pushes.
+"""Reads and records the commands of one connection to the database port, and sends its replies.
 
 Commands have two forms, which differ in their first byte. In the Redis protocol, a command starts
 with ``*`` and a count. An inline command is a line of words, which can be quoted as in a shell.
@@ -15,9 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import orjson
+
+from ...core.calls import NO_HEADERS, Call
 from ...core.timekeeper import Timekeeper
 from ...http.server import Connection
 from ..algorithms.quoting import split_words
+from ..command_fields import facts_of
 from ..engine.engine import Engine
 from ..engine.sessions import Session
 from ..reply import NO_REPLY, Encoded, Push, Reply, Status, to_resp
@@ -260,6 +264,61 @@ def _number(text: bytes) -> int | None:
         return None
     return int(text)
 
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+class PortCall(Call):
+    """A command of the database port, which keeps the bytes that the client sent (``wire``).
+
+    Without a ``body``, it derives ``request_body``, the JSON array of the words, from these bytes
+    when it is read: most calls are never inspected.
+    """
+
+    __slots__ = ("_wire",)
+
+    def __init__(
+        self,
+        at_us: int,
+        wire: bytes,
+        body: bytes,
+        client: tuple[str, int],
+        facts: Callable[[Call], dict[str, Any]],
+    ) -> None:
+        super().__init__(0, at_us, "", "", "RESP", "/", NO_HEADERS, body, client, facts)
+        self.route = "database-port"
+        self._wire = wire
+
+    @property
+    def request_body(self) -> bytes:
+        return _KEPT_BODY.__get__(self) or json_of(words_of(self._wire))
+
+    @request_body.setter
+    def request_body(self, body: bytes) -> None:
+        _KEPT_BODY.__set__(self, body)
+
+
+_KEPT_BODY: Any = vars(Call)["request_body"]
+"""The slot of a call for its body, which the property of ``PortCall`` hides."""
+
+
+def json_of(line: list[bytes]) -> bytes:
+    # Copy the result of orjson, which allocates at least 4 KB, because the journal keeps it.
+    return b"%b" % orjson.dumps([word.decode("utf-8", "replace") for word in line])
+
+
+@functools.lru_cache
+def facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
+    """Return the function that reads the facts of the commands sent to a database."""
+
+    def facts(call: Call) -> dict[str, Any]:
+        found = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
+        return {**found, "database": database} if database else found
+
+    return facts
+
+
+# -- replies ---------------------------------------------------------------------------------------
 
 SEND_BYTES = 256 * 1024
 """Maximum number of bytes of small replies that are sent together."""
