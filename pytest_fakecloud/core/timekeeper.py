@@ -459,12 +459,9 @@ class Timekeeper:
             if rest is not None:
                 hand_over(rest)
 
-    def settle(self, now_us: int | None = None) -> int:
-        """Fire the due timers of lane ``"state"``, for a reading engine; return the current time.
-        ``now_us`` is the time if the caller has just read it.
-        """
-        # Every request calls this, so check without the lock first.
-        now = self.now_us() if now_us is None else now_us
+    def settle(self) -> int:
+        """Fire the due timers of lane ``"state"``, for a reading engine; return the current time."""
+        now = self.now_us()  # Every request calls this, so check without the lock first.
         first = self._state_timers[:1]  # a slice, because another thread may remove the only timer
         if not first or first[0].due_us > now or self.driving:
             return now

@@ -263,7 +263,7 @@ class PortConnection:
     def _run_recorded(self, argv: list[bytes], call: Call) -> bool:
         app = self.app
         try:
-            app.clock.settle(call.at_us)
+            app.clock.settle()
             if self.engine.pauses.delays_end_us:
                 self.wait_for_pause(argv)
             if self.signal.closed:
