@@ -61,7 +61,7 @@ class ControlClient:
             ) from error
         except urllib3.exceptions.HTTPError as error:
             raise ContractError(
-                f"no stand-alone server responds at {self.url} ({error}); "
+                f"no stand-alone server responds at {self.url} ({_reason(error)}); "
                 "start one with: pytest-fakecloud serve"
             ) from error
         try:
@@ -122,6 +122,16 @@ def in_path(name: str) -> str:
 def _message(content: Any) -> object:
     error = content.get("error", content) if isinstance(content, dict) else content
     return error.get("message", error) if isinstance(error, dict) else error
+
+
+def _reason(error: Exception) -> str:
+    """Return why a connection failed, without the objects that urllib3 names in its errors."""
+    cause = error.__cause__ or error.__context__
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror
+    if cause is None:  # The URL is wrong.
+        return str(error)
+    return "it did not connect in time" if isinstance(cause, TimeoutError) else "connection lost"
 
 
 def _checked_url(url: str) -> str:

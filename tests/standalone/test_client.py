@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -60,8 +61,19 @@ def test_a_token_is_needed(server: Server, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://127.0.0.1:99999", "", "127.0.0.1:9"])
 def test_an_address_without_a_server(url: str) -> None:
-    with pytest.raises(ContractError, match="no stand-alone server responds"):
+    with pytest.raises(ContractError, match="no stand-alone server responds") as error:
         ControlClient(url, "x").fakes()
+    assert "HTTPConnection" not in str(error.value)
+
+
+def test_a_server_that_closes_the_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closing = threading.Thread(target=lambda: server.accept()[0].close())
+        closing.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(ContractError, match=r"responds at .* \(.*onnection"):
+            ControlClient(url, "x").fakes()
+        closing.join()
 
 
 def test_values_that_are_not_an_address() -> None:
