@@ -55,11 +55,10 @@ def ended_by_signals(
 ) -> Iterator[None]:
     """Pass the first signal to ``take``, and end the process if the block does not end in time.
 
-    ``within_s`` are the real seconds that the block may take to end after a signal.
-
     ``take`` runs inside a signal handler, which may interrupt this thread while it holds a lock.
-    ``exit_code`` returns the exit code of a process that is ended this way. A second signal ends
-    the process by the signal's default action, which does not need to run Python code.
+    ``within_s`` are the real seconds that the block may take to end. ``exit_code`` returns the exit
+    code of a process that is ended this way. A second signal ends the process by the signal's default
+    action, which does not need to run Python code.
     """
     signals = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in signals}

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 EXIT_DIFFERS = 1
 EXIT_UNREACHABLE = 3
 EXIT_SIGNAL = 128
+"""Added to the number of the signal that ended the run."""
 CLEANUP_SECONDS = 1.5
 """Real seconds that the clean-up after a signal may take."""
-"""Added to the number of the signal that ended the run."""
 
 _WORDS = {
     "kv": "sets, reads and deletes keys",
