@@ -32,15 +32,7 @@ from ..http.ports import keep, release
 from ..reporting.values import make_private
 from ..services import find, handle_class, named, services_by_word
 from ..subcommands import EXIT_CANNOT_START, Usage, complain, ended_by_signals
-from .addresses import (
-    CONTROL_PORT,
-    CONTROL_URL,
-    Hosts,
-    control_token,
-    defaults,
-    has_public_credentials,
-    is_loopback,
-)
+from .addresses import CONTROL_PORT, CONTROL_URL, Hosts, control_token, defaults, is_loopback
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
@@ -354,6 +346,7 @@ def _served(
     """
     from ..cloud import Cloud
     from .api import ControlApp
+    from .control.handles import start
 
     with Cloud(options.seed, options.now, options.clock, tls=options.tls) as cloud:
         cloud.journal.keep = options.journal_entries
@@ -363,13 +356,12 @@ def _served(
         for name, settings in options.services.items():
             if not isinstance(settings, Mapping):
                 raise ContractError(f"settings of {name} must be an object, got {shown(settings)}")
-            settings = {"host": options.host, **settings}
+            fixture, settings = services_by_word()[name].fixture, {"host": options.host, **settings}
             if opener is None:
-                hosts.check_fake(name, settings)
-            handle = cloud._start(services_by_word()[name].fixture, settings)
-            if handle.name in options.guarded or (
-                opener is None and has_public_credentials(name, settings)
-            ):
+                start(cloud, hosts, fixture, settings)
+                continue
+            handle = cloud._start(fixture, settings)
+            if handle.name in options.guarded:
                 app_of(handle).chain.add(GUARD, hosts.guard)
         if options.journal_entries is not None:
             # A server with a limited journal may run for long, so limit its problems, too.

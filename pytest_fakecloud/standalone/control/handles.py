@@ -69,16 +69,10 @@ class HandleRoutes:
         body = fields(request)
         fixture, settings = body["fixture"], body.get("settings", {})
         with contract():
-            word = find(fixture).word
-            if isinstance(settings, Mapping):
-                self._hosts.check_fake(word, settings)
             try:
-                handle = self._cloud._start(fixture, settings)
+                return describe(start(self._cloud, self._hosts, fixture, settings))
             except OSError as error:
                 raise Refused(422, f"{fixture} cannot start at this address: {error}") from error
-            if has_public_credentials(word, settings):
-                app_of(handle).chain.add(GUARD, self._hosts.guard)
-            return describe(handle)
 
     def get_handle(self, request: Request) -> HandleEntry:
         """Return one fake: its address, credentials and environment variables."""
@@ -160,6 +154,20 @@ class HandleRoutes:
                 fault.remove()
                 return self._fault(fault)
         raise Refused(404, f"there is no fault {wanted}")
+
+
+def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any]) -> Handle:
+    """Start a fake for a client of the control API, guarded if its credentials are public.
+
+    Raises ``ContractError`` for an address that only ``serve --host`` may open.
+    """
+    word = find(fixture).word
+    if isinstance(settings, Mapping):  # The cloud reports other settings.
+        hosts.check_fake(word, settings)
+    handle = cloud._start(fixture, settings)
+    if has_public_credentials(word, settings):
+        app_of(handle).chain.add(GUARD, hosts.guard)
+    return handle
 
 
 def describe(handle: Handle) -> HandleEntry:
