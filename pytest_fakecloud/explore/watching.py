@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import inspect
 import sys
 from collections.abc import Callable
@@ -98,15 +97,12 @@ def _pause_in_pipeline(world: World, sender: Sender, line: list[bytes], arrival:
 def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list[bytes]) -> None:
     """Record the data and the idle time of a command that an engine is about to run."""
     simulation = world.simulation
+    touches = list(touches_of_command(fake, session, spec, argv))
     if simulation is None:
-        world.reads.add(touches_of_command(fake, session, spec, argv))
+        world.reads.add(touches)
         return
-    if world.unwritten and spec.write:
-        world.unwritten.difference_update(
-            dataclasses.replace(touch, writes=False)
-            for touch in touches_of_command(fake, session, spec, argv)
-        )
-    simulation.record.touch(touches_of_command(fake, session, spec, argv))
+    world.note_written(touches)
+    simulation.record.touch(touches)
     if session.transport == "local":
         simulation.calls.add_command_of_test(argv)
     world.time.note_data(b" ".join(argv[1:]))

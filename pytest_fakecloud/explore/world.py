@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from ..base_cloud import BaseCloud
@@ -57,15 +58,19 @@ class World(Fakes):
 
     def note_unwritten(self, run: Run) -> None:
         """Note the keys that the promise read but that neither the baseline nor a run contains."""
-        written = {
-            (t.fake, t.kind, t.name) for s in run.steps for t in s.footprint.touches if t.writes
-        }
         self.reset()
         self.unwritten = {
-            touch
-            for touch in self.reads.keys_by_name()
-            if (touch.fake, touch.kind, touch.name) not in written and self.state_of(touch) is None
+            touch for touch in self.reads.keys_by_name() if self.state_of(touch) is None
         }
+        for step in run.steps:
+            self.note_written(step.footprint.touches)
+
+    def note_written(self, touches: Iterable[Touch]) -> None:
+        """Note that a run wrote keys that no run had written before."""
+        if self.unwritten:
+            self.unwritten.difference_update(
+                replace(touch, writes=False) for touch in touches if touch.writes
+            )
 
     def sockets(self) -> SocketHooks | None:
         return None if self.simulation is None else self.simulation.sockets
