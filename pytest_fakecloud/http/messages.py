@@ -598,15 +598,13 @@ class RequestReader:
         for heads in (self._heads, self._changing):
             if len(heads) >= _REMEMBERED_HEADS:
                 heads.clear()
-        # Both headers in one request would be two changing values, so such a head is not cached.
         changing = _CHANGING & message.fields.keys()
         if not changing:
             self._heads[head] = template, len(message.body)
             return
-        found = []
-        for at, (name, _) in enumerate(message.headers.pairs):
-            if name.lower() in changing:
-                found.append((at, name))
+        # Two of these headers in one request would be two changing values.
+        pairs = enumerate(message.headers.pairs)
+        found = [(at, name) for at, (name, _) in pairs if name.lower() in changing]
         if len(found) == 1:
             at, name = found[0]
             self._marker = f"\r\n{name}: ".encode("latin-1")

@@ -158,7 +158,8 @@ def _moved_clocks(frames: Sequence[FrameType]) -> Iterator[str]:
         from ..outside.process_time import has_other_travels
 
         # The process time of a cloud uses time-machine as well.
-        used |= {"time_machine"} if has_other_travels() else set()
+        if has_other_travels():
+            used.add("time_machine")
     for package in sorted({"freezegun", "time_machine"} & used):
         yield (
             f"{package} moves time.time() of this process only, and the fakes have a clock of their "

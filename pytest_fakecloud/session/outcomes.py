@@ -164,32 +164,6 @@ def _refused_clients(cloud: Cloud) -> list[str]:
     ]
 
 
-_SECTION = "fakecloud"
-_COLOURS = {"cause": {"red": True, "bold": True}, "hint": {"yellow": True}}
-"""The colours of lines about findings; pytest has those of a cause for lines of an exception."""
-
-
-def colour(report: pytest.TestReport, markup: Callable[..., str]) -> None:
-    """Colour the section of a report for the terminal, by pytest's function for it.
-
-    Call it after all loggers have read the report, because files must not contain colours.
-    """
-    lines = report.fakecloud_lines
-    text = "\n".join(
-        markup(line, **_COLOURS[severity]) if severity in _COLOURS else line
-        for line, severity in lines
-    )
-    failure: Any = report.longrepr
-    if hasattr(failure, "sections"):
-        failure.sections = [
-            (name, text if name == _SECTION else other, mark)
-            for name, other, mark in failure.sections
-        ]
-    report.sections = [
-        (name, text if name == _SECTION else other) for name, other in report.sections
-    ]
-
-
 def finish(run: Run) -> None:
     """Close the fakes that outlive tests and write the index of timelines."""
     folder = run.options.timelines
@@ -209,6 +183,9 @@ def finish(run: Run) -> None:
 # -- the report of a test --------------------------------------------------------------------------
 
 NO_REPORT = "the report of the fakes could not be made"
+_SECTION = "fakecloud"
+_COLOURS = {"cause": {"red": True, "bold": True}, "hint": {"yellow": True}}
+"""The colours of lines about findings; pytest has those of a cause for lines of an exception."""
 
 
 def report_on(
@@ -254,6 +231,27 @@ def _show(report: pytest.TestReport, lines: list[TextLine], findings: list[str])
         failure.addsection(_SECTION, text, "-")
     else:
         report.sections.append((_SECTION, text))
+
+
+def colour(report: pytest.TestReport, markup: Callable[..., str]) -> None:
+    """Colour the section of a report for the terminal, by pytest's function for it.
+
+    Call it after all loggers have read the report, because files must not contain colours.
+    """
+    lines = report.fakecloud_lines
+    text = "\n".join(
+        markup(line, **_COLOURS[severity]) if severity in _COLOURS else line
+        for line, severity in lines
+    )
+    failure: Any = report.longrepr
+    if hasattr(failure, "sections"):
+        failure.sections = [
+            (name, text if name == _SECTION else other, mark)
+            for name, other, mark in failure.sections
+        ]
+    report.sections = [
+        (name, text if name == _SECTION else other) for name, other in report.sections
+    ]
 
 
 def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
