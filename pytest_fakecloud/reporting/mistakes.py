@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import BuiltinFunctionType, FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..core.errors import did_you_mean
@@ -154,7 +154,8 @@ def _keywords(kind: str, name: str) -> Iterator[str]:
 def _moved_clocks(frames: Sequence[FrameType]) -> Iterator[str]:
     """Yield hints about libraries that move ``time.time()``, but not the fakes' clock."""
     used = {root(time.time), *packages_of(frames)}
-    if "time_machine" in sys.modules:
+    machine: Any = sys.modules.get("time_machine")
+    if machine is not None and machine.escape_hatch.is_travelling():
         from ..outside.process_time import has_other_travels
 
         # The process time of a cloud uses time-machine as well.
