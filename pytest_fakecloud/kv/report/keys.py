@@ -231,20 +231,21 @@ class _Race:
     checkers: set[object] = field(default_factory=set)
     writers: set[object] = field(default_factory=set)
 
-    def add(self, command: Command, client: object) -> bool:
+    def add(self, test: ObservedTest, command: Command) -> bool:
         """Add a check before all writes, or a write after the checks of several clients; reject
-        other commands.
+        other commands, and those of the test itself.
         """
-        if client is None:
-            return False
         if _found_nothing(command) and not self.writes:
-            self.checks.append(command)
-            self.checkers.add(client)
-        elif _overwrites(command) and len(self.checkers) > 1:
-            self.writes.append(command)
-            self.writers.add(client)
+            sent, clients = self.checks, self.checkers
+        elif len(self.checkers) > 1 and _overwrites(command):
+            sent, clients = self.writes, self.writers
         else:
             return False
+        client = _client_of(test, command)
+        if client is None:
+            return False
+        sent.append(command)
+        clients.add(client)
         return True
 
     @property
@@ -279,7 +280,7 @@ def check_then_set(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fin
     for command in by_execution(test, handle):
         item = _item(command)
         race = races.get(item, _Race())
-        if race.add(command, _client_of(test, command)):
+        if race.add(test, command):
             races[item] = race
             if race.is_complete:
                 del races[item]
