@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +20,7 @@ from ..outside.inprocess import origins
 from ..outside.replace import replace
 from ..outside.shortcut import Shortcut
 from ..queue.delivery.destinations import route_to
+from ..queue.delivery.routes import intercept_work
 from ..queue.model import Interceptor
 from .footprint import touches_of_command
 from .simulation.strands import carried_source, source_of
@@ -27,6 +28,7 @@ from .simulation.strands import carried_source, source_of
 if TYPE_CHECKING:
     from ..handle import Handle
     from ..kv.races import Arrival, Sender
+    from ..queue.delivery.routes import RunWork
     from ..queue.model import Delivery, Exchange, Message, Proceed, Sending
     from .world import World
 
@@ -113,24 +115,17 @@ def _watch_deliveries(world: World, queue: Any, exits: contextlib.ExitStack) -> 
     engine, planned = queue._engine, queue._engine.interceptors
     engine.intercept(*planned, _ExploredDeliveries(world, queue))
     exits.callback(engine.intercept, *planned)
-    for route in queue.destinations.routes():
-        handler = getattr(route, "_handler", None)
-        if route._where == "asgi":
-            # ASGI applications run in a thread of the fakes, which is not explored.
-            swap(exits, route, "_perform", partial(_wait_for_real, world, route._perform))
-        if inspect.iscoroutinefunction(handler):
-            swap(exits, route, "_handler", partial(_awaited, world, handler))
+    exits.callback(intercept_work(queue.destinations, partial(_run_work, world)))
 
 
-def _wait_for_real(world: World, run: Callable[..., Any], *args: Any) -> Any:
+def _run_work(world: World, where: str, proceed: RunWork, work: Awaitable[Any]) -> Any:
+    """Run a coroutine function of the test in its strand, and an application in the fakes' thread."""
+    if where == "call":
+        is_explored = inspect.iscoroutine(work) and world.is_here()
+        return world.awaited(work) if is_explored else proceed(work)
     strand = world.cooperating()
     with contextlib.nullcontext() if strand is None else strand.waits_for_real():
-        return run(*args)
-
-
-def _awaited(world: World, handler: Callable[[Any], Any], request: Any) -> Any:
-    coroutine = handler(request)
-    return world.awaited(coroutine) if world.is_here() else coroutine
+        return proceed(work)
 
 
 async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:

@@ -6,9 +6,9 @@ import inspect
 import json as jsonlib
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -127,6 +127,14 @@ def split_text(url: str) -> SplitUrl:
     return SplitUrl(url, origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
 
 
+RunWork: TypeAlias = Callable[[Awaitable[Any]], Any]
+"""Runs the work of a destination and returns its result."""
+AroundWork: TypeAlias = Callable[[str, RunWork, Awaitable[Any]], Any]
+"""Gets the kind of a destination (``call`` or ``asgi``), a function that runs its work in the queue's
+own event loop, and the work. Returns the result of the work.
+"""
+
+
 class RouteTable:
     """What the routes of one table share: an event loop, a sender to other addresses, and settings."""
 
@@ -135,6 +143,7 @@ class RouteTable:
         self._recorder = recorder
         self._lock = threading.Lock()
         self._own_runner: AsgiRunner | None = None
+        self._around_work: list[AroundWork] = []
         self._forwarding: LoopbackSender | None = None
 
     @property
@@ -147,6 +156,17 @@ class RouteTable:
 
                 self._own_runner = AsgiRunner()
             return self._own_runner
+
+    def _run(self, where: str, work: Awaitable[Any], deadlines: Deadlines) -> Any:
+        """Run the work of a destination in an event loop, and return its result."""
+
+        def run(work: Awaitable[Any]) -> Any:
+            # The first use starts the loop's thread, which has to happen inside of what is around.
+            return self._runner.run(work, deadlines)
+
+        for around in self._around_work:
+            run = partial(around, where, run)
+        return run(work)
 
     def _forwarder(self, deadlines: Deadlines) -> LoopbackSender:
         with self._lock:
@@ -168,6 +188,16 @@ class RouteTable:
     def remove(self, route: DestinationRoute) -> None:
         """Remove a route, unless it has already been removed."""
         raise NotImplementedError
+
+
+def intercept_work(table: RouteTable, around: AroundWork) -> Callable[[], None]:
+    """Call a function around the asynchronous work of destinations; return one that removes it.
+
+    The destinations are coroutine functions and ASGI applications. The awaitable methods of a queue
+    run them in the test's own event loop, and do not call the function.
+    """
+    table._around_work.append(around)
+    return partial(table._around_work.remove, around)
 
 
 class RouteSpec(NamedTuple):
@@ -309,17 +339,17 @@ class AsgiRoute(DestinationRoute):
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         from .event_loops import LoopEnded
 
-        runner = self._table._runner
         try:
-            return runner.run(self._start_and_call(runner, delivery), deadlines)
+            outcome: Outcome = self._table._run("asgi", self._start_and_call(delivery), deadlines)
         except LoopEnded as error:
             return failed(error)
+        return outcome
 
-    async def _start_and_call(self, runner: AsgiRunner, delivery: Delivery) -> Outcome:
+    async def _start_and_call(self, delivery: Delivery) -> Outcome:
         if not self._lifespan:
             return await call_asgi(self._app, delivery, MissingState(_NOT_STARTED))
         try:
-            state = await runner.lifespan(self._app)
+            state = await self._table._runner.lifespan(self._app)
         except RuntimeError as error:
             return failed(broken_promise(error.__cause__) or error)
         return await call_asgi(self._app, delivery, state)
@@ -340,7 +370,7 @@ class FunctionRoute(DestinationRoute):
         try:
             value = self._handler(DeliveredRequest(delivery))
             if inspect.isawaitable(value):
-                value = self._table._runner.run(value, deadlines)
+                value = self._table._run("call", value, deadlines)
         except CapReached:
             raise
         except Exception as error:
