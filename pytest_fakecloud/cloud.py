@@ -143,14 +143,17 @@ class Cloud(BaseCloud):
         return AioCloud(self)
 
 
-def archive_writer(asked: str) -> Callable[[BaseCloud, Path], Path]:
-    """Return the function that writes a cloud's journal to a file as an HTTP archive (HAR).
+def archive_functions(
+    asked: str,
+) -> tuple[Callable[..., Path], Callable[[BaseCloud], list[dict[str, Any]]]]:
+    """Return functions that write a cloud's journal to a file as an HTTP archive (HAR), and that
+    return it as entries of an archive.
 
     Raises ``ContractError`` about the option ``asked`` if this part of the package is missing.
     """
     with importing(asked):
-        from .recordings import write
-    return write
+        from .recordings import entries_from, write
+    return write, entries_from
 
 
 class AioCloud:

@@ -28,28 +28,30 @@ if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
 
 
-def archive(cloud: BaseCloud) -> dict[str, Any]:
-    """Return a cloud's journal as a HAR object in its clock's time, with credentials masked."""
+def archive(cloud: BaseCloud, others: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """Return a cloud's journal as a HAR object in its clock's time, with credentials masked.
+
+    ``others`` are entries of other clouds, which are added at the end.
+    """
+    creator = {"name": "pytest-fakecloud", "version": "1"}
+    entries = [*entries_from(cloud), *others]
+    return {"log": {"version": "1.2", "creator": creator, "entries": entries}}
+
+
+def entries_from(cloud: BaseCloud) -> list[dict[str, Any]]:
+    """Return a cloud's journal as entries of a HAR object."""
     mask = Mask(cloud)
     addresses = closed_addresses(cloud)
     addresses.update((handle.name, (handle.fixture, handle.url)) for handle in cloud.fakes())
-    return {
-        "log": {
-            "version": "1.2",
-            "creator": {"name": "pytest-fakecloud", "version": "1"},
-            "entries": [
-                _entry(
-                    call, *addresses.get(call.handle, ("", f"http://{call.handle}.invalid")), mask
-                )
-                for call in cloud.journal.calls()
-            ],
-        }
-    }
+    return [
+        _entry(call, *addresses.get(call.handle, ("", f"http://{call.handle}.invalid")), mask)
+        for call in cloud.journal.calls()
+    ]
 
 
-def write(cloud: BaseCloud, path: Path) -> Path:
+def write(cloud: BaseCloud, path: Path, others: Iterable[Mapping[str, Any]] = ()) -> Path:
     """Write the archive to a file that only its owner can read, creating folders; return its path."""
-    return write_private(path, json.dumps(archive(cloud), indent=1, ensure_ascii=False))
+    return write_private(path, json.dumps(archive(cloud, others), indent=1, ensure_ascii=False))
 
 
 def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:

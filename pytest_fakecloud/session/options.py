@@ -186,10 +186,10 @@ def _check_folder(option: str, folder: Path) -> None:
 
 
 def _check_recordings() -> None:
-    from ..cloud import archive_writer
+    from ..cloud import archive_functions
 
     try:
-        archive_writer("--fakecloud-record")
+        archive_functions("--fakecloud-record")
     except ContractError as error:
         raise pytest.UsageError(str(error)) from None
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..handle import Context
 from .api import ControlApp
+from .control.clouds import IsolatedClouds
 from .openapi import document
 from .state_file import SCHEMA
 
@@ -25,5 +26,5 @@ if __name__ == "__main__":
         context = Context.alone()
         cloud: Any = SimpleNamespace(clock=context.clock, _context=context)
         opener: Any = nullcontext
-        app = ControlApp(cloud, opener=opener)
+        app = ControlApp(cloud, clouds=IsolatedClouds(opener))
         print(json.dumps(document(app.routes()), indent=1))

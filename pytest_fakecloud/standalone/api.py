@@ -24,7 +24,7 @@ from ..http.messages import Answer, AnyResponse, Effect, Request, Serve, bearer_
 from ..services import services_by_word
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import PREFIX, Refused, contract, fields, handle_named
-from .control.clouds import CloudRoutes, IsolatedClouds, Opener, clock_view
+from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
 from .control.data import DataRoutes, JournalRoutes
 from .control.handles import CallRoutes, HandleRoutes, describe
 from .control.shapes import Clock, ConsoleAddress, Live, Session, State
@@ -75,7 +75,7 @@ class ControlApp(App):
     readiness, the OpenAPI document, the page itself and the exchange of a sign-in code. A request
     whose ``Host`` is not one of ``hosts`` is rejected with 421. Errors are ``{"error": {"type",
     "message"}}``: 400 for a body that cannot be parsed and for a move that the clock rejects, 422
-    for an invalid value. ``log_bug`` is called with the text of every bug of this app. ``opener``
+    for an invalid value. ``log_bug`` is called with the text of every bug of this app. ``clouds``
     starts isolated clouds, which cannot start others. Requests to this app are not recorded.
     """
 
@@ -88,7 +88,7 @@ class ControlApp(App):
         *,
         hosts: Hosts | None = None,
         log_bug: Callable[[str], object] = lambda text: None,
-        opener: Opener | None = None,
+        clouds: IsolatedClouds | None = None,
     ) -> None:
         self.cloud = cloud
         self.token = token or new_token()
@@ -110,14 +110,14 @@ class ControlApp(App):
         """The URL of this API, set when the API is mounted."""
         self._codes: deque[str] = deque(maxlen=_MOST_CODES)
         self._journal = JournalRoutes(cloud)
-        self._clouds = None if opener is None else IsolatedClouds(opener)
+        self._clouds = clouds
         self._routes: list[Route] = [
             *CloudRoutes(cloud).routes(),
             *self._journal.routes(),
             *HandleRoutes(cloud, self._hosts).routes(),
             *DataRoutes(cloud).routes(),
             *CallRoutes(cloud).routes(),
-            *([] if self._clouds is None else self._clouds.routes()),
+            *([] if clouds is None else clouds.routes()),
         ]
 
     # -- the dialect -----------------------------------------------------------------------------
@@ -201,6 +201,7 @@ class ControlApp(App):
         ``latest`` is the number of the newest journal entry, 0 when the journal is empty.
         """
         entries = self.cloud.journal.entries
+        clouds, failed_clouds = (0, 0) if self._clouds is None else self._clouds.numbers()
         return {
             "seed": self.cloud.seed,
             "clock": clock_view(self.cloud),
@@ -208,6 +209,8 @@ class ControlApp(App):
             # A fault that has not fired yet may still fire.
             "problems": sum(one.kind != "unused_fault" for one in self.cloud.problems()),
             "latest": entries[-1].number if entries else 0,
+            "clouds": clouds,
+            "failed_clouds": failed_clouds,
         }
 
     def environment(self) -> dict[str, str]:

@@ -13,7 +13,8 @@ import sys
 import threading
 import warnings
 import webbrowser
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -37,7 +38,7 @@ from .addresses import CONTROL_PORT, CONTROL_URL, Hosts, control_token, defaults
 if TYPE_CHECKING:
     from ..cloud import Cloud
     from .api import ControlApp
-    from .control.clouds import Isolated, Opener
+    from .control.clouds import Ended, Isolated, IsolatedClouds
 
 
 LogFormat: TypeAlias = Literal["text", "json"]
@@ -55,6 +56,8 @@ STOP_SECONDS = 0.7
 """Real seconds that a server may take to end after a signal, so that it ends within one second."""
 PROBLEMS = 1_000
 """Maximum number of strict-mode violations that a server keeps."""
+_MOST_REPORTS = 3
+"""Maximum number of isolated clouds of which ``run`` prints a report."""
 LOG_SECONDS = 1.0
 """Seconds between the log lines while data is loaded."""
 State: TypeAlias = tuple[Path, Mapping[str, Any]]
@@ -193,18 +196,19 @@ def run(options: Options, program: list[str]) -> int:
     command = program[1:] if program[:1] == ["--"] else program
     if not command or not command[0]:
         raise Usage("run needs a command: pytest-fakecloud run -- npm test")
-    journal = Path(options.journal) if options.journal else None
-    if journal is not None:
-        from ..cloud import archive_writer
+    journal, calls_of = Path(options.journal or ""), None
+    if options.journal:
+        from ..cloud import archive_functions
 
         # Check this before the command runs, because it may run for an hour.
-        write = archive_writer("--journal")
+        write, calls_of = archive_functions("--journal")
         try:
             make_private(journal)
         except OSError as error:
             raise Usage(f"cannot write the journal to {journal}: {error.strerror}") from error
     log = Log(options.log_format)
-    with serve_cloud(options, log) as served:
+    clouds = _EndedClouds(calls_of)
+    with serve_cloud(options, log, clouds.add) as served:
         _warn_of_other_addresses(options, log)
         environment = {**os.environ, **served.app.environment()}
         try:
@@ -213,18 +217,42 @@ def run(options: Options, program: list[str]) -> int:
             hint = " (--services chooses the fakes)" if named(command[0]) else ""
             complain(f"cannot run {command[0]}: {error.strerror}{hint}")
             return EXIT_NO_COMMAND
-        if journal is not None:
+        served.app.end_clouds()
+        if options.journal:
             try:
-                write(served.cloud, journal)
+                write(served.cloud, journal, clouds.calls)
             except OSError as error:
                 complain(f"cannot write the journal to {journal}: {error.strerror}")
                 # The exit code of the command takes precedence.
                 code = code or EXIT_CANNOT_START
         if code:
-            from ..reporting.text import section
-
-            print(section(served.cloud), file=sys.stderr)
+            print(clouds.report(served.cloud), file=sys.stderr)
         return code
+
+
+class _EndedClouds:
+    """What ``run`` keeps of isolated clouds: the last ones, and the calls of all for an archive."""
+
+    def __init__(self, calls_of: Callable[[Cloud], Iterable[Mapping[str, Any]]] | None) -> None:
+        self._calls_of = calls_of
+        self._failed: deque[Ended] = deque(maxlen=_MOST_REPORTS)
+        self._others: deque[Ended] = deque(maxlen=_MOST_REPORTS)
+        self.calls: list[Mapping[str, Any]] = []
+
+    def add(self, ended: Ended) -> None:
+        (self._failed if ended.failed else self._others).append(ended)
+        if self._calls_of is not None:
+            self.calls += self._calls_of(ended.cloud)
+
+    def report(self, cloud: Cloud) -> str:
+        """Return the reports of the server's cloud and of those of failed tests, or of the last ones."""
+        from ..reporting.text import section
+
+        ended = self._failed or [each for each in self._others if each.cloud.journal.entries]
+        reports = [f"cloud {each.id}:\n{section(each.cloud)}" for each in ended]
+        if not ended or cloud.journal.entries:
+            reports.insert(0, section(cloud))
+        return "\n\n".join(reports)
 
 
 def _exit_code_of(command: list[str], environment: Mapping[str, str]) -> int:
@@ -330,20 +358,25 @@ def _default_port(name: str, port: int, host: str, of: str, log: Log) -> int:
     return 0
 
 
-def serve_cloud(options: Options, log: Log) -> AbstractContextManager[Served]:
-    """Serve the fakes described by the options, with their control API, for a with-block."""
+def serve_cloud(
+    options: Options, log: Log, ended: Callable[[Ended], object] = lambda cloud: None
+) -> AbstractContextManager[Served]:
+    """Serve the fakes described by the options, with their control API, for a with-block.
+
+    ``ended`` is called with each isolated cloud that was closed.
+    """
+    from .control.clouds import IsolatedClouds
+
     states = [(file, _state(file)) for file in options.load]
-    return _served(options, states, log, partial(_isolated, options, states, log))
+    clouds = IsolatedClouds(partial(_isolated, options, states, log), ended)
+    return _served(options, states, log, clouds)
 
 
 @contextlib.contextmanager
 def _served(
-    options: Options, states: Sequence[State], log: Log, opener: Opener | None
+    options: Options, states: Sequence[State], log: Log, clouds: IsolatedClouds | None
 ) -> Iterator[Served]:
-    """Serve a cloud with its control API, which starts isolated clouds with ``opener``.
-
-    An isolated cloud cannot start others, so its ``opener`` is None.
-    """
+    """Serve a cloud with its control API; ``clouds`` is None for an isolated cloud, which has none."""
     from ..cloud import Cloud
     from .api import ControlApp
     from .control.handles import start
@@ -357,7 +390,7 @@ def _served(
             if not isinstance(settings, Mapping):
                 raise ContractError(f"settings of {name} must be an object, got {shown(settings)}")
             fixture, settings = services_by_word()[name].fixture, {"host": options.host, **settings}
-            if opener is None:
+            if clouds is None:
                 start(cloud, hosts, fixture, settings)
                 continue
             handle = cloud._start(fixture, settings)
@@ -367,7 +400,7 @@ def _served(
             # A server with a limited journal may run for long, so limit its problems, too.
             problems = context_of(cloud).problems
             problems.keep, problems.keep_exceptions = PROBLEMS, 0
-        app = ControlApp(cloud, options.control_token, hosts=hosts, log_bug=log.bug, opener=opener)
+        app = ControlApp(cloud, options.control_token, hosts=hosts, log_bug=log.bug, clouds=clouds)
         app.loading = "not begun" if states else ""
         mount = context_of(cloud).mount(app, host=options.host, port=options.control_port or 0)
         app.url = mount.url
@@ -451,8 +484,9 @@ def _isolated(
     own = _isolated_options(options, wanted)
     parts = [(file, _part_for(own.services, content)) for file, content in states]
     try:
-        with _served(own, parts, log, opener=None) as served:
-            yield Isolated(served.cloud, served.url, served.app.environment())
+        with _served(own, parts, log, clouds=None) as served:
+            app = served.app
+            yield Isolated(served.cloud, served.url, app.environment(), app.console_url)
     except Usage as error:
         raise ContractError(str(error)) from error
 

@@ -84,6 +84,7 @@ def test_vitest(node_folder: Path) -> None:
     with pytest.raises(AssertionError) as found:
         with_fakes("node", str(program), "run", "--no-color", "calls", cwd=folder)
     assert _without_numbers(shown) in _without_numbers(str(found.value))
+    assert re.search(r"\bcloud 1:\n.* *clock frozen(.*\n)+ +SET session:7 ada", str(found.value))
 
 
 def _without_numbers(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -227,6 +228,46 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path, command
     )  # fmt: skip
     assert failed.returncode == 7
     assert "--> kv_server" in failed.stderr
+
+
+IN_CLOUDS = """
+import os, sys
+from pytest_fakecloud.standalone.client import ControlClient
+from upstash_redis import Redis
+
+place = os.environ["PYTEST_FAKECLOUD_URL"], os.environ["PYTEST_FAKECLOUD_TOKEN"]
+with ControlClient(*place) as server:
+    for name in ("first", "second", "third", "fourth"):
+        cloud = server.ask("POST", "/clouds", {})
+        env = cloud["env"]
+        Redis(env["UPSTASH_REDIS_REST_URL"], env["UPSTASH_REDIS_REST_TOKEN"]).set(name, "1")
+        end = "?failed=true" if name in sys.argv[1:] else ""
+        server.ask("DELETE", f"/clouds/{cloud['id']}{end}")
+sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("failed", "reported"),
+    [(["second"], ["second"]), ([], ["second", "third", "fourth"])],
+    ids=["marked", "not marked"],
+)
+def test_run_tells_what_happened_in_isolated_clouds(
+    tmp_path: Path, failed: list[str], reported: list[str]
+) -> None:
+    program, journal = tmp_path / "program.py", tmp_path / "journal.har"
+    program.write_text(IN_CLOUDS, encoding="utf-8")
+    words = ["run", "--services", "kv", "--journal", str(journal), "--", sys.executable]
+    done = subprocess.run(
+        [*COMMAND, *words, str(program), *failed],
+        capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert re.findall(r"SET (\w+)", done.stderr) == reported
+    assert "no client has made a call" not in done.stderr
+    entries = json.loads(journal.read_text(encoding="utf-8"))["log"]["entries"]
+    names = ("first", "second", "third", "fourth")
+    assert {name for one in entries for name in names if name in str(one["request"])} == {*names}
 
 
 MISUSE = {

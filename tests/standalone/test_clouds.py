@@ -164,7 +164,9 @@ def test_the_number_of_clouds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(clouds, "MOST_CLOUDS", 0)
     with Cloud() as cloud:
         opener: Any = nullcontext
-        mount = cloud._context.mount(ControlApp(cloud, "token", opener=opener))
+        mount = cloud._context.mount(
+            ControlApp(cloud, "token", clouds=clouds.IsolatedClouds(opener))
+        )
         headers = {"Authorization": "Bearer token"}
         answer = fetch("POST", f"{mount.url}/__control__/clouds", headers=headers)
         assert (answer.status, b"there are 0 clouds" in answer.data) == (422, True)
@@ -200,3 +202,43 @@ def test_clouds_end_with_their_server(serve: Serve) -> None:
     assert server.process.wait(10) == 0
     with pytest.raises(ContractError, match="no stand-alone server responds"):
         ControlClient(cloud["env"]["PYTEST_FAKECLOUD_URL"], "x").fakes()
+
+
+def test_the_cloud_of_a_failed_test_is_kept_with_its_console(host: Server) -> None:
+    cloud = made(host, services={"kv": {}}, clock="running")
+    kv(cloud, "/set/plan/paid")
+    path = f"/clouds/{cloud['id']}"
+    for _ in range(2):
+        assert host.ask("DELETE", f"{path}?failed=true") == (200, {"closed": False})
+    [entry] = host.ask("GET", "/clouds")[1]
+    assert (entry["id"], entry["handles"], entry["failed"]) == (cloud["id"], ["kv_server"], True)
+    assert kv(cloud, "/get/plan") == "paid"
+    address, code = host.ask("POST", f"{path}/codes")[1]["url"].split("/#code=")
+    assert address == entry["url"]
+    signed_in = fetch("POST", f"{address}/__control__/session", json={"code": code})
+    token = json.loads(signed_in.data)["token"]
+    assert token == cloud["env"]["PYTEST_FAKECLOUD_TOKEN"]
+    with ControlClient(address, token) as inside:
+        assert inside.ask("GET", "/clock")["mode"] == "frozen"
+    ended(host, cloud)
+    assert host.ask("GET", "/clouds") == (200, [])
+
+
+def test_a_bounded_number_of_failed_clouds_is_kept(
+    host: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = clouds.MOST_FAILED
+    all_made = [made(host, services={"kv": {}}) for _ in range(kept + 2)]
+    for cloud in all_made[1:]:
+        host.ask("DELETE", f"/clouds/{cloud['id']}?failed=true")
+    left = {entry["id"]: entry["failed"] for entry in host.ask("GET", "/clouds")[1]}
+    assert left == {all_made[0]["id"]: False, **{cloud["id"]: True for cloud in all_made[2:]}}
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "wanted"),
+    [("9999?failed=true", 404, "no cloud '9999'"), ("1?failed=yes", 422, "must be true or false")],
+)
+def test_a_wrong_end_is_refused(host: Server, path: str, status: int, wanted: str) -> None:
+    found, answer = host.ask("DELETE", f"/clouds/{path}")
+    assert (found, wanted in answer["error"]["message"]) == (status, True)

@@ -964,3 +964,27 @@ def test_axe_finds_nothing(page: Any, server: Server, scheme: str, width: int) -
     page.click("#reset")
     run = page.evaluate("axe.run(document.querySelector('dialog'))")
     assert [one["id"] for one in run["violations"]] == []
+
+
+def test_isolated_clouds_are_listed_opened_and_closed(page: Any, server: Server) -> None:
+    server.ask("POST", "/clouds", {"services": {"kv": {}}})
+    cloud = server.ask("POST", "/clouds", {"services": {"queue": {}}})[1]
+    server.ask("DELETE", f"/clouds/{cloud['id']}?failed=true")
+    at(page, "connect")
+    page.locator("#nav a", has_text="Isolated clouds").click()
+    rows = page.locator("main tbody tr")
+    rows.nth(1).wait_for()
+    assert [one.split()[1:3] for one in rows.all_inner_texts()] == [
+        ["running", "kv_server"],
+        ["failed", "queue"],
+    ]
+    with page.context.expect_page() as opened:
+        rows.nth(1).get_by_role("button", name="Open").click()
+    inside = opened.value
+    inside.locator("#nav a", has_text="QStash").wait_for()
+    assert inside.url.startswith(cloud["env"]["PYTEST_FAKECLOUD_URL"])
+    inside.close()
+    rows.first.get_by_role("button", name="Close").click()
+    rows.nth(1).wait_for(state="detached")
+    rows.first.get_by_role("button", name="Close").click()
+    page.locator(".empty", has_text="No isolated clouds.").wait_for()

@@ -23,6 +23,7 @@ from .shapes import (
     Clock,
     Closed,
     CloudEntry,
+    ConsoleAddress,
     Due,
     Loaded,
     Moved,
@@ -42,14 +43,28 @@ _MOVES: Mapping[str, tuple[str, ...]] = {
 """Actions of the clock, each with the fields that it requires."""
 _MOST_DUE = 200
 MOST_CLOUDS = 1000
+MOST_FAILED = 20
+"""Maximum number of clouds of failed tests that are kept."""
 
 
 class Isolated(NamedTuple):
-    """A served cloud, the URL of its own control API, and the variables for both."""
+    """A served cloud, the URL of its own control API, and the variables for both.
+
+    ``console_url`` returns a URL that signs one browser in to the cloud's console.
+    """
 
     cloud: Cloud
     url: str
     env: dict[str, str]
+    console_url: Callable[[], str]
+
+
+class Ended(NamedTuple):
+    """An isolated cloud that was closed; ``failed`` says that a test failed with it."""
+
+    id: str
+    cloud: Cloud
+    failed: bool
 
 
 Opener = Callable[[Mapping[str, Any]], AbstractContextManager[Isolated]]
@@ -222,11 +237,19 @@ def _is_unicode(value: object) -> bool:
 
 
 class IsolatedClouds:
-    """Endpoints that start, list and close clouds that share nothing with each other."""
+    """Endpoints that start, list and close clouds that share nothing with each other.
 
-    def __init__(self, opener: Opener) -> None:
+    ``ended`` is called with each cloud that was closed.
+    """
+
+    def __init__(
+        self, opener: Opener, ended: Callable[[Ended], object] = lambda cloud: None
+    ) -> None:
         self._open = opener
+        self._report_ended = ended
         self._served: dict[str, tuple[Isolated, ExitStack]] = {}
+        self._failed: list[str] = []
+        """The clouds of failed tests, oldest first."""
         self._numbers = itertools.count(1)
         # Start one cloud at a time: loading a state file records the warnings of the whole process.
         self._starting = threading.Lock()
@@ -237,14 +260,20 @@ class IsolatedClouds:
             Route("GET", f"{PREFIX}/clouds", "clouds", self.get_clouds),
             Route("POST", f"{PREFIX}/clouds", "new_cloud", self.new_cloud),
             Route("DELETE", f"{PREFIX}/clouds/{{id}}", "end_cloud", self.end_cloud),
+            Route("POST", f"{PREFIX}/clouds/{{id}}/codes", "cloud_code", self.make_code),
         ]
 
     def get_clouds(self, request: Request) -> list[CloudEntry]:
         """Return the isolated clouds, oldest first."""
         with self._lock:
-            served = list(self._served.items())
+            served, failed = list(self._served.items()), set(self._failed)
         return [
-            {"id": id, "url": one.url, "handles": [handle.name for handle in one.cloud.fakes()]}
+            {
+                "id": id,
+                "url": one.url,
+                "handles": [handle.name for handle in one.cloud.fakes()],
+                "failed": id in failed,
+            }
             for id, (one, _) in served
         ]
 
@@ -270,19 +299,58 @@ class IsolatedClouds:
         return made
 
     def end_cloud(self, request: Request) -> Closed:
-        """Close an isolated cloud, with its fakes and its control API."""
-        id = request.segment("id")
+        """Close an isolated cloud, with its fakes and its control API.
+
+        With ``?failed=true``, it is the cloud of a failed test: it is kept with its fakes and its
+        console, and its clock is frozen, until it is closed without this query, or 20 newer clouds
+        have failed.
+        """
+        id, failed = request.segment("id"), request.query("failed") or "false"
+        if failed not in ("true", "false"):
+            raise Refused(422, f"failed must be true or false, got {failed!r:.100}")
+        isolated = self._known(id)
+        if failed == "false":
+            self._end(id)
+            return {"closed": True}
+        isolated.cloud.clock.freeze()
         with self._lock:
-            found = self._served.pop(id, None)
+            if id not in self._failed:
+                self._failed.append(id)
+            too_many = self._failed[:-MOST_FAILED]
+        for oldest in too_many:
+            self._end(oldest)
+        return {"closed": False}
+
+    def numbers(self) -> tuple[int, int]:
+        """Return the numbers of isolated clouds, and of those of failed tests."""
+        with self._lock:
+            return len(self._served), len(self._failed)
+
+    def make_code(self, request: Request) -> ConsoleAddress:
+        """Return a URL that signs one browser in to the console of an isolated cloud."""
+        return {"url": self._known(request.segment("id")).console_url()}
+
+    def _known(self, id: str) -> Isolated:
+        with self._lock:
+            found = self._served.get(id)
         if found is None:
             raise Refused(404, f"there is no cloud {id!r:.100}: GET {PREFIX}/clouds lists them")
-        found[1].close()
-        return {"closed": True}
+        return found[0]
+
+    def _end(self, id: str) -> None:
+        with self._lock:
+            found = self._served.pop(id, None)
+            failed = id in self._failed
+            if failed:
+                self._failed.remove(id)
+        if found is not None:  # Another request may have closed it meanwhile.
+            isolated, stack = found
+            stack.close()
+            self._report_ended(Ended(id, isolated.cloud, failed))
 
     def close(self) -> None:
         """Close all isolated clouds. Called before the server closes."""
         with self._starting, self._lock:
-            stacks = [stack for _, stack in self._served.values()]
-            self._served.clear()
-        for stack in stacks:
-            stack.close()
+            ids = list(self._served)
+        for id in ids:
+            self._end(id)

@@ -78,13 +78,17 @@ class HandleEntry(TypedDict):
 
 
 class State(TypedDict):
-    """A summary of a cloud."""
+    """A summary of a cloud, with the numbers of its isolated clouds and of those that are kept because
+    a test failed.
+    """
 
     seed: int | str
     clock: Clock
     handles: list[HandleEntry]
     problems: int
     latest: int
+    clouds: int
+    failed_clouds: int
 
 
 class View(TypedDict):
@@ -97,7 +101,7 @@ class View(TypedDict):
 
 
 class Closed(TypedDict):
-    """Returned when a fake or a cloud is closed."""
+    """Returned when a fake or a cloud is closed; false for the cloud of a failed test, which is kept."""
 
     closed: bool
 
@@ -250,11 +254,15 @@ class Changes(TypedDict):
 
 
 class CloudEntry(TypedDict):
-    """An isolated cloud and the address of its own control API."""
+    """An isolated cloud and the address of its own control API.
+
+    ``failed`` says that a test failed with it, and that it is kept.
+    """
 
     id: str
     url: str
     handles: list[str]
+    failed: bool
 
 
 class NewCloud(TypedDict):

@@ -18,6 +18,7 @@ const PAGES = {
   time: {title: "Time", make: async () => (await import("./time.js")).timePage()},
   problems: {title: "Problems", make: async () => (await import("./time.js")).problemsPage()},
   snapshots: {title: "Snapshots", make: async () => (await import("./time.js")).snapshotsPage()},
+  isolated: {title: "Isolated clouds", make: async () => (await import("./time.js")).cloudsPage()},
 };
 
 // -- navigation --
@@ -25,7 +26,7 @@ const PAGES = {
 function drawNav() {
   const {parts} = read();
   const entry = (where, text, mark) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad"}, String(mark)) : null);
-  redraw($("nav"), Object.entries(PAGES).map(([name, {title}]) => entry([name], title, name === "problems" ? state.problems : 0)), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.handles.map((handle) => entry(["fake", handle.name], [product(handle), el("small", {}, handle.name)])));
+  redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], title, {problems: state.problems, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.handles.map((handle) => entry(["fake", handle.name], [product(handle), el("small", {}, handle.name)])));
   showCurrent($("nav"));
 }
 
@@ -65,7 +66,7 @@ async function settled(work) {
 
 export const refresh = oneAtATime(async () => {
   const found = await ask("GET", "/state"), named = (one) => one.handles.map((handle) => handle.name + handle.url).join();
-  const changed = named(found) !== named(state) || found.problems !== state.problems;
+  const changed = named(found) !== named(state) || ["problems", "clouds", "failed_clouds"].some((name) => found[name] !== state[name]);
   state = found;
   // The journal was cleared elsewhere, by a reset or for another test.
   if (entries.list.length && found.latest < entries.list[0].number) { entries.clear(); catchUp().catch(() => {}); }
@@ -117,7 +118,7 @@ function askForToken() {
 
 // -- keys --
 
-const SHORTCUTS = {"/": "search, or the command box", "?": "show these keys", "Ctrl K, g f": "search all fakes", "g a, g c, …": "go to Activity, Connect, Time, Problems or Snapshots, by the first letter", "g 1, g 2, …": "go to a fake", "j k ↓ ↑": "next or previous row",
+const SHORTCUTS = {"/": "search, or the command box", "?": "show these keys", "Ctrl K, g f": "search all fakes", "g a, g c, …": "go to a page, by its first letter", "g 1, g 2, …": "go to a fake", "j k ↓ ↑": "next or previous row",
   "n p": "next or previous problem in Activity", "← →": "cause or first effect of the row in Activity", Enter: "open the details", Esc: "close the details", Tab: "complete a command in the command box"};
 function showShortcuts() {
   opened("keys", {}, el("form", {method: "dialog"}, el("h2", {id: "keys"}, "Keys"), el("dl", {class: "facts"}, Object.entries(SHORTCUTS).map(([key, does]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)))), el("button", {autofocus: true}, "Close")));
@@ -143,13 +144,14 @@ async function begin() {
   state = await ask("GET", "/state");
   showClock(state.clock);
   await catchUp();
+  // The address may change while the first page is loaded.
+  if (!begun) addEventListener("hashchange", show);
   await show();
   await refresh();
   document.documentElement.dataset.ready = "yes";
   if (begun) return;
   begun = true;
   listen();
-  addEventListener("hashchange", show);
   document.addEventListener("changed", () => { soon(); });
   document.addEventListener("happened", soon);
   document.addEventListener("visibilitychange", soon);

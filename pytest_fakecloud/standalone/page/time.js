@@ -1,4 +1,4 @@
-// Due times, snapshots and problems.
+// Due times, snapshots, isolated clouds and problems.
 
 import {LivePage, act, both, copies, count, day, done, el, empty, form, link, micros, move, number, own, picture, room, short, showClock, soft, span, svg, table, time, titled, words} from "./dom.js";
 import {ask} from "./api.js";
@@ -54,6 +54,13 @@ function differences({count: many, changes, not_compared: missing}) {
   return [el("p", {role: "status"}, many ? sums.join(" · ") : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
     missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, changes.length ? changesTable(changes) : null];
 }
+
+// -- isolated clouds --
+
+const openConsole = async (id) => { open((await ask("POST", `/clouds/${id}/codes`, {})).url, "_blank", "noopener"); };
+export const cloudsPage = () => new LivePage("/clouds", (found) => !found.length ? empty("No isolated clouds.", "")
+  : table("isolated clouds", ["cloud", "", "fakes", "", ""], found, (one) => [one.id, one.failed ? el("span", {class: "bad"}, "failed") : "running", one.handles.join(", "), act("Open", `Open cloud ${one.id}`, () => openConsole(one.id)), act("Close", `Close cloud ${one.id}`, () => ask("DELETE", `/clouds/${one.id}`))]),
+el("h1", {}, "Isolated clouds"), soft("Those of failed tests are kept."));
 
 // -- problems --
 
