@@ -65,7 +65,7 @@ FREE = {
     "searches": "index keys",
     "commands": "index key",
     "handles": "token",
-    "problems": "text",
+    "problems": "text what",
     "faults of kv_server": "index key",
     "faults of broker": "group instance",
     "faults of queue": "dlq event id key name run",

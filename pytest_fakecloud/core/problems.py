@@ -19,13 +19,15 @@ class Problem(NamedTuple):
     ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet``,
     ``rejected_step``, ``no_workflow``, ``assertion`` or ``undelivered``. ``text`` says what
     happened and the nearest valid alternative; its first line ends with the call of ``allow()`` that
-    allows it. ``allow()`` matches the ``facts``.
+    allows it. ``what`` is the part of it that is no Python, for other languages. ``allow()`` matches
+    the ``facts``.
     """
 
     kind: str
     text: str
     facts: dict[str, Any]
     exception: BaseException | None = None
+    what: str = ""
 
 
 class Problems(list[Problem]):
@@ -38,9 +40,16 @@ class Problems(list[Problem]):
     keep_exceptions: int = 100
 
     def report(
-        self, kind: str, text: str, *, exception: BaseException | None = None, **facts: Any
+        self,
+        kind: str,
+        text: str,
+        *,
+        advice: str = "",
+        exception: BaseException | None = None,
+        **facts: Any,
     ) -> Problem:
-        return self._add(new_problem(kind, text, facts, exception))
+        """Add a violation; ``advice`` says in Python what to do, and is added to the text."""
+        return self._add(new_problem(kind, text, facts, exception, advice))
 
     def _add(self, problem: Problem) -> Problem:
         exception = problem.exception
@@ -68,12 +77,16 @@ class Problems(list[Problem]):
 
 
 def new_problem(
-    kind: str, text: str, facts: dict[str, Any], exception: BaseException | None = None
+    kind: str,
+    text: str,
+    facts: dict[str, Any],
+    exception: BaseException | None = None,
+    advice: str = "",
 ) -> Problem:
-    """Return a violation; ``text`` says what happened, and what to do if it was not intended."""
-    return Problem(
-        kind, with_allowance(shortened(text, _LONGEST_PROBLEM), kind, facts), facts, exception
-    )
+    """Return a violation; ``text`` says what happened, ``advice`` what to do about it in Python."""
+    what = shortened(text, _LONGEST_PROBLEM)
+    whole = with_allowance(f"{what} {advice}" if advice else what, kind, facts)
+    return Problem(kind, whole, facts, exception, what)
 
 
 def with_allowance(text: str, kind: str, facts: Mapping[str, Any]) -> str:
@@ -143,6 +156,7 @@ PROBLEM_FIELDS: Mapping[str, Field] = {
     "text": Field(TEXT),
     "facts": Field(MAPPING),
     "exception": Field(),
+    "what": Field(TEXT),
 }
 
 

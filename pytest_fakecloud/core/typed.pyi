@@ -143,6 +143,7 @@ class ProblemWhere(TypedDict, total=False):
     facts: object
     kind: object
     text: object
+    what: object
 
 class FailureWhere(TypedDict, total=False):
     broken: object

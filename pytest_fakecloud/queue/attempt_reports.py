@@ -81,9 +81,11 @@ class DeliveryProblems:
     def report_raised(self, error: BaseException, url: str) -> None:
         self._problems.report_raised(error, f"{self._name}: {url}", handle=self._name)
 
-    def report_unstubbed(self, text: str, delivery: Delivery) -> None:
+    def report_unstubbed(self, what: str, advice: str, delivery: Delivery) -> None:
         url, message_id = as_text(delivery.url), delivery.message_id
-        self._problems.report("unstubbed", text, url=url, message_id=message_id, handle=self._name)
+        self._problems.report(
+            "unstubbed", what, advice=advice, url=url, message_id=message_id, handle=self._name
+        )
 
 
 class BackgroundProblems(Interceptor):

@@ -123,6 +123,14 @@ def _kept_token(url: str) -> str | None:
 # -- the server ------------------------------------------------------------------------------------
 
 
+_ADVICE = {
+    "unstubbed": " Forward its origin to your application with pytest-fakecloud serve --forward "
+    'ORIGIN=http://127.0.0.1:3000, or answer it under "destinations" of a state file',
+    "unused_fault": ": pytest-fakecloud faults --clear",
+}
+"""What to do about problems of a server, by kind."""
+
+
 @_command("state", "Show the fakes, the clock and the problems of a server")
 def _state(client: ControlClient, given: argparse.Namespace) -> Answer:
     state = client.ask("GET", "/state")
@@ -132,7 +140,9 @@ def _state(client: ControlClient, given: argparse.Namespace) -> Answer:
     lines.append(f"seed      {state['seed']!r}")
     lines += [f"{one['name']:<9} {one['url']}" for one in state["handles"]]
     lines.append(f"problems  {len(problems)}")
-    lines += [f"  [{one['kind']}] {one['text']}" for one in problems]
+    for one in problems:
+        advice = _ADVICE.get(one["kind"], "").format(**one["facts"])
+        lines.append(f"  [{one['kind']}] {one['what']}{advice}")
     return Answer({**state, "problems": problems}, "\n".join(lines))
 
 

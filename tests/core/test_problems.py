@@ -31,6 +31,7 @@ def test_a_problem_has_what_was_reported_of_it() -> None:
         'it broke (if intended: fakecloud.allow("bug", handle="kv_server"))',
         {"handle": "kv_server"},
         error,
+        "it broke",
     )
     assert problems.report("unmet", "never came").exception is None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -85,7 +86,10 @@ def test_publish_and_next(command: Command, server: Server) -> None:
     assert [one["url"] for one in server.call("queue", "attempts")] == ["https://app.test/hook"]
     (letter,) = server.call("queue", "dead_letters")
     assert json.loads(letter["message"]["body"]) == {"n": 1}
-    assert "unstubbed" in command("state")
+    shown = command("state")
+    assert "[unstubbed] no handler for POST https://app.test/hook" in shown
+    assert "serve --forward ORIGIN=" in shown
+    assert not re.search(r"\w\.\w+\(", shown), "advice in Python"
     bare = json.loads(command("publish", "https://app.test/bare", "--retries", "0", "--json"))
     assert bare["url"] == "https://app.test/bare"
     assert "cannot be combined" in command(

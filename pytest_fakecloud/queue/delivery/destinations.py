@@ -72,7 +72,7 @@ class Sender:
         destinations: Destinations | None = None,
         *,
         unstubbed: Unstubbed = "refuse",
-        report: Callable[[str, Delivery], object] | None = None,
+        report: Callable[[str, str, Delivery], object] | None = None,
         report_raised: Callable[[BaseException, str], object] | None = None,
         cap: float = DEFAULT_CAP,
         is_fake: Callable[[str], bool] = lambda url: False,
@@ -184,17 +184,20 @@ class Sender:
         if self.unstubbed == "accept":
             return Outcome(200, where="accepted")
         url = as_text(delivery.url)
-        text = (
+        what = (
             f"no handler for {delivery.method} {url} (message {delivery.message_id}): the URL is "
-            "neither a loopback address nor a destination of this queue, and nothing was sent. "
+            "neither a loopback address nor a destination of this queue, and nothing was sent."
+        )
+        advice = (
             f'Add a destination handler, such as queue.destinations.respond("{url}", 200), '
             ".call(url, function), .wsgi(origin, app) or .asgi(origin, app), or set "
             'queue={"unstubbed": "accept"}'
         )
         if mismatch is not None:
-            text += f". {mismatch}"
+            advice += f". {mismatch}"
         if self._report is not None:
-            self._report(text, delivery)
+            self._report(what, advice, delivery)
+        text = f"{what} {advice}"
         return Outcome(exception=UnstubbedDestinationError(text), unstubbed=text, where="unstubbed")
 
 

@@ -249,7 +249,12 @@ class JournalRoutes:
     def get_problems(self, request: Request) -> list[ProblemEntry]:
         """Return the strict-mode violations."""
         return [
-            {"kind": one.kind, "text": one.text, "facts": {k: str(v) for k, v in one.facts.items()}}
+            {
+                "kind": one.kind,
+                "what": one.what,
+                "text": one.text,
+                "facts": {k: str(v) for k, v in one.facts.items()},
+            }
             for one in self._cloud.problems()
         ]
 

@@ -190,9 +190,10 @@ class Session(TypedDict):
 
 
 class ProblemEntry(TypedDict):
-    """A strict-mode violation."""
+    """A strict-mode violation; ``what`` is the part of ``text`` that is no Python."""
 
     kind: str
+    what: str
     text: str
     facts: dict[str, str]
 

@@ -17,7 +17,7 @@ from ..edge import delivery, frozen
 
 
 def test_unstubbed_destinations_are_refused_and_reported() -> None:
-    told: list[tuple[str, Delivery]] = []
+    told: list[tuple[str, str, Delivery]] = []
     sender = Sender(report=lambda *report: told.append(report))
     sent = delivery("https://app.example.com/hook")
     outcome = sender.send(sent)
@@ -27,7 +27,8 @@ def test_unstubbed_destinations_are_refused_and_reported() -> None:
     text = outcome.unstubbed or ""
     assert "no handler for POST https://app.example.com/hook (message msg_1)" in text
     assert 'queue.destinations.respond("https://app.example.com/hook", 200)' in text
-    assert told == [(text, sent)]
+    [(what, advice, reported)] = told
+    assert (f"{what} {advice}", reported) == (text, sent)
 
 
 def test_an_attempt_to_nowhere_fails_a_passing_test(pytester: pytest.Pytester) -> None:
