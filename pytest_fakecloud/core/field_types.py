@@ -199,6 +199,8 @@ class FieldType:
     expected = "a value"
     compares_items = False
     """Whether a value also matches if it is a list of which an item matches."""
+    identifies = False
+    """Whether its values say which thing is meant (URL, key, id), and not in which state it is."""
     samples: tuple[object, ...] = ("", 0, b"", True, None, [], {})
     """An example value of each type that the field can have."""
 
@@ -250,6 +252,7 @@ class Text(FieldType):
     """A string, which a string with ``*`` or a pattern may also match."""
 
     expected = "a string (* matches anything), a pattern"
+    identifies = True
     samples: tuple[object, ...] = ("",)
 
     def accepts(self, wanted: Any) -> bool:
@@ -258,6 +261,8 @@ class Text(FieldType):
 
 class OneOf(Text):
     """A string from a fixed list. ``what`` describes it in errors; ``fold`` ignores case."""
+
+    identifies = False
 
     def __init__(self, what: str, words: Iterable[str], *, fold: bool = False) -> None:
         self.words = tuple(words)
@@ -333,6 +338,8 @@ class Shaped(Text):
 class _Method(Text):
     """An HTTP method. Any token is accepted as a method, but known methods must be in upper case."""
 
+    identifies = False
+
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)
         if isinstance(wanted, str) and not TOKEN.fullmatch(wanted):
@@ -353,6 +360,7 @@ class _Either(FieldType):
         self._types = tuple(field_types)
         self.expected = "; or ".join(dict.fromkeys(one.expected for one in self._types))
         self.samples = tuple(sample for one in self._types for sample in one.samples)
+        self.identifies = any(one.identifies for one in self._types)
 
     def check(self, name: str, wanted: Any) -> None:
         errors = []

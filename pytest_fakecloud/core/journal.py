@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, Unpack, overload
 from .calls import Call, CallNames, Entry, Event, Listed, NamesOf
 from .errors import CannotTell, ContractError, counted
 from .field_types import ABSENT, ANYTHING, checked_count
-from .matching import Field, Query, Question, fields_of
+from .matching import Difference, Field, Query, Question, fields_of
 from .recorder import Recorder
 from .settings import optional, whole
 
@@ -165,8 +165,10 @@ def expect(
         raise undecided[0]
     if count == times or (times is None and count):
         return results_of(matched, query.fields, query.kind)
-    misses = [(item, query.why_not(item)) for item in others]
-    misses += [(item, [*query.why_not(item), why]) for item, why in not_counted]
+    misses = [(item, query.differences(item)) for item in others]
+    misses += [
+        (item, [*query.differences(item), Difference(False, why)]) for item, why in not_counted
+    ]
     lines = [
         _headline(what, query, times, count),
         *_lines_of_matches(matched, show),
@@ -209,14 +211,18 @@ def _lines_of_matches(matched: list[T], show: Callable[[T], str]) -> Iterator[st
 
 
 def _lines_of_misses(
-    misses: list[tuple[T, list[str]]], query: Query, show: Callable[[T], str]
+    misses: list[tuple[T, list[Difference]]], query: Query, show: Callable[[T], str]
 ) -> Iterator[str]:
-    ranked = sorted(misses, key=lambda pair: len(pair[1]))
+    def distance(miss: tuple[T, list[Difference]]) -> tuple[int, int]:
+        # What says which thing is meant weighs more than the state that it is in.
+        return sum(one.identifies for one in miss[1]), len(miss[1])
+
+    ranked = sorted(misses, key=distance)
     ranked[:_COMPARED] = sorted(
-        ranked[:_COMPARED], key=lambda pair: (len(pair[1]), query.unlikeness(pair[0]))
+        ranked[:_COMPARED], key=lambda miss: (distance(miss), query.unlikeness(miss[0]))
     )
-    for item, why in ranked[:_LISTED_MISSES]:
-        yield f"  not {_indented(show(item), '; '.join(why))}"
+    for item, differences in ranked[:_LISTED_MISSES]:
+        yield f"  not {_indented(show(item), '; '.join(one.text for one in differences))}"
     if len(ranked) > _LISTED_MISSES:
         yield f"  ... and {len(ranked) - _LISTED_MISSES} more that differ"
 

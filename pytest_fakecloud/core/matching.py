@@ -270,6 +270,13 @@ def agree_together(matched: Iterable[tuple[Question, Field, Any]], item: Any) ->
     return any(all(map(Question.agrees, questions, row)) for row in rows)
 
 
+class Difference(NamedTuple):
+    """A field of an item that does not match, and whether the field identifies the item."""
+
+    identifies: bool
+    text: str
+
+
 class Query:
     """Several conditions on one item, all of which must hold.
 
@@ -294,21 +301,27 @@ class Query:
                 Question(name, wanted, fields[name].type, fields[name].several)
                 for name, wanted in given.items()
             ),
-            key=lambda question: question.is_predicate,
+            key=lambda question: (question.is_predicate, not question.type.identifies),
         )
         self.fields = fields
         self.kind = kind
 
-    def why_not(self, item: Any) -> list[str]:
-        """Return the item's differences; raise ``CannotTell`` if only cut fields could decide."""
-        return [describe() for describe in self._mismatches(item)]
+    def differences(self, item: Any) -> list[Difference]:
+        """Return the item's differences, those of fields that identify it first. Raises ``CannotTell``
+        if only cut fields could decide.
+        """
+        return [
+            Difference(identifies, describe()) for identifies, describe in self._mismatches(item)
+        ]
 
     def __call__(self, item: Any) -> bool:
-        """Return whether the item matches; raises the same errors as ``why_not()``."""
+        """Return whether the item matches; raises the same errors as ``differences()``."""
         return next(self._mismatches(item), None) is None
 
-    def _mismatches(self, item: Any) -> Iterator[Callable[[], str]]:
-        """Yield a function for each difference of the item, which returns its description."""
+    def _mismatches(self, item: Any) -> Iterator[tuple[bool, Callable[[], str]]]:
+        """Yield for each difference of the item whether the field identifies it, and a function that
+        returns the description.
+        """
         matched: list[tuple[Question, Field, Any]] = []
         differs = False
         undecided: CannotTell | None = None
@@ -324,11 +337,11 @@ class Query:
                 undecided = error
                 continue
             differs = True
-            yield partial(question.refusal, value)
+            yield question.type.identifies, partial(question.refusal, value)
         if undecided is not None and not differs:
             raise undecided
         if not differs and not agree_together(matched, item):
-            yield lambda: f"no single command matches {self}"
+            yield True, lambda: f"no single command matches {self}"
 
     def unlikeness(self, item: Any) -> float:
         """Return how different the item's values are from the wanted ones, from 0 to 1."""

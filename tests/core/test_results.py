@@ -252,8 +252,8 @@ def test_what_is_expected_is_returned(
             [C, B, A],
             {"name": "b", "size": 1},
             "expected a thing name='b' size=1 at least once, found 0\n"
-            "  not <a 1>: name is 'a', not 'b'\n"
             "  not <b 2>: size is 2, not 1\n"
+            "  not <a 1>: name is 'a', not 'b'\n"
             "  not <c 3>: name is 'c', not 'b'; size is 3, not 1",
         ),
         (

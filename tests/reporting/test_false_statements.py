@@ -142,3 +142,35 @@ def test_a_task_that_awaits_a_proxy_has_no_line_of_the_proxy(cloud: Cloud) -> No
 
     asyncio.run(application())
     assert shared.failures == []
+
+
+@pytest.mark.parametrize("newest_is_meant", [True, False])
+def test_what_is_meant_is_listed_before_others_in_the_right_state(
+    cloud: Cloud, newest_is_meant: bool
+) -> None:
+    queue, wanted = cloud.queue(), "https://app.test/wanted"
+    queue.destinations.respond("https://app.test/other", 200)
+    queue.destinations.respond(wanted, 500)
+    urls = [wanted, *["https://app.test/other"] * 13]
+    for url in reversed(urls) if newest_is_meant else urls:
+        queue.publish(url, retries=1)
+        queue.deliver_due()
+    with pytest.raises(AssertionError) as found:
+        queue.assert_delivered(wanted, method="POST")
+    first = str(found.value).splitlines()[1]
+    assert first.startswith("  not ")
+    assert wanted in first
+    assert first.endswith("state is 'pending', not 'delivered'")
+
+
+def test_what_a_call_is_about_is_listed_before_others_with_the_right_status(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    kv.faults.respond(503, key="order:7")
+    client = kv.client()
+    for n in range(13):
+        client.get(f"user:{n}")
+    with pytest.raises(Exception, match="Service Unavailable"):
+        client.get("order:7")
+    with pytest.raises(AssertionError) as found:
+        kv.assert_called("GET", key="order:7", status=200)
+    assert str(found.value).splitlines()[1].endswith("status is 503, not 200")

@@ -281,6 +281,12 @@ def test_the_cause_of_a_wrong_signature_is_a_finding(
     assert (one.kind, said.items() <= one.values.items()) == ("wrong_signature", True)
 
 
+def test_a_wrong_key_hides_no_other_wrong_argument(cloud: Cloud) -> None:
+    remarks = verifying(cloud, keys=("sig_one", "sig_two"), url="http://app:8000/x")
+    assert "the application's check was not made with the queue's current key" in remarks
+    assert "Receiver.verify() was given another URL: http://app:8000/x" in remarks
+
+
 def test_a_stubbed_destination_checks_no_signature(cloud: Cloud) -> None:
     refused(cloud)
     assert "signature_valid" not in kinds(cloud)

@@ -260,6 +260,7 @@ def _signature_lines(signature: SignatureDetails) -> Iterator[str]:
         return
     if signature["verified_key"] is False:
         yield "the application's check was not made with the queue's current key"
+        yield from _differences(signature)
         return
     yield f"signed for {signature['url']}"
     yield f"signed body: {signature['size']} bytes, hash {signature['hash'][:12]}…"
