@@ -359,17 +359,22 @@ def locals_of(error: BaseException | None) -> list[object]:
 
 def root(value: Any) -> str:
     """Return the package that defines a module, a function or a value's class."""
+    return home(value).partition(".")[0]
+
+
+def home(value: Any) -> str:
+    """Return the name of a module, or of the one that defines a function or a value's class."""
     kind = type(value)  # `isinstance()` would call a property `__class__` of the value
     name: object
     if issubclass(kind, ModuleType):
         name = inspect.getattr_static(value, "__name__", None)
     elif kind is MethodType:
-        return root(value.__self__)
+        return home(value.__self__)
     elif kind is FunctionType or kind is BuiltinFunctionType:
         name = value.__module__
     else:
         name = inspect.getattr_static(value, "__module__", None)
-    return name.partition(".")[0] if type(name) is str else ""
+    return name if type(name) is str else ""
 
 
 def packages_of(frames: Iterable[FrameType]) -> set[str]:
@@ -385,7 +390,7 @@ def packages_of(frames: Iterable[FrameType]) -> set[str]:
 def with_attributes(values: Iterable[object]) -> list[tuple[str, object]]:
     """Return values and their attributes, each after the package of its class."""
     every = [one for value in values for one in (value, *attributes_of(value).values())]
-    return [(root(type(one)), one) for one in every]
+    return [(home(type(one)).partition(".")[0], one) for one in every]
 
 
 def attributes_of(value: object) -> dict[str, object]:

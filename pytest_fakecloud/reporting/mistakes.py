@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import BuiltinFunctionType, FrameType
+from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -26,6 +26,7 @@ from .missing_requests import (
     FAKE_ADDRESS,
     chain,
     frames_of,
+    home,
     locals_of,
     official_clients,
     packages_of,
@@ -414,11 +415,18 @@ class _Read:
         return f"{self.file.relative_to(Path.cwd())}:{self.line}"
 
 
-def unread_variables(cloud: BaseCloud, fixtures: Iterable[str], log: str) -> list[str]:
-    """Explain a test that uses ``fakecloud_env`` and whose fakes received no request."""
+def unread_variables(
+    cloud: BaseCloud, fixtures: Iterable[str], log: str, module: ModuleType | None = None
+) -> list[str]:
+    """Explain a test that uses ``fakecloud_env`` and whose fakes received no request.
+
+    Only code that the test's ``module`` uses, also through others, can be the cause.
+    """
     if "fakecloud_env" not in fixtures or cloud.journal.entries:
         return []
-    remarks = [remark for read in _variables_read() if (remark := _remark(read, cloud.env))]
+    used = None if module is None else _used_by(module)
+    reads = (read for read in _variables_read() if used is None or str(read.file) in used)
+    remarks = [remark for read in reads if (remark := _remark(read, cloud.env))]
     if remarks:
         return ["no fake received a request:", *(f"    {remark}" for remark in remarks[:_MOST])]
     failed = _UNCONNECTED.search(log)
@@ -450,7 +458,8 @@ def _remark(read: _Read, env: Mapping[str, str]) -> str:
     if is_known:
         fixture = _fixture_of(read.name)
         return (
-            f"{read.place} reads {read.name}, which {fault}; fakecloud_env sets it with {fixture}"
+            f"{read.place} reads {read.name}, which {fault}: request {fixture}, with which "
+            "fakecloud_env sets it"
         )
     # The most similar name, however different it is.
     similar = difflib.get_close_matches(read.name, sorted(env), 1, cutoff=0)
@@ -494,6 +503,26 @@ def _variables_read() -> Iterator[_Read]:
         except (OSError, ValueError, SyntaxError):
             continue
         yield from _variables_of(tree, Path(file))
+
+
+def _used_by(module: ModuleType) -> set[str]:
+    """Return the files of a module and of those whose objects it uses, directly or through others."""
+    found: set[str] = set()
+    waiting = [module]
+    while waiting:
+        one = waiting.pop()
+        file = vars(one).get("__file__")
+        if type(file) is not str or file in found or file.startswith(sys.prefix):
+            continue
+        found.add(file)
+        values = list(vars(one).values())
+        names = set(map(home, values))
+        # Functions may import modules when they run.
+        codes = [value.__code__ for value in values if type(value) is FunctionType]
+        names.update(*(code.co_names for code in codes))
+        used = [sys.modules[name] for name in names if name in sys.modules]
+        waiting += [each for each in used if issubclass(type(each), ModuleType)]
+    return found
 
 
 def _variables_of(tree: ast.Module, file: Path) -> Iterator[_Read]:

@@ -368,7 +368,8 @@ def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
             known = list(vars(getattr(item, "module", None) or object).values())
             lines += hints_about_silence(cloud, known, raised)
         if not lines and phase.is_call:
-            lines += unread_variables(cloud, getattr(item, "fixturenames", ()), phase.report.caplog)
+            names, module = getattr(item, "fixturenames", ()), getattr(item, "module", None)
+            lines += unread_variables(cloud, names, phase.report.caplog, module)
         lines += mistakes(cloud, raised)
     return lines
 

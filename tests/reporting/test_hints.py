@@ -437,3 +437,25 @@ def test_a_swallowed_error_may_be_of_another_fake(run: Run) -> None:
             "(vector_index, broker), or read other variables than fakecloud_env sets:"
         ]
     )
+
+
+@pytest.mark.usefixtures("no_variables")
+@pytest.mark.parametrize(
+    "imported",
+    ["import shop", "from shop import publish", "def work():\n    import shop", "import sales"],
+)
+def test_only_code_that_the_test_uses_is_blamed(
+    run: Run, pytester: pytest.Pytester, imported: str
+) -> None:
+    pytester.makepyfile(
+        shop="import os\ndef publish():\n    return os.environ['QSTASH_URL']",
+        sales="import shop",
+        unrelated="import os\ndef connect():\n    return os.environ['UPSTASH_VECTOR_REST_URL']",
+    )
+    pytester.makeconftest("import shop, unrelated")
+    pytester.syspathinsert()
+    result = run(f"{imported}\ndef test_it(kv_server, fakecloud_env):\n    assert 0\n")
+    result.assert_outcomes(failed=1)
+    shown = " ".join(result.stdout.str().split())
+    assert "reads QSTASH_URL, which is not set: request queue, with which fakecloud_env" in shown
+    assert "unrelated" not in shown
