@@ -80,10 +80,10 @@ def _waits(frame: FrameType) -> bool:
 
 
 def _tasks(stack: list[FrameType]) -> Iterator[list[FrameType]]:
-    """Yield the application's frames of each task that waits in a loop on this stack."""
+    """Yield the application's frames of each task of a loop on this stack that may be waiting."""
     # Compare the names in a list first: few stacks have an event loop, and each call looks for one.
-    for frame in [one for one in stack if one.f_code.co_name == "run_forever"]:
-        loop = frame.f_locals.get("self")
+    for depth in [at for at, one in enumerate(stack) if one.f_code.co_name == "run_forever"]:
+        loop = stack[depth].f_locals.get("self")
         if not isinstance(loop, asyncio.AbstractEventLoop):
             continue
         try:
@@ -91,8 +91,10 @@ def _tasks(stack: list[FrameType]) -> Iterator[list[FrameType]]:
         except RuntimeError:  # the loop's thread changed the set during the iteration
             yield []
             continue
+        running = asyncio.current_task(loop)
         for task in tasks:
-            frames = _coroutine_frames(task)
+            # What a running task awaits is not known, but it is on the stack.
+            frames = stack[depth::-1] if task is running else _coroutine_frames(task)
             application = _application(frames[::-1])
             # Skip a task that waits in the application's code: it waits for no response.
             if not application:

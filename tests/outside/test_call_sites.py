@@ -156,6 +156,26 @@ def test_a_request_has_no_line_of_a_concurrent_request(cloud: Cloud) -> None:
     assert found["GET"] in (None, "ask")
 
 
+def test_a_task_that_blocks_its_loop_may_be_the_caller(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+
+    async def waits() -> None:
+        await asyncio.sleep(30)
+
+    async def blocks() -> None:
+        httpx.post(server.url, json=["DBSIZE"], headers=server.headers)
+
+    async def both() -> None:
+        task = asyncio.create_task(waits())
+        await asyncio.sleep(0)
+        await blocks()
+        task.cancel()
+
+    asyncio.run(both())
+    # Which of the two tasks sent the call is not known.
+    assert places(cloud) == [""]
+
+
 def test_the_place_is_shown_once_while_it_stays_the_same(cloud: Cloud) -> None:
     server = cloud.kv_server()
     for key in "ab":
