@@ -201,6 +201,27 @@ def _queue(cloud: Cloud) -> None:
     queue.clock.advance("11m")
 
 
+SETTINGS = [
+    ("POST", "/v2/queues", {"queueName": "orders", "parallelism": 2}),
+    ("POST", "/v2/queues/orders/pause", None),
+    ("POST", "/v2/queues/orders/resume", None),
+    ("DELETE", "/v2/queues/orders", None),
+    ("POST", "/v2/topics/all/endpoints", {"endpoints": [{"url": "https://a.example.com/"}]}),
+    ("DELETE", "/v2/topics/all/endpoints", {"endpoints": [{"url": "https://a.example.com/"}]}),
+    ("POST", "/v2/flowControl/orders/pause", None),
+    ("POST", "/v2/flowControl/orders/pin?parallelism=3", None),
+    ("POST", "/v2/flowControl/orders/unpin?parallelism=true", None),
+    ("POST", "/v2/flowControl/orders/resume", None),
+]
+
+
+def _settings(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    for method, path, body in SETTINGS:
+        answer = httpx.request(method, f"{queue.url}{path}", headers=queue.headers, json=body)
+        assert answer.is_success, answer.text
+
+
 def _actions(cloud: Cloud) -> None:
     kv, index = cloud.kv_server(), cloud.vector_index(dimension=2)
     broker, queue = cloud.broker(), cloud.queue()
@@ -275,7 +296,7 @@ SCENES: dict[str, Callable[[Cloud], None]] = {
     "kv": _kv, "kv_faults": _kv_faults, "kv_port": _kv_port, "kv_times": _kv_times,
     "kv_connections": _kv_connections, "kv_blocked": _kv_blocked, "vector": _vector,
     "broker": _broker, "queue": _queue, "actions": _actions, "port_faults": _port_faults,
-    "streams": _streams,
+    "streams": _streams, "settings": _settings,
 }  # fmt: skip
 
 
@@ -319,6 +340,13 @@ def test_each_row_has_its_own_changes(cloud: Cloud) -> None:
     assert after(result, 1)["kv_server"]["keys"]["a"] == {
         "type": "string", "value": "1", "expires": "2026-03-01 12:01:00.000 UTC",
     }  # fmt: skip
+
+
+def test_each_request_that_changes_a_setting_has_a_change(cloud: Cloud) -> None:
+    _settings(cloud)
+    changed = [step["number"] for step in replayed(cloud)["steps"]]
+    calls = [call.number for call in cloud.journal.calls()]
+    assert [number for number in calls if number not in changed] == []
 
 
 def test_a_call_of_a_fault_before_a_command_comes_before_it(cloud: Cloud) -> None:

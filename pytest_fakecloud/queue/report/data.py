@@ -86,7 +86,9 @@ def _at(at_us: int | None) -> str | None:
 
 @_locked
 def state(engine: Any) -> State:
-    """Return the messages, dead letters and schedules, by id."""
+    """Return the messages, dead letters and schedules by id, and the settings of queues, URL groups
+    and flow-control keys by name.
+    """
     messages = {
         one.id: {
             **_message(one),
@@ -99,6 +101,23 @@ def state(engine: Any) -> State:
         "messages": messages,
         "dead letters": {one.id: _dead_letter(one) for one in _dead_letters(engine)},
         "schedules": {one.id: _schedule(one) for one in _schedules(engine)},
+        "queues": {
+            name: {"parallelism": one.parallelism, "paused": one.paused}
+            for name, one in engine.queues.items()
+        },
+        "URL groups": {
+            name: {"endpoints": [as_text(each.url) for each in one.endpoints]}
+            for name, one in engine.url_groups.by_name.items()
+        },
+        "flow control": {
+            name: {
+                "parallelism": one.parallelism,
+                "rate": one.rate,
+                "pinned": one.pinned_parallelism or one.pinned_rate,
+                "paused": one.paused,
+            }
+            for name, one in engine.flow.keys.items()
+        },
     }
 
 
