@@ -309,7 +309,8 @@ def _end_as_itself(error: BaseException | None, watch: _Watch) -> None:
 
 _Detail = Literal["whole", "named", "kind"]
 _DETAILS: tuple[_Detail, ...] = ("whole", "named", "kind")
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[^\W_]+")
+"""A word of a call. A UUID is one: its parts are so short that those of two calls may be equal."""
 _DIFFERS = "\0"
 """Replaces the words of a call that differ between runs, and everything between two of them."""
 _SEVERAL = re.compile(rf"{_DIFFERS}[\W_]*{_DIFFERS}")

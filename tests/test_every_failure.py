@@ -483,6 +483,20 @@ def test_each_record_fails_whatever_the_order(cloud: Cloud, orders: Broker) -> N
     ] == calls
 
 
+def test_equal_parts_of_identifiers_do_not_confuse_two_calls(cloud: Cloud, kv: KVServer) -> None:
+    numbers = itertools.count()
+
+    def publish(kind: str) -> None:
+        # The second group of digits is that of another call in the run before.
+        number = next(numbers)
+        command(kv, "SET", f"{kind}:{uuid.UUID(int=(number % 2 << 80) + number)}", "1")
+
+    run = Shuffled([partial(publish, "task"), partial(publish, "lock"), partial(publish, "mail")])
+    found = cloud.every_failure(run, faults=["drop", "lose_response"])
+    failed = [failure.call.facts["words"][0][1].partition(":")[0] for failure in found]
+    assert failed == ["task", "lock", "mail"] * 2
+
+
 @pytest.mark.parametrize("value", ["1", "{}"], ids=["same value", "other value"])
 def test_words_that_differ_between_runs_do_not_hide_a_call(
     cloud: Cloud, kv: KVServer, value: str
