@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, Unpack, overload
 from .calls import Call, CallNames, Entry, Event, Listed, NamesOf
 from .errors import CannotTell, ContractError, counted
 from .field_types import ABSENT, ANYTHING, checked_count
-from .matching import Difference, Field, Query, Question, fields_of
+from .matching import Field, Mismatch, Query, Question, fields_of
 from .recorder import Recorder
 from .settings import optional, whole
 
@@ -167,7 +167,7 @@ def expect(
         return results_of(matched, query.fields, query.kind)
     misses = [(item, query.differences(item)) for item in others]
     misses += [
-        (item, [*query.differences(item), Difference(False, why)]) for item, why in not_counted
+        (item, [*query.differences(item), Mismatch(False, why)]) for item, why in not_counted
     ]
     lines = [
         _headline(what, query, times, count),
@@ -211,9 +211,9 @@ def _lines_of_matches(matched: list[T], show: Callable[[T], str]) -> Iterator[st
 
 
 def _lines_of_misses(
-    misses: list[tuple[T, list[Difference]]], query: Query, show: Callable[[T], str]
+    misses: list[tuple[T, list[Mismatch]]], query: Query, show: Callable[[T], str]
 ) -> Iterator[str]:
-    def distance(miss: tuple[T, list[Difference]]) -> tuple[int, int]:
+    def distance(miss: tuple[T, list[Mismatch]]) -> tuple[int, int]:
         # What says which thing is meant weighs more than the state that it is in.
         return sum(one.identifies for one in miss[1]), len(miss[1])
 

@@ -270,7 +270,7 @@ def agree_together(matched: Iterable[tuple[Question, Field, Any]], item: Any) ->
     return any(all(map(Question.agrees, questions, row)) for row in rows)
 
 
-class Difference(NamedTuple):
+class Mismatch(NamedTuple):
     """A field of an item that does not match, and whether the field identifies the item."""
 
     identifies: bool
@@ -306,13 +306,11 @@ class Query:
         self.fields = fields
         self.kind = kind
 
-    def differences(self, item: Any) -> list[Difference]:
+    def differences(self, item: Any) -> list[Mismatch]:
         """Return the item's differences, those of fields that identify it first. Raises ``CannotTell``
         if only cut fields could decide.
         """
-        return [
-            Difference(identifies, describe()) for identifies, describe in self._mismatches(item)
-        ]
+        return [Mismatch(identifies, describe()) for identifies, describe in self._mismatches(item)]
 
     def __call__(self, item: Any) -> bool:
         """Return whether the item matches; raises the same errors as ``differences()``."""

@@ -510,11 +510,12 @@ def test_assert_produced_fails_with_the_nearest_records_and_why(broker: Broker, 
     assert lines == [
         "expected a record in topic 'orders' value={'id': 1, 'total': 9} key='k' headers={'h': 'v'} "
         "partition=1 at least once, found 0",
-        """  not orders-1@0 'not json': value 'not json' is not JSON, expected {'id': 1, 'total': 9}; """
-        "key is 'z', not 'k'; header h is absent, not 'v' (there are: none)",
         """  not orders-0@0 '{"id": 1, "total": 8, "more": []}': value.total is 8, not 9; """
         "value.more is [], not expected; header h is absent, not 'v' (there are: none); "
         "partition is 0, not 1",
+        """  not orders-1@0 'not json': key is 'z', not 'k'; """
+        "value 'not json' is not JSON, expected {'id': 1, 'total': 9}; "
+        "header h is absent, not 'v' (there are: none)",
     ]
 
 

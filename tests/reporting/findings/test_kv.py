@@ -190,9 +190,16 @@ def test_a_limit_that_was_reset_is_not_shared(cloud: Cloud) -> None:
 
 
 def test_commands_of_the_test_itself_are_part_of_the_history(cloud: Cloud) -> None:
-    commands("SET k 1 EX 60 | SET n 1 EX 60")(cloud)
-    server: Any = cloud.fakes()[0]
+    server = cloud.kv_server()
+
+    def send(line: str) -> None:
+        httpx.post(server.url, json=line.split(), headers=server.headers)
+
+    send("SET k 1 EX 60")
+    send("SET n 1 EX 60")
     server.execute("DEL", "k")
     server.reset()
-    commands("SET k 2 | +61s | GET n")(cloud)
+    send("SET k 2")
+    cloud.clock.advance("61s")
+    send("GET n")
     assert kinds(cloud) == []
