@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import wraps
-from itertools import pairwise
 from typing import Any
 
 from ...core.calls import Call
-from ...reporting.calls import SEVERAL, executed, lines_of
+from ...reporting.calls import SEVERAL, lines_of
 from ...reporting.model import Finding, Subject
 from ...reporting.report import Detector, ObservedTest, Write, about_entry, about_key
-from ...reporting.values import parsed
 from ..command_fields import keys_of
 from . import keys
 from .history import (
@@ -233,38 +229,29 @@ def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]
         latest[write] = during, command
         if before is during or not before.failed:
             continue
-        locks = _differing_locks(before, during)
-        names = [one.key for one in locks]
+        locks = _numbered_locks(before, during)
         yield command.finding(
             "repeated_after_failure", [one.entry.number for one in (first, *locks)],
             command=command.name, message=before.message, attempt=before.attempt,
-            target=before.target, marks=names, numbered=_are_numbered(names, before, during),
+            target=before.target, marks=[one.key for one in locks],
         )  # fmt: skip
 
 
-def _differing_locks(before: _Try, during: _Try) -> list[Command]:
-    """Return the locks of two tries if their keys differ only in their second halves."""
-    if before.lock is None or during.lock is None:
-        return []
-    first, second = before.lock.key, during.lock.key
-    half = max(len(first), len(second)) // 2 + 1
-    is_alike = first != second and first[:half] == second[:half]
-    return [before.lock, during.lock] if is_alike else []
-
-
-def _are_numbered(keys: list[str], before: _Try, during: _Try) -> bool:
-    """Return whether two keys differ only in the number of the attempt or of the retry at the end.
+def _numbered_locks(before: _Try, during: _Try) -> list[Command]:
+    """Return the locks of two attempts if their keys differ only in the number of the attempt or
+    of the retry at the end.
 
     ``lock:1`` and ``lock:2`` end with the numbers of the attempts 1 and 2, ``lock:0`` and
     ``lock:1`` with the numbers of their retries.
     """
-    if not keys or not before.attempt:
-        return False
+    if before.lock is None or during.lock is None or not before.attempt:
+        return []
     for less in (0, 1):  # the retries are numbered from 0
         first, second = str(before.attempt - less), str(during.attempt - less)
-        if keys[0].endswith(first) and keys[0].removesuffix(first) + second == keys[1]:
-            return True
-    return False
+        key = before.lock.key
+        if key.endswith(first) and key.removesuffix(first) + second == during.lock.key:
+            return [before.lock, during.lock]
+    return []
 
 
 def _requests(test: ObservedTest) -> Iterator[_Try]:
@@ -330,63 +317,6 @@ def _counter(command: Command) -> str:
     return command.key if command.name in ("INCR", "INCRBY") else ""
 
 
-def stopped_writing(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find received numbers that were not written although they exceed the stored ones.
-
-    As strings, they are less. Example: the version 9 is stored, and the application receives the
-    version 10, reads the stored version with HGET, and writes nothing before it receives the next.
-    """
-    calls = {call.number for call in test.calls}
-    every = history(test, handle)
-    numbers = [command.entry.number for command in every]
-    received = sorted(_received(test), key=lambda one: one[0])
-    written_before: set[str] = set()
-    found: list[Finding] = []
-    for (number, content), (end, _) in pairwise([*received, (sys.maxsize, {})]):
-        during = every[bisect_left(numbers, number) : bisect_left(numbers, end)]
-        for command, is_written in _hash_reads(during):
-            new = str(content.get(command.words[2], ""))
-            if is_written:
-                written_before.add(command.key)
-            elif command.key in written_before and _less_as_string(new, command.result):
-                values = {"field": command.words[2], "known": command.result, "new": new}
-                evidence = [number] if number in calls else []
-                found.append(command.finding("stopped_writing", evidence, command="HGET", **values))
-    if found:
-        yield replace(found[0], rows=tuple(number for one in found for number in one.rows))
-
-
-def _hash_reads(during: list[Command]) -> Iterator[tuple[Command, bool]]:
-    """Yield each HGET command, and whether its key may have been changed afterwards."""
-    for at, command in enumerate(during):
-        if command.name == "HGET" and len(command.words) == 3:
-            yield (
-                command,
-                any(
-                    one.changes and (one.changes_any or command.key in one.arguments)
-                    for one in during[at:]
-                ),
-            )
-
-
-def _less_as_string(new: str, known: Any) -> bool:
-    are_numbers = isinstance(known, str) and new.isdecimal() and known.isdecimal()
-    return are_numbers and int(new) > int(known) and new < known
-
-
-def _received(test: ObservedTest) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the JSON objects that the application received, each with its journal number."""
-    bodies: list[tuple[int, Any]] = [(one.began, one.body) for one in test.served]
-    bodies += [(number, sent.body) for number, sent in test.lookups.attempts.items()]
-    for call in test.calls:
-        if call.route == "consume" and executed(call):
-            records = parsed(call.response_body)
-            bodies += [(call.number, one["value"]) for one in records or ()]
-    for number, body in bodies:
-        if isinstance(value := parsed(body), dict):
-            yield number, value
-
-
 _OF_SERVERS = (accept_missing, commands_failed, keys.no_subscriber)
 
 
@@ -413,7 +343,6 @@ FINDINGS = tuple(
         keys.lost_update, commands_failed, scan_not_finished, keys.counter_recreated,
         keys.read_after_expiry, keys.no_subscriber, equal_scores, keys.changed_nothing,
         repeated_after_failure, never_acknowledged, pages_overlap, limit_shared,
-        stopped_writing,
     )
 )  # fmt: skip
 OF_TEST = ()

@@ -254,11 +254,9 @@ def _repeated(values: Values, lookups: Lookups) -> str:
     if not values["marks"]:
         return text
     first, now = map(shortened, values["marks"])
-    advice = "use the same key in each attempt"
-    if values["numbered"]:
-        advice = "leave the number of the attempt or retry out of the key"
     return (
-        f"{text}; the key set with NX was {first} in that attempt and {now} in this one: {advice}"
+        f"{text}; the key set with NX was {first} in that attempt and {now} in this one: leave the "
+        "number of the attempt or retry out of the key"
     )
 
 
@@ -336,9 +334,6 @@ SENTENCES: Sentences = {
     "none_in_key": "the key {key} contains None, which is how Python writes a missing value",
     "bytes_in_key": "the key {key} contains {text:raw}, which is how Python writes bytes: decode "
     "answers before using them in keys (decode_responses=True)",
-    "stopped_writing": "{command} {key} {field} returned {known:json} after {field} {new:raw} was "
-    "received, and {key} was not written: as strings, {new:json} is less than {known:json}; compare "
-    "them as numbers",
     "counter_mismatch": "{key} was decremented but never set; {other} was set to {value} but never "
     "used",
     "lost_update": _replaced,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import suppress
 from typing import Any
@@ -114,26 +113,7 @@ def adds_for_each_record(shop: Shop, *, fails: str = "", commits: bool = False) 
         shop.broker.group("g").leave(instance)
 
 
-def copies(shop: Shop, *versions: int, command: str = "HSET", field: str = "version") -> None:
-    """Run a consumer that copies versions, which it wrongly compares as strings."""
-    server = shop.cloud.kv_server()
-
-    def send(*words: Any) -> Any:
-        return httpx.post(server.url, json=words, headers=server.headers).json().get("result")
-
-    for version in versions:
-        shop.broker.produce("t", json.dumps({field: version}))
-        for record in shop.ask("consume/g/i", {"topic": "t"}, auto_offset_reset="earliest"):
-            version, known = str(json.loads(record["value"])[field]), send("HGET", "p", "version")
-            if known is None or version > known:
-                send(command, "p", "version", version)
-
-
 CASES: dict[str, Scene] = {
-    "versions that are compared as strings": lambda shop: copies(shop, 8, 9, 10, 11),
-    "versions of equal length": lambda shop: copies(shop, 11, 12, 11),
-    "a version that was never written": lambda shop: copies(shop, 9, 10, command="HGET"),
-    "a number under another name": lambda shop: copies(shop, 8, 9, 10, field="stock"),
     "records that are added twice": adds_for_each_record,
     "records that are committed before they are added": lambda shop: adds_for_each_record(
         shop, fails="HINCRBY", commits=True
