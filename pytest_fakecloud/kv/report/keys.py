@@ -14,7 +14,7 @@ from typing import Any
 from ...core.calls import Call, Entry, Event
 from ...core.timers import to_datetime
 from ...reporting.calls import executed_at, lines_of
-from ...reporting.model import Finding
+from ...reporting.model import Finding, Severity
 from ...reporting.report import NONE, ObservedTest, about
 from .history import (
     COUNTING,
@@ -417,12 +417,18 @@ def _prevented(command: Command) -> tuple[str, list[str]]:
 
 _READS = {*READS, "ZRANGE", "TTL"}
 _BYTES = re.compile(r"""(?<![A-Za-z0-9])b(?:'[^']*'|"[^"]*")""")
+_SEPARATOR = re.compile(r"[:/.|]")
 _MIN_SIMILARITY = 0.8
-"""Minimum similarity, from 0 to 1, at which two keys are reported as a mismatch."""
+"""Similarity, from 0 to 1, from which two keys that do not meet are reported as a cause."""
 
 
 def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find pairs of similar keys where one was only read and the other only written."""
+    """Find keys that were read but never written, while others were written but never read.
+
+    The two keys are similar, or have the same last part (``paid:a`` and ``payed:a``). The most
+    similar of several is named. A pair that differs much is a hint, because a program also reads
+    keys that are optional, and writes keys that other programs read.
+    """
     every = history(test, handle)
     if any(one.name == "" for one in every):
         return
@@ -433,13 +439,25 @@ def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     for key, command in read.items():
         if key in present:
             continue
-        similar = difflib.get_close_matches(key, written, 1, _MIN_SIMILARITY)
-        similar = similar or _of_one_kind(key, read_keys, written)
         # Names that differ only in a number refer to different things.
-        if similar and re.sub(r"\d", "", key) != re.sub(r"\d", "", similar[0]):
-            write = written[similar[0]].entry
+        name = re.sub(r"\d", "", key)
+        others = [one for one in written if re.sub(r"\d", "", one) != name]
+        alike = difflib.get_close_matches(key, others, 1, _MIN_SIMILARITY)
+        alike = alike or _of_one_kind(key, read_keys, others)
+        of_same = [one for one in others if _last_part(one) == _last_part(key) != ""]
+        nearest = alike or difflib.get_close_matches(key, of_same, 1, 0.0)
+        for other in nearest:
+            write = written[other].entry
             run = _same_run(test, command.entry, write)
-            yield command.finding("key_mismatch", [write.number], other=similar[0], run=run)
+            severity: Severity = "cause" if alike else "hint"
+            evidence = [write.number]
+            yield command.finding("key_mismatch", evidence, severity=severity, other=other, run=run)
+
+
+def _last_part(key: str) -> str:
+    """Return the part of a key after its last separator, which usually identifies a thing."""
+    separators = _SEPARATOR.findall(key)
+    return key.rpartition(separators[-1])[2] if separators else ""
 
 
 def _reads(command: Command) -> bool:
