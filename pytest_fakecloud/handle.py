@@ -543,7 +543,7 @@ class Handle:
             self.closed = True
             ends, self._ends = self._ends, []
             # Even if a callback raises, the server stops.
-            call_all([*reversed(ends), self._mount.close, self._forget])
+            call_all([*reversed(ends), self._mount.close, self._app.detach, self._forget])
 
     def _forget(self) -> None:
         context = self._context

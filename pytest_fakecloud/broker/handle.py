@@ -136,7 +136,7 @@ class Broker(Handle):
             for topic, options in (config.topics or {}).items():
                 self._engine.topics.create(topic, topic_config(topic, options))
             table = FaultTable(context.ids.stream(self.name, "faults"), context.clock)
-            app = BrokerApp(self._engine, lambda: (self.username, self.token))
+            app = BrokerApp(self._engine, config.username)
             faults = BrokerFaults(table, self, self._engine, self._settled)
             super().__init__(context, app, config, faults=faults)
         except BaseException:

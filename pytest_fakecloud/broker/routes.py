@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from ..core.errors import ServiceError
@@ -47,7 +47,7 @@ MAX_TIMEOUT_MS = 600_000
 
 
 class BrokerApp(App):
-    """The HTTP app of a broker engine. ``credentials()`` returns the user name and the password."""
+    """The HTTP app of a broker engine; ``token`` is the password of the user ``username``."""
 
     service = "broker"
     fact_fields: ClassVar[Mapping[str, Field]] = {
@@ -62,9 +62,9 @@ class BrokerApp(App):
         Field(),
     )  # fmt: skip
 
-    def __init__(self, engine: BrokerEngine, credentials: Callable[[], tuple[str, str]]) -> None:
+    def __init__(self, engine: BrokerEngine, username: str) -> None:
         self.engine = engine
-        self.credentials = credentials
+        self.username = username
         self._config_headers = [
             (name, (prefix + name).lower())
             for prefix in engine.settings.header_prefixes
@@ -277,7 +277,7 @@ class BrokerApp(App):
 
     def authenticate(self, request: Request) -> object:
         """Check HTTP Basic credentials or, for ``/webhook``, ``user`` and ``pass`` in the query."""
-        username, password = self.credentials()
+        username, password = self.username, self.token
         given = basic_credentials(request.fields.get("authorization"))
         if given is not None and same(given[0], username) and same(given[1], password):
             return username

@@ -171,13 +171,13 @@ class Recorder:
         self._apps: dict[str, tuple[type[Filterable], weakref.ref[Filterable]]] = {}
         self._names = {handle} - {""}
         """Names of all fakes whose calls this recorder records, including closed ones."""
-        self._children: set[weakref.ref[Recorder]] = set()
+        self._children: weakref.WeakSet[Recorder] = weakref.WeakSet()
         """The recorders of a cloud's fakes."""
         self.shared: SharedRecords = SharedRecords() if parent is None else parent.shared
         if parent is not None:
             self.keep = parent.keep
             parent._names |= self._names
-            parent._children.add(weakref.ref(self, parent._children.discard))
+            parent._children.add(self)
 
     def register_app(self, service: str, app: Filterable) -> None:
         """Register the facts, routes and commands that a service's calls can be filtered by."""
@@ -383,15 +383,10 @@ class Recorder:
         gone = [call for call in large.sizes if call.number <= last and call.outcome != "open"]
         large.remove(gone)
         self.shared.forget_sites(lambda number: number <= last)
-        for child in self._open_children():
+        for child in list(self._children):
             kept = child.entries
             child.entries = kept[bisect_right(kept, last, key=_number_of) :]
         return gone
-
-    def _open_children(self) -> list[Recorder]:
-        # Iterate over a copy, because garbage collection of a fake removes its reference.
-        found = (reference() for reference in self._children.copy())
-        return [child for child in found if child is not None]
 
     def clear(self) -> None:
         """Forget all entries, also in the cloud's recorder or in those of the cloud's fakes."""
@@ -401,7 +396,7 @@ class Recorder:
             gone = {entry.number for entry in entries}
             if parent is None:
                 shared.recorded.clear()
-                for child in self._open_children():
+                for child in list(self._children):
                     child.entries = []
             else:
                 others = [one for one in shared.recorded if one[0][1] != self._handle]
@@ -414,7 +409,7 @@ class Recorder:
         """Undo a trial run: forget the entries after a number from ``reserve()`` in all journals."""
         with self.shared.lock:
             self.shared.forget_sites(lambda each: each > number)
-            for recorder in (self, *self._open_children()):
+            for recorder in (self, *self._children):
                 at = bisect_right(recorder.entries, number, key=_number_of)
                 gone, recorder.entries = recorder.entries[at:], recorder.entries[:at]
                 self.shared.large.remove(gone)

@@ -140,9 +140,15 @@ class App:
         self.problems = problems
         self.name = name
         # Each call keeps this function, so create only one bound method.
-        self._read_facts = self._facts_of
+        self._read_facts: Callable[[Call], dict[str, Any]] | None = self._facts_of
         recorder.register_app(self.service, self)
         faults.attach(self)
+
+    def detach(self) -> None:
+        """Forget the function that refers back to this app, so that no circle of references keeps a
+        closed fake in memory. Requests that are still handled have no facts.
+        """
+        self._read_facts = None
 
     @cached_property
     def chain(self) -> Chain:

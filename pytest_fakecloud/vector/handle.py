@@ -64,6 +64,7 @@ class VectorIndex(Handle):
 
     _settings = VectorConfig
     _engine: VectorEngine
+    _app: VectorApp
 
     def __init__(self, context: Context, **settings: Unpack[VectorSettings]) -> None:
         config = self._configure(context, VectorConfig, settings)
@@ -81,13 +82,7 @@ class VectorIndex(Handle):
             dense_model=embedder.dense_model if embedder else "",
             sparse_model=embedder.sparse_model if embedder else "",
         )
-        self.read_only_token = new_token()
-        app = VectorApp(
-            self._engine,
-            embedder,
-            lambda: (self.token, self.read_only_token),
-            range_limit=config.range_limit,
-        )
+        app = VectorApp(self._engine, embedder, new_token(), range_limit=config.range_limit)
         self._embedder = embedder
         # Load the data first, so that an error in the data leaves no server running.
         self._create(config.namespaces)
@@ -106,6 +101,15 @@ class VectorIndex(Handle):
                 self.load(namespaces[namespace], namespace=namespace)
 
     # -- identity and clients --------------------------------------------------------------------
+
+    @property
+    def read_only_token(self) -> str:
+        """The token that reads, but must not write; ``rotate_token()`` replaces it."""
+        return self._app.read_only_token
+
+    @read_only_token.setter
+    def read_only_token(self, token: str) -> None:
+        self._app.read_only_token = token
 
     @action
     def rotate_token(self) -> str:

@@ -56,7 +56,7 @@ def _name(path: str) -> str:
 class VectorApp(App):
     """Translates requests into calls of the engine.
 
-    ``credentials`` returns the token and the read-only token. ``embedder`` is None without a model.
+    ``read_only_token`` is a second token, which must not write. ``embedder`` is None without a model.
     ``range_limit`` is the page size of a range request without a limit.
     """
 
@@ -73,14 +73,14 @@ class VectorApp(App):
         self,
         engine: VectorEngine,
         embedder: Embedder | None,
-        credentials: Callable[[], tuple[str, str]],
+        read_only_token: str,
         *,
         range_limit: int,
     ) -> None:
         self.engine = engine
         self.embedder = embedder
         self._limits = engine.limits
-        self._credentials = credentials
+        self.read_only_token = read_only_token
         self._range_limit = range_limit
 
     def routes(self) -> list[Route]:
@@ -97,10 +97,9 @@ class VectorApp(App):
     def authenticate(self, request: Request) -> object:
         """Return ``"default"`` or ``"read_only"``; raise ``VectorError`` 401 for a wrong token."""
         given = bearer_token(request.fields.get("authorization"))
-        token, read_only = self._credentials()
-        if same(given, token):
+        if same(given, self.token):
             return "default"
-        if same(given, read_only):
+        if same(given, self.read_only_token):
             if request.route in self.writes:
                 raise errors.VectorError(401, errors.READ_ONLY)
             return "read_only"

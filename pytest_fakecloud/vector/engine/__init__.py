@@ -137,16 +137,16 @@ class VectorEngine:
         self._picks = ids.stream(name, "random vectors")
         self._ranker = Ranker(config, ids.stream(name, "approximation"))
         self._lock = threading.RLock()
+        self.spaces = {DEFAULT_NAMESPACE: Namespace(dimension)}
+        """The namespaces by name, in the order of creation."""
         self.readiness = Readiness(
-            clock, self._lock, self._release, config.ready_after_us, config.ready_after_reads
+            clock, self._lock, self.spaces, config.ready_after_us, config.ready_after_reads
         )
         self.checks = Checks(kind, self.limits)
         self.quota = VectorQuota(self.limits)
         self._uuids = ids.stream(name, "resumable queries")
         self._cursors: dict[str, Cursor] = {}
         """The open resumable queries by uuid."""
-        self.spaces = {DEFAULT_NAMESPACE: Namespace(dimension)}
-        """The namespaces by name, in the order of creation."""
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -403,9 +403,9 @@ class VectorEngine:
                 return False
             if self.spaces.pop(new, None) is not None:
                 self._move_queries(new, None)
-            self.spaces = {
-                new if name == namespace else name: space for name, space in self.spaces.items()
-            }
+            self._replace_spaces(
+                {new if name == namespace else name: space for name, space in self.spaces.items()}
+            )
             self._move_queries(namespace, new)
             self.readiness.follow(namespace, new)
             return True
@@ -445,10 +445,6 @@ class VectorEngine:
         if not ready:
             self.readiness.wait_for(namespace, list(records))
 
-    def _release(self, batch: Batch) -> None:
-        with self._lock:
-            self._find(batch.namespace).release(batch.records)
-
     # -- snapshots -------------------------------------------------------------------------------
 
     def snapshot(self) -> VectorSnapshot:
@@ -471,10 +467,15 @@ class VectorEngine:
             )
         with self._lock:
             self.dimension = snapshot.dimension
-            self.spaces = {name: space.copy() for name, space in snapshot.namespaces.items()}
+            self._replace_spaces({name: one.copy() for name, one in snapshot.namespaces.items()})
             self._cursors = {cursor.uuid: cursor.copy() for cursor in snapshot.cursors}
             self.readiness.restore(snapshot.batches)
             self.quota.restore(snapshot.quota)
+
+    def _replace_spaces(self, spaces: Mapping[str, Namespace]) -> None:
+        # The changes that become ready are put into the same mapping.
+        self.spaces.clear()
+        self.spaces.update(spaces)
 
     def close(self) -> None:
         with self._lock:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -234,7 +234,7 @@ class Batch:
 
 
 class Readiness:
-    """Decides when changes become ready, and calls ``release(batch)`` when they do.
+    """Decides when changes become ready, and puts them into their namespaces.
 
     ``delay_us`` and ``reads`` are the settings ``ready_after`` and ``ready_after_reads``, None if
     unset; if both are set, the condition that is met first applies. While anything holds the changes,
@@ -246,7 +246,7 @@ class Readiness:
         self,
         clock: Timekeeper,
         lock: threading.RLock,
-        release: Callable[[Batch], None],
+        spaces: Mapping[str, Namespace],
         delay_us: int | None,
         reads: int | None,
     ) -> None:
@@ -255,7 +255,7 @@ class Readiness:
         self.batches: list[Batch] = []
         self._clock = clock
         self._lock = lock
-        self._release = release
+        self._spaces = spaces
         self._delay_us = delay_us
         self._reads = reads
 
@@ -340,4 +340,5 @@ class Readiness:
             self.batches.remove(batch)
             if batch.timer is not None:
                 batch.timer.cancel()
-            self._release(batch)
+            if batch.namespace in self._spaces:
+                self._spaces[batch.namespace].release(batch.records)
