@@ -106,8 +106,10 @@ class Turns:
             # Let Ctrl-C and the exception of pytest-timeout end the test.
             self.end(error)
             raise
-        if self._live:
-            self._await_threads()
+        finally:
+            # A thread that goes on would call the fakes after they have been reset.
+            if self._live:
+                self._await_threads()
         if self.failure is not None:
             raise self.failure
 
