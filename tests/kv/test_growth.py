@@ -29,6 +29,8 @@ from tests.kv.conftest import NOW, argv
 from tests.kv.scenarios import alternatives
 
 SIZES = (600, 1800, 5400)
+SMALL_SIZES = (200, 600, 1800)
+"""For work that is linear, which differs enough at sizes that are counted in less time."""
 GROWTH = {
     name: [line for text in lines for line in alternatives(text)]
     for name, lines in sections(Path(__file__).with_name("growth.txt")).items()
@@ -230,6 +232,11 @@ CLASSES = {
 
 
 @pytest.fixture(scope="module")
+def small() -> list[Filled]:
+    return [Filled(size, dialect="vendor") for size in SMALL_SIZES]
+
+
+@pytest.fixture(scope="module")
 def bounded() -> list[Filled]:
     """Engines that measure each key that changes, because their memory is limited."""
     return [Filled(size, dialect="vendor") for size in SIZES]
@@ -241,7 +248,8 @@ def bounded() -> list[Filled]:
 )
 def test_work_grows_as_on_a_server(request: pytest.FixtureRequest, name: str, line: str) -> None:
     """Lines that read everything show that loops are counted, also those in C."""
-    filled = request.getfixturevalue("bounded" if "maxmemory" in name else "filled")
+    engines = "bounded" if "maxmemory" in name else "small" if "linear" in name else "filled"
+    filled = request.getfixturevalue(engines)
     steps_per_element = growth(filled, of_line(line))
     if not CLASSES[name](steps_per_element):
         # Other threads, such as those of xdist, also allocate memory.
