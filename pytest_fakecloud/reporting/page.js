@@ -3,8 +3,8 @@
 import {changesTable, count, el, fieldsOf, fold} from "./elements.js";
 import {Trace} from "./trace.js";
 
-// Actions that change only credentials, which states do not contain.
-const CREDENTIALS = new Set(["rotate_keys", "rotate_token", "rotate_password"]);
+// Actions and commands that change credentials, which states do not contain.
+const CREDENTIALS = new Set(["rotate_keys", "rotate_token", "rotate_password", "ACL SETUSER"]);
 const KEYS = [["↓ ↑ j k", "next, previous row"], ["n p", "next, previous problem"], ["← →", "cause, first effect"],
   ["Enter", "to the details"], ["Esc", "close the details"], ["/", "search"]];
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ...core.timers import to_datetime
+from ...handle import engine_of
 from ...reporting.data import (
     MOST_IN_VIEW,
     Listing,
@@ -18,6 +19,7 @@ from ...reporting.data import (
     page_of_names,
     plain,
 )
+from ..engine import MemoryEngine
 from ..views import described
 
 if TYPE_CHECKING:
@@ -39,15 +41,31 @@ def _groups(handle: Broker) -> list[str]:
 
 
 def state(handle: Broker) -> State:
-    """Return the offsets of the partitions, and what each consumer group has read of them."""
+    """Return the offsets of the partitions, the limits of the topics, the consumer groups, and what
+    each group has read of the partitions.
+    """
     partitions = {
         f"{name}-{one['partition']}": {"start": one["start"], "end": one["end"]}
         for name in _topics(handle)
         for one in _partitions(handle, name)
     }
+    engine, groups = engine_of(handle), [described(view) for view in handle.groups()]
     found: State = {"partitions": partitions}
-    for view in handle.groups():
-        group = described(view)
+    if isinstance(engine, MemoryEngine):
+        with engine.state:
+            found["topics"] = {
+                name: {"retention (ms)": one.retention_ms, "retention (bytes)": one.retention_bytes}
+                for name, one in engine.state.topics.items()
+            }
+    found["groups"] = {
+        group.name: {
+            "state": group.state,
+            "generation": group.generation,
+            "members": {one.name: one.state for one in group.members},
+        }
+        for group in groups
+    }
+    for group in groups:
         owners = {at: member for member, places in group.assignment.items() for at in places}
         found[f"group {group.name}"] = {
             name: {

@@ -13,6 +13,7 @@ from ...core.timers import to_datetime
 from ...handle import engine_of, time_of
 from ...reporting.data import (
     MOST_IN_VIEW,
+    Item,
     Listing,
     NotFound,
     State,
@@ -24,13 +25,16 @@ from ...reporting.data import (
     plain,
     shown_time,
 )
+from ..acl import AclUser, describe_user, first_user, read_only_user
 from ..algorithms.glob import matcher
 from ..engine.engine import Engine
 from ..engine.keyspace import Keyspace
 from ..reply import Converted, encode, python_value, word
 from ..search.index import SearchIndex
 from ..values import type_name
+from ..values.containers import HashValue
 from ..values.measures import usage
+from ..values.stream import Stream, format_id
 
 if TYPE_CHECKING:
     from ..handle import KVServer
@@ -111,18 +115,92 @@ def _existing(keys: _InMemory | _OnServer, names: Iterable[bytes]) -> list[_Key]
 
 
 def state(handle: KVServer) -> State:
-    """Return the keys with their values, by name."""
+    """Return the keys of each database and the other data that commands change, by name."""
+    engine = engine_of(handle)
     with _keys(handle) as every:
+        found: State = {"keys": _stored(every)}
+        if isinstance(engine, Engine):
+            for number, keyspace in enumerate(engine.databases[1:], 1):
+                found[f"keys of database {number}"] = _stored(_InMemory(keyspace))
+            found |= _beside_keys(engine)
+    return {section: items for section, items in found.items() if items or section == "keys"}
+
+
+def _stored(keys: _InMemory | _OnServer) -> dict[str, Item]:
+    return {
+        str(word(one.name)): {
+            "type": one.type,
+            "value": plain(python_value(one.value), "backslashreplace"),
+            "expires": one.deadline_ms and shown_time(one.deadline_ms * 1000),
+            **_beside_value(one.value),
+        }
+        for one in _existing(keys, keys.names)
+    }
+
+
+def _beside_value(value: Any) -> Item:
+    """Return what a hash or a stream has besides its elements."""
+    if isinstance(value, HashValue) and value.expires:
         return {
-            "keys": {
-                str(word(one.name)): {
-                    "type": one.type,
-                    "value": plain(python_value(one.value), "backslashreplace"),
-                    "expires": one.deadline_ms and shown_time(one.deadline_ms * 1000),
-                }
-                for one in _existing(every, every.names)
+            "fields expire": {
+                _text(name): shown_time(at_ms * 1000) for name, at_ms in value.expires.items()
             }
         }
+    if not isinstance(value, Stream):
+        return {}
+    groups = {
+        _text(name): {
+            "last ID": _text(format_id(group.last_id)),
+            "pending": {
+                _text(consumer.name): [_text(format_id(one)) for one, _ in consumer.pending.items()]
+                for consumer in group.sorted_consumers()
+            },
+        }
+        for name, group in value.groups.items()
+    }
+    return {"last ID": _text(format_id(value.last_id)), **({"groups": groups} if groups else {})}
+
+
+def _beside_keys(engine: Engine) -> State:
+    """Return scripts, libraries and aliases, and the users and parameters that were changed.
+
+    Passwords and tokens are only counted.
+    """
+    saved = engine.users.snapshot()
+    tokens = Counter(token.user for token in saved.tokens.values())
+    first = {_rules(one(engine.dialect, engine.table)) for one in (first_user, read_only_user)}
+    return {
+        "scripts": {
+            _text(name): {"source": _text(script.source)}
+            for name, script in engine.scripting.scripts.items()
+        },
+        "function libraries": {
+            _text(library.name): {"source": _text(library.source)}
+            for library in engine.scripting.libraries
+        },
+        "aliases of search indexes": {
+            _text(alias): {"index": _text(name)}
+            for keyspace in engine.databases
+            if keyspace.indexes is not None
+            for alias, name in keyspace.indexes.aliases.items()
+        },
+        "users": {
+            name: {
+                "rules": _rules(user),
+                "passwords": len(user.hashes),
+                "REST tokens": tokens[name],
+            }
+            for name, user in saved.users.items()
+            if tokens[name] or len(user.hashes) > 1 or _rules(user) not in first
+        },
+        "parameters": {name: {"value": value} for name, value in engine.config.changed().items()},
+    }
+
+
+def _rules(user: AclUser) -> str:
+    """Return the rules of a user, without those about passwords."""
+    words = _text(describe_user(user)).split()
+    return " ".join(one for one in words if one[0] != "#" and one != "nopass")
 
 
 def content(handle: KVServer) -> View:

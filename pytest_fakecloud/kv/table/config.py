@@ -478,6 +478,7 @@ class Config:
         self._texts = _VENDOR_DEFAULTS if dialect == "vendor" else _defaults(table)
         if debug_command:
             self._texts = {**self._texts, "enable-debug-command": "yes"}
+        self._first = self._texts
         self._numbers: dict[str, int] = {}
         self.packs_lists_and_sets = table.knows["lists and sets are listpacks"]
         """Whether lists and sets can have the encoding ``listpack``."""
@@ -495,6 +496,12 @@ class Config:
     def text(self, name: str) -> str:
         """Return the value of a parameter as CONFIG GET shows it."""
         return self._texts[name]
+
+    def changed(self) -> dict[str, str]:
+        """Return the parameters that differ from those with which the server started."""
+        if self._texts is self._first:
+            return {}
+        return {name: text for name, text in self._texts.items() if text != self._first[name]}
 
     def matching(self, pattern: bytes) -> list[tuple[str, str]]:
         """Return the names and values of the parameters that match a case-insensitive glob pattern.

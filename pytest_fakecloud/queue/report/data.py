@@ -16,8 +16,10 @@ from ...core.timers import to_datetime
 from ...handle import engine_of, time_of
 from ...reporting.data import (
     MOST_IN_VIEW,
+    PAGE,
     Attempt,
     DeadLetter,
+    Item,
     Listing,
     NotFound,
     State,
@@ -30,13 +32,16 @@ from ...reporting.data import (
     shown_time,
 )
 from ...reporting.data import Message as MessageView
-from ..model import Message, Redaction
+from ...reporting.values import readable
+from ..model import NOTHING_REDACTED, Message, Redaction
 from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
 from ..wire.values import as_text, shown_headers, shown_text
 from ..workflow.log import run_record
 from ..workflow.model import read_step
 
 if TYPE_CHECKING:
+    from ..engine.flow import FlowKey, OrderedQueue
+    from ..engine.url_groups import UrlGroup
     from ..handle import Queue
 
 
@@ -86,39 +91,112 @@ def _at(at_us: int | None) -> str | None:
 
 @_locked
 def state(engine: Any) -> State:
-    """Return the messages, dead letters and schedules by id, and the settings of queues, URL groups
-    and flow-control keys by name.
-    """
-    messages = {
-        one.id: {
-            **_message(one),
-            "attempts": [attempt.status for attempt in one.attempts],
-            "next attempt": None if one.due_us is None else shown_time(one.due_us),
-        }
-        for one in engine.messages.values()
-    }
+    """Return everything that a queue keeps, by id, name or key."""
     return {
-        "messages": messages,
+        "messages": {one.id: _message_item(one) for one in engine.messages.values()},
         "dead letters": {one.id: _dead_letter(one) for one in _dead_letters(engine)},
-        "schedules": {one.id: _schedule(one) for one in _schedules(engine)},
-        "queues": {
-            name: {"parallelism": one.parallelism, "paused": one.paused}
-            for name, one in engine.queues.items()
-        },
+        "schedules": {one.id: _schedule_item(one) for one in _schedules(engine)},
+        "queues": {name: _queue_item(one) for name, one in engine.queues.items()},
         "URL groups": {
-            name: {"endpoints": [as_text(each.url) for each in one.endpoints]}
-            for name, one in engine.url_groups.by_name.items()
+            one.name: {
+                "endpoints": _endpoints(one),
+                "headers": shown_headers(one.headers, NOTHING_REDACTED),
+            }
+            for one in engine.url_groups.by_name.values()
         },
         "flow control": {
-            name: {
-                "parallelism": one.parallelism,
-                "rate": one.rate,
-                "pinned": one.pinned_parallelism or one.pinned_rate,
-                "paused": one.paused,
-            }
+            name: {**_flow_item(one), "period (s)": one.period_us / 1e6, "active": list(one.active)}
             for name, one in engine.flow.keys.items()
         },
+        "deduplication": {
+            key: {"first": first, "until": shown_time(until_us)}
+            for key, (until_us, first) in engine.deduplication.seen.items()
+        },
+        "workflow runs": {
+            one.id: {
+                "url": as_text(one.url),
+                "state": _run_state(one),
+                "steps": len(one.steps),
+                "messages": len(one.message_ids),
+            }
+            for one in engine.workflow.runs.values()
+        },
+        "waits for events": {
+            one.message_id: {
+                "event": one.event_id,
+                "run": one.run_id,
+                "until": shown_time(one.deadline_us),
+            }
+            for one in engine.workflow.waiters
+        },
+        "early notifications": {
+            f"{event} of {run}": {"bytes": len(data)}
+            for (run, event), data in engine.workflow.notified.items()
+        },
     }
+
+
+def _message_item(one: Message) -> Item:
+    return {
+        **_message(one),
+        "body": readable(shown_text(one.body, one.settings.redaction)),
+        "attempts": [attempt.status for attempt in one.attempts],
+        "next attempt": one.due_us and shown_time(one.due_us),
+        "waits for": _waits_for(one),
+        **_settings(one),
+    }
+
+
+def _schedule_item(one: ScheduleView) -> Item:
+    record = one._record
+    return {
+        **_schedule(one),
+        "body": readable(shown_text(record.body, record.settings.redaction)),
+        "next run": record.planned_us and shown_time(record.planned_us),
+        "last run": record.last_us and shown_time(record.last_us),
+        "error": record.error,
+    }
+
+
+def _queue_item(one: OrderedQueue) -> Item:
+    waiting = [*one.parked, *one.waiting][:PAGE]
+    return {"parallelism": one.parallelism, "paused": one.paused, "waiting": waiting}
+
+
+def _flow_item(one: FlowKey) -> Item:
+    return {
+        "parallelism": one.parallelism,
+        "rate": one.rate,
+        "paused": one.paused,
+        "pinned": one.pinned_parallelism or one.pinned_rate,
+        "waiting": list(one.waiting)[:PAGE],
+    }
+
+
+def _endpoints(group: UrlGroup) -> list[View]:
+    return [{"name": one.name, "url": as_text(one.url)} for one in group.endpoints]
+
+
+def _waits_for(one: Message) -> str:
+    """Return what a message without a due time waits for; empty if it does not wait."""
+    return "" if one.finished or one.due_us is not None else one.wait_reason
+
+
+def _settings(one: Message) -> Item:
+    """Return the settings of a message that have a value."""
+    settings = one.settings
+    found = {
+        "queue": one.queue_name,
+        "URL group": one.topic_name,
+        "schedule": one.schedule_id,
+        "flow control": settings.flow and settings.flow.key,
+        "callback": settings.callback,
+        "failure callback": settings.failure_callback,
+        "timeout": one.timeout_us and f"{one.timeout_us / 1e6:g} s",
+        "retry delay": one.retry_delay,
+        "labels": ", ".join(settings.labels),
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _message(one: Message) -> View:
@@ -150,7 +228,7 @@ def _message_row(one: Message) -> View:
         "method": one.settings.method,
         "created": _at(one.created_us),
         "next": _at(one.due_us) if one.state in _DELIVERABLE else None,
-        "waits_for": "" if one.finished or one.due_us is not None else one.wait_reason,
+        "waits_for": _waits_for(one),
         "attempts": len(one.attempts),
         "retried": one.retried,
         "max_retries": one.max_retries,
@@ -238,21 +316,7 @@ def message(engine: Any, id: str, wanted: Wanted) -> View:
             }
             for one in record.attempts
         ],
-        "settings": {
-            name: value
-            for name, value in {
-                "queue": record.queue_name,
-                "URL group": record.topic_name,
-                "schedule": record.schedule_id,
-                "flow control": settings.flow and settings.flow.key,
-                "callback": settings.callback,
-                "failure callback": settings.failure_callback,
-                "timeout": record.timeout_us and f"{record.timeout_us / 1e6:g} s",
-                "retry delay": record.retry_delay,
-                "labels": ", ".join(settings.labels),
-            }.items()
-            if value
-        },
+        "settings": _settings(record),
         "dlq_id": record.dlq_id if record.state == "FAILED" else None,
         "callbacks": [_message_row(engine.messages[one._id]) for one in view.callbacks],
         "run": None if record.workflow is None else record.workflow.run_id,
@@ -357,13 +421,7 @@ def queues(engine: Any, wanted: Wanted) -> View:
 
     def show(name: str) -> View:
         queue = engine.queues[name]
-        return {
-            "name": name,
-            "parallelism": queue.parallelism,
-            "paused": queue.paused,
-            "lag": engine.queue_lag(queue),
-            "waiting": [*queue.parked, *queue.waiting][:100],
-        }
+        return {"name": name, **_queue_item(queue), "lag": engine.queue_lag(queue)}
 
     return page_of_names(engine.queues, wanted, show)
 
@@ -372,8 +430,8 @@ def queues(engine: Any, wanted: Wanted) -> View:
 def url_groups(engine: Any, wanted: Wanted) -> View:
 
     def show(group: Any) -> View:
-        endpoints = [{"name": one.name, "url": as_text(one.url)} for one in group.endpoints]
-        return {"name": group.name, "updated": _at(group.updated_us), "endpoints": endpoints}
+        updated = _at(group.updated_us)
+        return {"name": group.name, "updated": updated, "endpoints": _endpoints(group)}
 
     return page_of(
         engine.url_groups.by_name.values(),
@@ -393,15 +451,11 @@ def flow_keys(engine: Any, wanted: Wanted) -> View:
         record = key.record(engine.clock.now_us())
         return {
             "key": name,
-            "waiting": list(key.waiting)[:100],
+            **_flow_item(key),
             "waits": record["waitListSize"],
-            "parallelism": key.parallelism,
             "active": len(key.active),
-            "rate": key.rate,
             "started": record["rateCount"],
             "period": record["ratePeriod"],
-            "paused": key.paused,
-            "pinned": key.pinned_parallelism or key.pinned_rate,
         }
 
     return page_of_names(engine.flow.keys, wanted, show)

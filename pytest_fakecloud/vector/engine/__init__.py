@@ -342,6 +342,12 @@ class VectorEngine:
                 self._cursor(uuid)
                 del self._cursors[uuid]
 
+    def cursors(self) -> list[Cursor]:
+        """Return copies of the open resumable queries."""
+        with self._lock:
+            self._expire()
+            return [cursor.copy() for cursor in self._cursors.values()]
+
     def _cursor(self, uuid: str) -> Cursor:
         """Return an open query, which has not been idle for longer than its limit."""
         self._expire()
@@ -453,7 +459,7 @@ class VectorEngine:
                 self.identity,
                 self.dimension,
                 {name: space.copy() for name, space in self.spaces.items()},
-                [cursor.copy() for cursor in self._cursors.values()],
+                self.cursors(),
                 self.readiness.copy(),
                 self.quota.state(),
             )

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote
+from zlib import crc32
 
 from ...handle import engine_of
 from ...reporting.data import (
     MOST_IN_VIEW,
+    Item,
     Listing,
     NotFound,
     State,
@@ -33,6 +35,8 @@ PREVIEW = 300
 """Maximum number of characters of metadata and data in a row."""
 _BATCH = 1000
 """Number of vectors that are read at a time."""
+_FIRST = 4
+"""Number of components that are shown of a longer vector."""
 _NUMBERS = 16
 """Maximum number of components of a vector in a row."""
 
@@ -44,18 +48,39 @@ class _Vector(NamedTuple):
 
 
 def state(handle: VectorIndex) -> State:
-    """Return the vectors by namespace and id, with those that queries do not see yet."""
+    """Return the vectors by namespace and id, with those that queries do not see yet, and the
+    resumable queries.
+    """
     found: State = {}
     for name in handle.namespaces():
         found[_section_of(name)] = {
-            str(item["id"]): {**plain(dict(item)), "state": "ready"}
-            for item in handle.vectors(name)
+            str(item["id"]): {**_folded(item), "state": "ready"} for item in handle.vectors(name)
         }
     for item in handle.pending():
-        fields = {**plain(item), "state": "pending"}
+        fields = {**_folded(item), "state": "pending"}
         section = _section_of(fields.pop("namespace"))
         found.setdefault(section, {})[str(fields["id"])] = fields
+    found["resumable queries"] = {
+        one.uuid: {"namespace": one.namespace, "returned": sorted(one.handed_out)}
+        for one in engine_of(handle).cursors()
+    }
     return found
+
+
+def _folded(item: Mapping[str, Any]) -> Item:
+    """Return a record as plain JSON, with its vectors folded to their length and first numbers."""
+    found = dict(item)
+    if len(vector := found.get("vector") or ()) > _NUMBERS:
+        found["vector"] = _beginning(vector)
+    if len((sparse := found.get("sparseVector") or {}).get("indices", ())) > _NUMBERS:
+        found["sparseVector"] = {name: _beginning(numbers) for name, numbers in sparse.items()}
+    return cast("Item", plain(found))
+
+
+def _beginning(numbers: Sequence[float]) -> str:
+    """Return the first numbers of a vector, and a hash by which a change of the others is seen."""
+    first = ", ".join(f"{one:g}" for one in numbers[:_FIRST])
+    return f"[{first}, …] ({len(numbers)} numbers, hash {crc32(repr(numbers).encode()):08x})"
 
 
 def _section_of(namespace: str) -> str:
