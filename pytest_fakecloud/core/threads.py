@@ -9,9 +9,25 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 
-from .errors import print_error
+from .errors import print_error, report_failure
 from .timekeeper import BACKGROUND, Timekeeper
 from .timers import monotonic
+
+
+def place_of(ident: int) -> str:
+    """Return the innermost lines that a thread executes, or why they are unknown.
+
+    Never raises: a warning about a thread must not end in an error of its own.
+    """
+    found: list[str] = []
+    with report_failure("the place of a thread could not be found", found.append):
+        # Imported here, because a thread rarely outlasts its fake.
+        import traceback
+
+        frame = sys._current_frames().get(ident)
+        if frame is not None:
+            found += traceback.format_stack(frame)[-3:]
+    return "".join(found)
 
 
 class WorkerPool:
@@ -178,14 +194,7 @@ class Dispatcher:
         idents = self._busy.copy()
         if thread is not None and thread.is_alive() and thread.ident is not None:
             idents.add(thread.ident)
-        # Imported here, because a delivery rarely outlasts its fake.
-        import traceback
-
-        frames = sys._current_frames()
-        return "\n".join(
-            "".join(traceback.format_stack(frames[ident])[-3:])
-            for ident in sorted(ident for ident in idents if ident in frames)
-        )
+        return "\n".join(filter(None, map(place_of, sorted(idents))))
 
     def _is_paused(self) -> bool:
         return self._stopped or self._under_way >= self._at_once

@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, print_error
-from ..core.threads import WorkerPool
+from ..core.threads import WorkerPool, place_of
 from ..core.timers import give_way, monotonic
 from .app import App
 from .ports import BACKLOG, PortAllocator, kept, listen
@@ -260,12 +260,7 @@ def _describe_busy(connection: Connection) -> str:
     )
     if worker is None:
         return text
-    # Imported here, because a handler is rarely still busy.
-    import traceback
-
-    frame = sys._current_frames().get(worker.ident or 0)
-    where = "".join(traceback.format_stack(frame)[-3:]) if frame is not None else ""
-    return f"{text}, in thread {worker.name}\n{where}"
+    return f"{text}, in thread {worker.name}\n{place_of(worker.ident or 0)}"
 
 
 _NO_SOCKET = {errno.EBADF, errno.EINVAL, errno.ENOTSOCK}

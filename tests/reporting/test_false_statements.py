@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -14,6 +17,8 @@ import redis
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import did_you_mean
 from pytest_fakecloud.core.journal import recorder_of
+from pytest_fakecloud.core.threads import place_of
+from pytest_fakecloud.explore.simulation.turns import describe_places, describe_stuck
 from pytest_fakecloud.outside.call_sites import call_site
 from pytest_fakecloud.reporting.missing_requests import hints_about_error
 from pytest_fakecloud.reporting.mistakes import mistakes
@@ -174,3 +179,41 @@ def test_what_a_call_is_about_is_listed_before_others_with_the_right_status(clou
     with pytest.raises(AssertionError) as found:
         kv.assert_called("GET", key="order:7", status=200)
     assert str(found.value).splitlines()[1].endswith("status is 503, not 200")
+
+
+@pytest.mark.parametrize("field", ["url", "source_message_id"])
+def test_the_messages_of_a_missing_callback_include_the_wanted_one(
+    cloud: Cloud, field: str
+) -> None:
+    queue, capture = cloud.queue(), cloud.callback_capture()
+    wanted = queue.publish("https://a.test/paid")
+    for number in range(13):
+        queue.destinations.respond(f"https://a.test/{number}", 200)
+        queue.publish(f"https://a.test/{number}", callback=capture.callback_url)
+    asked: Any = {field: wanted.url if field == "url" else wanted.id}
+    with pytest.raises(AssertionError) as caught:
+        capture.assert_callback(**asked)
+    assert f"{wanted.id} POST https://a.test/paid" in str(caught.value)
+
+
+class Unbound:
+    """An object without a ``__dict__``, as proxies of web frameworks are outside a request."""
+
+    lock = nullcontext()
+
+    @property
+    def __dict__(self) -> Any:
+        raise RuntimeError("working outside of request context")
+
+
+def test_a_walk_over_a_stack_that_raises_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = SimpleNamespace(thread=threading.get_ident())
+    strands: Any = [SimpleNamespace(title="worker", state="waiting", host=host)]
+    unbound = Unbound()
+    with unbound.lock:
+        said = describe_stuck(strands, strands)
+    assert said.startswith("stuck: the places of worker (test_false_statements.py:")
+    assert "are unknown: RuntimeError: working outside of request context" in said
+    monkeypatch.setattr("sys._current_frames", raises)
+    assert describe_places(strands).startswith("worker (its line could not be found: Attribute")
+    assert place_of(host.thread).startswith("the place of a thread could not be found: Attribute")

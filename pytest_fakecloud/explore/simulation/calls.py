@@ -8,7 +8,15 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ...core.errors import ContractError, ServiceError, broken_promise, counted, listed, shown
+from ...core.errors import (
+    ContractError,
+    ServiceError,
+    broken_promise,
+    counted,
+    listed,
+    report_failure,
+    shown,
+)
 from ...faults.answers import lost
 from ...handle import Handle
 from ...http.messages import Answer, AnyResponse, Effect, Request, Serve
@@ -279,7 +287,11 @@ class Calls(Part):
     def _add_line(self, strand: Strand, request: Request) -> Line:
         line = self._record.add_line(strand.name, call=request.call)
         if self._record.stacks:
-            line.lines = self._source(strand, request)
+            lines: list[str] = []
+            # A search for lines must not change the run whose lines it adds.
+            with report_failure("the line of a call could not be found", lines.append):
+                lines += self._source(strand, request)
+            line.lines = tuple(lines)
         return line
 
     def _source(self, strand: Strand, request: Request) -> Source:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, Protocol, cast
 
-from ...core.errors import ContractError
+from ...core.errors import ContractError, report_failure
 from ...core.recorder import is_library
 from ...core.timers import monotonic
 from .strands import Crash, Gate, Strand, Waiting, application_frame, carried_strand, source_of
@@ -519,24 +519,28 @@ def is_in_application(strand: Strand) -> bool:
 
 def describe_places(strands: Sequence[Strand]) -> str:
     """Return the names of strands, each with its current line of the application if it has one."""
-    frames = sys._current_frames()
-    sources = [source_of(frames.get(strand.host.thread)) for strand in strands]
-    return ", ".join(
-        f"{strand.title} ({source[0]})" if source else strand.title
-        for strand, source in zip(strands, sources, strict=True)
-    )
+    found: list[str] = []
+    for strand in strands:
+        lines: list[str] = []
+        with report_failure("its line could not be found", lines.append):
+            lines += source_of(sys._current_frames().get(strand.host.thread))
+        found.append(f"{strand.title} ({lines[0]})" if lines else strand.title)
+    return ", ".join(found)
 
 
 def describe_stuck(strands: Sequence[Strand], waiting: Sequence[Strand]) -> str:
     """Return a description of where each strand waits, and which strand holds the lock."""
     frames = sys._current_frames()
-    held = {
-        id(lock): strand
-        for strand in strands
-        if strand.state != "ended"
-        for lock in _held(frames.get(strand.host.thread))
-    }
-    parts = [_describe_wait(strand, frames.get(strand.host.thread), held) for strand in waiting]
+    parts: list[str] = []
+    # The walk reads objects of the application, whose attributes may be computed.
+    with report_failure(f"the places of {describe_places(waiting)} are unknown", parts.append):
+        held = {
+            id(lock): strand
+            for strand in strands
+            if strand.state != "ended"
+            for lock in _held(frames.get(strand.host.thread))
+        }
+        parts += [_describe_wait(one, frames.get(one.host.thread), held) for one in waiting]
     return f"{'deadlock' if len(waiting) > 1 else 'stuck'}: {'; '.join(parts)}"
 
 

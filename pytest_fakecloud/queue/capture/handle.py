@@ -25,6 +25,7 @@ from ..attempt_reports import dead_letter_lines, unfinished_lines
 from ..delivery.destination_server import RAW_HEADERS, Destination, DestinationServer
 from ..settings import CallbackCaptureConfig, CallbackCaptureSettings
 from ..signatures import explain, signature_clock, verified_claims
+from ..views import MESSAGES
 from .callbacks import (
     DEFAULT_TIMEOUT,
     FIELDS,
@@ -399,6 +400,10 @@ def _has_signed(queue: Queue, signature: str) -> bool:
     return verified_claims(signature, (keys.current, keys.next)) is not None
 
 
+_OF_SOURCE = (("source_message_id", "id"), ("url", "url"))
+"""The fields of a callback that identify the message it reports on, with the fields of messages."""
+_COMPARED = 1000
+"""Maximum number of messages of each queue that are compared with the wanted one."""
 _LISTED = 5
 """Maximum number of messages of each queue that the error lists."""
 
@@ -430,24 +435,31 @@ def wait_report(
         where = f"{capture.url}{other.path}"
         lines.append(f"  {counted(len(others), other.kind)} arrived at {where} instead:")
         lines += [f"    {item!r}" for item in others[-3:]]
-    lines += _message_lines(capture, inbox)
+    lines += _message_lines(capture, inbox, asked)
     return lines + (_pending_lines(capture) if missing else [])
 
 
-def _message_lines(capture: CallbackCapture, inbox: Inbox) -> list[str]:
+def _message_lines(capture: CallbackCapture, inbox: Inbox, asked: Query) -> list[str]:
     url = capture.url + inbox.path
+    given = {field: asked.given[name] for name, field in _OF_SOURCE if name in asked.given}
+    source = Query(given, MESSAGES, "message")
 
-    def concerns(message: PublishedMessage) -> bool:
-        """Return whether the URL is the message's destination, or its callback URL."""
+    def likeness(message: PublishedMessage) -> tuple[bool, float, bool]:
+        """Compare a message with the one that the callback reports on.
+
+        The last value is whether the URL is the message's destination, or its callback URL.
+        """
         settings = message._record.settings
         wanted = settings.failure_callback if inbox.failure else settings.callback
-        return any(one.startswith(url) for one in (message.url, wanted or ""))
+        concerns = any(one.startswith(url) for one in (message.url, wanted or ""))
+        return source(message), -source.unlikeness(message), concerns
 
     lines: list[str] = []
     for queue in capture._queues():
         messages = list(queue.messages())
-        # Prefer messages that concern this URL, then the newest, but list them as published.
-        ranked = sorted(messages, key=concerns)[-_LISTED:]
+        # Prefer the wanted message, then those that concern this URL, then the newest, but list
+        # them as published.
+        ranked = sorted(messages[-_COMPARED:], key=likeness)[-_LISTED:]
         for message in messages:
             if message in ranked:
                 lines += [f"  {line}" for line in message.timeline.splitlines()]
