@@ -424,15 +424,29 @@ def test_a_message_to_a_topic_of_v1_is_whole_in_a_copy(bench: Bench) -> None:
 
 def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
     bench = Bench(limits={"message_size": 3}, region="EU-CENTRAL-1")
-    bench.publish()
     engine, clock = bench.engine, Timekeeper(now="2026-01-01T00:00:00Z")
+    nothing = str(engine.snapshot())
+    engine.url_groups.add_all("g", [(URL, None)], 0)
+    engine.publish(URL, [("Upstash-Cron", "* * * * *")], b"")
+    bench.publish(Queue_Name="q", Deduplication_Id="d")
+    bench.publish(Workflow_RunId="r", Workflow_Init="true")
+    bench.answer = lambda delivery: Outcome(500)
+    bench.publish(Retries="0")
+    bench.clock.run_due()
+    bench.sent.clear()
+    held = list(engine.messages)
+    assert str(engine.snapshot()) != nothing
     twin = engine.twin(clock, Ids(2))
-    assert twin.messages == {}
+    assert str(twin.snapshot()) == nothing
     with pytest.raises(QueueError, match="maxMessageSize"):
         twin.publish(URL, [], b"four")
     twin.publish(URL, [], b"x")
     clock.run_due()
-    assert ("Upstash-Region", "EU-CENTRAL-1") in bench.sent[0].headers
+    (delivery,) = bench.sent
+    assert ("Upstash-Region", "EU-CENTRAL-1") in delivery.headers
+    # Its deliveries are not intercepted, and only an interceptor signs.
+    assert "Upstash-Signature" not in dict(delivery.headers)
+    assert list(engine.messages) == held
     # A twin shares the signing keys with its engine.
     twin.rotate_keys()
     assert (engine.keys.current, engine.keys.next) == ("next", "new")

@@ -17,8 +17,6 @@ from .bench import CALLBACK, URL, Bench
 
 FAILURE = "https://app.example.com/failure"
 OTHER = "https://other.example.com/"
-OF_RUN = {"Workflow_RunId": "r", "Callback_Workflow_RunId": "r"}
-"""Headers that make a message and its callback part of a workflow run."""
 
 
 def sent(headers: dict[str, str]) -> list[tuple[str, str]]:
@@ -219,29 +217,30 @@ def test_one_refused_step_refuses_all_steps_of_a_request(bench: Bench) -> None:
     assert steps.accepted == [(one, 3 * SECOND) for one in ids]
 
 
-def test_a_callback_that_a_workflow_refuses_is_told_in_its_source(bench: Bench) -> None:
-    steps = Steps(bench)
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_callback_that_a_workflow_refuses_is_told_in_its_source(
+    bench: Bench, refuses: bool
+) -> None:
+    steps = Steps(bench, most=0 if refuses else 1)
     bench.engine.workflow = steps
-    message_id = bench.publish(**OF_RUN, Callback=CALLBACK)
+    message_id = bench.publish(Delay="1s", Callback=CALLBACK, Callback_Workflow_RunId="r")
     bench.clock.advance("1s")
     source = bench.engine.messages[message_id]
-    assert (list(source.lost_callbacks), source.open_children) == (["the run has ended"], 0)
-    steps.most = 3
-    bench.publish(**OF_RUN, Callback=CALLBACK)
-    bench.clock.advance("1s")
-    assert [at for _, at in steps.accepted] == [0, SECOND, SECOND]
+    assert list(source.lost_callbacks) == (["the run has ended"] if refuses else [])
+    assert source.open_children == 0
+    assert [one.url for one in bench.sent] == ([URL] if refuses else [URL, CALLBACK])
+    assert [at for _, at in steps.accepted] == ([] if refuses else [SECOND])
 
 
 def test_a_callback_that_repeats_a_message_is_not_published(bench: Bench) -> None:
-    class Repeating(WorkflowRuns):
-        def accept(self, message: Message, at_us: int) -> str | None:
-            return "earlier" if message.kind == "callback" else None
-
-    bench.engine.workflow = Repeating(*bench.workflow_parts())
-    message_id = bench.publish(**OF_RUN, Callback=CALLBACK)
+    run = {"Workflow_RunId": "r", "Workflow_Init": "true"}
+    bench.publish(OTHER, **run)
+    again = {f"Callback_{name}": value for name, value in run.items()}
+    message_id = bench.publish(**again, Callback=CALLBACK)
     bench.clock.run_due()
-    assert [one.url for one in bench.sent] == [URL]
-    assert bench.engine.messages[message_id].open_children == 0
+    assert [one.url for one in bench.sent] == [OTHER, URL]
+    source = bench.engine.messages[message_id]
+    assert (list(source.lost_callbacks), source.open_children) == ([], 0)
 
 
 def test_settings_of_a_schedule(bench: Bench) -> None:
@@ -466,9 +465,15 @@ def test_a_message_of_v1_stays_one(bench: Bench) -> None:
     assert {one.api for one in bench.engine.messages.values()} == {"v1"}
 
 
-def test_every_callback_that_was_not_published_is_told(bench: Bench) -> None:
-    bench.engine.workflow = Steps(bench)
+def test_every_callback_that_was_not_published_is_told() -> None:
+    bench = Bench(limits={"queues": 0})
     bench.answer = lambda delivery: Outcome(500)
-    message_id = bench.publish(**OF_RUN, Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE)
+    in_queues = {"Callback_Queue_Name": "q", "Failure_Callback_Queue_Name": "f"}
+    message_id = bench.publish(
+        **in_queues, Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE
+    )
     bench.clock.run_due()
-    assert list(bench.engine.messages[message_id].lost_callbacks) == ["the run has ended"] * 2
+    first, second = bench.engine.messages[message_id].lost_callbacks
+    assert "maxQueues" in first
+    assert first == second
+    assert [one.url for one in bench.sent] == [URL]
