@@ -24,6 +24,8 @@ _NOT_CLIENTS = sys.stdlib_module_names | {
     "uvicorn",
 }
 """Modules whose own tasks make no calls."""
+_PAUSES = {"asyncio.locks", "asyncio.queues", "asyncio.tasks", "asyncio.timeouts"}
+"""Modules in which a task waits for another task or a time, such as ``asyncio.sleep()``."""
 _MAX_FRAMES = 300
 """Maximum number of frames to search in a stack."""
 _MOST_PLACES = 6
@@ -52,12 +54,12 @@ def _waiting_callers() -> Iterator[list[FrameType]]:
     """
     own = threading.get_ident()
     for ident, top in sys._current_frames().items():
-        if ident == own or not _waits(top):
+        if ident == own:
             continue
         stack = _stack(top)
         if tasks := list(_tasks(stack)):
             yield from tasks
-        elif frames := _application(stack):
+        elif _waits(top) and (frames := _application(stack)):
             yield frames
 
 
@@ -80,10 +82,10 @@ def _waits(frame: FrameType) -> bool:
 
 
 def _tasks(stack: list[FrameType]) -> Iterator[list[FrameType]]:
-    """Yield the application's frames of each task of a loop on this stack that may be waiting."""
+    """Yield the application's frames of each task that waits in a loop on this stack."""
     # Compare the names in a list first: few stacks have an event loop, and each call looks for one.
-    for depth in [at for at, one in enumerate(stack) if one.f_code.co_name == "run_forever"]:
-        loop = stack[depth].f_locals.get("self")
+    for at in [at for at, one in enumerate(stack) if one.f_code.co_name == "run_forever"]:
+        loop = stack[at].f_locals.get("self")
         if not isinstance(loop, asyncio.AbstractEventLoop):
             continue
         try:
@@ -93,14 +95,14 @@ def _tasks(stack: list[FrameType]) -> Iterator[list[FrameType]]:
             continue
         running = asyncio.current_task(loop)
         for task in tasks:
-            # What a running task awaits is not known, but it is on the stack.
-            frames = stack[depth::-1] if task is running else _coroutine_frames(task)
+            # A running coroutine awaits nothing. Its frames are those of the thread.
+            frames = stack[:at][::-1] if task is running else _coroutine_frames(task)
             application = _application(frames[::-1])
-            # Skip a task that waits in the application's code: it waits for no response.
             if not application:
                 if any(map(_is_client, frames)):
                     yield []
-            elif application[0] is not frames[-1]:
+            # Skip a task that runs the application's code or only pauses: it waits for no response.
+            elif not all(map(_is_pause, frames[frames.index(application[0]) + 1 :])):
                 yield application
 
 
@@ -117,9 +119,17 @@ def _coroutine_frames(task: asyncio.Task[object]) -> list[FrameType]:
     return frames
 
 
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
 def _is_client(frame: FrameType) -> bool:
     """Return whether a frame belongs to a library that may make calls."""
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _NOT_CLIENTS
+    return _module(frame).partition(".")[0] not in _NOT_CLIENTS
+
+
+def _is_pause(frame: FrameType) -> bool:
+    return _module(frame) in _PAUSES
 
 
 @lru_cache(maxsize=4096)

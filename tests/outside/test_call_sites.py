@@ -7,7 +7,7 @@ import os
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -156,24 +156,58 @@ def test_a_request_has_no_line_of_a_concurrent_request(cloud: Cloud) -> None:
     assert found["GET"] in (None, "ask")
 
 
-def test_a_task_that_blocks_its_loop_may_be_the_caller(cloud: Cloud) -> None:
+async def sleeping(ended: asyncio.Event) -> None:
+    await asyncio.sleep(60)
+
+
+async def waiting_for_an_event(ended: asyncio.Event) -> None:
+    await ended.wait()
+
+
+async def waiting_in_a_library(ended: asyncio.Event) -> None:
+    await cancelled(ended)
+
+
+def library(source: str) -> dict[str, Any]:
+    """Return the names of a module whose file is among those of installed libraries."""
+    names: dict[str, Any] = {"__name__": "somelibrary"}
+    exec(compile(source, httpx.__file__, "exec"), names)
+    return names
+
+
+cancelled = library("async def cancelled(event):\n    await event.wait()")["cancelled"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    ("other", "is_known"),
+    [(sleeping, True), (waiting_for_an_event, True), (waiting_in_a_library, False)],
+)
+def test_a_call_has_the_line_of_the_task_that_sent_it(
+    cloud: Cloud, other: Callable[[asyncio.Event], Any], is_known: bool, is_async: bool
+) -> None:
+    """The other task waits while a client blocks the loop, or while the loop waits for a response.
+
+    If the other task may wait for a response too, the line is unknown.
+    """
     server = cloud.kv_server()
 
-    async def waits() -> None:
-        await asyncio.sleep(30)
+    async def send() -> None:
+        if is_async:
+            async with httpx.AsyncClient() as client:
+                await client.post(server.url, json=["GET", "a"], headers=server.headers)
+        else:
+            httpx.post(server.url, json=["GET", "a"], headers=server.headers)
 
-    async def blocks() -> None:
-        httpx.post(server.url, json=["DBSIZE"], headers=server.headers)
-
-    async def both() -> None:
-        task = asyncio.create_task(waits())
+    async def application() -> None:
+        ended = asyncio.Event()
+        task = asyncio.ensure_future(other(ended))
         await asyncio.sleep(0)
-        await blocks()
+        await asyncio.ensure_future(send())
         task.cancel()
 
-    asyncio.run(both())
-    # Which of the two tasks sent the call is not known.
-    assert places(cloud) == [""]
+    asyncio.run(application())
+    assert places(cloud) == ["send" if is_known else ""]
 
 
 def test_the_place_is_shown_once_while_it_stays_the_same(cloud: Cloud) -> None:
