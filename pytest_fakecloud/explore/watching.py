@@ -120,9 +120,8 @@ def _watch_deliveries(world: World, queue: Any, exits: contextlib.ExitStack) -> 
 
 def _run_work(world: World, where: str, proceed: RunWork, work: Awaitable[Any]) -> Any:
     """Run a coroutine function of the test in its strand, and an application in the fakes' thread."""
-    if where == "call":
-        is_explored = inspect.iscoroutine(work) and world.is_here()
-        return world.awaited(work) if is_explored else proceed(work)
+    if where == "call" and inspect.iscoroutine(work) and world.is_here():
+        return world.awaited(work)
     strand = world.cooperating()
     with contextlib.nullcontext() if strand is None else strand.waits_for_real():
         return proceed(work)

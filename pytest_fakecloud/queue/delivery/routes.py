@@ -160,10 +160,11 @@ class RouteTable:
     def _run(self, where: str, work: Awaitable[Any], deadlines: Deadlines) -> Any:
         """Run the work of a destination in an event loop, and return its result."""
 
-        def run(work: Awaitable[Any]) -> Any:
-            # The first use starts the loop's thread, which has to happen inside of what is around.
+        def in_own_loop(work: Awaitable[Any]) -> Any:
+            # Starts the loop's thread only here, so that interceptors also see its start.
             return self._runner.run(work, deadlines)
 
+        run: RunWork = in_own_loop
         for around in self._around_work:
             run = partial(around, where, run)
         return run(work)

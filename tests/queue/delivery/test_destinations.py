@@ -19,7 +19,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery.applications import DestinationTimeoutError
 from pytest_fakecloud.queue.delivery.destinations import Destinations, route_to
-from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
+from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response, intercept_work
 from pytest_fakecloud.queue.model import SECOND
 
 from ..edge import APP, Table, delivery
@@ -338,6 +338,53 @@ def test_a_coroutine_that_never_ends_meets_the_cap(table: Table) -> None:
         assert outcome.virtual_us == 0
     table._close()
     assert ended == ["ended"] * 2
+
+
+def test_an_interceptor_sees_all_of_the_work_in_the_own_loop(table: Table) -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 201, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def function(request: DeliveredRequest) -> int:
+        return 202
+
+    table.asgi(APP + "/app", application, lifespan=False)
+    table.call(APP + "/function", function)
+    table.call(APP + "/plain", lambda request: 203)
+    seen: list[tuple[str, bool]] = []
+
+    def around(where: str, proceed: Any, work: Any) -> Any:
+        # The thread of the loop starts inside, because an exploration must not take part in it.
+        before = set(threading.enumerate())
+        result = proceed(work)
+        seen.append((where, not before.issuperset(threading.enumerate())))
+        return result
+
+    remove = intercept_work(table, around)
+    paths = ("/app", "/function", "/plain")
+    assert [table.status(APP + path) for path in paths] == [201, 202, 203]
+    assert seen == [("asgi", True), ("call", False)]
+    remove()
+    assert [table.status(APP + path) for path in paths] == [201, 202, 203]
+    assert len(seen) == 2
+
+
+def test_interceptors_of_work_surround_each_other(table: Table) -> None:
+    async def function(request: DeliveredRequest) -> int:
+        return 202
+
+    def replaces(where: str, proceed: Any, work: Any) -> Any:
+        work.close()
+        return 204
+
+    def adds_one(where: str, proceed: Any, work: Any) -> Any:
+        return proceed(work) + 1
+
+    table.call(APP, function)
+    removals = [intercept_work(table, replaces), intercept_work(table, adds_one)]
+    assert table.status(APP) == 205
+    removals[0]()
+    assert table.status(APP) == 203
 
 
 def test_a_timeout_error_of_the_handler_is_its_own(table: Table) -> None:
