@@ -270,6 +270,8 @@ _TOKEN = re.compile(r"eyJ[\w-]+\.(eyJ[\w-]+)\.(?:[\w-]*|\*\*\*)")
 """A JSON web token, possibly with a masked signature."""
 _BASE64_LEAST = 16
 """Minimum length of a string that is decoded as Base64; shorter words may be Base64 by chance."""
+_LONGEST_KEPT = 20_000
+"""Maximum length of a body whose readable form is kept for the next time."""
 _END_OF_TIME = 253_402_300_800
 _WORDS = ("True", "False", "None")
 _TAGS = re.compile(r"(?s)<(script|style|head)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>")
@@ -345,6 +347,11 @@ def readable(body: bytes | str, kind: str = "") -> str:
 
     ``kind`` is its content type. Encoded strings in JSON are decoded (`decoded()`).
     """
+    # The state of a queue is read for each row of a report, with the same bodies.
+    return (_readable_once if len(body) <= _LONGEST_KEPT else _readable)(body, kind)
+
+
+def _readable(body: bytes | str, kind: str) -> str:
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
     stripped = text.lstrip()
     if stripped[:1] in ("{", "["):
@@ -361,6 +368,9 @@ def readable(body: bytes | str, kind: str = "") -> str:
             text = " ".join(text.split()).removeprefix(name)
             text = f"{name}: {text}" if text.strip() else name
     return " ".join(text.split())
+
+
+_readable_once = lru_cache(maxsize=1_000)(_readable)
 
 
 def decoded(value: Any) -> Any:
