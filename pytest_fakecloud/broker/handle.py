@@ -125,12 +125,12 @@ class Broker(Handle):
 
     _settings = BrokerConfig
 
+    _app: BrokerApp
     _engine: BrokerEngine
     faults: BrokerFaults
 
     def __init__(self, context: Context, **settings: Unpack[BrokerSettings]) -> None:
         config = self._configure(context, BrokerConfig, settings)
-        self.username = config.username
         self._engine = _make_engine(context, config, self.name)
         try:
             for topic, options in (config.topics or {}).items():
@@ -149,6 +149,15 @@ class Broker(Handle):
         self._mount.on_reset.append(self._engine.interrupt)
 
     # -- credentials and clients -----------------------------------------------------------------
+
+    @property
+    def username(self) -> str:
+        """The name of the REST user."""
+        return self._app.username
+
+    @username.setter
+    def username(self, name: str) -> None:
+        self._app.username = name
 
     @property
     def password(self) -> str:

@@ -657,6 +657,14 @@ def test_identity(broker: Broker) -> None:
     assert [call.request_headers.get("X-A") for call in broker.journal.calls()] == [None, "1", "1"]
 
 
+def test_a_changed_user_name_counts(broker: Broker) -> None:
+    former = broker.headers
+    broker.username = "another"
+    with broker.client() as client:
+        assert client.get("/topics").status_code == 200
+        assert client.get("/topics", headers=former).status_code == 401
+
+
 def test_settings_that_agree_are_taken(make_broker: Make) -> None:
     assert make_broker(token="a").password == "a"
     make_broker(limits="free", retention="7d", retention_bytes=6)
