@@ -143,17 +143,21 @@ class Cloud(BaseCloud):
         return AioCloud(self)
 
 
-def archive_functions(
-    asked: str,
-) -> tuple[Callable[..., Path], Callable[[BaseCloud], list[dict[str, Any]]]]:
-    """Return functions that write a cloud's journal to a file as an HTTP archive (HAR), and that
-    return it as entries of an archive.
+def archive_writer(asked: str) -> Callable[..., Path]:
+    """Return the function that writes a cloud's journal to a file as an HTTP archive (HAR).
 
     Raises ``ContractError`` about the option ``asked`` if this part of the package is missing.
     """
     with importing(asked):
-        from .recordings import entries_from, write
-    return write, entries_from
+        from .recordings import write
+    return write
+
+
+def archive_entries(cloud: BaseCloud) -> list[dict[str, Any]]:
+    """Return a cloud's journal as entries of an archive, for the function of ``archive_writer()``."""
+    from .recordings import entries_from
+
+    return entries_from(cloud)
 
 
 class AioCloud:

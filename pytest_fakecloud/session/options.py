@@ -186,10 +186,10 @@ def _check_folder(option: str, folder: Path) -> None:
 
 
 def _check_recordings() -> None:
-    from ..cloud import archive_functions
+    from ..cloud import archive_writer
 
     try:
-        archive_functions("--fakecloud-record")
+        archive_writer("--fakecloud-record")
     except ContractError as error:
         raise pytest.UsageError(str(error)) from None
 

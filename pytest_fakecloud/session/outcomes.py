@@ -255,10 +255,10 @@ def colour(report: pytest.TestReport, markup: Callable[..., str]) -> None:
 
 
 def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
-    from ..cloud import archive_functions
+    from ..cloud import archive_writer
     from ..reporting.page import file_name
 
-    write, _ = archive_functions("--fakecloud-record")
+    write = archive_writer("--fakecloud-record")
     for cloud, name in named:
         with report_failure(f"the recording of {name} could not be written", partial(warn, item)):
             write(cloud, folder / f"{file_name(name)}.har")

@@ -196,18 +196,18 @@ def run(options: Options, program: list[str]) -> int:
     command = program[1:] if program[:1] == ["--"] else program
     if not command or not command[0]:
         raise Usage("run needs a command: pytest-fakecloud run -- npm test")
-    journal, calls_of = Path(options.journal or ""), None
-    if options.journal:
-        from ..cloud import archive_functions
+    journal = Path(options.journal) if options.journal else None
+    if journal is not None:
+        from ..cloud import archive_writer
 
         # Check this before the command runs, because it may run for an hour.
-        write, calls_of = archive_functions("--journal")
+        write = archive_writer("--journal")
         try:
             make_private(journal)
         except OSError as error:
             raise Usage(f"cannot write the journal to {journal}: {error.strerror}") from error
     log = Log(options.log_format)
-    clouds = _EndedClouds(calls_of)
+    clouds = _EndedClouds(keep_calls=journal is not None)
     with serve_cloud(options, log, clouds.add) as served:
         _warn_of_other_addresses(options, log)
         environment = {**os.environ, **served.app.environment()}
@@ -218,7 +218,7 @@ def run(options: Options, program: list[str]) -> int:
             complain(f"cannot run {command[0]}: {error.strerror}{hint}")
             return EXIT_NO_COMMAND
         served.app.end_clouds()
-        if options.journal:
+        if journal is not None:
             try:
                 write(served.cloud, journal, clouds.calls)
             except OSError as error:
@@ -233,16 +233,18 @@ def run(options: Options, program: list[str]) -> int:
 class _EndedClouds:
     """What ``run`` keeps of isolated clouds: the last ones, and the calls of all for an archive."""
 
-    def __init__(self, calls_of: Callable[[Cloud], Iterable[Mapping[str, Any]]] | None) -> None:
-        self._calls_of = calls_of
+    def __init__(self, *, keep_calls: bool) -> None:
+        self._keep_calls = keep_calls
         self._failed: deque[Ended] = deque(maxlen=_MOST_REPORTS)
         self._others: deque[Ended] = deque(maxlen=_MOST_REPORTS)
         self.calls: list[Mapping[str, Any]] = []
 
     def add(self, ended: Ended) -> None:
         (self._failed if ended.failed else self._others).append(ended)
-        if self._calls_of is not None:
-            self.calls += self._calls_of(ended.cloud)
+        if self._keep_calls:
+            from ..cloud import archive_entries
+
+            self.calls += archive_entries(ended.cloud)
 
     def report(self, cloud: Cloud) -> str:
         """Return the reports of the server's cloud and of those of failed tests, or of the last ones."""
