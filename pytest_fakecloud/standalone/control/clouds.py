@@ -314,7 +314,8 @@ class IsolatedClouds:
             return {"closed": True}
         isolated.cloud.clock.freeze()
         with self._lock:
-            if id not in self._failed:
+            # Another request may have closed it meanwhile.
+            if id in self._served and id not in self._failed:
                 self._failed.append(id)
             too_many = self._failed[:-MOST_FAILED]
         for oldest in too_many:
