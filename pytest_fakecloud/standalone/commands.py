@@ -141,8 +141,7 @@ def _state(client: ControlClient, given: argparse.Namespace) -> Answer:
     lines += [f"{one['name']:<9} {one['url']}" for one in state["handles"]]
     lines.append(f"problems  {len(problems)}")
     for one in problems:
-        advice = _ADVICE.get(one["kind"], "").format(**one["facts"])
-        lines.append(f"  [{one['kind']}] {one['what']}{advice}")
+        lines.append(f"  [{one['kind']}] {one['what']}{_ADVICE.get(one['kind'], '')}")
     return Answer({**state, "problems": problems}, "\n".join(lines))
 
 
