@@ -390,7 +390,7 @@ def packages_of(frames: Iterable[FrameType]) -> set[str]:
 def with_attributes(values: Iterable[object]) -> list[tuple[str, object]]:
     """Return values and their attributes, each after the package of its class."""
     every = [one for value in values for one in (value, *attributes_of(value).values())]
-    return [(home(type(one)).partition(".")[0], one) for one in every]
+    return [(root(type(one)), one) for one in every]
 
 
 def attributes_of(value: object) -> dict[str, object]:
