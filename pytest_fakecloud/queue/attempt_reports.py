@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
@@ -139,13 +139,13 @@ class AttemptReports(Interceptor):
         """Record an attempt after its outcome has been applied."""
         logged: list[BaseException] = []
         failed_checks: list[FailedCheck] = []
-        # Driven deliveries do not overlap. Only then can an exception that is logged during a
-        # delivery be attributed to this delivery.
-        if self._is_driven:
-            self._collector.begin(logged)
-            WATCHER.begin(failed_checks)
         started = StartedDelivery(self._recorder.reserve(), exchange, logged, failed_checks)
         try:
+            # Driven deliveries do not overlap. Only then can an exception that is logged during a
+            # delivery be attributed to this delivery.
+            if self._is_driven:
+                self._collector.begin(logged)
+                WATCHER.begin(failed_checks)
             outcome = yield from proceed(exchange)
         except BaseException as error:
             if self._is_driven:
@@ -311,9 +311,9 @@ class LogCollector:
         import logging
 
         self._root = logging.getLogger()
-        self._handler = logging.Handler()
-        self._handler.emit = self._emit  # type: ignore[method-assign]
         self._open: dict[int, list[BaseException]] = {}
+        self._handler = logging.Handler()
+        self._handler.emit = partial(_collect, self._open)  # type: ignore[method-assign]
 
     def begin(self, logged: list[BaseException]) -> None:
         """Add the exceptions that are logged until ``end()`` to ``logged``. Deliveries may overlap."""
@@ -321,16 +321,17 @@ class LogCollector:
         self._root.addHandler(self._handler)
 
     def end(self, logged: list[BaseException]) -> None:
-        del self._open[id(logged)]
+        self._open.pop(id(logged), None)
         if not self._open:
             self._root.removeHandler(self._handler)
 
-    def _emit(self, record: LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        if error is not None:
-            for logged in tuple(self._open.values()):
-                if error not in logged and len(logged) < 3:
-                    logged.append(error)
+
+def _collect(collecting: dict[int, list[BaseException]], record: LogRecord) -> None:
+    error = record.exc_info[1] if record.exc_info else None
+    if error is not None:
+        for logged in tuple(collecting.values()):
+            if error not in logged and len(logged) < 3:
+                logged.append(error)
 
 
 def attempt_note(outcome: Outcome) -> str | None:

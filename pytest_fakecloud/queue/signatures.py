@@ -324,18 +324,19 @@ class SignatureWatcher:
         dropped.
         """
         with self._lock:
-            if not self._open:
+            is_first = not self._open
+            self._open[id(found)] = found
+            if is_first:
                 for module, class_name, name, watched in _LIBRARIES:
                     # Wrap a method only if its module has been imported.
                     owner: Any = getattr(sys.modules.get(module), class_name, None)
                     original = getattr(owner, "__dict__", {}).get(name)
                     if isinstance(original, FunctionType):
                         self._wrapped.append(replace(owner, name, watched(original)))
-            self._open[id(found)] = found
 
     def end(self, found: list[FailedCheck]) -> None:
         with self._lock:
-            del self._open[id(found)]
+            self._open.pop(id(found), None)
             while self._wrapped and not self._open:
                 self._wrapped.pop().restore()
 

@@ -5,6 +5,7 @@ error.
 from __future__ import annotations
 
 import importlib
+import logging
 import pkgutil
 import sys
 from collections.abc import Iterator
@@ -218,6 +219,10 @@ def test_a_report_is_made_whatever_breaks(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_delivery_is_made_whatever_breaks() -> None:
+    def left() -> object:
+        return [*logging.getLogger().handlers, Receiver.verify]
+
+    before = left()
     heard, silent = set(), []
     for name, function in builders().items():
         if not name.startswith(tuple(module.__name__ for module in BESIDE)):
@@ -233,5 +238,6 @@ def test_a_delivery_is_made_whatever_breaks() -> None:
             heard.update(BROKEN)
             if is_broken and BROKE not in shown + told(played, None):
                 silent.append(name)
+        assert left() == before, f"{name} left something behind in the process"
     assert silent == []
     assert len(heard) > 8
