@@ -87,7 +87,7 @@ def test_clients_that_come_and_go_while_info_is_asked(cloud: Cloud) -> None:
         lambda: server.execute("ACL", "SETUSER", "someone", "on", "nopass", "allchannels"),
         lambda: server.execute("ACL", "DELUSER", "someone"),
     )
-    assert engine.sessions.connected.keys() >= {session.id for session in staying}
+    assert engine.connected.keys() >= {session.id for session in staying}
 
 
 def test_a_database_port_that_many_ask_for_is_opened_once(cloud: Cloud) -> None:

@@ -8,11 +8,17 @@ from textwrap import fill
 from pytest_fakecloud.kv.settings import VERSION
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.kv.table.rows import DOCUMENTED
-from pytest_fakecloud.kv.table.versions import LATER, MODULES, VALKEYS, VENDOR, is_later
+from pytest_fakecloud.kv.table.versions import LATER, MODULES, VENDOR, is_later
 from tests.kv.comparison.known import KNOWN
 from tests.kv.comparison.normalise import RULES
 
 from .markdown import HEAD, table
+
+VALKEYS = (
+    *("CLIENT CAPA", "CLIENT IMPORT-SOURCE", "DELIFEQ", "SCRIPT SHOW"),
+    "the API of scripts as `server`",
+)
+"""Names in the command table and in `LATER` that exist in Valkey but in no version of Redis."""
 
 
 def page() -> str:

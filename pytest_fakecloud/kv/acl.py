@@ -11,7 +11,7 @@ from collections.abc import Iterator, KeysView, Set
 from copy import copy
 from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from . import errors
 from .algorithms.glob import matcher
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from .settings import Dialect
 
 Reason = Literal["command", "key", "channel"]
-_RANKS: dict[Reason, int] = {"command": 1, "key": 2, "channel": 3}
+_REASONS: tuple[Reason, ...] = get_args(Reason)
+"""The reasons in the order in which they are checked."""
 _TO_A_CHANNEL = frozenset({"PUBLISH", "SPUBLISH"})
 """Commands whose first argument is a channel."""
 _TO_CHANNELS = frozenset({"SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE"})
@@ -59,13 +60,6 @@ class KeyPattern(NamedTuple):
         return matcher(self.pattern)(key)
 
 
-class Denial(NamedTuple):
-    """The reason why a selector denies a command line, and the position of the argument."""
-
-    reason: Reason
-    place: int
-
-
 class Selector:
     """A set of permissions: commands, key patterns and channel patterns.
 
@@ -94,46 +88,32 @@ class Selector:
 
     def set_all_commands(self, allowed: bool) -> None:
         """Allow all commands, including those that are added later, or deny all commands."""
-        self.commands = frozenset(self.table.specs()) if allowed else frozenset()
+        self.commands = frozenset(self.table.commands.values()) if allowed else frozenset()
         self.first_words.clear()
         self.all_commands = self.future = allowed
 
-    def set_command(self, spec: CommandSpec, allowed: bool) -> None:
-        """Allow or deny a command with all its subcommands."""
-        self._set_commands({spec, *(spec.subcommands or {}).values()}, allowed)
-
-    def set_category(self, category: str, allowed: bool) -> None:
-        """Allow or deny all commands of a category such as ``@read``."""
-        self._set_commands(self.table.members_of(category), allowed)
-
-    def _set_commands(self, specs: Set[CommandSpec], allowed: bool) -> None:
+    def set_commands(self, specs: Set[CommandSpec], allowed: bool) -> None:
         for spec in specs:
             self.first_words.pop(spec, None)
         self.commands = self.commands | specs if allowed else self.commands - specs
         self.all_commands = self.all_commands and allowed
 
-    def allow_first_word(self, spec: CommandSpec, word: bytes) -> None:
-        """Allow a command with ``word`` as its first argument."""
-        words = self.first_words.setdefault(spec, [])
-        if word not in words:
-            words.append(word)
-
     # -- checks ------------------------------------------------------------------------------------
 
-    def denial(self, spec: CommandSpec, argv: list[bytes]) -> Denial | None:
-        """Return the reason why a command line is denied, or None if it is allowed."""
+    def denial(self, spec: CommandSpec, argv: list[bytes]) -> tuple[Reason, int] | None:
+        """Return why a command line is denied, and for which argument; None if it is allowed."""
         if not self.all_commands and spec not in self.commands and "no_auth" not in spec.flags:
             words = self.first_words.get(spec)
             if not words or len(argv) < 2 or argv[1].lower() not in words:
-                return Denial("command", 0)
+                return "command", 0
         if not self.all_keys:
             for place, reads, writes in keys_of(spec, argv):
                 if not any(each.allows(argv[place], reads, writes) for each in self.keys):
-                    return Denial("key", place)
+                    return "key", place
         if not self.all_channels and spec.name in _TO_A_CHANNEL | _TO_CHANNELS:
             for place in range(1, len(argv) if spec.name in _TO_CHANNELS else 2):
                 if not self.allows_channel(argv[place], spec.name == "PSUBSCRIBE"):
-                    return Denial("channel", place)
+                    return "channel", place
         return None
 
     def allows_channel(self, channel: bytes, is_pattern: bool) -> bool:
@@ -194,8 +174,6 @@ class AclUser:
     but has no effect, because every payload is checked anyway. The first element of ``selectors``
     is the root selector.
     """
-
-    known: ClassVar[bool] = True
 
     def __init__(self, name: str, dialect: Dialect = "vendor", table: Table = EVERYTHING) -> None:
         self.name = name
@@ -259,15 +237,14 @@ class AclUser:
                 return
             denials.append(denial)
         # Report the denial of the selector that allowed the largest part of the line.
-        last = max(denials, key=lambda denial: (_RANKS[denial.reason], denial.place))
-        if last.reason == "command":
+        reason, place = max(denials, key=lambda denial: (_REASONS.index(denial[0]), denial[1]))
+        denied = argv[place]
+        if reason == "command":
             denied = spec.full_name.encode()
             text = errors.no_permission(spec.full_name, vendor=self.dialect == "vendor")
         else:
-            denied = argv[last.place]
-            of_key = last.reason == "key"
-            text = errors.NO_KEY_PERMISSION if of_key else errors.NO_CHANNEL_PERMISSION
-        raise Denied(text, last.reason, denied)
+            text = errors.NO_KEY_PERMISSION if reason == "key" else errors.NO_CHANNEL_PERMISSION
+        raise Denied(text, reason, denied)
 
     def reads_all_keys(self, spec: CommandSpec) -> bool:
         return any(
@@ -285,8 +262,6 @@ class AclUser:
 
 class Anonymous(AclUser):
     """The user of a client that has not logged in, who may only log in and out."""
-
-    known = False
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Deny all commands except AUTH, HELLO, QUIT and RESET."""
@@ -327,14 +302,13 @@ _ALSO_READ = ("PING", "ECHO", "TIME", "DBSIZE", "COMMAND", "MULTI", "EXEC", "DIS
 @cache
 def _read_permissions(table: Table) -> Selector:
     selector = Selector(table)
-    selector.set_category("@read", True)
+    selector.set_commands(table.members_of("@read"), True)
     for category in ("@dangerous", "@scripting"):
-        selector.set_category(category, False)
-    for name in ("SCAN", "KEYS"):
-        selector.set_command(table.commands[name], False)
+        selector.set_commands(table.members_of(category), False)
+    selector.set_commands({table.commands[name] for name in ("SCAN", "KEYS")}, False)
     for name in (*_ALSO_READ, "CLIENT SETINFO"):
         if name in table.commands:
-            selector.set_command(table.commands[name], True)
+            selector.set_commands(_with_subcommands(table.commands[name]), True)
     selector.all_keys = selector.all_channels = True
     return selector
 
@@ -469,7 +443,7 @@ def _apply_to_selector(user: AclUser, selector: Selector, rule: bytes) -> None:
         category = rule[2:].decode("utf-8", "replace").lower()
         if category not in categories_of(user.table):
             raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
-        selector.set_category(f"@{category}", sign == b"+")
+        selector.set_commands(user.table.members_of(f"@{category}"), sign == b"+")
     elif sign in (b"+", b"-"):
         _set_command(user, selector, rule[1:], sign == b"+")
     else:
@@ -513,7 +487,7 @@ def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) 
     if parent is None:
         raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
     if not bar:
-        selector.set_command(parent, allowed)
+        selector.set_commands(_with_subcommands(parent), allowed)
         return
     # The vendor's service does not support rules for first arguments.
     if not child or user.dialect == "vendor":
@@ -524,11 +498,17 @@ def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) 
         found = parent.subcommands.get(child.upper())
         if found is None:
             raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
-        selector.set_command(found, allowed)
+        selector.set_commands({found}, allowed)
     elif not allowed:
         raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
     elif parent not in selector.commands:
-        selector.allow_first_word(parent, child.lower())
+        words = selector.first_words.setdefault(parent, [])
+        if child.lower() not in words:
+            words.append(child.lower())
+
+
+def _with_subcommands(spec: CommandSpec) -> set[CommandSpec]:
+    return {spec, *(spec.subcommands or {}).values()}
 
 
 # -- descriptions ----------------------------------------------------------------------------------
@@ -545,20 +525,20 @@ def _command_rules(selector: Selector) -> list[str]:
     table = selector.table
     adds = not selector.future
     sign, opposite = ("+", "-") if adds else ("-", "+")
-    wanted = {spec for spec in table.specs() if (spec in selector.commands) == adds}
+    wanted = {spec for spec in table.commands.values() if (spec in selector.commands) == adds}
     categories = _fitting_categories(table, wanted)
     covered = {spec for name in categories for spec in table.members_of(f"@{name}")}
     rules = ["-@all" if adds else "+@all", *(f"{sign}@{name}" for name in categories)]
-    for spec in table.specs():
+    for spec in table.commands.values():
         # A rule for a container also applies to its subcommands, which follow it in the table.
-        family = {spec, *(spec.subcommands or {}).values()}
+        family = _with_subcommands(spec)
         if spec in wanted and spec not in covered:
             rules.append(f"{sign}{spec.full_name}")
             covered |= family
         elif spec in covered and spec not in wanted:
             rules.append(f"{opposite}{spec.full_name}")
             covered -= family
-    for spec in table.specs():
+    for spec in table.commands.values():
         words = selector.first_words.get(spec, ())
         rules += [f"+{spec.full_name}|{word.decode('utf-8', 'replace')}" for word in words]
     return rules

@@ -139,7 +139,9 @@ def _adopt(engine: Engine, contents: Contents) -> Counter[str]:
     skipped = Counter[str]()
     with engine.lock:
         engine.update_time()
-        engine.scripting.libraries.add_all(contents.libraries, b"REPLACE")
+        scripting = engine.scripting
+        read = map(scripting.read_library, contents.libraries)
+        scripting.libraries.add_all(read, b"REPLACE")
         for index, key, value, expires_ms, idle_s, frequency in contents.records:
             if index >= len(engine.databases):
                 skipped[_OTHER_DATABASES] += 1

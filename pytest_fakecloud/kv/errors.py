@@ -33,6 +33,12 @@ class CommandError(ServiceError):
         return hash(self.text)
 
 
+def as_reply(error: CommandError) -> CommandError:
+    """Return a caught error as a reply, without the frames in which it arose: one has the reply."""
+    error.__traceback__ = error.__context__ = None
+    return error
+
+
 class CountedError(CommandError):
     """An error that the statistics already include: of a command whose script returned the error."""
 

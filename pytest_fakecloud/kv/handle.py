@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from ..http.hub import Mount
     from .command_fields import CommandFields
     from .redis import RedisEngine
-    from .resp.port import DatabasePort
     from .search.index import Search
     from .search.views import SearchIndexView
     from .typed import KVHandle as Handle
@@ -76,7 +75,7 @@ class KVServer(Handle):
         app = KVApp(partial(Engine, clock, context.ids, config, clock.now_us()), clock, config)
         real = None if config.engine is None else _real_engine(context, config.engine, config)
         app.created_engine = real
-        self._port: DatabasePort | None = None
+        self._port: Mount | None = None
         super().__init__(context, app, config)
         if real is not None:
             self._mount.on_close.append(real.close)
@@ -108,6 +107,7 @@ class KVServer(Handle):
         As documented by the vendor, the tokens are replaced too. Connections to the database port
         that have already logged in stay open, as after any password change.
         """
+        self._context.closed_fakes.add_secrets(self)
         self._set_password(new_token(32))
         return self.rotate_token()
 
@@ -133,31 +133,30 @@ class KVServer(Handle):
             )
         return self._address_of(port)
 
-    def _port_unless_closed(self, engine: Engine) -> DatabasePort | None:
+    def _port_unless_closed(self, engine: Engine) -> Mount | None:
         """Return the database port, opening it on first use; None if the fake is closed."""
         with self._app.creating:
             if self._port is None and not self.closed:
                 self._port = self._open_port(engine)
                 if self.closed:
                     # A thread that has just closed the fake may not have seen this port.
-                    self._port.mount.close()
+                    self._port.close()
             return self._port
 
-    def _address_of(self, port: DatabasePort) -> str:
-        scheme = "redis" if port.mount.tls is None else "rediss"
-        place = port.mount.url.partition("://")[2]
+    def _address_of(self, port: Mount) -> str:
+        scheme = "redis" if port.tls is None else "rediss"
+        place = port.url.partition("://")[2]
         # Imported here, because few tests use the Redis protocol.
         from urllib.parse import quote
 
         return f"{scheme}://default:{quote(self._password, safe='')}@{place}"
 
-    def _open_port(self, engine: AnyEngine, port: int = 0) -> DatabasePort:
-        from .resp.port import DatabasePort
+    def _open_port(self, engine: AnyEngine, port: int = 0) -> Mount:
+        from .resp.port import open_port
 
         assert isinstance(engine, Engine)
         open_mount = partial(self._context.mount, self._app, host=self._mount.host, port=port)
-        opened = DatabasePort(engine, self._app, open_mount)
-        mount = opened.mount
+        mount = open_port(engine, self._app, open_mount)
         mount.on_error.append(self._reports_failure())
         self.on_close(mount.close)
         gate_of_rest = self._mount.gate
@@ -169,16 +168,16 @@ class KVServer(Handle):
         self._fault_table.gate = gate
         if self.faults.is_down:
             mount.refuse()
-        return opened
+        return mount
 
     def _end_connections(self) -> None:
         """End requests in progress and close every open connection; the addresses stay the same."""
         super()._end_connections()
         if self._port is not None:
-            self._port.mount.reset_connections()
+            self._port.reset_connections()
 
     def _mounts(self) -> list[Mount]:
-        return [self._mount] if self._port is None else [self._mount, self._port.mount]
+        return [self._mount] if self._port is None else [self._mount, self._port]
 
     def _take_over(self, former: KVServer) -> None:
         """Also use the database port and its password, unless the commands run on a real server."""
@@ -186,7 +185,7 @@ class KVServer(Handle):
         self._set_password(former._password)
         engine = self._engine
         if former._port is not None and isinstance(engine, Engine):
-            self._port = self._open_port(engine, former._port.mount.port)
+            self._port = self._open_port(engine, former._port.port)
 
     def _set_password(self, password: str) -> None:
         with self._app.creating:

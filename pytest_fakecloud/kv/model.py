@@ -132,7 +132,9 @@ class CommandLimits:
         with self._lock:
             now_us = self._now_us()
             for window in self._windows:
-                window.advance(now_us)
+                index = now_us // window.width_us
+                if index != window.index:
+                    window.index, window.used = index, 0
                 if window.used + commands > window.limit:
                     raise CommandError(window.error)
             for window in self._windows:
@@ -154,9 +156,3 @@ class _Window:
     index: int = 0
     """The number of whole periods since the Unix epoch."""
     used: int = 0
-
-    def advance(self, now_us: int) -> None:
-        index = now_us // self.width_us
-        if index != self.index:
-            self.index = index
-            self.used = 0

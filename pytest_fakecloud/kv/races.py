@@ -89,9 +89,18 @@ class Interruptions(list["Interruption | Listener"]):
 
     def clear(self) -> None:
         """End and forget all interruptions. Listeners stay."""
+        self.end()
+        self._planned.clear()
+
+    def end(self) -> None:
+        """End all interruptions."""
         for interruption in self.active():
             self.remove(interruption)
-        self._planned.clear()
+
+    def remove(self, item: Interruption | Listener) -> None:
+        super().remove(item)
+        if isinstance(item, Interruption):
+            item.end()
 
     def start_over(self) -> None:
         """Begin new sequences of commands, because the data was restored."""
@@ -178,7 +187,7 @@ class Interruption:
                 "pass a plain function, or a command such as ['SET', 'k', 'v']"
             )
         self._commands = commands
-        self._run = run
+        self._run: Callable[[], object] | None = run
         self.turn: int | None = None
         self.progress: dict[Sender, _Progress] = {}
         self.gaps = 0
@@ -249,15 +258,22 @@ class Interruption:
         If it raises an ``Exception``, the command returns an error (500 over REST), and the test
         receives a ``ContractError``. Other exceptions, e.g. that of ``pytest.fail()``, propagate.
         """
+        run = self._run
+        if run is None:
+            return
         self.hits += 1
         self.place = place
         try:
-            self._run()
+            run()
         except Exception as error:
             raise ContractError(
                 f"the run= of between() failed after {counted(place, 'command')} of the client: "
                 f"{error!r}"
             ) from error
+
+    def end(self) -> None:
+        """Let go of ``run``, which may refer to the fake."""
+        self._run = None
 
     def as_call(self) -> str:
         commands = self._commands

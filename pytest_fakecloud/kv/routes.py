@@ -27,7 +27,7 @@ from ..http.messages import Answer, Request, Stream, bearer_token, decode_bytes,
 from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of
 from .engine.engine import Engine
-from .errors import CommandError, RestError
+from .errors import CommandError, RestError, as_reply
 from .model import TURN_SECONDS, AnyEngine, AnySession, CommandLimits
 from .races import Arrival, Interruptions, Sender
 from .reply import LARGEST, OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
@@ -35,13 +35,13 @@ from .settings import KVConfig
 from .table.registry import COMMANDS
 
 if TYPE_CHECKING:
+    from .resp.port import PortConnection
     from .sse import EventStream
 
 Headers = list[tuple[str, str]]
 METHODS = "GET HEAD POST PUT"
 _SYNC_TOKEN = "Upstash-Sync-Token"
 _SYNC_TOKEN_NEUTRAL = "Service-Sync-Token"
-_STREAMS = ("subscribe", "psubscribe", "monitor")
 
 
 def read_only_token(token: str) -> str:
@@ -77,8 +77,9 @@ class KVApp(App):
         self.command_limits = CommandLimits(settings, clock.now_us)
         self._shortens_errors = settings.int_text == "int"
         self.interruptions = Interruptions()
-        self.connections: set[object] = set()
-        """Open connections to the database port and open event streams."""
+        self.clients: set[PortConnection] = set()
+        """Open connections to the database port."""
+        self._streams: set[EventStream] = set()
         self._sync = itertools.count(1)
 
     @on_first_use
@@ -96,6 +97,11 @@ class KVApp(App):
                 # Assign the engine last, because it is read without the lock.
                 self.created_engine = engine
             return self.created_engine
+
+    def detach(self) -> None:
+        """Also end all interruptions, whose functions usually refer to the fake."""
+        self.interruptions.end()
+        super().detach()
 
     def apply_password(self, engine: AnyEngine | None) -> None:
         """Set the password of an engine in memory. A real server has its own."""
@@ -138,8 +144,8 @@ class KVApp(App):
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> NoReturn:
         """Raise a 405 error for methods other than HEAD, GET, POST and PUT (specification)."""
-        headers = [("Allow", ", ".join(METHODS.split()))]
-        raise RestError(405, errors.METHOD_NOT_ALLOWED, headers=headers)
+        allow = ("Allow", METHODS.replace(" ", ", "))
+        raise RestError(405, errors.METHOD_NOT_ALLOWED, headers=[allow])
 
     def facts(self, request: Request) -> dict[str, Any]:
         """Return the fields that the journal records for a request.
@@ -157,7 +163,7 @@ class KVApp(App):
             lines = [_command_line(_json(request.body))]
         else:
             # Ignore the body, because the arguments of an event stream are in the path.
-            body = b"" if request.route in _STREAMS else request.body
+            body = b"" if request.route in ("subscribe", "psubscribe", "monitor") else request.body
             lines = [command_of_path(request.path[1:], body, request.query_string)]
         words = [[word.decode("utf-8", "replace") for word in line] for line in lines]
         return {**facts_of(words), "encoding": option(request, "encoding").lower()}
@@ -172,8 +178,7 @@ class KVApp(App):
 
     def body_command(self, request: Request) -> Answer | Stream:
         """Run the command in the JSON body of ``POST /``."""
-        wanted = format_of(request)
-        return self._single(request, _command_line(_json(request.body)), wanted)
+        return self._single(request, format_of(request), _command_line(_json(request.body)))
 
     def no_command(self, request: Request) -> NoReturn:
         raise RestError(400, errors.EMPTY_COMMAND)
@@ -182,9 +187,9 @@ class KVApp(App):
         """Run a command in a path such as ``/set/key/value``, the body and the query parameters."""
         wanted = format_of(request)
         line = command_of_path(request.params["command"], request.body, request.query_string)
-        return self._single(request, line, wanted)
+        return self._single(request, wanted, line)
 
-    def _single(self, request: Request, line: list[bytes], wanted: Format) -> Answer | Stream:
+    def _single(self, request: Request, wanted: Format, line: list[bytes]) -> Answer | Stream:
         try:
             if self.interruptions:
                 self._may_interrupt(request, [line])
@@ -244,7 +249,7 @@ class KVApp(App):
                 # The whole response will be rejected as too large, so discard this reply.
                 replies.append(reply if size <= LARGEST else None)
             except CommandError as error:
-                replies.append(error)
+                replies.append(as_reply(error))
         return replies, size
 
     def multi_exec(self, request: Request) -> Answer | Stream:
@@ -302,43 +307,43 @@ class KVApp(App):
 
     def subscribe(self, request: Request) -> Answer | Stream:
         """Stream the messages of channels or patterns, if the client accepts server-sent events."""
-        from .sse import subscription_stream
+        from .sse import SubscriptionStream
 
         command = request.path[1:].partition("/")[0]
         # Ignore the body: the JavaScript client sends an empty command, which has no meaning here.
         names = command_of_path(f"{command}/{request.params['names']}", b"", request.query_string)
         kind = "pattern" if command == "psubscribe" else "channel"
-        make = partial(subscription_stream, self.engine, kind=kind, names=names[1:])
+        make = partial(SubscriptionStream, self.engine, kind=kind, names=names[1:])
         return self._stream(request, names, make)
 
     def monitor(self, request: Request) -> Answer | Stream:
         """Stream every command that the server runs, if the client accepts server-sent events."""
-        from .sse import monitor_stream
+        from .sse import MonitorStream
 
-        return self._stream(request, [b"MONITOR"], partial(monitor_stream, self.engine))
+        return self._stream(request, [b"MONITOR"], partial(MonitorStream, self.engine))
 
     def _stream(
         self, request: Request, line: list[bytes], make: Callable[[AnySession], EventStream]
     ) -> Answer | Stream:
         if "text/event-stream" not in (request.fields.get("accept") or "").lower():
-            return self._single(request, line, format_of(request))
+            return self._single(request, format_of(request), line)
         session = self._session(request)
         try:
             self._check_stream(session, line)
         except CommandError as error:
             return Answer({"error": str(error)}, 400)
         events = make(session)
-        self.connections.add(events)
+        self._streams.add(events)
 
         def closed() -> None:
             events.close()
-            self.connections.discard(events)
+            self._streams.discard(events)
 
         return Stream(events.chunks(), on_close=closed)
 
     def is_full(self) -> bool:
         limit = self.settings.max_connections
-        return limit is not None and len(self.connections) >= limit
+        return limit is not None and len(self.clients) + len(self._streams) >= limit
 
     def _check_stream(self, session: AnySession, line: list[bytes]) -> None:
         """Raise ``CommandError`` if limits or permissions forbid an event stream."""
@@ -352,10 +357,6 @@ class KVApp(App):
             self.engine.users.permit(session, spec, line)
 
     # -- answers ---------------------------------------------------------------------------------
-
-    def failed(self, request: Request, error: BaseException) -> None:
-        """Report an exception on the database port: a bug, or an error in a callback."""
-        self._report_bug(request, error)
 
     def with_int_text(self, reply: Reply) -> Reply:
         """Write "int" for "integer" in a reply's errors if ``int_text`` says so, in place in lists."""
@@ -636,5 +637,4 @@ def _long_string(text: bytes | bytearray, base64: bool) -> Iterator[bytes]:
             if base64:
                 yield b64encode(piece)
             else:
-                is_last = at + _PIECE >= len(view)
-                yield orjson.dumps(decoder.decode(piece, final=is_last))[1:-1]
+                yield orjson.dumps(decoder.decode(piece, final=at + _PIECE >= len(view)))[1:-1]

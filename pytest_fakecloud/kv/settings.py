@@ -163,8 +163,7 @@ class KVConfig(HandleConfig):
                     f"modules={self.modules!r} applies only to a stock server: pass dialect='redis' "
                     "(the vendor's dialect always has JSON)"
                 )
-            known = tuple(name for name in MODULES if name in self.modules)
-            self.modules = known
+            self.modules = tuple(name for name in MODULES if name in self.modules)
 
 
 def _whole_version(version: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from .engine.sessions import Session
@@ -20,18 +20,9 @@ HEARTBEAT_US = 15_000_000
 
 
 class EventStream:
-    """A queue of server-sent events for one client, which ``chunks()`` yields.
+    """A queue of server-sent events for one client, which ``chunks()`` yields."""
 
-    ``opened`` and ``closed`` are called, under the engine's lock, when the stream begins and ends.
-    """
-
-    def __init__(
-        self,
-        engine: AnyEngine,
-        session: AnySession,
-        opened: Callable[[], None],
-        closed: Callable[[], None],
-    ) -> None:
+    def __init__(self, engine: AnyEngine, session: AnySession) -> None:
         self._engine = engine
         self._session = session
         self._clock = engine.clock
@@ -39,9 +30,6 @@ class EventStream:
         self._lock = threading.Lock()  # With a real server, each subscription has a thread.
         self._unread_bytes = 0
         self._signal = self._clock.signal()
-        self._opened = opened
-        self._closed = closed
-        session.wake = self.close
 
     def put(self, text: bytes) -> None:
         """Add an event. If the client has too many unread bytes, close the stream instead."""
@@ -62,18 +50,27 @@ class EventStream:
     def chunks(self) -> Iterator[bytes]:
         """Yield events until ``close()``, and a comment line whenever none arrives for a while."""
         engine = self._engine
+        session = self._session
         with engine.lock:
-            engine.streaming.add(self._session)
-            self._opened()
+            engine.streaming.add(session)
+            session.wake = self.close
+            self._begin()
         try:
             while not self._signal.closed:
                 until_us = self._clock.now_us() + HEARTBEAT_US
-                event = self._clock.wait(self._signal, self._take, until_us)
-                yield event or b": heartbeat\n\n"
+                yield self._clock.wait(self._signal, self._take, until_us) or b": heartbeat\n\n"
         finally:
             with engine.lock:
-                engine.streaming.discard(self._session)
-                self._closed()
+                engine.streaming.discard(session)
+                session.wake = session.deliver = None
+                self._end()
+
+    def _begin(self) -> None:
+        """Begin to receive events, under the engine's lock."""
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        raise NotImplementedError
 
     def _take(self) -> bytes | None:
         with self._lock:
@@ -94,38 +91,41 @@ def _event(text: bytes) -> bytes:
     return "".join(f"data: {line}\n" for line in lines).encode() + b"\n"
 
 
-def subscription_stream(
-    engine: AnyEngine, session: AnySession, kind: str, names: list[bytes]
-) -> EventStream:
-    """Return a stream of the messages to channels (``kind="channel"``) or patterns (``"pattern"``).
+class SubscriptionStream(EventStream):
+    """A stream of the messages to channels (``kind="channel"``) or patterns (``"pattern"``).
 
     The first event for each name is ``subscribe,<channel>,<count>``. Further events are
     ``message,<channel>,<payload>`` or ``pmessage,<pattern>,<channel>,<payload>``.
     """
 
-    def opened() -> None:
-        for name in names:
-            engine.pubsub.subscribe(session, kind, name)
+    def __init__(
+        self, engine: AnyEngine, session: AnySession, *, kind: str, names: list[bytes]
+    ) -> None:
+        super().__init__(engine, session)
+        self._kind = kind
+        self._names = names
 
-    stream = EventStream(engine, session, opened, lambda: engine.pubsub.drop(session))
+    def _begin(self) -> None:
+        self._session.deliver = self._deliver
+        for name in self._names:
+            self._engine.pubsub.subscribe(self._session, self._kind, name)
 
-    def deliver(message: list[Any]) -> None:
-        parts = [part if isinstance(part, bytes) else b"%d" % part for part in message]
-        stream.put(b",".join(parts))
+    def _deliver(self, message: list[Any]) -> None:
+        self.put(b",".join(part if isinstance(part, bytes) else b"%d" % part for part in message))
 
-    session.deliver = deliver
-    return stream
+    def _end(self) -> None:
+        self._engine.pubsub.drop(self._session)
 
 
-def monitor_stream(engine: AnyEngine, session: AnySession) -> EventStream:
-    """Return a stream of every command that the server runs. The first event is ``"OK"``."""
+class MonitorStream(EventStream):
+    """A stream of every command that the server runs. The first event is ``"OK"``."""
 
-    def see(at_us: int, client: Session, argv: list[bytes]) -> None:
-        stream.put(monitor_line(at_us, client, argv))
+    def _begin(self) -> None:
+        self._engine.monitors.append(self._see)
+        self.put(b'"OK"')
 
-    def opened() -> None:
-        engine.monitors.append(see)
-        stream.put(b'"OK"')
+    def _see(self, at_us: int, client: Session, argv: list[bytes]) -> None:
+        self.put(monitor_line(at_us, client, argv))
 
-    stream = EventStream(engine, session, opened, lambda: engine.monitors.remove(see))
-    return stream
+    def _end(self) -> None:
+        self._engine.monitors.remove(self._see)

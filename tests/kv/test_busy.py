@@ -89,26 +89,6 @@ def test_a_script_is_killed(connect: Any, script: str) -> None:
     assert other("SCRIPT", "KILL") == Error(b"NOTBUSY No scripts in execution right now.")
 
 
-def test_a_new_client_can_kill(connect: Any) -> None:
-    [one] = connect(1)
-    busy_after(one, 1)
-    one.send("EVAL_RO", FOR_EVER, 0)
-    runs(one)
-    [new] = connect(1)
-    assert new("SCRIPT", "KILL") == OK
-    assert one.read().text.startswith(KILLED)
-
-
-def test_time_is_the_clocks_too(connect: Any, context: Context) -> None:
-    one, other = connect(2)
-    one.send("EVAL", FOR_EVER, 0)
-    runs(other)
-    context.clock.advance("5s")
-    assert other("GET", "k").text.startswith(b"BUSY Redis is busy running a script.")
-    assert other("SCRIPT", "KILL") == OK
-    assert one.read().text.startswith(KILLED)
-
-
 def test_function_stats_and_function_kill(connect: Any) -> None:
     one, other = connect(2)
     one("FUNCTION", "LOAD", LIBRARY)
@@ -150,44 +130,6 @@ def test_a_script_that_wrote_cannot_be_killed(
     assert other(*kill.split()).text.startswith(UNKILLABLE)
     assert b"Script stopped: it ran for more than 0.8 seconds" in one.read().text
     assert other("GET", "k") == b"v"
-
-
-def test_other_commands_are_refused_after_a_while(connect: Any) -> None:
-    one, other, third = connect(3)
-    busy_after(one, 30)
-    third("MULTI")
-    one.send("EVAL", FOR_EVER, 0)
-    runs(other)
-    busy = Error(
-        b"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
-    )
-    for line in ("GET k", "PING", "INFO", "CLIENT ID", "FUNCTION STATS", "FUNCTION KILL"):
-        assert other(line) == busy
-    assert other("EVAL", "return 1", 0) == busy
-    # unknown commands, and those about the connection, are answered as usual
-    assert other("NOSUCH").text.startswith(b"ERR unknown command")
-    assert other("GET").text.startswith(b"ERR wrong number of arguments")
-    assert other("MULTI") == OK
-    assert other("AUTH", other.password) == Status(b"QUEUED")
-    assert other("GET", "k") == busy
-    assert other("EXEC") == Error(b"EXECABORT Transaction discarded because of: " + busy.text)
-    assert third("SET", "k", "v") == busy
-    assert other("HELLO")[:2] == [b"server", b"redis"]
-    assert other("SCRIPT", "KILL") == OK
-    assert one.read().text.startswith(KILLED)
-    assert third("EXEC").text.startswith(b"EXECABORT")
-    assert other("GET", "k") is None
-
-
-def test_without_a_threshold_others_wait(connect: Any) -> None:
-    one, other, third = connect(3)
-    busy_after(one, 0)
-    one.send("EVAL", FOR_EVER, 0)
-    runs(other)
-    other.send("PING")
-    assert other.silent()
-    assert third("SCRIPT", "KILL") == OK
-    assert other.read() == Status(b"PONG")
 
 
 @pytest.mark.parametrize("threshold", [0, 10**6])

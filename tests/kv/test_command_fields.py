@@ -16,7 +16,6 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.kv.command_fields import command_name
 from pytest_fakecloud.kv.handle import KVServer
-from tests.harness import check_each
 from tests.ids import steady
 
 
@@ -117,54 +116,6 @@ def test_words_match_all_lines(server: KVServer) -> None:
     server.assert_not_called(words=[["set", "user:*", "v"]])
     server.assert_not_called(words=["set", "user:1"])
     server.assert_not_called(words=[])
-
-
-IMPOSSIBLE: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
-    ((), {"comand": "SET"}, "did you mean 'command'"),
-    ((), {"command": "SETT"}, "not a command; did you mean 'SET'"),
-    ((), {"command": "SETT*"}, "not a command"),
-    ((), {"command": "create"}, "not a command"),
-    ((), {"command": "set k"}, "not a command"),
-    ((), {"command": 1}, "can never match"),
-    ((), {"command": b"SET"}, "can never match"),
-    ((), {"key": 1}, "can never match: pass a string"),
-    ((), {"key": b"k"}, "can never match: pass a string"),
-    ((), {"key": None}, "leave out key= to match any value"),
-    ((), {"command": None}, "leave out command= to match any value"),
-    ((), {"keys": "k"}, "did you mean 'key'"),
-    ((), {"words": "SET k v"}, "can never match"),
-    ((), {"words": ["SET", 1]}, "can never match"),
-    ((), {"words": [["SET", b"k"], ["GET", "k"]]}, "can never match"),
-    ((), {"encoding": 64}, "can never match"),
-    ((), {"method": "post"}, "pass 'POST'"),
-    ((), {"method": "resp"}, "pass 'RESP'"),
-    ((), {"status": "200"}, "can never match"),
-    ((), {"path": 1}, "can never match"),
-    (("post /set/k",), {}, "pass 'POST'"),
-    (("sett",), {}, "neither a route nor a command; did you mean 'SET'"),
-    (("create",), {}, "neither a route nor a command"),
-    (("set k",), {}, "neither a route nor a command"),
-]
-
-
-@pytest.mark.usefixtures("way")
-def test_impossible_commands_are_rejected(server: KVServer) -> None:
-    def check(arguments: tuple[Any, ...], where: dict[str, Any], words: str) -> None:
-        questions = [
-            lambda: server.assert_called(*arguments, **where),
-            lambda: server.assert_called(*arguments, **where, times=0),
-            lambda: server.assert_not_called(*arguments, **where),
-        ]
-        if not arguments:
-            questions += [
-                lambda: server.journal.calls(**where),
-                lambda: server.journal.calls().where(**where),
-            ]
-        for ask in questions:
-            with pytest.raises(ContractError, match=re.escape(words)):
-                ask()
-
-    check_each(check, IMPOSSIBLE)
 
 
 @pytest.mark.parametrize(

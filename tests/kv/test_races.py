@@ -102,9 +102,10 @@ class TestNeighbours:
         assert (between.hits, between.place, server.value("k")) == (1, 1, "stolen")
 
     def test_after_a_number_of_commands(self, server: KVServer, send: Send) -> None:
-        with server.between(2, run=lambda: server.execute("APPEND", "n", server.string("m"))):
+        with server.between(2, run=lambda: server.execute("COPY", "m", "n", "REPLACE")) as between:
             send([["SET", "m", "a"], ["SET", "n", "-"], ["SET", "m", "b"], ["SET", "m", "c"]])
-        assert server.value("n") == "-a"
+        assert (between.hits, between.place, server.value("n")) == (1, 2, "a")
+        assert not server._app.interruptions
 
     def test_every_position(self, server: KVServer, send: Send) -> None:
         places = []
@@ -219,23 +220,6 @@ class TestConditions:
             lines = [["SET", "stock:1", 1]]
             httpx.post(server.url, json=["INCR", "n"], headers=server.headers)
             httpx.post(server.url + "/multi-exec", json=lines, headers=server.headers)
-
-    @pytest.mark.parametrize(
-        ("where", "told"),
-        [
-            ({"key": 1}, "key=1 can never match: pass a string"),
-            ({"key": None}, "leave out key= to match any value"),
-            ({"keys": "k"}, "not a field of a command; did you mean 'key'"),
-            ({"command": "SETT"}, "did you mean 'SET'"),
-            ({"status": 200}, "Known fields: command, index, key, words"),
-        ],
-    )
-    def test_impossible_conditions_are_rejected(
-        self, server: KVServer, where: dict[str, Any], told: str
-    ) -> None:
-        with pytest.raises(ContractError, match=re.escape(told)):
-            server.between(("GET", "SET"), run=print, **where)
-        assert not server._app.interruptions
 
     def test_a_condition_that_raises_is_reported(self) -> None:
         with Cloud() as cloud, cloud.kv_server() as server:
@@ -441,17 +425,6 @@ class TestPositions:
     def send(self, server: KVServer) -> list[Any]:
         return [item["result"] for item in self.post(server).json()]
 
-    def test_after_a_number_of_commands(self, server: KVServer) -> None:
-        with server.between(2, run=["INCR", "n"]) as between:
-            assert self.send(server) == [None, "OK", "1", "1"]
-        assert (between.hits, between.place) == (1, 2)
-        assert self.send(server) == ["1", "OK", "1", "1"]
-
-    def test_between_two_names(self, server: KVServer) -> None:
-        with server.between(("get", "get"), run=lambda: server.execute("INCR", "n")) as between:
-            assert self.send(server) == [None, "OK", None, "1"]
-        assert between.hits == 1
-
     @pytest.mark.parametrize("run", [["INCR", "n"], None])
     def test_reports_show_the_command(self, server: KVServer, run: Any) -> None:
         with server.between(1, run=run or (lambda: server.execute("INCR", "n"))):
@@ -469,27 +442,6 @@ class TestPositions:
             answer = self.post(server, [["GET", "n"], ["GET", "n"]])
         assert answer.json() == [{"result": "0"}, {"result": "1"}]
         assert between.hits == 1
-
-    @pytest.mark.parametrize(
-        "names", [("GTE", "SET"), ("GET", "SETT*"), (1, "SET"), (b"GET", "SET")]
-    )
-    def test_unknown_command_names_are_rejected(self, server: KVServer, names: Any) -> None:
-        with pytest.raises(ContractError, match="commands="):
-            server.between(names, run=["INCR", "n"])
-        assert not server._app.interruptions
-
-    def test_every_position_in_turn(self, server: KVServer) -> None:
-        before = server.snapshot()
-        seen = []
-        for place in server.between(run=["INCR", "n"]):
-            server.restore(before)
-            seen.append((place, self.send(server)))
-        assert seen == [
-            (1, [None, "OK", "1", "1"]),
-            (2, [None, "OK", "1", "1"]),
-            (3, [None, "OK", None, "1"]),
-            (4, [None, "OK", None, None]),
-        ]
 
     def test_positions_continue_over_calls_of_one_turn(self, server: KVServer) -> None:
         hits = []
@@ -514,26 +466,9 @@ class TestPositions:
             assert self.send(server) == [None, "OK", "1", "1"]
             assert self.send(server) == ["1", "OK", "1", "1"]
 
-    def test_misuse(self, server: KVServer) -> None:
-        with pytest.raises(ContractError, match="not a position between"):
-            server.between(0, run=lambda: None)
+    def test_a_single_position_is_no_loop(self, server: KVServer) -> None:
         with pytest.raises(ContractError, match="cannot be iterated"):
             list(server.between(1, run=lambda: None))
-
-    @pytest.mark.parametrize(
-        "commands",
-        [True, 1.5, "GET", ("GET",), ("GET", "SET", "GET"), ("GET", None), [], {"GET", "SET"}],
-    )
-    def test_an_invalid_position(self, server: KVServer, commands: Any) -> None:
-        with pytest.raises(ContractError, match="two neighbours"):
-            server.between(commands, run=lambda: None)
-        assert not server._app.interruptions
-
-    @pytest.mark.parametrize("run", [None, 5, "FLUSHALL", b"PING", [], {"SET", "k"}, ["SET", None]])
-    def test_what_cannot_be_run(self, server: KVServer, run: Any) -> None:
-        with pytest.raises(ContractError, match="pass"):
-            server.between(1, run=run)
-        assert not server._app.interruptions
 
     def test_an_asynchronous_function_is_refused(self, server: KVServer) -> None:
         async def rival() -> None:

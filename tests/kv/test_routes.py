@@ -6,7 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -34,6 +34,7 @@ def context() -> Context:
 
 
 STORIES = sections(Path(__file__).with_name("stories.txt"))
+SETTING = re.compile(r"(\w+)=(\w+)")
 LINE = re.compile(r"(?:([A-Z]+) )?(/\S*)(?: (.+))? => (?:(\d+) )?(.+)")
 
 
@@ -93,15 +94,23 @@ class TestMethods:
 
 class TestStories:
     @pytest.mark.parametrize("name", STORIES)
-    def test_story(self, server: KVServer, http: httpx.Client, name: str) -> None:
-        http.get("/flushall")
-        for line in STORIES[name]:
+    def test_story(self, context: Context, name: str) -> None:
+        settings = {word: int(n) if n.isdigit() else n for word, n in SETTING.findall(name)}
+        with KVServer(context, **settings) as server:
+            self.play(server, STORIES[name])
+
+    def play(self, server: KVServer, lines: list[str]) -> None:
+        for line in lines:
             found = LINE.fullmatch(line)
             assert found, f"not a line of a story: {line}"
             method, path, body, status, reply = found.groups()
             expected = reply if reply.startswith("-") else json.loads(reply)
-            content = unquote_to_bytes(body or "")
-            answer = http.request(method or ("POST" if body else "GET"), path, content=content)
+            answer = httpx.request(
+                method or ("POST" if body else "GET"),
+                server.url + path,
+                content=unquote_to_bytes(body or ""),
+                headers={} if status == "401" else server.headers,
+            )
             failed = isinstance(expected, str) and expected.startswith("-")
             assert answer.status_code == int(status or (400 if failed else 200)), line
             assert answer.headers["Content-Type"] == "application/json", line
@@ -127,15 +136,6 @@ class TestCommands:
 
 
 class TestDialectOfErrors:
-    @pytest.mark.parametrize("word", ["integer", "int"])
-    def test_the_word_for_integers(self, context: Context, word: Any) -> None:
-        text = f"-ERR value is not an {word} or out of range"
-        with KVServer(context, int_text=word) as server:
-            line = ["INCRBY", "n", "x"]
-            assert sent(server, line) == text
-            assert sent(server, [line], "/pipeline") == [text]
-            assert sent(server, [line], "/multi-exec") == [text]
-
     def test_the_word_inside_a_reply_and_in_the_native_format(self, context: Context) -> None:
         text = "ERR value is not an int or out of range"
         script = "return {redis.pcall('INCRBY', KEYS[1], 'x')}"
@@ -250,14 +250,6 @@ class TestEncoding:
         assert all(answer.headers[name] for name in names)
 
 
-class TestTransactions:
-    def test_discarded_for_an_oversized_command(self, context: Context) -> None:
-        with KVServer(context, max_request_size=20) as server:
-            lines = [["SET", "a", 1], ["SET", "b", "x" * 20]]
-            assert sent(server, lines, "/multi-exec") == "-ERR max request size exceeded"
-            assert server.keys() == []
-
-
 class TestTokens:
     def test_header_or_query(self, server: KVServer) -> None:
         for answer in (
@@ -318,12 +310,6 @@ class TestLimits:
         assert server.keys() == []
         assert http.post("/set/k", content=b"x" * 9_000_000).json() == {"result": "OK"}
 
-    def test_each_member_of_a_pipeline_by_itself(self, context: Context) -> None:
-        with KVServer(context, max_request_size=20) as server:
-            lines = [["SET", "a", "x" * 12], ["SET", "b", "x" * 20], ["GET", "a"]]
-            replies = ["OK", "-ERR max request size exceeded", "x" * 12]
-            assert sent(server, lines, "/pipeline") == replies
-
     def test_daily_limit_until_midnight(self, context: Context) -> None:
         text = "-ERR max daily request limit exceeded"
         with KVServer(context, daily_limit=3) as server:
@@ -334,19 +320,6 @@ class TestLimits:
             assert sent(server, line) == text
             server.clock.advance(1)
             assert sent(server, line) == 4
-
-    def test_a_refused_transaction_counts_once(self, context: Context) -> None:
-        text = "-ERR max daily request limit exceeded"
-        with KVServer(context, daily_limit=3) as server:
-            assert sent(server, [["INCR", "n"]] * 4, "/multi-exec") == text
-            assert server.keys() == []
-            assert sent(server, [["INCR", "n"]] * 2, "/multi-exec") == [1, 2]
-            assert sent(server, [["INCR", "n"]], "/multi-exec") == text
-
-    def test_refused_tokens_do_not_count(self, context: Context) -> None:
-        with KVServer(context, daily_limit=1) as server:
-            httpx.get(server.url + "/ping")
-            assert httpx.get(server.url + "/ping", headers=server.headers).status_code == 200
 
     def test_commands_per_second(self, context: Context) -> None:
         text = "-ERR max requests limit exceeded. "
@@ -403,22 +376,15 @@ class TestLimits:
                 "be reached. Limit: 2, Current PEL size: 2, Requested Read: 1"
             )
 
-    @pytest.mark.parametrize("path", ["/pipeline", "/multi-exec"])
-    def test_pipeline_length(self, context: Context, path: str) -> None:
-        with KVServer(context, max_pipeline_length=2) as server:
-            assert sent(server, [["PING"]] * 2, path) == ["PONG"] * 2
-            text = "-ERR max pipeline length exceeded. Limit: 2, Actual: 3"
-            assert sent(server, [["PING"]] * 3, path) == text
-
 
 def events(response: httpx.Response) -> Iterator[str]:
     return (line for line in response.iter_lines() if line.startswith("data: "))
 
 
 @contextmanager
-def listening(server: KVServer, path: str) -> Iterator[Iterator[str]]:
+def listening(server: KVServer, path: str, token: str = "") -> Iterator[Iterator[str]]:
     """Open an event stream, and provide its events."""
-    headers = {**server.headers, **EVENTS}
+    headers = {"Authorization": f"Bearer {token or server.token}", **EVENTS}
     with httpx.stream("GET", server.url + path, headers=headers) as response:
         yield events(response)
 
@@ -470,10 +436,8 @@ class TestStreams:
 
     def test_silence_is_filled_with_heartbeats(self, server: KVServer) -> None:
         server._time.wait_cap = 0.01
-        with (
-            httpx.Client(base_url=server.url, headers={**server.headers, **EVENTS}) as http,
-            http.stream("GET", "/subscribe/news") as response,
-        ):
+        headers = {**server.headers, **EVENTS}
+        with httpx.stream("GET", f"{server.url}/subscribe/news", headers=headers) as response:
             lines = response.iter_lines()
             assert next(line for line in lines if line.startswith(":")) == ": heartbeat"
 
@@ -495,9 +459,7 @@ class TestStreams:
     ) -> None:
         server.execute("ACL", "SETUSER", "u", "on", ">pw", "+@all", "&news")
         token = server.execute("ACL", "RESTTOKEN", "u", "pw")
-        headers = {"Authorization": f"Bearer {token}", **EVENTS}
-        with httpx.stream("GET", server.url + path, headers=headers) as response:
-            lines = events(response)
+        with listening(server, path, token) as lines:
             next(lines)
             server.execute("ACL", *rules)
             for _ in lines:
@@ -511,21 +473,13 @@ class TestStreams:
             httpx.post(server.url + "/subscribe/news", headers=headers, json=[])
         assert server.journal.calls().only().facts["words"] == [["subscribe", "news"]]
 
-    def test_closing_the_server_ends_the_stream(self, context: Context) -> None:
-        server = KVServer(context)
-        with httpx.stream(
-            "GET", server.url + "/subscribe/a", headers={**server.headers, **EVENTS}
-        ) as response:
-            lines = response.iter_lines()
+    def test_closing_the_server_ends_the_stream(self, server: KVServer) -> None:
+        with listening(server, "/subscribe/a") as lines:
             next(lines)
             server.close()
-            with pytest.raises((httpx.HTTPError, StopIteration)):
-                exhaust(lines)
-
-
-def exhaust(lines: Iterator[str]) -> None:
-    while True:
-        next(lines)
+            with suppress(httpx.HTTPError):
+                for _ in lines:
+                    """Read to the end."""
 
 
 NOT_OVER_REST = [
@@ -589,9 +543,7 @@ def test_an_unread_stream_ends(server: KVServer, monkeypatch: pytest.MonkeyPatch
         streams.append(stream)
 
     monkeypatch.setattr(EventStream, "put", put)
-    headers = {**server.headers, **EVENTS}
-    with httpx.stream("GET", f"{server.url}/subscribe/c", headers=headers) as answer:
-        lines = answer.iter_lines()
+    with listening(server, "/subscribe/c") as lines:
         assert next(lines) == "data: subscribe,c,1"
         for _ in range(400):
             server.execute("PUBLISH", "c", "x" * 100_000)
@@ -605,10 +557,8 @@ def test_an_unread_stream_ends(server: KVServer, monkeypatch: pytest.MonkeyPatch
 
 def test_a_stream_that_is_read_continues(server: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_fakecloud.kv.sse.EVENTS_LIMIT", 10_000)
-    headers = {**server.headers, **EVENTS}
-    with httpx.stream("GET", f"{server.url}/subscribe/c", headers=headers) as answer:
-        lines = answer.iter_lines()
+    with listening(server, "/subscribe/c") as lines:
         assert next(lines) == "data: subscribe,c,1"
         for number in range(100):
             server.execute("PUBLISH", "c", f"{number}" + "x" * 1000)
-            assert next(line for line in lines if line).startswith(f"data: message,c,{number}x")
+            assert next(lines).startswith(f"data: message,c,{number}x")

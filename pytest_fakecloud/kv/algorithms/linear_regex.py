@@ -21,8 +21,6 @@ from dataclasses import dataclass, field
 
 from ...core.budget import spend
 
-__all__ = ["LinearRegex", "RegexError"]
-
 _MAX_NESTING = 50
 _FOLDING = "(?i)"
 _QUANTIFIERS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
@@ -280,8 +278,7 @@ class _Parser:
 
     def _class(self) -> Test:
         negated = self._peek() == "^"
-        if negated:
-            self._at += 1
+        self._at += negated
         tests = [self._class_member()]
         while self._peek() != "]":
             tests.append(self._class_member())

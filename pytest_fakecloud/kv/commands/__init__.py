@@ -10,21 +10,11 @@ import importlib
 
 from ..table.registry import CommandSpec, import_with
 
-_NAMES = {
-    "cluster": "server",
-    "connection": "server",
-    "generic": "keys",
-    "sorted-set": "sorted_set",
-}
+_NAMES = {"cluster": "server", "connection": "server", "generic": "keys"}
 """Maps each command group to its module or folder, if the names differ."""
 _ELSEWHERE = {"MIGRATE": "server", "RESTORE-ASKING": "keys"}
 """The module or folder of each command that is not defined in the one of its group."""
-_FOLDERS = {
-    "json": "documents",
-    "server": "acl client info introspection server",
-    "sorted_set": "members ranges",
-    "stream": "entries groups read",
-}
+_FOLDERS = {"server": "acl client info introspection server", "stream": "entries groups"}
 """Maps each folder to its modules that contain commands."""
 
 
@@ -32,7 +22,8 @@ def _import_group(spec: CommandSpec) -> None:
     if spec.name.endswith(" HELP"):
         name = "server"
     else:
-        name = _ELSEWHERE.get(spec.name) or _NAMES.get(spec.group, spec.group)
+        group = spec.group.replace("-", "_")
+        name = _ELSEWHERE.get(spec.name) or _NAMES.get(group, group)
     modules = [f"{name}.{module}" for module in _FOLDERS.get(name, "").split()] or [name]
     for module in modules:
         importlib.import_module(f"{__name__}.{module}")

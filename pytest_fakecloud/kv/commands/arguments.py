@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from .. import errors
@@ -20,11 +20,12 @@ from ..engine.sessions import Session
 from ..errors import CommandError, Template
 from ..reply import NIL_ARRAY, Blocked, Reply
 from ..table.registry import TTL_OPTIONS, Args, CommandSpec, Unit
-from ..table.syntax import I64_MAX, I64_MIN, parse_database, parse_int, parse_unsigned
+from ..table.syntax import I64_MAX, I64_MIN, parse_cursor, parse_database, parse_int
 from ..values.containers import HashValue, SetValue
 from ..values.zset import SortedSet
 
 T = TypeVar("T")
+C = TypeVar("C", HashValue, SetValue, SortedSet)
 
 REST = -1
 """Number of values, for ``options()``, of an option that takes all arguments after it."""
@@ -124,6 +125,14 @@ def get_or_empty(session: Session, key: bytes, kind: type[T]) -> T:
     value = session.db.get(key, kind)
     # mypy does not consider `type[T]` hashable.
     return _empty(kind) if value is None else value  # type: ignore[arg-type]
+
+
+def remove_all(session: Session, args: Args, kind: type[C]) -> int:
+    """Remove the named elements from a key's value and return the number that existed."""
+    removed = sum(map(get_or_empty(session, args[0], kind).remove, args[1:]))
+    if removed:
+        session.db.note_removal(args[0])
+    return removed
 
 
 def is_first(word: bytes, first: bytes, second: bytes) -> bool:
@@ -304,10 +313,8 @@ def meets(comparison: bytes, operand: bytes, value: object) -> bool:
         return comparison in (b"IFNE", b"IFDNE")
     if not isinstance(value, bytes | bytearray):
         raise CommandError(errors.WRONGTYPE)
-    if comparison in (b"IFDEQ", b"IFDNE"):
-        is_equal = digest(value) == operand.lower()
-    else:
-        is_equal = value == operand
+    of_digest = comparison in (b"IFDEQ", b"IFDNE")
+    is_equal = digest(value) == operand.lower() if of_digest else value == operand
     return is_equal == (comparison in (b"IFEQ", b"IFDEQ"))
 
 
@@ -411,53 +418,39 @@ def pop_several(
     """
     blocking = "blocking" in running(session).flags
     keys, from_first, count = _parse_pop(args, int(blocking), *ends)
-    attempt = partial(
-        _pop_first, session, kind, lambda key, value: [take(key, value, from_first, count)]
-    )
-    if blocking:
-        return try_or_wait(session, keys, parse_timeout(session, args[0]), attempt, kind)
+
+    def take_several(key: bytes, value: T) -> list[Any]:
+        return [take(key, value, from_first, count)]
+
+    return pop_first(session, keys, args[0] if blocking else None, kind, take_several)
+
+
+def pop_first(
+    session: Session,
+    keys: list[bytes],
+    timeout: bytes | None,
+    kind: type[T],
+    take: Callable[[bytes, T], list[Any]],
+) -> Reply:
+    """Return the first existing key and what ``take`` removes from it; block if there is a timeout."""
+
+    def attempt(keys: list[bytes]) -> Reply:
+        for key in keys:
+            value = session.db.get(key, kind)
+            if value is not None:
+                return [key, *take(key, value)]
+        return None
+
+    if timeout is not None:
+        return try_or_wait(session, keys, parse_timeout(session, timeout), attempt, kind)
     found = attempt(keys)
     return NIL_ARRAY if found is None else found
 
 
-def pop_or_wait(
-    session: Session, args: Args, kind: type[T], take: Callable[[bytes, T], list[Any]]
-) -> Reply:
-    """Pop an element from the first existing key, or block: BLPOP, BRPOP, BZPOPMIN and BZPOPMAX."""
-    timeout_ms = parse_timeout(session, args[-1])
-    attempt = partial(_pop_first, session, kind, take)
-    return try_or_wait(session, args[:-1], timeout_ms, attempt, kind)
-
-
-def _pop_first(
-    session: Session, kind: type[T], take: Callable[[bytes, T], list[Any]], keys: list[bytes]
-) -> Reply:
-    """Pop from the first existing key; return the key and what was taken, or None."""
-    for key in keys:
-        value = session.db.get(key, kind)
-        if value is not None:
-            return [key, *take(key, value)]
-    return None
-
-
 # -- scans ---------------------------------------------------------------------------------------
 
-
-C = TypeVar("C", HashValue, SetValue, SortedSet)
-
-DEFAULT_PAGE = {"vendor": 100, "redis": 10}
+_DEFAULT_PAGE = {"vendor": 100, "redis": 10}
 """Default COUNT of a scan in each dialect. The vendor returns a small collection in a single page."""
-
-
-def parse_cursor(text: bytes) -> int:
-    return parse_unsigned(text, errors.INVALID_CURSOR)
-
-
-def _fits_a_page(session: Session, value: C, cursor: int, count: int) -> bool:
-    """Return whether a scan has one page: by COUNT for the vendor, by the encoding for Redis."""
-    if session.engine.dialect == "vendor":
-        return not cursor and len(value) <= count
-    return value.encoding(session.engine.config) in ("intset", "listpack")
 
 
 class ScanOptions(NamedTuple):
@@ -476,7 +469,7 @@ _PAGE_SIZES = {b"COUNT": 1, b"MATCH": 1, b"TYPE": 1, b"NOVALUES": 0, b"WITHTYPE"
 
 def parse_scan(session: Session, args: Args) -> ScanOptions:
     """Parse the options of the running command, all of which can have COUNT and MATCH."""
-    count, matches = DEFAULT_PAGE[session.engine.dialect], None
+    count, matches = _DEFAULT_PAGE[session.engine.dialect], None
     given: dict[bytes, Args] = {}
     for word, values in options(args, 0, _PAGE_SIZES, of=running(session)):
         if word == b"COUNT":
@@ -507,7 +500,11 @@ def scan_collection(
     if value is None:
         return [b"0", []]
     given = parse_scan(session, args[2:])
-    if _fits_a_page(session, value, cursor, given.page_size):
+    if session.engine.dialect == "vendor":
+        has_one_page = not cursor and len(value) <= given.page_size
+    else:
+        has_one_page = value.encoding(session.engine.config) in ("intset", "listpack")
+    if has_one_page:
         following, items = 0, list(value)
     else:
         following, items = value.scan(cursor, given.page_size)

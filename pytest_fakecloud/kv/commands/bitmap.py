@@ -54,8 +54,7 @@ def find_bit(value: bytes | bytearray, bit: int, start: int, end: int) -> int | 
 def extract_bits(value: bytes | bytearray, start: int, end: int) -> int:
     """Return the bits from ``start`` to ``end``, both inclusive, as an integer."""
     first, last = start >> 3, end >> 3
-    number = int.from_bytes(value[first : last + 1], "big")
-    number >>= 7 - (end & 7)
+    number = int.from_bytes(value[first : last + 1], "big") >> 7 - (end & 7)
     return number & ((1 << (end - start + 1)) - 1)
 
 
@@ -214,8 +213,7 @@ class _Operation(NamedTuple):
 
 
 def _field_type(text: bytes) -> tuple[bool, int]:
-    signed = text[:1] == b"i"
-    width = try_int(text[1:])
+    signed, width = text[:1] == b"i", try_int(text[1:])
     if text[:1] not in (b"i", b"u") or width is None or not 1 <= width <= (64 if signed else 63):
         raise CommandError(errors.BITFIELD_TYPE)
     return signed, width

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from itertools import chain
 
 from .. import errors
 from ..engine.sessions import Session
@@ -24,6 +25,7 @@ from .arguments import (
     parse_conditions,
     parse_random,
     parse_set_options,
+    remove_all,
     running,
     scan_collection,
 )
@@ -80,28 +82,16 @@ def hmget(session: Session, args: Args) -> Reply:
     return [fields.get(field) for field in args[1:]]
 
 
-@command("HGETALL")
-def hgetall(session: Session, args: Args) -> Reply:
-    """Return all fields and values of a hash."""
-    return Map([item for pair in _fields(session, args[0]).items() for item in pair])
-
-
-@command("HKEYS")
-def hkeys(session: Session, args: Args) -> Reply:
-    """Return all fields of a hash."""
-    return list(_fields(session, args[0]))
-
-
-@command("HVALS")
-def hvals(session: Session, args: Args) -> Reply:
-    """Return all values of a hash."""
-    return list(_fields(session, args[0]).values())
-
-
-@command("HLEN")
-def hlen(session: Session, args: Args) -> Reply:
-    """Return the number of fields in a hash."""
-    return len(_fields(session, args[0]))
+@variant("HKEYS", "Return all fields of a hash.", show=list)
+@variant("HVALS", "Return all values of a hash.", show=lambda fields: list(fields.values()))
+@variant("HLEN", "Return the number of fields in a hash.", show=len)
+@variant(
+    "HGETALL",
+    "Return all fields and values of a hash.",
+    show=lambda fields: Map(chain.from_iterable(fields.items())),
+)
+def hkeys(session: Session, args: Args, *, show: Callable[[Mapping[bytes, bytes]], Reply]) -> Reply:
+    return show(_fields(session, args[0]))
 
 
 @command("HEXISTS")
@@ -119,11 +109,7 @@ def hstrlen(session: Session, args: Args) -> Reply:
 @command("HDEL")
 def hdel(session: Session, args: Args) -> Reply:
     """Delete hash fields and return the number that existed."""
-    value = get_or_empty(session, args[0], HashValue)
-    removed = sum(map(value.remove, args[1:]))
-    if removed:
-        session.db.note_removal(args[0])
-    return removed
+    return remove_all(session, args, HashValue)
 
 
 def _store_number(session: Session, args: Args, number: bytes) -> None:
@@ -226,16 +212,12 @@ def _note_change(session: Session, key: bytes, value: HashValue, *events: str) -
 
 
 def _expire_or_remove(session: Session, value: HashValue, field: bytes, at_ms: int) -> bool:
-    """Set the expiry of a field, or remove the field if that time is in the past.
-
-    Returns whether the field remains.
-    """
-    remains = at_ms > session.now_ms
-    if remains:
+    """Set the expiry of a field, or remove it if that time is past; return whether it remains."""
+    if at_ms > session.now_ms:
         value.expire_at(field, at_ms)
-    else:
-        value.remove(field)
-    return remains
+        return True
+    value.remove(field)
+    return False
 
 
 @variant("HEXPIRE", "Set the TTL of hash fields in seconds.")

@@ -1,14 +1,385 @@
-"""HyperLogLog commands, which estimate the number of distinct elements added to a string."""
+"""HyperLogLog commands, which estimate the number of distinct elements added to a string.
+
+The strings have the byte format of Redis, so GET after PFADD returns the same bytes: ``HYLL``, the
+encoding (0 dense, 1 sparse), three zero bytes, the cached cardinality (8 bytes, little endian; the
+top bit marks it as stale), and the registers.
+
+Dense registers are 16,384 numbers of 6 bits, least significant bit first. Sparse registers are
+run-length opcodes: ZERO ``00llllll`` (length - 1), XZERO ``01llllll llllllll`` (length - 1), and
+VAL ``1vvvvvll`` (value - 1, length - 1).
+
+Existing libraries have their own registers and hashes, and none writes this format.
+"""
 
 from __future__ import annotations
 
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from functools import cache, partial
+from itertools import accumulate
+from operator import itemgetter
+
+from ...core.budget import spend
 from .. import errors
-from ..algorithms import hyperloglog as hll
-from ..algorithms.hyperloglog import estimate
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Reply, Status
 from ..table.registry import Args, command
+
+PRECISION = 14
+"""Number of bits of a hash that select a register."""
+REGISTERS = 1 << PRECISION
+HASH_BITS = 64 - PRECISION
+
+_SEED = 0xADC83B19
+"""The seed that Redis uses for HyperLogLogs."""
+_MULTIPLIER = 0xC6A4A7935BD1E995
+_MASK = (1 << 64) - 1
+REGISTER_BITS = 6
+REGISTER_MAX = (1 << REGISTER_BITS) - 1
+MAGIC = b"HYLL"
+HEADER_SIZE = 16
+DENSE, SPARSE = 0, 1
+DENSE_SIZE = HEADER_SIZE + (REGISTERS * REGISTER_BITS + 7) // 8
+SPARSE_VALUE_MAX = 32
+SPARSE_RUN_MAX = 4
+ZERO_MAX = 64
+_STEPS_PER_VALUE = 500
+
+
+def register_of(element: bytes) -> tuple[int, int]:
+    """Return an element's register, and the position of the first set bit in the rest of its hash."""
+    digest = murmur_hash_64a(element)
+    index = digest & (REGISTERS - 1)
+    rest = (digest >> PRECISION) | (1 << HASH_BITS)
+    return index, (rest & -rest).bit_length()
+
+
+def new_sparse() -> bytes:
+    """Return an empty HyperLogLog, which is sparse and has a cached count of 0."""
+    return MAGIC + bytes((SPARSE,)) + bytes(11) + _zeros(REGISTERS)
+
+
+def is_hyperloglog(value: bytes) -> bool:
+    """Return whether a string has the header of a HyperLogLog and, if dense, the length of one."""
+    if len(value) < HEADER_SIZE or value[:4] != MAGIC or value[4] > SPARSE:
+        return False
+    return value[4] == SPARSE or len(value) == DENSE_SIZE
+
+
+def is_dense(value: bytes) -> bool:
+    return value[4] == DENSE
+
+
+def _zeros(length: int) -> bytes:
+    """Return the opcode for a run of registers that are 0: ZERO or, if that is too short, XZERO."""
+    if length <= ZERO_MAX:
+        return bytes((length - 1,))
+    return bytes((0x40 | length - 1 >> 8, length - 1 & 0xFF))
+
+
+def _equal(value: int, length: int) -> bytes:
+    """Return the opcode VAL."""
+    return bytes((0x80 | value - 1 << 2 | length - 1,))
+
+
+_OPCODE = re.compile(rb"[\x40-\x7f].?|[^\x40-\x7f]", re.DOTALL)
+
+
+@cache
+def _run(opcode: bytes) -> tuple[int, int]:
+    """Return the value and the number of the registers that an opcode covers."""
+    byte = opcode[0]
+    if byte & 0x80:
+        return (byte >> 2 & 0x1F) + 1, (byte & 3) + 1
+    if not byte & 0x40:
+        return 0, byte + 1
+    if len(opcode) == 2:
+        return 0, ((byte & 0x3F) << 8 | opcode[1]) + 1
+    raise CommandError(errors.CORRUPT_HYPERLOGLOG)  # the last XZERO opcode is truncated
+
+
+def _opcodes(value: bytes) -> list[bytes]:
+    return _OPCODE.findall(value, HEADER_SIZE)
+
+
+def registers(value: bytes) -> bytearray:
+    """Return all registers, one byte each; raise `CommandError` if there are not 16,384."""
+    if value[4] == SPARSE:
+        unpacked = bytearray()
+        for rank, length in map(_run, _opcodes(value)):
+            unpacked += bytes((rank,)) * length
+            if len(unpacked) > REGISTERS:
+                break
+        if len(unpacked) != REGISTERS:
+            raise CommandError(errors.CORRUPT_HYPERLOGLOG)
+        return unpacked
+    # Treat all registers as one integer. Repeatedly move the upper half of each group (of all
+    # registers, then of halves, quarters, and so on) until each register starts at a byte.
+    number = int.from_bytes(value[HEADER_SIZE:DENSE_SIZE], "little")
+    for size, low in _halves():
+        high = low << REGISTER_BITS * size
+        number = number & low | (number & high) << (8 - REGISTER_BITS) * size
+    return bytearray(number.to_bytes(REGISTERS, "little"))
+
+
+@cache
+def _halves() -> list[tuple[int, int]]:
+    """For each level of splitting, return the registers in a half and the mask of the lower halves."""
+    found = []
+    for level in reversed(range(PRECISION)):
+        size = 1 << level
+        one = ((1 << REGISTER_BITS * size) - 1).to_bytes(2 * size, "little")
+        found.append((size, int.from_bytes(one * (REGISTERS // (2 * size)), "little")))
+    return found
+
+
+def _pack_dense(unpacked: bytes | bytearray) -> bytes:
+    packed = bytearray()
+    for at in range(0, REGISTERS, 4):
+        # Four registers of six bits take three bytes.
+        one, two, three, four = unpacked[at : at + 4]
+        packed += (one | two << 6 | three << 12 | four << 18).to_bytes(3, "little")
+    return bytes(packed)
+
+
+def to_dense(value: bytes) -> bytes:
+    """Return a HyperLogLog with dense registers. The cached count is kept."""
+    if is_dense(value):
+        return value
+    return MAGIC + bytes((DENSE,)) + value[5:HEADER_SIZE] + _pack_dense(registers(value))
+
+
+def mark_stale(value: bytes) -> bytes:
+    """Return a value with its cached count marked as stale."""
+    return value[:15] + bytes((value[15] | 0x80,)) + value[HEADER_SIZE:]
+
+
+def add(value: bytes, elements: Iterable[bytes], sparse_max_bytes: int) -> tuple[bytes, bool]:
+    """Add elements; return the value, stale if a register changed, and whether one changed."""
+    changed = False
+    target: _Dense | _Sparse
+    target = _Dense(value) if is_dense(value) else _Sparse(value, sparse_max_bytes)
+    for index, rank in map(register_of, elements):
+        try:
+            changed |= target.set(index, rank)
+        except _SparseFull:
+            target = _Dense(to_dense(target.value()))
+            changed |= target.set(index, rank)
+    return (mark_stale(target.value()) if changed else value), changed
+
+
+class _Dense:
+    """A dense value whose registers can be raised."""
+
+    def __init__(self, value: bytes) -> None:
+        self._bytes = bytearray(value)
+
+    def value(self) -> bytes:
+        return bytes(self._bytes)
+
+    def set(self, index: int, rank: int) -> bool:
+        """Raise a register to ``rank``; return False if it is at least as high already."""
+        bit = index * REGISTER_BITS
+        at = HEADER_SIZE + (bit >> 3)
+        shift = bit & 7
+        pair = int.from_bytes(self._bytes[at : at + 2], "little")
+        if (pair >> shift & REGISTER_MAX) >= rank:
+            return False
+        pair = pair & ~(REGISTER_MAX << shift) | rank << shift
+        size = min(2, len(self._bytes) - at)
+        self._bytes[at : at + size] = pair.to_bytes(2, "little")[:size]
+        return True
+
+
+class _SparseFull(Exception):
+    """Raised for a change that needs dense registers. Nothing has changed."""
+
+
+class _Sparse:
+    """A sparse value whose registers can be raised, while it has at most ``max_bytes``.
+
+    A change takes the same steps as in Redis, because the bytes depend on them: an opcode for
+    exactly one register is changed in place, any other is split, and equal values are merged among
+    up to five opcodes.
+    """
+
+    _MERGE_STEPS = 5
+
+    def __init__(self, value: bytes, max_bytes: int) -> None:
+        self._header = value[:HEADER_SIZE]
+        self._opcodes = _opcodes(value)
+        lengths = map(itemgetter(1), map(_run, self._opcodes))
+        self._starts = list(accumulate(lengths, initial=0))
+        """The first register of each opcode, and the register after the last one."""
+        self._size = len(value)
+        self._max_bytes = max_bytes
+
+    def value(self) -> bytes:
+        return self._header + b"".join(self._opcodes)
+
+    def set(self, index: int, rank: int) -> bool:
+        """Raise a register to ``rank``; return False if it is at least as high already."""
+        if index >= self._starts[-1]:
+            raise CommandError(errors.CORRUPT_HYPERLOGLOG)
+        at = bisect_right(self._starts, index) - 1
+        opcode, start, end = self._opcodes[at], self._starts[at], self._starts[at + 1]
+        present, _ = _run(opcode)
+        if present >= rank:
+            return False
+        if rank > SPARSE_VALUE_MAX:
+            raise _SparseFull
+        rest = partial(_equal, present) if present else _zeros
+        pieces: dict[int, bytes] = {}  # The opcodes by the first register that they cover.
+        if start < index:
+            pieces[start] = rest(index - start)
+        pieces[index] = _equal(rank, 1)
+        if index + 1 < end:
+            pieces[index + 1] = rest(end - index - 1)
+        growth = sum(map(len, pieces.values())) - len(opcode)
+        if growth > 0 and self._size + growth > self._max_bytes:
+            raise _SparseFull
+        self._opcodes[at : at + 1] = pieces.values()
+        self._starts[at : at + 1] = pieces
+        self._size += growth
+        self._merge(max(at - 1, 0))
+        return True
+
+    def _merge(self, at: int) -> None:
+        """Merge adjacent VAL opcodes with equal values, from the opcode at ``at`` on."""
+        opcodes = self._opcodes
+        for _ in range(self._MERGE_STEPS):
+            if at + 1 >= len(opcodes):
+                return
+            value, length = _run(opcodes[at])
+            following, more = _run(opcodes[at + 1])
+            if value and value == following and length + more <= SPARSE_RUN_MAX:
+                opcodes[at : at + 2] = [_equal(value, length + more)]
+                del self._starts[at + 1]
+                self._size -= 1
+            else:
+                at += 1
+
+
+def cached_count(value: bytes) -> tuple[int, bytes]:
+    """Return the cardinality of a value, and the value with the cardinality cached in its header."""
+    if not value[15] & 0x80:
+        return int.from_bytes(value[8:HEADER_SIZE], "little", signed=True), value
+    cardinality = estimate(registers(value))
+    cached = cardinality.to_bytes(8, "little", signed=True)
+    return cardinality, value[:8] + cached + value[HEADER_SIZE:]
+
+
+_TOP_BITS = int.from_bytes(b"\x80" * REGISTERS, "little")
+"""The top bit of the byte of each register."""
+
+
+def register_maxima(values: Iterable[bytes]) -> bytearray:
+    largest = 0
+    for value in values:
+        spend(_STEPS_PER_VALUE)
+        other = int.from_bytes(registers(value), "little")
+        # A register uses six bits, so the top bit of its byte can show which of two is larger.
+        least = (largest | _TOP_BITS) - other & _TOP_BITS
+        larger = (least >> 7) * 255
+        largest = other ^ (largest ^ other) & larger
+    return bytearray(largest.to_bytes(REGISTERS, "little"))
+
+
+def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_bytes: int) -> bytes:
+    """Raise the registers of ``target`` to ``largest``; with ``dense``, convert it to dense ones."""
+    if dense:
+        target = to_dense(target)
+    if not is_dense(target):
+        sparse = _Sparse(target, sparse_max_bytes)
+        try:
+            for index, register in enumerate(largest):
+                if register:
+                    sparse.set(index, register)
+        except _SparseFull:
+            target = to_dense(target)
+        else:
+            return mark_stale(sparse.value())
+    unpacked = bytearray(map(max, registers(target), largest))
+    return mark_stale(target[:HEADER_SIZE] + _pack_dense(unpacked))
+
+
+def describe(value: bytes) -> str:
+    """Return the opcodes of a sparse value, such as ``Z:n`` (XZERO) and ``v:value,length`` (VAL)."""
+    words = []
+    for opcode in _opcodes(value):
+        register, length = _run(opcode)
+        zeros = f"{'Z' if len(opcode) == 2 else 'z'}:{length}"
+        words.append(f"v:{register},{length}" if register else zeros)
+    return " ".join(words)
+
+
+def murmur_hash_64a(key: bytes) -> int:
+    """Return the little-endian MurmurHash64A of ``key``, as Redis computes it."""
+    length = len(key)
+    h = (_SEED ^ (length * _MULTIPLIER)) & _MASK
+    whole = length & ~7
+    for at in range(0, whole, 8):
+        k = int.from_bytes(key[at : at + 8], "little") * _MULTIPLIER & _MASK
+        k = (k ^ (k >> 47)) * _MULTIPLIER & _MASK
+        h = (h ^ k) * _MULTIPLIER & _MASK
+    if length & 7:
+        h = (h ^ int.from_bytes(key[whole:], "little")) * _MULTIPLIER & _MASK
+    h = (h ^ (h >> 47)) * _MULTIPLIER & _MASK
+    return h ^ (h >> 47)
+
+
+_ALPHA_INF = 0.721347520444481703680
+"""The constant of the estimator for infinitely many registers: 1 / (2 ln 2)."""
+
+
+def _sigma(x: float) -> float:
+    """Return x + the sum of x^(2^k) * 2^(k-1) for k = 1, 2, …: the weight of registers that are 0."""
+    if x == 1.0:
+        return math.inf
+    y, z = 1.0, x
+    while True:
+        x *= x
+        previous = z
+        z += x * y
+        y += y
+        if z == previous:
+            return z
+
+
+def _tau(x: float) -> float:
+    """Return a third of 1 - x - the sum of (1 - x^(2^-k))^2 * 2^-k: the weight of full registers."""
+    if x in (0.0, 1.0):
+        return 0.0
+    y, z = 1.0, 1 - x
+    while True:
+        x = math.sqrt(x)
+        previous = z
+        y *= 0.5
+        z -= (1 - x) ** 2 * y
+        if z == previous:
+            return z / 3
+
+
+def estimate(unpacked: bytes | bytearray) -> int:
+    """Estimate the cardinality with Ertl's improved estimator; return -2^63 for 2^63 or more."""
+    histogram = [unpacked.count(register) for register in range(64)]
+    m = float(REGISTERS)
+    z = m * _tau((m - histogram[HASH_BITS + 1]) / m)
+    for j in range(HASH_BITS, 0, -1):
+        z += histogram[j]
+        z *= 0.5
+    z += m * _sigma(histogram[0] / m)
+    # With crafted registers, the estimate can exceed the range of an integer reply. Return the
+    # result of the conversion in Redis (observed on Redis 7.0).
+    if _ALPHA_INF * m * m >= 2**63 * z:
+        return -(2**63)
+    return math.floor(_ALPHA_INF * m * m / z + 0.5)
+
+
+# -- commands ------------------------------------------------------------------------------------
 
 
 def _find(session: Session, key: bytes) -> bytes | None:
@@ -16,15 +387,14 @@ def _find(session: Session, key: bytes) -> bytes | None:
     if value is None:
         return None
     # Copy the value only if it can be a HyperLogLog, because another string may be large.
-    copy = bytes(value) if value[:4] == hll.MAGIC else b""
-    if not hll.is_hyperloglog(copy):
+    copy = bytes(value) if value[:4] == MAGIC else b""
+    if not is_hyperloglog(copy):
         raise CommandError(errors.NOT_HYPERLOGLOG)
     return copy
 
 
 def _keep(session: Session, key: bytes, value: bytes) -> None:
-    # Store a bytearray, because OBJECT ENCODING reports `raw` for a string that was changed in
-    # place.
+    # A bytearray, because OBJECT ENCODING reports `raw` for a string that was changed in place.
     session.db.set(key, bytearray(value), keep_ttl=True)
 
 
@@ -33,10 +403,10 @@ def pfadd(session: Session, args: Args) -> Reply:
     """Add elements to a HyperLogLog and return whether its registers changed."""
     value = _find(session, args[0])
     limit = session.engine.config.number("hll-sparse-max-bytes")
-    grown, changed = hll.add(value or hll.new_sparse(), args[1:], limit)
+    grown, changed = add(value or new_sparse(), args[1:], limit)
     if value is None and not changed:
         # Creating a HyperLogLog counts as a change.
-        grown, changed = hll.mark_stale(grown), True
+        grown, changed = mark_stale(grown), True
     if changed:
         _keep(session, args[0], grown)
     return int(changed)
@@ -47,11 +417,11 @@ def pfcount(session: Session, args: Args) -> Reply:
     """Return the estimated number of distinct elements in the union of HyperLogLogs."""
     if len(args) > 1:
         values = [value for key in args if (value := _find(session, key)) is not None]
-        return estimate(hll.register_maxima(values))
+        return estimate(register_maxima(values))
     value = _find(session, args[0])
     if value is None:
         return 0
-    cardinality, cached = hll.cached_count(value)
+    cardinality, cached = cached_count(value)
     if cached is not value:
         _keep(session, args[0], cached)
     return cardinality
@@ -62,10 +432,10 @@ def pfmerge(session: Session, args: Args) -> Reply:
     """Merge HyperLogLogs into one key."""
     found = [_find(session, key) for key in args]
     values = [value for value in found if value is not None]
-    target = found[0] or hll.new_sparse()
+    target = found[0] or new_sparse()
     limit = session.engine.config.number("hll-sparse-max-bytes")
-    dense = any(map(hll.is_dense, values))
-    merged = hll.merge(target, hll.register_maxima(values), dense, limit)
+    dense = any(map(is_dense, values))
+    merged = merge(target, register_maxima(values), dense, limit)
     _keep(session, args[0], merged)
     return OK
 
@@ -79,18 +449,18 @@ def pfdebug(session: Session, args: Args) -> Reply:
         raise CommandError(errors.PFDEBUG_NO_KEY)
     if word == b"GETREG":
         # Like Redis, convert the value itself to the dense representation.
-        _keep(session, key, hll.to_dense(value))
-        return list(hll.registers(value))
+        _keep(session, key, to_dense(value))
+        return list(registers(value))
     if word == b"DECODE":
-        if hll.is_dense(value):
+        if is_dense(value):
             raise CommandError(errors.PFDEBUG_NOT_SPARSE)
-        return hll.describe(value).encode()
+        return describe(value).encode()
     if word == b"ENCODING":
-        return Status(b"dense" if hll.is_dense(value) else b"sparse")
+        return Status(b"dense" if is_dense(value) else b"sparse")
     if word == b"TODENSE":
-        if hll.is_dense(value):
+        if is_dense(value):
             return 0
-        _keep(session, key, hll.to_dense(value))
+        _keep(session, key, to_dense(value))
         return 1
     raise CommandError(errors.pfdebug_unknown(args[0]))
 

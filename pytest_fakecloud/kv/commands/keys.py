@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
 from ...core.budget import spend
@@ -14,7 +14,7 @@ from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Blocked, Reply, Status
 from ..table.registry import UNITS, Args, Unit, command, variant
-from ..table.syntax import I64_MAX, parse_float, parse_int, try_int
+from ..table.syntax import I64_MAX, parse_cursor, parse_float, parse_int, try_int
 from ..table.versions import rdb_version
 from ..values import type_name
 from ..values.containers import HashValue, QuickList, SetValue
@@ -27,7 +27,6 @@ from .arguments import (
     find_database,
     options,
     parse_conditions,
-    parse_cursor,
     parse_milliseconds,
     parse_scan,
     running,
@@ -105,35 +104,22 @@ def scan(session: Session, args: Args) -> Reply:
 # -- names and locations -------------------------------------------------------------------------
 
 
-def _rename(session: Session, source: bytes, target: bytes) -> None:
-    db = session.db
-    value, at_ms = db.peek(source), db.expires.get(source)
-    db.delete(source, "")
-    db.delete(target, "")
-    db.put_back(target, value, at_ms)
-    db.announce(source, "rename_from")
-    db.announce(target, "rename_to")
-
-
-@command("RENAME")
-def rename(session: Session, args: Args) -> Reply:
-    """Rename a key, replacing any key that already has the new name."""
-    if session.db.lookup(args[0]) is None:
+@variant("RENAME", "Rename a key, replacing any key that already has the new name.", replace=True)
+@variant("RENAMENX", "Rename a key only if no key has the new name.", replace=False)
+def rename(session: Session, args: Args, *, replace: bool) -> Reply:
+    db, (source, target) = session.db, args
+    if db.lookup(source) is None:
         raise CommandError(errors.NO_SUCH_KEY)
-    if args[0] != args[1]:
-        _rename(session, args[0], args[1])
-    return OK
-
-
-@command("RENAMENX")
-def renamenx(session: Session, args: Args) -> Reply:
-    """Rename a key only if no key has the new name."""
-    if session.db.lookup(args[0]) is None:
-        raise CommandError(errors.NO_SUCH_KEY)
-    if session.db.lookup(args[1]) is not None:
+    if not replace and db.lookup(target) is not None:
         return 0
-    _rename(session, args[0], args[1])
-    return 1
+    if source != target:
+        value, at_ms = db.peek(source), db.expires.get(source)
+        db.delete(source, "")
+        db.delete(target, "")
+        db.put_back(target, value, at_ms)
+        db.announce(source, "rename_from")
+        db.announce(target, "rename_to")
+    return OK if replace else 1
 
 
 @command("MOVE")
@@ -195,10 +181,8 @@ def dump_(session: Session, args: Args) -> Reply:
         raise CommandError(errors.NO_DUMP_OF_INDEX)
     from .. import rdb  # imported here because it is rarely needed
 
-    is_string = isinstance(value, bytes | bytearray)
-    spend(len(value) if is_string else _STEPS_PER_DUMPED_ELEMENT * len(value))
-    engine = session.engine
-    return rdb.dump(value, engine.config, rdb_version(engine.version))
+    spend(len(value) * (1 if type_name(value) == "string" else _STEPS_PER_DUMPED_ELEMENT))
+    return rdb.dump(value, session.engine.config, rdb_version(session.engine.version))
 
 
 def _parse_restore_options(args: Args) -> dict[bytes, int]:
@@ -233,7 +217,7 @@ def restore(session: Session, args: Args) -> Reply:
         raise CommandError(errors.BAD_DUMP)
     try:
         value = rdb.load(payload, version)
-        session.engine.total.reserve(session, usage(b"", value))
+        session.engine.total.reserve(session.transport, usage(b"", value))
     except ValueError:
         raise CommandError(errors.BAD_DUMP_FORMAT) from None
     if not session.engine.can_hold(value):
@@ -364,11 +348,10 @@ def expire(session: Session, args: Args) -> Reply:
     """Set the expiry of a key, in the unit of the command's row."""
     condition = parse_conditions(args[2:])
     at_ms = expiry_ms(session, args[1], may_be_past=True)
-    if session.db.lookup(args[0]) is None:
+    db, key = session.db, args[0]
+    if db.lookup(key) is None or not allows_expiry(condition, db.expires.get(key), at_ms):
         return 0
-    if not allows_expiry(condition, session.db.expires.get(args[0]), at_ms):
-        return 0
-    session.db.expire_at(args[0], at_ms)
+    db.expire_at(key, at_ms)
     return 1
 
 
@@ -489,12 +472,11 @@ def _referenced(session: Session, pattern: bytes, element: bytes) -> bytes | Non
     if arrow and field:
         value = session.db.lookup(before + element + name)
         return value.fields.get(field) if isinstance(value, HashValue) else None
-    value = session.db.lookup(before + element + after)
-    return string_reply(value)
+    return string_reply(session.db.lookup(before + element + after))
 
 
-def _number(text: bytes) -> float:
-    text = text.split(b"\0")[0].lstrip(b" \t\n\v\f\r")
+def _number(text: bytes | None) -> float:
+    text = (text or b"").split(b"\0")[0].lstrip(b" \t\n\v\f\r")
     return parse_float(text, errors.SORT_SCORES) if text else 0.0
 
 
@@ -517,28 +499,22 @@ def _sorted_page(session: Session, value: Any, given: _SortOptions) -> list[byte
             reverse=given.descending,
         )
     else:
-        numbers = [0.0 if weight is None else _number(weight) for weight in weights]
-        in_order = sorted(zip(numbers, elements, strict=True), reverse=given.descending)
+        pairs = zip(map(_number, weights), elements, strict=True)
+        in_order = sorted(pairs, reverse=given.descending)
     return [element for _, element in islice(in_order, *_page(given, len(elements)))]
-
-
-def _check_permission(session: Session, given: _SortOptions) -> None:
-    # It is not known in advance which keys the BY and GET patterns will read, so require access to
-    # all keys.
-    if session.user.reads_all_keys(running(session)):
-        return
-    if given.by is not None and b"*" in given.by:
-        raise CommandError(errors.SORT_BY_DENIED)
-    if given.get:
-        raise CommandError(errors.SORT_GET_DENIED)
 
 
 @variant("SORT", "Return or store the sorted elements of a list, set, or sorted set.")
 @variant("SORT_RO", "Return the sorted elements of a list, set, or sorted set.")
 def sort(session: Session, args: Args) -> Reply:
     given = _parse_sort_options(session, args)
-    if not session.user.unrestricted:
-        _check_permission(session, given)
+    user = session.user
+    # The keys that BY and GET patterns will read are unknown, so these need access to all keys.
+    if not user.unrestricted and not user.reads_all_keys(running(session)):
+        if given.by is not None and b"*" in given.by:
+            raise CommandError(errors.SORT_BY_DENIED)
+        if given.get:
+            raise CommandError(errors.SORT_GET_DENIED)
     value = session.db.lookup(args[0])
     if isinstance(value, SortedSet):
         value.make_large()  # Redis converts a sorted set that it sorts.
@@ -550,19 +526,17 @@ def sort(session: Session, args: Args) -> Reply:
         # A set is unordered. If the elements are stored or returned to a script, sort them by their
         # bytes, because the result must be deterministic.
         given.by, given.keeps_order, given.alpha = None, False, True
-    elements = (
+    result: list[Any] = (
         _unsorted_page(value, given) if given.keeps_order else _sorted_page(session, value, given)
     )
-    result: list[bytes | None] = list(elements)
     if given.get:
-        spend(_STEPS_PER_ELEMENT * len(elements) * len(given.get))
-        result = [
-            _referenced(session, pattern, element) for element in elements for pattern in given.get
-        ]
+        spend(_STEPS_PER_ELEMENT * len(result) * len(given.get))
+        pairs = product(result, given.get)
+        result = [_referenced(session, pattern, element) for element, pattern in pairs]
     if given.store is None:
-        return list(result)
+        return result
     if result:
-        session.engine.total.reserve(session, sum(len(item or b"") for item in result))
+        session.engine.total.reserve(session.transport, sum(len(item or b"") for item in result))
         session.db.set(given.store, QuickList([item or b"" for item in result]))
     else:
         session.db.delete(given.store)

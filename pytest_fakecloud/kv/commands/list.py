@@ -21,7 +21,7 @@ from .arguments import (
     parse_bounds,
     parse_negatable,
     parse_timeout,
-    pop_or_wait,
+    pop_first,
     pop_several,
     running,
     slice_bounds,
@@ -133,20 +133,15 @@ def lpos(session: Session, args: Args) -> Reply:
     return list(islice(wanted, count or None))
 
 
-def _parse_rank(session: Session, text: bytes) -> int:
-    if session.engine.table.knows["LPOS rejects the lowest rank"]:
-        return parse_negatable(text)
-    rank = parse_int(text)
-    # The lowest 64-bit integer cannot be negated, so Redis searches as if the rank were -1.
-    return rank if rank > I64_MIN else -1
-
-
 def _parse_lpos(session: Session, args: Args) -> tuple[int, int | None, int]:
     """Return RANK, COUNT (None if it is not given) and MAXLEN."""
     rank, count, maxlen = 1, None, 0
     for word, (value,) in options(args, 2, {b"RANK": 1, b"COUNT": 1, b"MAXLEN": 1}):
         if word == b"RANK":
-            rank = _parse_rank(session, value)
+            rejects_lowest = session.engine.table.knows["LPOS rejects the lowest rank"]
+            rank = (parse_negatable if rejects_lowest else parse_int)(value)
+            if rank == I64_MIN:
+                rank = -1  # It cannot be negated, so Redis searches as if the rank were -1.
             if rank == 0:
                 raise CommandError(errors.LPOS_RANK)
         elif word == b"COUNT":
@@ -160,8 +155,7 @@ def _parse_lpos(session: Session, args: Args) -> tuple[int, int | None, int]:
 def lrem(session: Session, args: Args) -> Reply:
     """Remove elements equal to a value; a negative count removes from the tail."""
     count = parse_int(args[1])
-    items = get_or_empty(session, args[0], QuickList)
-    removed = items.remove(args[2], count)
+    removed = get_or_empty(session, args[0], QuickList).remove(args[2], count)
     if removed:
         session.db.note_removal(args[0])
     return removed
@@ -226,7 +220,8 @@ def lmpop(session: Session, args: Args) -> Reply:
     left=False,
 )
 def blpop(session: Session, args: Args, *, left: bool) -> Reply:
-    return pop_or_wait(session, args, QuickList, partial(_take, session, left=left))
+    take = partial(_take, session, left=left)
+    return pop_first(session, args[:-1], args[-1], QuickList, take)
 
 
 def _move(

@@ -12,13 +12,13 @@ from .arguments import subcommand_error
 @command("PUBLISH")
 def publish(session: Session, args: Args) -> Reply:
     """Publish a message to a channel and return the number of receivers."""
-    return session.engine.pubsub.publish(args[0], args[1])
+    return session.engine.pubsub.publish(*args)
 
 
 @command("SPUBLISH")
 def spublish(session: Session, args: Args) -> Reply:
     """Publish a message to a shard channel and return the number of receivers."""
-    return session.engine.pubsub.publish_to_shard(args[0], args[1])
+    return session.engine.pubsub.publish_to_shard(*args)
 
 
 @variant("SUBSCRIBE", "Subscribe to channels.", kind="channel")

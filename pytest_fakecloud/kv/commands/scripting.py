@@ -9,6 +9,7 @@ from ..engine.sessions import Session
 from ..errors import NOT_INTEGER, TOO_MANY_KEYS, CommandError
 from ..reply import OK, Map, Reply, SetReply, Status
 from ..scripting import errors
+from ..scripting.libraries import sources_in
 from ..table.registry import Args, command, variant
 from ..table.syntax import parse_int
 from .arguments import subcommand_error
@@ -107,7 +108,8 @@ def function_load(session: Session, args: Args) -> Reply:
     for option in args[:-1]:
         if option.upper() != b"REPLACE":
             raise CommandError(errors.unknown_load_option(option))
-    return session.engine.scripting.libraries.load(args[-1], len(args) > 1)
+    scripting = session.engine.scripting
+    return scripting.libraries.load(scripting.read_library(args[-1]), len(args) > 1)
 
 
 @command("FUNCTION DELETE")
@@ -125,7 +127,7 @@ def function_flush(session: Session, args: Args) -> Reply:
         raise subcommand_error(session)
     if args and args[0].upper() not in (b"SYNC", b"ASYNC"):
         raise CommandError(errors.FUNCTION_FLUSH_MODE)
-    session.engine.scripting.libraries.flush()
+    session.engine.scripting.libraries.replace_all([])
     return OK
 
 
@@ -180,8 +182,7 @@ def function_stats(session: Session, args: Args) -> Reply:
 @command("FUNCTION DUMP")
 def function_dump(session: Session, args: Args) -> Reply:
     """Return all function libraries as a payload for FUNCTION RESTORE."""
-    engine = session.engine
-    return engine.scripting.libraries.dump(engine.config, engine.version)
+    return session.engine.scripting.libraries.dump(session.engine.config, session.engine.version)
 
 
 @command("FUNCTION RESTORE")
@@ -192,6 +193,7 @@ def function_restore(session: Session, args: Args) -> Reply:
     policy = args[1].upper() if len(args) == 2 else b"APPEND"
     if policy not in (b"FLUSH", b"APPEND", b"REPLACE"):
         raise CommandError(errors.BAD_POLICY)
-    engine = session.engine
-    engine.scripting.libraries.restore(args[0], policy, engine.version)
+    scripting = session.engine.scripting
+    sources = sources_in(args[0], session.engine.version)
+    scripting.libraries.add_all(map(scripting.read_library, sources), policy)
     return OK

@@ -130,10 +130,10 @@ def search_describe(session: Session, args: Args) -> Reply:
     name, index = found
     index.refresh(session.db, is_read=False)
     definition = index.definition
-    fields = [[encoded(word) for word in each.words()] for each in definition.fields]
+    fields = [list(map(encoded, each.words())) for each in definition.fields]
     return Map([
         b"name", name, b"type", definition.kind.encode(),
-        b"prefixes", [encoded(prefix) for prefix in definition.prefixes],
+        b"prefixes", list(map(encoded, definition.prefixes)),
         b"language", definition.language.encode(),
         b"indexSize", index.size, b"pendingUpdates", len(index.waiting),
         b"schema", fields,
@@ -203,10 +203,9 @@ def search_listaliases(session: Session, args: Args) -> Reply:
     return [[alias, name] for alias, name in indexes_of(session).aliases.items()]
 
 
-_MOST_HITS, _FARTHEST = 1000, 10_000
 # -- searches ------------------------------------------------------------------------------------
 
-
+_MOST_HITS, _FARTHEST = 1000, 10_000
 _LIMIT_ERROR = f"limit should be a positive number less than {_MOST_HITS}"
 """The vendor's error message, which says "less than" although 1000 is accepted."""
 
@@ -250,8 +249,8 @@ def search_aggregate(session: Session, args: Args) -> Reply:
     wanted = parse_aggregations(found, parse_object(args[2], "aggregations"))
     numbers = sorted(clause.find(found))
     reply = Map()
-    for each in wanted:
-        reply += [each.alias.encode(), Map(each.compute(numbers))]
+    for alias, compute in wanted.items():
+        reply += [alias.encode(), Map(compute(numbers))]
     _remember(session, "aggregate", args, found, [], len(numbers))
     return reply
 
@@ -324,11 +323,8 @@ def _read_query(words: Words) -> Query:
 
 
 def _limit(words: Words) -> int:
-    try:
-        limit = words.number("LIMIT")
-    except SearchError:
-        raise SearchError(_LIMIT_ERROR) from None
-    if not 1 <= limit <= _MOST_HITS:
+    limit = try_int(encoded(words.take("LIMIT"))) if words else None
+    if limit is None or not 1 <= limit <= _MOST_HITS:
         raise SearchError(_LIMIT_ERROR)
     return limit
 
@@ -374,14 +370,10 @@ def _field_value(words: Words) -> FieldValue:
         if word == "MODIFIER":
             modifier = words.one_of(word, tuple(MODIFIERS))
         elif word == "FACTOR":
-            factor = _float(words, word)
+            factor = parse_float(encoded(words.take(word)))
         else:
-            missing = _float(words, word)
+            missing = parse_float(encoded(words.take(word)))
     return FieldValue(field, modifier, factor, missing)
-
-
-def _float(words: Words, what: str) -> float:
-    return parse_float(encoded(words.take(what)))
 
 
 # -- shared by the commands ----------------------------------------------------------------------
@@ -390,15 +382,15 @@ def _float(words: Words, what: str) -> float:
 def indexes_of(session: Session) -> Indexes:
     """Return the search indexes of the database; from the first call on, they follow all changes."""
     keyspace, settings = session.db, session.engine.settings
-    if not isinstance(keyspace.indexes, Indexes):
-        keyspace.indexes = indexes = Indexes(
-            settings.search_ready_after_ms, settings.search_ready_after_reads
-        )
-        # The database may already contain indexes that were moved here from another database.
-        indexes.adopt(keyspace.values)
-        session.engine.record_changes()
-        return indexes
-    return keyspace.indexes
+    if isinstance(keyspace.indexes, Indexes):
+        return keyspace.indexes
+    keyspace.indexes = indexes = Indexes(
+        settings.search_ready_after_ms, settings.search_ready_after_reads
+    )
+    # The database may already contain indexes that were moved here from another database.
+    indexes.adopt(keyspace.values)
+    session.engine.record_changes()
+    return indexes
 
 
 def find_index(session: Session, name: bytes) -> SearchIndex | None:

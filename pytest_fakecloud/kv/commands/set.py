@@ -13,7 +13,14 @@ from ..reply import Reply, SetReply
 from ..table.registry import Args, command, variant
 from ..table.syntax import I64_MAX, parse_int
 from ..values.containers import SetValue
-from .arguments import get_or_empty, options, parse_negatable, random_indexes, scan_collection
+from .arguments import (
+    get_or_empty,
+    options,
+    parse_negatable,
+    random_indexes,
+    remove_all,
+    scan_collection,
+)
 
 _COPY_STEPS = 2
 _LOOKUP_STEPS = 3
@@ -24,9 +31,7 @@ _LOOKUP_STEPS = 3
 def sadd(session: Session, args: Args) -> Reply:
     """Add members to a set and return the number that were added."""
     members = session.db.get_or_create(args[0], SetValue)
-    added = 0
-    for member in args[1:]:
-        added += members.add(member)
+    added = sum(map(members.add, args[1:]))
     if added:
         session.db.touch(args[0])
     return added
@@ -35,11 +40,7 @@ def sadd(session: Session, args: Args) -> Reply:
 @command("SREM")
 def srem(session: Session, args: Args) -> Reply:
     """Remove members from a set and return the number that were removed."""
-    members = get_or_empty(session, args[0], SetValue)
-    removed = sum(map(members.remove, args[1:]))
-    if removed:
-        session.db.note_removal(args[0])
-    return removed
+    return remove_all(session, args, SetValue)
 
 
 @command("SMOVE")
@@ -128,7 +129,6 @@ def srandmember(session: Session, args: Args) -> Reply:
 
 
 def _sets(session: Session, keys: list[bytes]) -> list[SetValue]:
-    """Return the sets at some keys; an empty set for a missing key."""
     return [get_or_empty(session, key, SetValue) for key in keys]
 
 

@@ -53,7 +53,7 @@ def grow(session: Session, key: bytes, value: String | None, size: int) -> bytea
     """Return the string of a key as a mutable buffer, padded with zeros to at least ``size`` bytes."""
     present = value or b""
     if size - len(present) > _UNCOUNTED:
-        session.engine.total.reserve(session, size - len(present))
+        session.engine.total.reserve(session.transport, size - len(present))
     if type(present) is bytearray and size - len(present) < _MAX_EXTENSION:
         buffer = present
         buffer.extend(bytes(max(0, size - len(present))))
@@ -374,11 +374,10 @@ def incrbyfloat(session: Session, args: Args) -> Reply:
     return text
 
 
+# -- LCS -----------------------------------------------------------------------------------------
+
 Match = tuple[int, int, int]
 """A run of common bytes: its start in the first string, in the second string, and its length."""
-
-
-# -- LCS -----------------------------------------------------------------------------------------
 
 
 def _rows(first: bytes, second: bytes) -> list[int]:
@@ -409,33 +408,20 @@ def common_matches(first: bytes, second: bytes) -> list[Match]:
     rows = _rows(first, second)
     i, j = len(first), len(second)
     found: list[Match] = []
-    length = 0
     while i > 0 and j > 0:
-        if first[i - 1] == second[j - 1]:
-            i -= 1
-            j -= 1
-            length += 1
-            continue
+        length = 0
+        while i > 0 and j > 0 and first[i - 1] == second[j - 1]:
+            i, j, length = i - 1, j - 1, length + 1
         if length:
             found.append((i, j, length))
-            length = 0
-        if rows[i] >> (j - 1) & 1:
+        elif rows[i] >> (j - 1) & 1:
             j -= 1
         else:
             i -= 1
-    if length:
-        found.append((i, j, length))
     return found
 
 
-def _parse_lcs_options(args: Args) -> dict[bytes, int]:
-    """Return the options of LCS with their numbers; 0 for an option without a number."""
-    sizes = {b"IDX": 0, b"LEN": 0, b"WITHMATCHLEN": 0, b"MINMATCHLEN": 1}
-    found = options(args, 2, sizes)
-    given = {word: parse_int(values[0]) if values else 0 for word, values in found}
-    if b"LEN" in given and b"IDX" in given:
-        raise CommandError(errors.LCS_LEN_AND_IDX)
-    return given
+_LCS_SIZES = {b"IDX": 0, b"LEN": 0, b"WITHMATCHLEN": 0, b"MINMATCHLEN": 1}
 
 
 def _ranges_reply(matches: list[Match], given: dict[bytes, int]) -> Reply:
@@ -451,15 +437,22 @@ def _ranges_reply(matches: list[Match], given: dict[bytes, int]) -> Reply:
 @command("LCS")
 def lcs(session: Session, args: Args) -> Reply:
     """Return the longest common subsequence of two strings, its length, or the ranges it matches."""
-    values = [session.db.lookup(key) for key in args[:2]]
-    if any(value is not None and not isinstance(value, bytes | bytearray) for value in values):
+    found = map(session.db.lookup, args[:2])
+    values = [b"" if value is None else value for value in found]
+    if not all(isinstance(value, bytes | bytearray) for value in values):
         raise CommandError(errors.LCS_NOT_STRINGS)
-    given = _parse_lcs_options(args)
+    given = {
+        word: parse_int(numbers[0]) if numbers else 0
+        for word, numbers in options(args, 2, _LCS_SIZES)
+    }
+    if b"LEN" in given and b"IDX" in given:
+        raise CommandError(errors.LCS_LEN_AND_IDX)
     # Redis allocates a table of 4 bytes for each pair of positions.
-    lengths = [len(value or b"") + 1 for value in values]
-    if lengths[0] * lengths[1] * 4 > session.engine.config.number("proto-max-bulk-len"):
+    if (len(values[0]) + 1) * (len(values[1]) + 1) * 4 > session.engine.config.number(
+        "proto-max-bulk-len"
+    ):
         raise CommandError(errors.LCS_TOO_LONG)
-    first, second = (bytes(value or b"") for value in values)
+    first, second = map(bytes, values)
     if b"LEN" in given:
         return common_length(first, second)
     matches = common_matches(first, second)

@@ -8,7 +8,7 @@ from .. import errors
 from ..acl import Denied
 from ..engine.limits import LONGEST_WAIT_SECONDS
 from ..engine.sessions import Session, Watched
-from ..errors import CommandError
+from ..errors import CommandError, as_reply
 from ..reply import NIL_ARRAY, OK, Blocked, Reply
 from ..table.registry import Args, CommandSpec, command
 
@@ -49,10 +49,9 @@ def exec_(session: Session, args: Args) -> Reply:
     transaction of more commands than its budget has steps for is discarded, and after
     ``LONGEST_WAIT_SECONDS`` of processor time the remaining commands return an error.
     """
-    queue = session.queue
+    queue, aborted = session.queue, session.aborted
     if queue is None:
         raise CommandError(errors.EXEC_WITHOUT_MULTI)
-    aborted = session.aborted
     broken = session.watch_broken or any(
         existed and not db.exists(key) for db, key, existed in session.watched
     )
@@ -91,7 +90,7 @@ def _run_queued(session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply
     except Denied as denied:
         return CommandError(errors.rules_changed(errors.RULES_CHANGED[denied.reason]))
     except CommandError as error:
-        return error
+        return as_reply(error)
 
 
 @command("WATCH")

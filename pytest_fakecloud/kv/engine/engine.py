@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...core import budget
@@ -41,7 +43,6 @@ from .sessions import (
     Observer,
     Pauses,
     Session,
-    Sessions,
     Turns,
     Users,
     UsersCopy,
@@ -105,9 +106,7 @@ class Engine:
         self.random = ids.stream("kv", "random")
         self.config = Config(dialect, self.table, debug_command=settings.debug_command)
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
-        self.sizes = Sizes(self.databases, self.record_changes)
         self.total = Total(self.databases)
-        self._capacity = Capacity(settings, self.sizes) if settings.bounds_data else None
         self.started_us = clock.now_us() if started_us is None else started_us
         self.last_save_us = self.started_us
         self.now_us = self.started_us
@@ -119,24 +118,27 @@ class Engine:
         self.pauses = Pauses(clock)
         self.pubsub = PubSub()
         self.notifications = Notifications(self.pubsub)
-        self.turns = Turns(self.lock, lambda argv: self.scripting.is_interrupted_by(argv))
+        self.turns = Turns(self.lock)
         self.give_way = self.turns.give_way
         self.monitors: list[Monitor] = []
         self.observers = Registry[Observer]()
-        self.eviction = Eviction(self.databases, self.sizes, self.config, self.random)
+        self.eviction = Eviction(self.databases, self.config, self.random)
         self.can_listen: Callable[[int], bool] = lambda port: True
         """Function that returns whether the database port could listen on another port number."""
         self.waiters = Waiters()
-        self.sessions = Sessions(self.waiters)
-        self.streaming = self.sessions.streaming
+        self.connected: dict[int, Session] = {}
+        """Sessions of the database port by client ID."""
+        self.streaming: set[Session] = set()
+        """Sessions of event streams."""
         self.users = Users(
-            self.sessions, dialect, self.config, self.table, self.describe, clock.now_us
+            self.connected, self.streaming, dialect, self.config, self.table, clock.now_us
         )
-        self.tracking = Tracking(self.sessions.connected, self.config, self.databases)
+        self.tracking = Tracking(self.connected, self.config, self.databases)
         self._allowed_names = DOCUMENTED if settings.documented_only else None
         self._needs_replicas = False
         self._may_reject = settings.documented_only
         """Whether a setting or a parameter can cause a valid command line to be rejected."""
+        self._measures_keys = False
         self._records_changes = False
         """Whether keyspaces record changed keys, because a client or an index depends on them."""
         self._expiry_timer_us: int | None = None
@@ -146,6 +148,10 @@ class Engine:
         self.line: list[bytes] = []
         """The command line of ``running``."""
         self._session_ids = itertools.count(1)
+        self._capacity: Capacity | None = None
+        if settings.bounds_data:
+            sizes = None if settings.max_data_size is None else self.sizes
+            self._capacity = Capacity(settings, sizes)
 
     @on_first_use
     def scripting(self) -> Scripting:
@@ -154,6 +160,13 @@ class Engine:
         from ..scripting.scripts import Scripting
 
         return Scripting(self)
+
+    @on_first_use
+    def sizes(self) -> Sizes:
+        """The memory and the contents of all keys. From the first use on, keyspaces record changes."""
+        self._measures_keys = True
+        self.record_changes()
+        return Sizes(self.databases)
 
     # -- sessions ----------------------------------------------------------------------------------
 
@@ -175,7 +188,7 @@ class Engine:
         number = next(self._session_ids)
         session = Session(self, user, self.databases[0], transport, address, number, at_us, at_us)
         if transport == "port":
-            self.sessions.connected[session.id] = session
+            self.connected[session.id] = session
         total = self.total
         total.left -= OVERHEAD * size  # Not a call of `receive()`, because each request does this.
         if total.left < 0:
@@ -199,7 +212,7 @@ class Engine:
         """Remove an ended session, and discard its transaction, watched keys and subscriptions."""
         with self.lock:
             self.forget_state(session)
-            self.sessions.connected.pop(session.id, None)
+            self.connected.pop(session.id, None)
 
     def forget_state(self, session: Session) -> None:
         """Discard a session's transaction, watched keys, subscriptions, tracking and MONITOR."""
@@ -218,7 +231,7 @@ class Engine:
         """Run a client's command line, or queue it in a transaction; raise ``CommandError``."""
         if session.db.indexes is not None:
             self.index_ahead(session, argv)
-        if not self.lock.acquire(False) and not self.turns.wait(argv):
+        if not self.lock.acquire(False) and not self.turns.wait(self, argv):
             return self.run_during_script(session, argv)
         try:
             spec = self._lookup.get(argv[0])
@@ -267,9 +280,9 @@ class Engine:
         try:
             if spec.write and transport != "local":
                 if self._capacity is not None:
-                    self._capacity.check(session, spec, argv)
+                    self._capacity.check(db, spec, argv)
                 if spec.derives:
-                    self.total.check_derived(session, spec, argv)
+                    self.total.check_derived(db, spec, argv)
             if transport != "port":
                 return function(session, argv[spec.arguments])
             session.last_us = start_us
@@ -319,7 +332,7 @@ class Engine:
         name = argv[0].upper()
         if indexes is None or inside or len(argv) < 2 or name not in _SEARCHES:
             return
-        while self.turns.take(argv):
+        while self.turns.take(self, argv):
             try:
                 self.update_time()
                 if indexes.catch_up(session.db, argv[1], whole=name == b"SEARCH.WAITINDEXING"):
@@ -427,27 +440,10 @@ class Engine:
             self._follow_limits()
         if not self.eviction.limit:
             return False
-        has_room = self.eviction.make_room(self.clock.now_us() // 1000)
+        has_room = self.eviction.make_room(self.sizes, self.clock.now_us() // 1000)
         if self.tracking:
             self.tracking.invalidate_evicted()
         return not has_room
-
-    def is_paused(self, session: Session, argv: list[bytes]) -> bool:
-        """Return whether a command line is delayed. A line that would be rejected is not delayed."""
-        now_us = self.clock.now_us()
-        if now_us >= self.pauses.delays_end_us:
-            return False
-        try:
-            spec = self.table.resolve(argv)
-            if not spec.least <= len(argv) <= spec.most:
-                return False
-            session.user.check(spec, argv)
-            if self.pauses.delays_reads(now_us):
-                return True
-            lines = session.queue or () if spec.name == "EXEC" else [(spec, argv)]
-            return any(self.scripting.may_write(each, line) for each, line in lines)
-        except CommandError:
-            return False
 
     # -- blocked clients ---------------------------------------------------------------------------
 
@@ -489,7 +485,7 @@ class Engine:
             self.waiters
             or self.tracking
             or self.notifications
-            or self.sizes.requested
+            or self._measures_keys
             or any(keyspace.indexes is not None for keyspace in self.databases)
         )
         for keyspace in self.databases:
@@ -532,9 +528,15 @@ class Engine:
         due_us = min(dues, default=0) * 1000
         if dues and (self._expiry_timer_us is None or due_us < self._expiry_timer_us):
             self._expiry_timer_us = due_us
-            self.clock.call_at(due_us, self._expire, lane="background", label="keys expire")
+            expire = partial(Engine._expire, weakref.ref(self))
+            self.clock.call_at(due_us, expire, lane="background", label="keys expire")
 
-    def _expire(self, due_us: int) -> None:
+    @staticmethod
+    def _expire(engine: weakref.ref[Engine], due_us: int) -> None:
+        """Remove expired keys, unless the engine is gone by the time that its timer fires."""
+        self = engine()
+        if self is None:
+            return
         with self.lock:
             if self._expiry_timer_us == due_us:
                 self._expiry_timer_us = None
@@ -618,8 +620,9 @@ class Engine:
     def follow_config(self) -> None:
         """Apply the current parameters."""
         self.notifications.enable(self.config.text("notify-keyspace-events"))
+        publish = partial(Engine._publish_event, weakref.proxy(self))
         for keyspace in self.databases:
-            keyspace.notify = self._publish_event if self.notifications else None
+            keyspace.notify = publish if self.notifications else None
         self._plan_expiry()
         number = self.config.number
         self.eviction.limit = number("maxmemory")
@@ -629,7 +632,7 @@ class Engine:
         self._follow_limits()
         if self.eviction.limit:
             # Evict keys immediately if the memory limit was lowered.
-            self.eviction.make_room(self.clock.now_us() // 1000)
+            self.eviction.make_room(self.sizes, self.clock.now_us() // 1000)
         self.record_changes()
         self.follow_policy()
 

@@ -366,7 +366,7 @@ class Keyspace:
 
     def note_fields(self, key: bytes, value: HashValue) -> None:
         """Record when the next field of a hash expires, after a change of the hash or an expiry."""
-        soonest = value.soonest()
+        soonest = value.expires.earliest()
         if soonest is None:
             self.volatile.pop(key, None)
         else:

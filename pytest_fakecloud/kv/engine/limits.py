@@ -25,18 +25,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
 
 from ...core.ids import RandomStream
 from .. import errors
 from ..errors import CommandError
+from ..model import Transport
 from ..settings import KVConfig
 from ..table.config import OPTIMISTIC, Config
 from ..table.registry import CommandSpec, KeySpec
 from ..table.syntax import try_int
 from ..values.measures import ENTRY, content_size, usage
 from .keyspace import Keyspace
-from .sessions import Session
 
 _COMPARED = 500
 """Maximum number of keys of a database that are compared before a key is evicted."""
@@ -76,20 +75,14 @@ class Sizes:
     """The memory and the contents of all keys.
 
     The first request adds up the sizes of all keys. From then on, databases record which keys
-    change (``Keyspace.resized``), and a request looks at these keys only. ``start`` makes the
-    databases record changes.
+    change (``Keyspace.resized``), and a request looks at these keys only.
     """
 
-    def __init__(self, databases: Sequence[Keyspace], start: Callable[[], None]) -> None:
+    def __init__(self, databases: Sequence[Keyspace]) -> None:
         self._databases = databases
-        self._start = start
         self._sums = [_Sums() for _ in databases]
-        self.requested = False
 
     def _update(self, db: Keyspace) -> _Sums:
-        if not self.requested:
-            self.requested = True
-            self._start()
         sums = self._sums[db.index]
         sums.update(db)
         return sums
@@ -108,23 +101,20 @@ class Sizes:
 class Eviction:
     """Keeps a server within its memory limit; ``limit`` is in bytes, or 0 for no limit."""
 
-    def __init__(
-        self, databases: Sequence[Keyspace], sizes: Sizes, config: Config, random: RandomStream
-    ) -> None:
+    def __init__(self, databases: Sequence[Keyspace], config: Config, random: RandomStream) -> None:
         self._databases = databases
-        self._sizes = sizes
         self._config = config
         self._random = random
         self.limit = 0
         self.evicted = 0
         """Number of keys evicted so far."""
 
-    def make_room(self, now_ms: int) -> bool:
+    def make_room(self, sizes: Sizes, now_ms: int) -> bool:
         """Evict keys as far as the policy allows; return whether the data fits into the limit."""
         for db in self._databases:
             db.now_ms = now_ms
             db.purge()
-        left = self._sizes.used_memory() - self.limit
+        left = sizes.used_memory() - self.limit
         if left <= 0:
             return True
         if self._config.text("maxmemory-policy") == "noeviction":
@@ -190,20 +180,21 @@ class Total:
         self.left = 0
         """Number of bytes that clients may add before all keys are measured."""
 
-    def check_derived(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise OOM if a command that stores the content of other keys would exceed the limit."""
-        values, keys = session.db.values, spec.key_positions(argv)
-        sources = {argv[at] for at, key in keys if not key.writes}
-        self.reserve(
-            session, _DERIVED * sum(usage(key, values[key]) for key in sources if key in values)
-        )
+    def check_derived(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise OOM if a client's command that derives data from other keys would exceed the limit."""
+        values = db.values
+        sources = {argv[at] for at, key in spec.key_positions(argv) if not key.writes}
+        self._take(_DERIVED * sum(usage(key, values[key]) for key in sources if key in values))
 
-    def reserve(self, session: Session, size: int) -> None:
+    def reserve(self, transport: Transport, size: int) -> None:
         """Raise OOM if a client's command would exceed the limit with ``size`` more bytes."""
-        if session.transport != "local":
-            self.left -= size
-            if self.left < 0 and not self.has_room(size):
-                raise CommandError(errors.OOM)
+        if transport != "local":
+            self._take(size)
+
+    def _take(self, size: int) -> None:
+        self.left -= size
+        if self.left < 0 and not self.has_room(size):
+            raise CommandError(errors.OOM)
 
     def has_room(self, size: int = 0) -> bool:
         """Measure all keys; return whether ``size`` more bytes are within the limit."""
@@ -218,13 +209,14 @@ class Total:
 class Capacity:
     """Checks commands against the size limits of a database."""
 
-    def __init__(self, limits: KVConfig, sizes: Sizes) -> None:
+    def __init__(self, limits: KVConfig, sizes: Sizes | None) -> None:
         self._limits = limits
         self._sizes = sizes
+        """The sizes of all keys; None without a limit on their sum."""
         self._keys_only = limits.max_record_size is None and limits.max_data_size is None
         self._longest_key = sys.maxsize if limits.max_key_size is None else limits.max_key_size
 
-    def check(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+    def check(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` if a write command would exceed a limit."""
         if self._keys_only:
             # Fast path: if the longest word is within the limit for keys, so is every key.
@@ -237,44 +229,25 @@ class Capacity:
                 raise CommandError(errors.max_key_size(self._longest_key, len(argv[at])))
         if self._keys_only or "denyoom" not in spec.flags:
             return
-        session.db.purge()
-        added = []
+        db.purge()
+        stored, limit = db.values, self._limits.max_record_size
+        added = 0
         for at, key in keys:
+            name, size = argv[at], _added_bytes(spec, argv, at, key)
+            added += size
+            if limit is None:
+                continue
             replaces = "OW" in key.flags or spec.effects.value_at > 0
-            added.append(_Addition(argv[at], _added_bytes(spec, argv, at, key), replaces))
-        self._check_records(spec, added, session.db.values)
-        self._check_total(added, session.db)
-
-    def _check_records(
-        self, spec: CommandSpec, added: list[_Addition], stored: dict[bytes, Any]
-    ) -> None:
-        limit = self._limits.max_record_size
-        if limit is None:
-            return
-        for name, size, replaces in added:
-            size_before = 0 if replaces or name not in stored else content_size(stored[name])
+            before = 0 if replaces or name not in stored else content_size(stored[name])
             # A command with an offset overwrites bytes, or extends the string up to its last byte.
-            size_after = max(size_before, size) if spec.name in _SIZE_AT else size_before + size
-            if size_after > limit:
+            if (max(before, size) if spec.name in _SIZE_AT else before + size) > limit:
                 raise CommandError(errors.MAX_RECORD_SIZE)
-
-    def _check_total(self, added: list[_Addition], db: Keyspace) -> None:
         limit = self._limits.max_data_size
-        if limit is None:
-            return
-        # Data that the command replaces counts, too (see the module's docstring).
-        total = self._sizes.of_content(db)
-        total += sum(map(len, {each.name for each in added if each.name not in db.values}))
-        if total + sum(each.size for each in added) > limit:
-            raise CommandError(errors.MAX_DATA_SIZE)
-
-
-class _Addition(NamedTuple):
-    """The bytes that a command stores under a key, and whether they replace the key's value."""
-
-    name: bytes
-    size: int
-    replaces: bool
+        if limit is not None and self._sizes is not None:
+            # Data that the command replaces counts, too (see the module's docstring).
+            new_names = {argv[at] for at, _ in keys if argv[at] not in stored}
+            if self._sizes.of_content(db) + sum(map(len, new_names)) + added > limit:
+                raise CommandError(errors.MAX_DATA_SIZE)
 
 
 _SIZE_AT: dict[str, Callable[[list[bytes]], int]] = {

@@ -17,9 +17,9 @@ from ...core.ids import new_token
 from ...core.timekeeper import Timekeeper
 from ...core.timers import on_first_use
 from ..acl import ANONYMOUS, AclUser, Denied, RestToken, first_user, password_hash, read_only_user
-from ..errors import WRONGPASS, CommandError
+from ..errors import WRONGPASS, CommandError, as_reply
 from ..model import Transport
-from ..reply import Blocked, Map, Reply
+from ..reply import Blocked, Reply
 from ..settings import Dialect
 from ..table.config import Config
 from ..table.registry import CommandSpec, Table
@@ -136,6 +136,14 @@ class Session:
         """Whether a blocking command of this client may wait instead of replying immediately."""
         return self.transport == "port" and not self.in_exec and not self.in_script
 
+    def disconnect(self) -> None:
+        """Ask the transport of a connection or event stream to close it."""
+        self.closing = True
+        if waiter := self.engine.waiters.pop(self.id, None):
+            waiter.finish(None)
+        if self.wake is not None:
+            self.wake()
+
     # -- transactions ----------------------------------------------------------------------------
 
     def unwatch(self) -> None:
@@ -162,35 +170,6 @@ Observer = Callable[[Session, "CommandSpec", list[bytes]], None]
 """Function that is called before each command, also of transactions and scripts, with the client, the
 command and its line.
 """
-
-
-# -- open sessions ---------------------------------------------------------------------------------
-
-
-class Sessions:
-    """The sessions of the database port and of event streams."""
-
-    def __init__(self, waiters: Waiters) -> None:
-        self._waiters = waiters
-        self.connected: dict[int, Session] = {}
-        """Sessions of the database port by client ID."""
-        self.streaming: set[Session] = set()
-        """Sessions of event streams."""
-
-    def of_port(self) -> list[Session]:
-        """Return a new list of the port's sessions, because other threads add and remove sessions."""
-        return list(self.connected.copy().values())
-
-    def of(self, user: AclUser) -> list[Session]:
-        return [each for each in (*self.of_port(), *self.streaming.copy()) if each.user is user]
-
-    def disconnect(self, session: Session) -> None:
-        """Ask the transport of a connection or event stream to close it."""
-        session.closing = True
-        if waiter := self._waiters.pop(session.id, None):
-            waiter.finish(None)
-        if session.wake is not None:
-            session.wake()
 
 
 # -- blocked clients -------------------------------------------------------------------------------
@@ -264,7 +243,7 @@ class Waiters(dict[int, Waiter]):
         try:
             reply = waiter.blocked.attempt()
         except CommandError as error:
-            reply = error
+            reply = as_reply(error)
         if reply is None:
             return False
         self.pop(waiter.session.id, None)
@@ -328,9 +307,22 @@ class Pauses:
         self.delays_end_us = max(self.pause_ends_us, self._sleep_ends_us)
         self.resumed.notify()
 
-    def delays_reads(self, now_us: int) -> bool:
-        """Return whether commands are delayed that only read."""
-        return now_us < self._sleep_ends_us or not self.writes_only
+    def delays(self, session: Session, argv: list[bytes]) -> bool:
+        """Return whether a command line is delayed. A line that would be rejected is not delayed."""
+        now_us, engine = self._clock.now_us(), session.engine
+        if now_us >= self.delays_end_us:
+            return False
+        try:
+            spec = engine.table.resolve(argv)
+            if not spec.least <= len(argv) <= spec.most:
+                return False
+            session.user.check(spec, argv)
+            if now_us < self._sleep_ends_us or not self.writes_only:
+                return True
+            lines = session.queue or () if spec.name == "EXEC" else [(spec, argv)]
+            return any(engine.scripting.may_write(each, line) for each, line in lines)
+        except CommandError:
+            return False
 
 
 # -- turns -----------------------------------------------------------------------------------------
@@ -342,32 +334,26 @@ _GIVE_WAY_TIMEOUT = 0.2
 
 
 class Turns:
-    """The clients that wait for the engine's lock, which a script holds while it runs.
+    """The clients that wait for the engine's lock, which a script holds while it runs."""
 
-    ``runs_during_script`` returns whether a command line is handled without the lock.
-    """
-
-    def __init__(
-        self, lock: threading.RLock, runs_during_script: Callable[[list[bytes]], bool]
-    ) -> None:
+    def __init__(self, lock: threading.RLock) -> None:
         self._lock = lock
-        self._runs_during_script = runs_during_script
         self.queued: set[int] = set()
         """Identifiers of the threads that are waiting for the engine's lock."""
         self._taken = threading.Event()
         """Set when a waiting thread has taken the lock."""
 
-    def take(self, argv: list[bytes]) -> bool:
+    def take(self, engine: Engine, argv: list[bytes]) -> bool:
         """Like ``wait()``, but without registering this thread if the engine's lock is free."""
-        return self._lock.acquire(False) or self.wait(argv)
+        return self._lock.acquire(False) or self.wait(engine, argv)
 
-    def wait(self, argv: list[bytes]) -> bool:
+    def wait(self, engine: Engine, argv: list[bytes]) -> bool:
         """Wait for the engine's lock; return False if the line runs without it, during a script."""
         thread = threading.get_ident()
         self.queued.add(thread)
         try:
             while not self._lock.acquire(timeout=_ASK_SECONDS):
-                if self._runs_during_script(argv):
+                if engine.scripting.is_interrupted_by(argv):
                     return False
             return True
         finally:
@@ -399,50 +385,7 @@ class LogEntry(NamedTuple):
     name: bytes
     at_us: int
     client: bytes
-    times: int = 1
-
-    @property
-    def denied(self) -> tuple[Any, ...]:
-        """The denial without its time and client. Equal denials are counted in one entry."""
-        return self.reason, self.context, self.object, self.name
-
-
-class AclLog:
-    """The entries of ACL LOG, newest first. ``longest`` returns the maximum number of entries."""
-
-    def __init__(self, longest: Callable[[], int]) -> None:
-        self._longest = longest
-        self._entries: list[LogEntry] = []
-
-    def add(self, entry: LogEntry) -> None:
-        for place, known in enumerate(self._entries[:_COMPARED]):
-            is_same = known.denied == entry.denied
-            if is_same and abs(entry.at_us - known.at_us) <= _SAME_WITHIN_US:
-                del self._entries[place]
-                entry = entry._replace(times=known.times + 1)
-                break
-        self._entries.insert(0, entry)
-        del self._entries[self._longest() :]
-
-    def clear(self) -> None:
-        self._entries.clear()
-
-    def show(self, count: int, now_us: int) -> list[Any]:
-        """Return the latest ``count`` entries as in the reply of ACL LOG."""
-        return [
-            Map(
-                [
-                    *(b"count", entry.times),
-                    *(b"reason", entry.reason.encode()),
-                    *(b"context", entry.context.encode()),
-                    *(b"object", entry.object),
-                    *(b"username", entry.name),
-                    *(b"age-seconds", (now_us - entry.at_us) // 1000 / 1000),
-                    *(b"client-info", entry.client),
-                ]
-            )
-            for entry in self._entries[:count]
-        ]
+    times: int
 
 
 # -- users and tokens ------------------------------------------------------------------------------
@@ -459,22 +402,20 @@ class UsersCopy(NamedTuple):
 
 
 class Users:
-    """The ACL users of a server by name (the vendor's also has ``default_ro``), and REST tokens.
-
-    ``describe`` returns a client's line in CLIENT LIST.
-    """
+    """The ACL users of a server by name (the vendor's also has ``default_ro``), and REST tokens."""
 
     def __init__(
         self,
-        sessions: Sessions,
+        connected: dict[int, Session],
+        streaming: set[Session],
         dialect: Dialect,
         config: Config,
         table: Table,
-        describe: Callable[[Session], bytes],
         now_us: Callable[[], int],
     ) -> None:
-        self._sessions = sessions
-        self._describe = describe
+        self._connected = connected
+        self._streaming = streaming
+        self._config = config
         self._now_us = now_us
         self.default = first_user(dialect, table)
         self._users: dict[str, AclUser] = {"default": self.default}
@@ -483,8 +424,8 @@ class Users:
         if dialect == "vendor":
             self._users[self.read_only.name] = self.read_only
         self._tokens: dict[str, RestToken] = {}
-        self.log = AclLog(lambda: config.number("acllog-max-len"))
-        """Denied commands and logins, as returned by ACL LOG."""
+        self.log: list[LogEntry] = []
+        """Denied commands and logins, newest first, as returned by ACL LOG."""
 
     def __iter__(self) -> Iterator[AclUser]:
         return (user for _, user in sorted(self._users.items()))
@@ -508,19 +449,24 @@ class Users:
             return False
         for token in [token for token, held in self._tokens.items() if held.user == name]:
             del self._tokens[token]
-        for session in self._sessions.of(user):
-            self._sessions.disconnect(session)
+        for session in self._sessions_of(user):
+            session.disconnect()
         return True
+
+    def _sessions_of(self, user: AclUser) -> list[Session]:
+        # Iterate over copies, because other threads add and remove sessions.
+        sessions = (*self._connected.copy().values(), *self._streaming.copy())
+        return [each for each in sessions if each.user is user]
 
     def disconnect_listeners(self, user: AclUser) -> None:
         """Close a user's connections that have a subscription which is no longer allowed."""
-        for session in self._sessions.of(user):
+        for session in self._sessions_of(user):
             if any(
                 not user.may_listen(name, kind == "pattern")
                 for kind, names in session.subscriptions.items()
                 for name in names
             ):
-                self._sessions.disconnect(session)
+                session.disconnect()
 
     # -- logging in ------------------------------------------------------------------------------
 
@@ -568,8 +514,16 @@ class Users:
     def log_denied(
         self, session: Session, reason: str, context: str, object: bytes, name: str
     ) -> None:
-        client = self._describe(session).rstrip(b"\n")
-        self.log.add(LogEntry(reason, context, object, encoded(name), self._now_us(), client))
+        """Add an entry to ACL LOG, or count the denial in the entry of an equal one."""
+        log, at_us, times = self.log, self._now_us(), 1
+        denied = reason, context, object, encoded(name)
+        for place, known in enumerate(log[:_COMPARED]):
+            if known[:4] == denied and abs(at_us - known.at_us) <= _SAME_WITHIN_US:
+                times += log.pop(place).times
+                break
+        client = session.engine.describe(session).rstrip(b"\n")
+        log.insert(0, LogEntry(*denied, at_us, client, times))
+        del log[self._config.number("acllog-max-len") :]
 
     # -- copies ----------------------------------------------------------------------------------
 

@@ -183,8 +183,7 @@ def client_line(
     if libraries:
         for name in ("lib-name", "lib-ver"):
             fields[name] = session.library.get(name, b"").decode("latin-1")
-    text = " ".join(f"{key}={value}" for key, value in fields.items())
-    return text.encode("latin-1") + b"\n"
+    return " ".join(f"{key}={value}" for key, value in fields.items()).encode("latin-1") + b"\n"
 
 
 def _flags(session: Session, waits: bool) -> str:

@@ -2,8 +2,7 @@
 
 This package converts between byte strings and the classes of ``kv/values``; it opens no files. A
 payload consists of a value or of function libraries, the format version and a checksum. ``reader``
-and ``writer`` handle the values, ``packed`` the packed structures in them, ``source`` lengths and
-strings.
+and ``writer`` handle the values, ``source`` the lengths, strings and packed structures in them.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ def dump_libraries(sources: list[bytes], config: Config, version: int) -> bytes:
     """Return the FUNCTION DUMP payload of the libraries with these sources."""
     writer = Writer(config, version)
     for source in sources:
-        writer.raw(bytes([_FUNCTION]))
-        writer.string(source)
+        writer.entry(_FUNCTION, source)
     return _sealed(writer)
 
 
@@ -214,21 +212,19 @@ def write_file(
     writer = Writer(config, OLDEST, compress=False)
     head = {b"redis-ver": server.encode(), b"redis-bits": b"64", b"ctime": b"%d" % now_s}
     for name, text in head.items():
-        writer.raw(bytes([_AUX]))
-        writer.string(name)
-        writer.string(text)
+        writer.entry(_AUX, name, text)
     for library in libraries:
-        writer.raw(bytes([_FUNCTION]))
-        writer.string(library)
+        writer.entry(_FUNCTION, library)
     database = None
     for record in records:
         if record.database != database:
             database = record.database
-            writer.raw(bytes([_SELECT]))
+            writer.entry(_SELECT)
             writer.length(database)
         if record.expires_ms is not None:
-            writer.raw(bytes([_EXPIRES_MS]) + record.expires_ms.to_bytes(8, "little"))
+            writer.entry(_EXPIRES_MS)
+            writer.raw(record.expires_ms.to_bytes(8, "little"))
         writer.value(record.key, record.value)
-    writer.raw(bytes([_END]))
+    writer.entry(_END)
     body = b"REDIS%04d" % writer.version + writer.taken()
     return body + crc64(body).to_bytes(8, "little")

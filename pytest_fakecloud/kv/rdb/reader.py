@@ -26,8 +26,16 @@ from ..values.stream import (
     make_id,
 )
 from ..values.zset import SortedSet
-from .packed import Entry, read_intset, read_listpack, read_ziplist, read_zipmap, texts
-from .source import RdbError, Source
+from .source import (
+    Entry,
+    RdbError,
+    Source,
+    read_intset,
+    read_listpack,
+    read_ziplist,
+    read_zipmap,
+    texts,
+)
 
 
 class RdbType(IntEnum):

@@ -13,9 +13,8 @@ from ..values.json import JsonValue, write_json
 from ..values.measures import LISTPACK_OVERHEAD, entry_size
 from ..values.stream import SEQUENCE_MAX, Group, Node, PendingList, Stream
 from ..values.zset import SortedSet
-from .packed import Entry, write_intset, write_listpack
 from .reader import SINCE, ListNode, ModuleItem, RdbType, module_id
-from .source import lzf_compress
+from .source import Entry, lzf_compress, write_intset, write_listpack
 
 OLDEST = 10
 """The format version of Redis 7.0, which every later server can read."""
@@ -50,6 +49,12 @@ class Writer:
     def raw(self, data: bytes) -> None:
         self._parts.append(data)
 
+    def entry(self, code: int, *strings: bytes) -> None:
+        """Write a code and the strings that follow it."""
+        self.raw(bytes([code]))
+        for string in strings:
+            self.string(string)
+
     def length(self, number: int) -> None:
         """Write a length, or another number that is encoded like a length."""
         self._parts.append(_length(number))
@@ -80,9 +85,7 @@ class Writer:
             self._WRITERS[type(value)](self, key, value)
 
     def _begin(self, kind: RdbType, key: bytes | None) -> None:
-        self.raw(bytes([kind]))
-        if key is not None:
-            self.string(key)
+        self.entry(kind, *(() if key is None else (key,)))
 
     def _list(self, key: bytes | None, value: QuickList) -> None:
         self._begin(RdbType.LIST_QUICKLIST_2, key)
@@ -114,7 +117,7 @@ class Writer:
             return
         self._begin(RdbType.ZSET_2, key)
         self.length(len(value))
-        for score, member in reversed(value):
+        for score, member in reversed(list(value)):
             self.string(member)
             self.raw(struct.pack("<d", score))
 
@@ -138,7 +141,7 @@ class Writer:
 
     def _expiring_hash(self, key: bytes | None, value: HashValue) -> None:
         self.version = max(self.version, SINCE[RdbType.HASH_METADATA])
-        first_ms = value.soonest()
+        first_ms = value.expires.earliest()
         assert first_ms is not None
         self._begin(RdbType.HASH_METADATA, key)
         self.raw(first_ms.to_bytes(8, "little"))

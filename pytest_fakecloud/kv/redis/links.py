@@ -26,7 +26,7 @@ from redis.retry import Retry
 
 from ...core.errors import ContractError
 from ...core.timers import monotonic
-from ..errors import CommandError
+from ..errors import CommandError, as_reply
 from ..reply import Reply
 from .connection import (
     CONNECT_TIMEOUT,
@@ -196,7 +196,7 @@ class ClusterLink(Link):
                 try:
                     replies[at] = self.call(lines[at])
                 except CommandError as error:
-                    replies[at] = error
+                    replies[at] = as_reply(error)
         return replies
 
     def dedicated(self, login: Login | None = None) -> Any:

@@ -324,7 +324,12 @@ class RedisCopy:
 
 def copy_of(namespace: Namespace) -> RedisCopy:
     namespace.check_claim()
-    return RedisCopy(_dumped(namespace), namespace.user_rules(), _functions(namespace))
+    functions = None
+    if not namespace.prefixes.shared:
+        # Servers before Redis 7 have no functions, and the user in the URL may not be allowed to dump.
+        with suppress(CommandError):
+            functions = cast("bytes", namespace.link.call([b"FUNCTION", b"DUMP"]))
+    return RedisCopy(_dumped(namespace), namespace.user_rules(), functions)
 
 
 def restore_copy(namespace: Namespace, saved: object) -> None:
@@ -344,7 +349,12 @@ def restore_copy(namespace: Namespace, saved: object) -> None:
             "before this fake: call set_baseline() to define the state that reset() restores"
         )
     namespace.clear()
-    _restore_keys(namespace, saved.keys)
+    lines = [
+        [b"RESTORE", key, b"%d" % until_ms, payload, b"REPLACE", b"ABSTTL"]
+        for key, (payload, until_ms) in saved.keys.items()
+    ]
+    for at in range(0, len(lines), BATCH):
+        _checked(namespace.link.many(lines[at : at + BATCH]))
     for name in namespace.user_rules():
         if name not in saved.users:
             namespace.link.call([b"ACL", b"DELUSER", name])
@@ -368,27 +378,9 @@ def _dumped(namespace: Namespace) -> dict[bytes, tuple[bytes, int]]:
     return found
 
 
-def _restore_keys(namespace: Namespace, keys: dict[bytes, tuple[bytes, int]]) -> None:
-    lines = [
-        [b"RESTORE", key, b"%d" % until_ms, payload, b"REPLACE", b"ABSTTL"]
-        for key, (payload, until_ms) in keys.items()
-    ]
-    for at in range(0, len(lines), BATCH):
-        _checked(namespace.link.many(lines[at : at + BATCH]))
-
-
 def _checked(replies: list[Reply]) -> list[Any]:
     """Return the replies, or raise the first error among them."""
     for reply in replies:
         if isinstance(reply, CommandError):
             raise reply
     return replies
-
-
-def _functions(namespace: Namespace) -> bytes | None:
-    if namespace.prefixes.shared:
-        return None
-    # Servers before Redis 7 have no functions, and the user in the URL may not be allowed to dump.
-    with suppress(CommandError):
-        return cast("bytes", namespace.link.call([b"FUNCTION", b"DUMP"]))
-    return None

@@ -145,8 +145,7 @@ class Rewriter:
             return Answered(0)  # As in the vendor's service.
         self.check(spec, argv)
         if spec.name == "RANDOMKEY" and self._prefixes.keys:
-            fraction = b"%.12f" % self._fraction()
-            return _emulated(RANDOM_KEY, self._prefixes.everything, fraction)
+            return _emulated(RANDOM_KEY, self._prefixes.everything, b"%.12f" % self._fraction())
         if spec.name == "PUBSUB NUMPAT" and self._prefixes.shared:
             return Answered(self._patterns())
         if (replace := _REPLACED.get(spec.name)) is not None:

@@ -17,7 +17,6 @@ they affect an HTTP connection, and ``delay`` and ``call`` work as they do for H
 from __future__ import annotations
 
 import contextlib
-import json
 import selectors
 import socket
 import ssl
@@ -32,13 +31,14 @@ from ...core.timers import monotonic
 from ...http.hub import Mount
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Stream
 from ...http.ports import is_free
-from ...http.server import Connection, serve_http
+from ...http.server import HANG_SECONDS, Connection, serve_http
 from .. import errors
+from ..acl import ANONYMOUS
 from ..command_fields import facts_of
 from ..engine.engine import Engine
 from ..engine.sessions import RUN_IN_TRANSACTION, Session, Waiter
 from ..engine.statistics import without_secrets
-from ..errors import CommandError
+from ..errors import CommandError, as_reply
 from ..model import TURN_SECONDS
 from ..races import Arrival, Sender
 from ..reply import (
@@ -46,6 +46,8 @@ from ..reply import (
     NIL_ARRAY,
     NO_REPLY,
     Blocked,
+    Encoded,
+    Push,
     Reply,
     Status,
     resp_parts,
@@ -54,14 +56,16 @@ from ..reply import (
 )
 from ..routes import KVApp
 from .wire import (
+    RESP_TYPE,
     CommandReader,
     Outbox,
     PortCall,
     ProtocolFault,
-    Pushes,
+    as_resp,
     facts_reader,
     json_of,
     protocol_of,
+    reply_in,
 )
 
 READ_BYTES = 64 * 1024
@@ -74,8 +78,6 @@ _SHOWN_WORDS = 256
 """Number of words of a large command that the journal keeps."""
 SHOWN_BYTES = 256
 """Number of bytes that the journal keeps of each of these words, and of a large reply."""
-HANG_SECONDS = 60.0
-RESP_TYPE = "application/x-resp"
 
 _MAY_WHILE_SUBSCRIBED = frozenset({
     "PING", "PSUBSCRIBE", "PUNSUBSCRIBE", "QUIT", "RESET", "SSUBSCRIBE", "SUBSCRIBE",
@@ -84,75 +86,77 @@ _MAY_WHILE_SUBSCRIBED = frozenset({
 """Commands that a RESP2 connection with subscriptions may run."""
 _PLAIN: frozenset[type] = frozenset({Status, bytes, int, type(None)})
 """The types of most replies, which need no checks unless they are large."""
+_INVALIDATIONS = frozenset({b"invalidate", b"tracking-redir-broken"})
+_MESSAGES = _INVALIDATIONS | {b"message", b"pmessage", b"smessage"}
+"""Kinds of pushes that confirm no SUBSCRIBE or UNSUBSCRIBE."""
 _UNCOUNTED = frozenset({"connection", "transactions"})
 """Groups of commands that do not count towards the daily limit, because REST has none of them."""
 
 
-class DatabasePort:
-    """A database port. ``serve()`` is called for each connection."""
+def open_port(engine: Engine, app: KVApp, open_mount: Callable[..., Mount]) -> Mount:
+    """Open a database port, which is the mount that ``open_mount()`` returns."""
 
-    def __init__(self, engine: Engine, app: KVApp, open_mount: Callable[..., Mount]) -> None:
-        self.engine = engine
-        self.app = app
-        self._open: set[PortConnection] = set()
-        self._lock = threading.Lock()
-        self.mount = mount = open_mount(protocol=self.serve)
-        mount.on_close.append(self.wake)
-        mount.on_reset.append(self.wake)
-        engine.can_listen = lambda port: port == mount.port or is_free(mount.host, port)
-
-    def serve(self, connection: Connection) -> None:
-        begun = b""
-        kind = None
-        while kind is None:
-            data = connection.sock.recv(READ_BYTES)
-            if not data:
-                return
-            begun += data
-            kind = protocol_of(begun)
-        if kind == "http":
-            serve_http(connection, begun)
-            return
-        if self.app.is_full():
-            connection.sock.sendall(to_resp(CommandError(errors.MAX_CONNECTIONS)))
-            return
-        client = PortConnection(self, connection)
-        with self._lock:
-            self._open.add(client)
-            self.app.connections.add(client)
-        try:
-            client.serve(begun)
-        finally:
-            with self._lock:
-                self._open.discard(client)
-                self.app.connections.discard(client)
-            client.abandon()
-
-    def wake(self) -> None:
-        with self._lock:
-            clients = list(self._open)
-        for client in clients:
+    def wake() -> None:
+        for client in app.clients.copy():
             client.wake()
-        self.engine.pauses.resumed.notify()
+        engine.pauses.resumed.notify()
+
+    mount = open_mount(protocol=partial(_serve, engine, app))
+    mount.on_close.append(wake)
+    mount.on_reset.append(wake)
+    # Keep no reference to the mount, which refers to the engine.
+    host, own = mount.host, mount.port
+    engine.can_listen = lambda port: port == own or is_free(host, port)
+    return mount
+
+
+def _serve(engine: Engine, app: KVApp, connection: Connection) -> None:
+    begun = b""
+    kind = None
+    while kind is None:
+        data = connection.sock.recv(READ_BYTES)
+        if not data:
+            return
+        begun += data
+        kind = protocol_of(begun)
+    if kind == "http":
+        serve_http(connection, begun)
+        return
+    if app.is_full():
+        connection.sock.sendall(to_resp(CommandError(errors.MAX_CONNECTIONS)))
+        return
+    client = PortConnection(engine, app, connection)
+    app.clients.add(client)
+    try:
+        client.serve(begun)
+    finally:
+        app.clients.discard(client)
+        client.abandon()
 
 
 class PortConnection:
-    """A client's connection that uses the Redis protocol."""
+    """A client's connection that uses the Redis protocol.
 
-    def __init__(self, port: DatabasePort, connection: Connection) -> None:
-        self.engine = port.engine
-        self.app = port.app
+    Most pushed messages are sent immediately. A message that the client's own command causes follows
+    its reply, and in a transaction the confirmations of SUBSCRIBE are part of the reply to EXEC.
+    """
+
+    def __init__(self, engine: Engine, app: KVApp, connection: Connection) -> None:
+        self.engine = engine
+        self.app = app
         self.connection = connection
         host, at = connection.address[:2]
         self.client = (host, at)
-        engine = self.engine
-        self.session = engine.session(engine.users.visitor(), "port", address=f"{host}:{at}")
+        self.session = session = engine.session(
+            engine.users.visitor(), "port", address=f"{host}:{at}"
+        )
         mount = connection.mount
-        self.session.local_address = f"{mount.host}:{mount.port}"
-        self.session.wake = self._cut
-        self.session.has_left = connection.has_hung_up
+        session.local_address = f"{mount.host}:{mount.port}"
+        session.wake = self._cut
+        session.has_left = connection.has_hung_up
+        session.deliver = self._push
         self.reader = CommandReader(
-            lambda: self.session.user.known,
+            lambda: session.user is not ANONYMOUS,
             lambda: engine.config.number("proto-max-bulk-len"),
             lambda: engine.config.number("client-query-buffer-limit"),
         )
@@ -162,8 +166,10 @@ class PortConnection:
         self.outbox = Outbox(
             connection, engine.clock, lambda: engine.config.text("client-output-buffer-limit")
         )
-        self._pushes = Pushes(engine, self.session, self.outbox, self._is_replying, self._cut)
-        self.session.deliver = self._pushes.push
+        self._confirmations: list[Push] = []
+        """Confirmations of SUBSCRIBE to include in the reply to EXEC."""
+        self._after_reply: list[bytes] = []
+        """Encoded messages to send after the reply of the running command."""
         self._thread = 0
         """The connection's own thread, which runs its commands."""
         self._may_exceed = False
@@ -279,7 +285,7 @@ class PortConnection:
             call.outcome = "answered"
         except BaseException as error:
             # Also catch pytest.fail() in a callback: pytest does not see exceptions in this thread.
-            app.failed(self._request_of(call), error)
+            app.report_bug(self._request_of(call), error)
             call.status, call.outcome = 500, "answered"
             self.session.abort_transaction()
             text = f"ERR internal error: {error!r}".encode()
@@ -291,8 +297,7 @@ class PortConnection:
         request = self._request_of(call)
         request.principal = self.session.user
         mode = self.session.reply_mode
-        serve = partial(self._run_unfaulted, argv, call)
-        response, altered = self.app.chain.run(request, serve)
+        response, altered = self.app.chain.run(request, partial(self._run_unfaulted, argv, call))
         if isinstance(response, Answer) and response.content_type != RESP_TYPE:
             response = self._injected(argv, response, mode)
         elif altered:
@@ -326,7 +331,7 @@ class PortConnection:
         Raises ``ContractError`` if a queued command would get any other reply.
         """
         session = self.session
-        reply = _reply_in(answer)
+        reply = reply_in(answer)
         if session.queue is not None:
             name = argv[0].upper().decode("utf-8", "replace")
             if name == "EXEC":
@@ -355,7 +360,7 @@ class PortConnection:
         assert not isinstance(response, Stream)
         if isinstance(response, Answer):
             call.status, call.outcome = response.status, "altered" if altered else "answered"
-            call.response_body = _as_resp(response, self.session.resp)
+            call.response_body = as_resp(response, self.session.resp)
             self.outbox.put(call.response_body)
             return True
         call.outcome = OUTCOME_OF_EFFECT[response.kind]
@@ -365,7 +370,7 @@ class PortConnection:
     def _apply_effect(self, effect: Effect) -> None:
         self.outbox.send()
         if effect.kind == "truncate" and effect.answer is not None:
-            self.outbox.put(_as_resp(effect.answer, self.session.resp)[: effect.keep])
+            self.outbox.put(as_resp(effect.answer, self.session.resp)[: effect.keep])
             self.outbox.send()
         elif effect.kind == "hang":
             deadline = monotonic() + HANG_SECONDS
@@ -390,8 +395,8 @@ class PortConnection:
             try:
                 engine.index_ahead(session, argv)
             except CommandError as error:
-                return self._encode_reply(argv, mode, put, error)
-        if not engine.lock.acquire(False) and not engine.turns.wait(argv):
+                return self._encode_reply(argv, mode, put, as_reply(error))
+        if not engine.lock.acquire(False) and not engine.turns.wait(engine, argv):
             reply = self._execute_or_reject(argv, engine.run_during_script)
             return self._encode_reply(argv, mode, put, reply)
         try:
@@ -418,7 +423,7 @@ class PortConnection:
                 self._check(argv)
             return execute(session, argv)
         except CommandError as error:
-            return error
+            return as_reply(error)
 
     def _check(self, argv: list[bytes]) -> None:
         """Raise ``CommandError`` if the connection's state or a limit forbids a command."""
@@ -445,19 +450,19 @@ class PortConnection:
     def _encode_reply(
         self, argv: list[bytes], mode: str, put: bool, reply: Reply
     ) -> tuple[int, bytes]:
-        session, pushes = self.session, self._pushes
+        session = self.session
         if (
             reply.__class__ in _PLAIN
             and (reply.__class__ is not bytes or len(reply) <= LIGHT)
             and mode == session.reply_mode == "on"
-            and not (pushes.confirmations or pushes.after_reply)
+            and not (self._confirmations or self._after_reply)
         ):
             data = to_resp(reply, session.resp)
             if put:
                 self.outbox.put(data)
             return 200, data
         reply = self.app.with_int_text(reply)
-        reply = pushes.with_confirmations(reply)
+        reply = self._with_confirmations(reply)
         size = size_of(reply)
         if size > LARGEST:
             reply = CommandError(errors.MAX_REQUEST_SIZE)
@@ -470,15 +475,32 @@ class PortConnection:
             data = b""
         elif session.reply_mode == "off":
             data = b""
-        data += self._pushes.take_after_reply()
+        data += self._take_after_reply()
         if put and data:
             self.outbox.put(data)
         return 400 if isinstance(reply, CommandError) else 200, data
 
+    def _with_confirmations(self, reply: Reply) -> Reply:
+        """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE."""
+        if not self._confirmations:
+            return reply
+        confirmations, self._confirmations = self._confirmations, []
+        if not isinstance(reply, list):
+            return reply
+        # The first SUBSCRIBE carries the confirmations of all.
+        data = b"".join(to_resp(push, self.session.resp) for push in confirmations)
+        first = reply.index(NO_REPLY)
+        return [*reply[:first], Encoded(data), *reply[first + 1 :]]
+
+    def _take_after_reply(self) -> bytes:
+        data = b"".join(self._after_reply)
+        self._after_reply.clear()
+        return data
+
     def _put_large(self, reply: Reply) -> bytes:
         """Send a reply without copying its large strings; return its beginning for the journal."""
         parts = resp_parts(reply, self.session.resp)
-        self.outbox.put(*parts, self._pushes.take_after_reply())
+        self.outbox.put(*parts, self._take_after_reply())
         beginning = b"".join(part[:SHOWN_BYTES] for part in parts[:SHOWN_BYTES])
         return CutBytes.of(beginning[:SHOWN_BYTES], sum(map(len, parts)))
 
@@ -521,12 +543,13 @@ class PortConnection:
 
     def wait_for_pause(self, argv: list[bytes]) -> None:
         engine = self.engine
-        if not engine.pauses.delays_end_us or not engine.is_paused(self.session, argv):
+        if not engine.pauses.delays(self.session, argv):
             return
 
         def resumed() -> bool | None:
-            held = engine.is_paused(self.session, argv)
-            return None if held and not self.signal.closed else True
+            return (
+                True if self.signal.closed or not engine.pauses.delays(self.session, argv) else None
+            )
 
         self.outbox.send()
         # Register this wait, so that it ends like other waits if the clock is frozen.
@@ -544,7 +567,29 @@ class PortConnection:
 
     # -- calls from other threads ----------------------------------------------------------------
 
+    def _push(self, message: list[Any]) -> None:
+        """Add a message to the outbox. Called under the engine's lock."""
+        session, outbox = self.session, self.outbox
+        if session.in_exec and isinstance(message, Push) and message[0] not in _MESSAGES:
+            self._confirmations.append(message)
+            return
+        if session.closing:
+            return
+        if isinstance(message, Push):
+            data = to_resp(message, session.connection_resp)
+        else:
+            data = b"".join(to_resp(Status(line)) for line in message)
+        if self._is_replying() and not self.engine.tracking.evicting and _follows_reply(message):
+            self._after_reply.append(data)
+            return
+        outbox.put(data)
+        if outbox.exceeds_limits():
+            self._cut()
+        elif not outbox.owner_will_send:
+            outbox.send_later()
+
     def _is_replying(self) -> bool:
+        """Return whether this thread is running a command of the client."""
         waiter = self._waiter
         return self._executing == threading.get_ident() or (waiter is not None and waiter.done)
 
@@ -565,11 +610,17 @@ class PortConnection:
 
     def abandon(self) -> None:
         """Discard the session after the connection has ended."""
-        self.session.deliver = None
-        self.session.wake = None
-        self.session.has_left = None
+        session = self.session
+        session.deliver = session.wake = session.has_left = self.connection.unsent = None
         self.signal.close()
-        self.engine.abandon(self.session)
+        self.engine.abandon(session)
+
+
+def _follows_reply(message: list[Any]) -> bool:
+    """Return whether a message that the client itself caused is sent after the reply."""
+    if not isinstance(message, Push):
+        return True  # A list of strings consists of lines of MONITOR.
+    return message[0] in _INVALIDATIONS or message[1:2] == [b"__redis__:invalidate"]
 
 
 def _shortened(line: list[bytes], size: int) -> tuple[list[bytes], dict[str, int]]:
@@ -580,44 +631,3 @@ def _shortened(line: list[bytes], size: int) -> tuple[list[bytes], dict[str, int
         "request_body": size,
         **{name: size for name in whole if whole[name] != shown[name]},
     }
-
-
-def _as_resp(answer: Answer, version: int) -> bytes:
-    if answer.content_type == RESP_TYPE:
-        assert isinstance(answer.body, bytes)
-        return answer.body
-    return to_resp(_reply_in(answer), version)
-
-
-def _reply_in(answer: Answer) -> Reply:
-    """Convert an injected HTTP response to a reply.
-
-    The body ``{"result": ...}`` becomes a reply with this result. ``{"error": text}``, and any body
-    with a status of 400 or more, becomes an error, with ``ERR`` added unless the text starts with a
-    class word. Any other body becomes a string.
-    """
-    body = answer.body
-    assert isinstance(body, bytes)
-    try:
-        value = json.loads(body)
-    except ValueError:
-        value = None
-    fields = value if isinstance(value, dict) else {}
-    if "result" in fields:
-        return _reply_of(fields["result"])
-    if "error" not in fields and answer.status < 400:
-        return body
-    text = str(fields.get("error", body.decode("utf-8", "surrogateescape"))).strip()
-    if not text.partition(" ")[0].isupper():
-        text = f"ERR {text}"
-    return CommandError(text.encode("utf-8", "surrogateescape"))
-
-
-def _reply_of(value: Any) -> Reply:
-    if isinstance(value, list):
-        return [_reply_of(item) for item in value]
-    if isinstance(value, str):
-        return Status(b"OK") if value == "OK" else value.encode("utf-8", "surrogateescape")
-    if value is None or isinstance(value, int):
-        return value if value is None else int(value)
-    return json.dumps(value).encode()

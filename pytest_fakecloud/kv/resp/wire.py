@@ -7,24 +7,24 @@ with ``*`` and a count. An inline command is a line of words, which can be quote
 from __future__ import annotations
 
 import functools
+import json
 import re
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import orjson
 
 from ...core.calls import NO_HEADERS, Call
 from ...core.timekeeper import Timekeeper
+from ...http.messages import Answer
 from ...http.server import Connection
 from ..algorithms.quoting import split_words
 from ..command_fields import facts_of
-from ..engine.engine import Engine
-from ..engine.sessions import Session
-from ..reply import NO_REPLY, Encoded, Push, Reply, Status, to_resp
+from ..errors import CommandError
+from ..reply import Reply, Status, to_resp
 
 LINE_LIMIT = 64 * 1024
 """Maximum length in bytes of an inline command, and of a line with a count or a length."""
@@ -320,6 +320,52 @@ def facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
 
 # -- replies ---------------------------------------------------------------------------------------
 
+RESP_TYPE = "application/x-resp"
+"""The content type of an answer that is encoded in the Redis protocol."""
+
+
+def as_resp(answer: Answer, version: int) -> bytes:
+    """Return an injected HTTP response in the Redis protocol."""
+    if answer.content_type == RESP_TYPE:
+        assert isinstance(answer.body, bytes)
+        return answer.body
+    return to_resp(reply_in(answer), version)
+
+
+def reply_in(answer: Answer) -> Reply:
+    """Convert an injected HTTP response to a reply.
+
+    The body ``{"result": ...}`` becomes a reply with this result. ``{"error": text}``, and any body
+    with a status of 400 or more, becomes an error, with ``ERR`` added unless the text starts with a
+    class word. Any other body becomes a string.
+    """
+    body = answer.body
+    assert isinstance(body, bytes)
+    try:
+        value = json.loads(body)
+    except ValueError:
+        value = None
+    fields = value if isinstance(value, dict) else {}
+    if "result" in fields:
+        return _reply_of(fields["result"])
+    if "error" not in fields and answer.status < 400:
+        return body
+    text = str(fields.get("error", body.decode("utf-8", "surrogateescape"))).strip()
+    if not text.partition(" ")[0].isupper():
+        text = f"ERR {text}"
+    return CommandError(text.encode("utf-8", "surrogateescape"))
+
+
+def _reply_of(value: Any) -> Reply:
+    if isinstance(value, list):
+        return [_reply_of(item) for item in value]
+    if isinstance(value, str):
+        return Status(b"OK") if value == "OK" else value.encode("utf-8", "surrogateescape")
+    if value is None or isinstance(value, int):
+        return value if value is None else int(value)
+    return json.dumps(value).encode()
+
+
 SEND_BYTES = 256 * 1024
 """Maximum number of bytes of small replies that are sent together."""
 _PER_MESSAGE = 64
@@ -440,76 +486,3 @@ def _pubsub_limits(text: str) -> tuple[int, int, int]:
     words = text.split()
     hard, soft, seconds = map(int, words[words.index("pubsub") + 1 :][:3])
     return hard, soft, seconds
-
-
-# -- pushes ----------------------------------------------------------------------------------------
-
-_INVALIDATIONS = frozenset({b"invalidate", b"tracking-redir-broken"})
-_MESSAGES = _INVALIDATIONS | {b"message", b"pmessage", b"smessage"}
-"""Kinds of pushes that confirm no SUBSCRIBE or UNSUBSCRIBE."""
-
-
-@dataclass(eq=False, repr=False)
-class Pushes:
-    """The pushed messages of one connection.
-
-    Most messages are sent immediately. A message that the client's own command causes follows its
-    reply, and in a transaction the confirmations of SUBSCRIBE are part of the reply to EXEC.
-    ``is_replying`` returns whether the calling thread is running a command of the client, and
-    ``cut`` closes the connection.
-    """
-
-    engine: Engine
-    session: Session
-    outbox: Outbox
-    is_replying: Callable[[], bool]
-    cut: Callable[[], None]
-    confirmations: list[Push] = field(default_factory=list, init=False)
-    """Confirmations to include in the reply to EXEC."""
-    after_reply: list[bytes] = field(default_factory=list, init=False)
-    """Encoded messages to send after the reply of the running command."""
-
-    def push(self, message: list[Any]) -> None:
-        """Add a message to the outbox. Called under the engine's lock, from any thread."""
-        session = self.session
-        if session.in_exec and isinstance(message, Push) and message[0] not in _MESSAGES:
-            self.confirmations.append(message)
-            return
-        if session.closing:
-            return
-        if isinstance(message, Push):
-            data = to_resp(message, session.connection_resp)
-        else:
-            data = b"".join(to_resp(Status(line)) for line in message)
-        if self.is_replying() and not self.engine.tracking.evicting and _follows_reply(message):
-            self.after_reply.append(data)
-            return
-        self.outbox.put(data)
-        if self.outbox.exceeds_limits():
-            self.cut()
-        elif not self.outbox.owner_will_send:
-            self.outbox.send_later()
-
-    def with_confirmations(self, reply: Reply) -> Reply:
-        """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE."""
-        if not self.confirmations:
-            return reply
-        confirmations, self.confirmations = self.confirmations, []
-        if not isinstance(reply, list):
-            return reply
-        # The first SUBSCRIBE carries the confirmations of all.
-        data = b"".join(to_resp(push, self.session.resp) for push in confirmations)
-        first = reply.index(NO_REPLY)
-        return [*reply[:first], Encoded(data), *reply[first + 1 :]]
-
-    def take_after_reply(self) -> bytes:
-        data = b"".join(self.after_reply)
-        self.after_reply.clear()
-        return data
-
-
-def _follows_reply(message: list[Any]) -> bool:
-    """Return whether a message that the client itself caused is sent after the reply."""
-    if not isinstance(message, Push):
-        return True  # A list of strings consists of lines of MONITOR.
-    return message[0] in _INVALIDATIONS or message[1:2] == [b"__redis__:invalidate"]

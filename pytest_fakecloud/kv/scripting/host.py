@@ -11,12 +11,13 @@ import hashlib
 import math
 import os
 import struct
+import weakref
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib.machinery import SourceFileLoader
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lupa.lua51 as lupa
 
@@ -34,7 +35,12 @@ from ..reply import (
 )
 from ..table.syntax import format_double
 from ..table.versions import SHORTEST_DOUBLES, as_numbers
-from .errors import LEVELS, HostLost, ScriptFailure, ScriptLimits
+from .errors import LEVELS, HostLost, ScriptFailure
+from .libraries import allowed_flags
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+    from .scripts import Scripting
 
 # -- functions that the Lua code calls -------------------------------------------------------------
 
@@ -296,72 +302,6 @@ def words_size(words: list[bytes]) -> int:
     return _TABLE_BYTES + (_SLOT_BYTES + _STRING_BYTES) * len(words) + sum(map(len, words))
 
 
-class Converter:
-    """Converts arguments and replies between Python and one Lua runtime."""
-
-    def __init__(self, runtime: Any, *, short_numbers: bool = True) -> None:
-        self._table = runtime.table_from
-        self._short = short_numbers
-
-    def arguments(self, args: Sequence[Any]) -> list[bytes] | bytes:
-        """Return the command line of a script's call, or an error message."""
-        if not args:
-            return _NO_ARGUMENTS
-        argv: list[bytes] = []
-        for arg in args:
-            kind = arg.__class__
-            if kind is bytes:
-                argv.append(arg)
-            elif kind is int or kind is float:
-                argv.append(number_text(arg, short=self._short))
-            else:
-                return _BAD_ARGUMENTS
-        return argv
-
-    def to_lua(self, reply: Any, resp: int) -> Any:
-        """Convert a reply to the result of ``redis.call``: a plain value, or a value and its kind."""
-        kind = reply.__class__
-        if kind is int or reply is None or kind is bytes:
-            return reply
-        if kind is Status:
-            return reply.text, STATUS
-        if isinstance(reply, CommandError):
-            return reply.text, FAILED
-        return self._nested(reply, resp)
-
-    def _nested(self, reply: Any, resp: int) -> Any:
-        kind = reply.__class__
-        if kind is bytes or kind is int:
-            return reply
-        if isinstance(reply, list):
-            return self._aggregate(reply, resp)
-        if kind is Status:
-            return self._table({b"ok": reply.text})
-        if isinstance(reply, float):
-            return double_text(reply) if resp == 2 else self._table({b"double": float(reply)})
-        if isinstance(reply, bytes | bytearray):
-            return bytes(reply)  # Scripts do not receive the RESP3 attribute of a value.
-        if isinstance(reply, Verbatim):
-            if resp == 2:
-                return reply.text
-            text = self._table({b"string": reply.text, b"format": reply.format})
-            return self._table({b"verbatim_string": text})
-        if isinstance(reply, Bool):
-            return int(reply.value) if resp == 2 else reply.value
-        if isinstance(reply, BigNumber):
-            return reply.text if resp == 2 else self._table({b"big_number": reply.text})
-        return False if resp == 2 else None  # The remaining type is nil, also of an array.
-
-    def _aggregate(self, reply: list[Any], resp: int) -> Any:
-        items = [self._nested(item, resp) for item in reply]
-        if resp == 3 and isinstance(reply, Map):
-            pairs = dict(zip(items[::2], items[1::2], strict=True))
-            return self._table({b"map": self._table(pairs)})
-        if resp == 3 and isinstance(reply, SetReply):
-            return self._table({b"set": self._table(dict.fromkeys(items, True))})
-        return self._table(items)
-
-
 _FILES = ("host", "patterns", "sandbox", "bit", "cjson", "cmsgpack", "struct", "redis")
 
 _CALL_WIDTH = 500
@@ -369,32 +309,13 @@ _CALL_WIDTH = 500
 
 
 class LuaHost:
-    """Compiles and runs scripts.
+    """Compiles and runs scripts."""
 
-    ``call`` runs a command line for the running script, given the protocol version, and returns the
-    reply or the error. ``may_call`` returns whether the user may run a command line, or an error
-    message. ``clock`` returns the result of ``os.clock()`` in seconds. ``start_timing`` receives the
-    maximum number of seconds for what runs next, and ``must_stop`` returns whether it has to end; Lua
-    calls it often. ``flags`` are the allowed flags of functions, and ``knows`` what the server
-    ``version`` can do.
-    """
-
-    def __init__(
-        self,
-        *,
-        call: Callable[[list[bytes], int], Any],
-        may_call: Callable[[list[bytes]], bool | bytes],
-        clock: Callable[[], float],
-        start_timing: Callable[[float], None],
-        must_stop: Callable[[], bool],
-        limits: ScriptLimits,
-        flags: Iterable[bytes],
-        version: str,
-        knows: Mapping[str, bool],
-    ) -> None:
-        self.limits = limits
-        self._call = call
-        self._may_call = may_call
+    def __init__(self, scripting: Scripting) -> None:
+        # The Lua runtime keeps the functions that it calls, so these refer weakly to their owners.
+        me: LuaHost = weakref.proxy(self)
+        self._scripting = owner = weakref.proxy(scripting)
+        self.limits = limits = scripting.limits
         self._resp = 2
         self.levels = LEVELS
         """Maximum nesting depth of the next reply."""
@@ -407,36 +328,33 @@ class LuaHost:
             attribute_handlers=(_no_attribute, _no_attribute),
             max_memory=2 * limits.memory + 32 * 2**20,
         )
-        short = knows[SHORTEST_DOUBLES]
+        self._short_numbers = short = scripting.engine.table.knows[SHORTEST_DOUBLES]
         self._double: Callable[[float], float] = float if short else with_17_digits
-        self._converter = Converter(self._runtime, short_numbers=short)
         self._too_long = (
             b"ERR Script stopped: it ran more than %d instructions" % limits.instructions,
             b"ERR Script stopped: it ran for more than %g seconds" % limits.seconds,
         )
-        table = self._runtime.table_from
+        self._table = table = self._runtime.table_from
         functions = table({
             **callbacks(),
-            b"call": self._guarded(self._command),
-            b"call_widely": self._guarded(self._command, in_table=True),
-            b"may_call": self._guarded(self._permission),
-            b"may_call_widely": self._guarded(self._permission, in_table=True),
-            b"setresp": partial(setattr, self, "_resp"),
-            b"clock": clock,
-            b"levels": lambda: self.levels,
-            b"start_timing": start_timing,
-            b"must_stop": must_stop,
+            b"call": LuaHost._guarded(me, LuaHost._command),
+            b"call_widely": LuaHost._guarded(me, LuaHost._command, in_table=True),
+            b"may_call": LuaHost._guarded(me, LuaHost._permission),
+            b"may_call_widely": LuaHost._guarded(me, LuaHost._permission, in_table=True),
+            b"setresp": partial(setattr, me, "_resp"),
+            b"clock": lambda: owner.clock(),
+            b"levels": lambda: me.levels,
+            b"start_timing": lambda seconds: owner.start_timing(seconds),
+            b"must_stop": lambda: owner.must_stop(),
         })  # fmt: skip
-        settings = table(self._settings(flags, version, knows), recursive=True)
+        settings = table(self._settings(scripting.vendor, scripting.engine), recursive=True)
         sources = table({name.encode(): _chunk(name) for name in _FILES})
         api = self._runtime.execute(_chunk("bootstrap"), functions, settings, sources)
         self._api = dict(api.items())
 
-    def _settings(
-        self, flags: Iterable[bytes], version: str, knows: Mapping[str, bool]
-    ) -> dict[bytes, Any]:
+    def _settings(self, vendor: bool, engine: Engine) -> dict[bytes, Any]:
         """Return the limits, their error messages, and the features of the server."""
-        limits = self.limits
+        limits, version, knows = self.limits, engine.version, engine.table.knows
         return {
             b"instructions": limits.instructions,
             b"seconds": limits.seconds,
@@ -451,7 +369,7 @@ class LuaHost:
             b"version_number": int.from_bytes(as_numbers(version)),
             b"has_os": knows["`os.clock` in scripts"],
             b"has_server": knows["the API of scripts as `server`"],
-            b"flags": dict.fromkeys(flags, True),
+            b"flags": dict.fromkeys(allowed_flags(vendor), True),
         }
 
     def compile(self, source: bytes) -> Any:
@@ -486,7 +404,11 @@ class LuaHost:
         if outcome[0] is None:
             raise SyntaxError(outcome[1].decode("utf-8", "surrogateescape"))
         found: Any = self._finish(outcome)
-        return [tuple(item) for item in found]
+        functions = [tuple(item) for item in found]
+        for items in (*found, found):
+            # Lua refers to these lists until it frees its memory, and they refer to Lua's functions.
+            items.clear()
+        return functions
 
     def _finish(self, outcome: Any) -> Reply:
         self._resp = 2
@@ -514,7 +436,7 @@ class LuaHost:
             raise ScriptFailure(b"ERR not enough memory for the script's arguments")
 
     def _guarded(
-        self, function: Callable[[list[bytes]], Any], *, in_table: bool = False
+        self, function: Callable[[LuaHost, list[bytes]], Any], *, in_table: bool = False
     ) -> Callable[..., Any]:
         """Return a function that Lua calls with a command line, which it passes to ``function``.
 
@@ -529,8 +451,8 @@ class LuaHost:
                 if in_table:
                     table, count = given
                     words = [table[at] for at in range(1, count + 1)]
-                line = self._converter.arguments(words)
-                return function(line) if isinstance(line, list) else (line, REFUSED)
+                line = self._arguments(words)
+                return function(self, line) if isinstance(line, list) else (line, REFUSED)
             except BaseException as bug:
                 self._bug = bug
                 return b"ERR internal error", BUG
@@ -538,16 +460,76 @@ class LuaHost:
         return guarded
 
     def _command(self, argv: list[bytes]) -> Any:
-        reply = self._call(argv, self._resp)
+        reply = self._scripting.command(argv, self._resp)
         if reply.__class__ is bytes and len(reply) < 65536:
             return reply
         if lua_size(reply) > self.limits.memory // 2:
             return b"ERR not enough memory for the reply", FAILED
-        return self._converter.to_lua(reply, self._resp)
+        return self._to_lua(reply)
 
     def _permission(self, argv: list[bytes]) -> Any:
-        allowed = self._may_call(argv)
+        allowed = self._scripting.may_call(argv)
         return allowed if isinstance(allowed, bool) else (allowed, FAILED)
+
+    # -- conversion between Python and Lua -----------------------------------------------------------
+
+    def _arguments(self, args: Sequence[Any]) -> list[bytes] | bytes:
+        """Return the command line of a script's call, or an error message."""
+        if not args:
+            return _NO_ARGUMENTS
+        argv: list[bytes] = []
+        for arg in args:
+            kind = arg.__class__
+            if kind is bytes:
+                argv.append(arg)
+            elif kind is int or kind is float:
+                argv.append(number_text(arg, short=self._short_numbers))
+            else:
+                return _BAD_ARGUMENTS
+        return argv
+
+    def _to_lua(self, reply: Any) -> Any:
+        """Convert a reply to the result of ``redis.call``: a plain value, or a value and its kind."""
+        kind = reply.__class__
+        if kind is int or reply is None or kind is bytes:
+            return reply
+        if kind is Status:
+            return reply.text, STATUS
+        if isinstance(reply, CommandError):
+            return reply.text, FAILED
+        return self._nested(reply)
+
+    def _nested(self, reply: Any) -> Any:
+        kind = reply.__class__
+        if kind is bytes or kind is int:
+            return reply
+        if isinstance(reply, list):
+            return self._aggregate(reply)
+        if kind is Status:
+            return self._table({b"ok": reply.text})
+        if isinstance(reply, float):
+            return double_text(reply) if self._resp == 2 else self._table({b"double": float(reply)})
+        if isinstance(reply, bytes | bytearray):
+            return bytes(reply)  # Scripts do not receive the RESP3 attribute of a value.
+        if isinstance(reply, Verbatim):
+            if self._resp == 2:
+                return reply.text
+            text = self._table({b"string": reply.text, b"format": reply.format})
+            return self._table({b"verbatim_string": text})
+        if isinstance(reply, Bool):
+            return int(reply.value) if self._resp == 2 else reply.value
+        if isinstance(reply, BigNumber):
+            return reply.text if self._resp == 2 else self._table({b"big_number": reply.text})
+        return False if self._resp == 2 else None  # The remaining type is nil, also of an array.
+
+    def _aggregate(self, reply: list[Any]) -> Any:
+        items = [self._nested(item) for item in reply]
+        if self._resp == 3 and isinstance(reply, Map):
+            pairs = dict(zip(items[::2], items[1::2], strict=True))
+            return self._table({b"map": self._table(pairs)})
+        if self._resp == 3 and isinstance(reply, SetReply):
+            return self._table({b"set": self._table(dict.fromkeys(items, True))})
+        return self._table(items)
 
 
 @cache

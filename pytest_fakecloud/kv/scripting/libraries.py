@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ..algorithms.quoting import split_words
@@ -17,6 +17,10 @@ SCRIPT_FLAGS = frozenset(
 )
 KEY_LOCKING = b"allow-key-locking"
 """A flag of the vendor's service: the script may access only its declared keys."""
+
+
+def allowed_flags(vendor: bool) -> frozenset[bytes]:
+    return SCRIPT_FLAGS | {KEY_LOCKING} if vendor else SCRIPT_FLAGS
 
 
 class Shebang(NamedTuple):
@@ -48,7 +52,7 @@ def script_shebang(source: bytes, vendor: bool) -> Shebang:
     words, body = _split(source, errors.INVALID_SHEBANG, errors.INVALID_ENGINE)
     if words[0] != b"#!lua":
         raise CommandError(errors.unexpected_engine(words[0]))
-    known = SCRIPT_FLAGS | {KEY_LOCKING} if vendor else SCRIPT_FLAGS
+    known = allowed_flags(vendor)
     flags: set[bytes] = set()
     for word in words[1:]:
         if not word.startswith(b"flags="):
@@ -101,10 +105,9 @@ class Library(NamedTuple):
 
 
 class Libraries:
-    """The loaded function libraries. ``read`` runs the source of a library and returns the library."""
+    """The loaded function libraries, in the order in which they were loaded."""
 
-    def __init__(self, read: Callable[[bytes], Library]) -> None:
-        self._read = read
+    def __init__(self) -> None:
         self._libraries: dict[bytes, Library] = {}
         self.functions: dict[bytes, LibraryFunction] = {}
         """All functions, keyed by their names in lower case, because calls are case-insensitive."""
@@ -113,18 +116,16 @@ class Libraries:
         return len(self._libraries)
 
     def __iter__(self) -> Iterator[Library]:
-        """Iterate over the libraries in the order in which they were loaded."""
         return iter(self._libraries.values())
 
-    def load(self, source: bytes, replace: bool) -> bytes:
-        """Load a library and return its name. If loading raises ``CommandError``, nothing changes."""
-        library = self._read(source)
+    def load(self, library: Library, replace: bool) -> bytes:
+        """Add a library and return its name. If this raises ``CommandError``, nothing changes."""
         if not replace and library.name in self._libraries:
             raise CommandError(errors.library_exists(library.name))
-        self._replace_all([each for each in self if each.name != library.name] + [library])
+        self.replace_all([each for each in self if each.name != library.name] + [library])
         return library.name
 
-    def _replace_all(self, libraries: list[Library]) -> None:
+    def replace_all(self, libraries: list[Library]) -> None:
         """Replace the libraries, or raise ``CommandError`` if two functions have the same name."""
         functions: dict[bytes, LibraryFunction] = {}
         for library in libraries:
@@ -137,11 +138,8 @@ class Libraries:
     def delete(self, name: bytes) -> bool:
         if name not in self._libraries:
             return False
-        self._replace_all([each for each in self if each.name != name])
+        self.replace_all([each for each in self if each.name != name])
         return True
-
-    def flush(self) -> None:
-        self._replace_all([])
 
     def dump(self, config: Config, version: str) -> bytes:
         """Return all libraries as a FUNCTION DUMP payload, in the format of a server version."""
@@ -149,25 +147,10 @@ class Libraries:
 
         return dump_libraries(list(self.sources()), config, rdb_version(version))
 
-    def restore(self, payload: bytes, policy: bytes, version: str) -> None:
-        """Load the libraries of a payload, or none if one of them is invalid."""
-        from ..rdb import is_sealed, load_libraries
-
-        if not is_sealed(payload, rdb_version(version)):
-            raise CommandError(BAD_DUMP)
-        try:
-            sources = load_libraries(payload)
-        except TypeError:
-            raise CommandError(errors.NOT_A_FUNCTION) from None
-        except ValueError:
-            raise CommandError(errors.BAD_LIBRARIES) from None
-        self.add_all(sources, policy)
-
-    def add_all(self, sources: list[bytes], policy: bytes) -> None:
-        """Load libraries, or none if one is invalid. ``policy`` is that of FUNCTION RESTORE."""
+    def add_all(self, libraries: Iterable[Library], policy: bytes) -> None:
+        """Add libraries, or none if one is invalid. ``policy`` is that of FUNCTION RESTORE."""
         added: dict[bytes, Library] = {}
-        for source in sources:
-            library = self._read(source)
+        for library in libraries:
             if library.name in added:
                 raise CommandError(errors.library_exists(library.name))
             added[library.name] = library
@@ -176,14 +159,21 @@ class Libraries:
             if library.name in added and policy == b"APPEND":
                 raise CommandError(errors.library_collides(library.name))
         kept = [library for library in present if library.name not in added]
-        self._replace_all([*kept, *added.values()])
+        self.replace_all([*kept, *added.values()])
 
     def sources(self) -> tuple[bytes, ...]:
         return tuple(library.source for library in self)
 
-    def reload(self, sources: tuple[bytes, ...]) -> None:
-        """Replace all libraries with those from these sources, whose global variables are reset.
 
-        If a source raises ``CommandError``, nothing changes.
-        """
-        self._replace_all([self._read(source) for source in sources])
+def sources_in(payload: bytes, version: str) -> list[bytes]:
+    """Return the sources of the libraries in a FUNCTION DUMP payload."""
+    from ..rdb import is_sealed, load_libraries
+
+    if not is_sealed(payload, rdb_version(version)):
+        raise CommandError(BAD_DUMP)
+    try:
+        return load_libraries(payload)
+    except TypeError:
+        raise CommandError(errors.NOT_A_FUNCTION) from None
+    except ValueError:
+        raise CommandError(errors.BAD_LIBRARIES) from None

@@ -17,6 +17,7 @@ receive BUSY, whatever the threshold.
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,14 +26,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core.timers import TimeLimit, give_way, monotonic
 from ..acl import Denied
 from ..engine.limits import LONGEST_WAIT_SECONDS
-from ..errors import OOM, CommandError, CountedError, one_line
+from ..errors import OOM, CommandError, CountedError, as_reply, one_line
 from ..reply import Reply
 from ..table.registry import asks_to_wait
 from . import errors
 from .errors import LEVELS, PORT_LEVELS, HostLost, ScriptFailure, ScriptLimits
 from .libraries import (
     KEY_LOCKING,
-    SCRIPT_FLAGS,
     Libraries,
     Library,
     LibraryFunction,
@@ -93,8 +93,7 @@ class ScriptRun:
 
     def makes_busy(self, threshold_ms: int) -> bool:
         """Return whether the run is so long that other commands receive a BUSY error."""
-        is_reached = 0 < threshold_ms <= self.milliseconds
-        return is_reached or self.seconds >= LONGEST_WAIT_SECONDS
+        return 0 < threshold_ms <= self.milliseconds or self.seconds >= LONGEST_WAIT_SECONDS
 
 
 _KILL_SCRIPT, _KILL_FUNCTION = "SCRIPT KILL", "FUNCTION KILL"
@@ -132,9 +131,9 @@ class Scripting:
     """The scripts and function libraries of one engine."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+        self.engine: Engine = weakref.proxy(engine)
         self.scripts: dict[bytes, Script] = {}
-        self.libraries = Libraries(self._read_library)
+        self.libraries = Libraries()
         # Real servers let a script run until a client kills it. Here it also ends at a time limit.
         stock = ScriptLimits(instructions=10**12, seconds=30.0)
         self.limits = ScriptLimits() if self.vendor else stock
@@ -162,17 +161,7 @@ class Scripting:
         if self._host is None:
             from .host import LuaHost  # Imported here because only scripts need lupa.
 
-            self._host = LuaHost(
-                call=self._command,
-                may_call=self._may_call,
-                clock=self._clock,
-                start_timing=self._start_timing,
-                must_stop=self._must_stop,
-                limits=self.limits,
-                flags=SCRIPT_FLAGS | {KEY_LOCKING} if self.vendor else SCRIPT_FLAGS,
-                version=self.engine.version,
-                knows=self.engine.table.knows,
-            )
+            self._host = LuaHost(self)
         return self._host
 
     # -- scripts and functions ---------------------------------------------------------------------
@@ -211,7 +200,8 @@ class Scripting:
             lambda host: host.evaluate(script.compiled, keys, args),
         )  # fmt: skip
 
-    def _read_library(self, source: bytes) -> Library:
+    def read_library(self, source: bytes) -> Library:
+        """Run the source of a library; raise ``CommandError`` if it is invalid."""
         name, body = library_shebang(source)
         try:
             registered = self.host.load_library(body)
@@ -399,10 +389,10 @@ class Scripting:
         for script in self.scripts.values():
             script.compiled = None
         sources = self.libraries.sources()
-        self.libraries.flush()
+        self.libraries.replace_all([])
         for source in sources:
             with suppress(CommandError):
-                self.libraries.load(source, replace=False)
+                self.libraries.load(self.read_library(source), replace=False)
         return CommandError(errors.OUT_OF_MEMORY)
 
     def _failure_text(self, failure: ScriptFailure, name: bytes) -> bytes:
@@ -418,7 +408,8 @@ class Scripting:
 
     # -- callbacks of the Lua runtime --------------------------------------------------------------
 
-    def _command(self, argv: list[bytes], resp: int) -> Reply:
+    def command(self, argv: list[bytes], resp: int) -> Reply:
+        """Run a command line for the running script; return the reply or the error."""
         run = self.running
         assert run is not None
         spec: CommandSpec | None = None
@@ -427,16 +418,16 @@ class Scripting:
             self._allow(run, spec, argv)
         except CommandError as error:
             self.engine.statistics.count_rejection(spec, error)
-            return error
+            return as_reply(error)
         try:
             run.session.resp = resp
             if spec.write:
                 run.wrote = True
                 # One string of a short script can be an argument of any number of commands.
-                self.engine.total.reserve(run.session, sum(map(len, argv)))
+                self.engine.total.reserve(run.session.transport, sum(map(len, argv)))
             return self.engine.run(run.session, spec, argv)
         except CommandError as error:
-            return error
+            return as_reply(error)
 
     def _resolve(self, run: ScriptRun, argv: list[bytes]) -> CommandSpec:
         """Return the command of a line; raise ``CommandError`` unless this server has it."""
@@ -474,7 +465,8 @@ class Scripting:
                 if "not_key" not in key_spec.flags and argv[place] not in run.keys:
                     raise CommandError(errors.dynamic_key(argv[place]))
 
-    def _may_call(self, argv: list[bytes]) -> bool | bytes:
+    def may_call(self, argv: list[bytes]) -> bool | bytes:
+        """Return whether the user may run a command line, or an error message."""
         run = self.running
         assert run is not None
         try:
@@ -488,10 +480,12 @@ class Scripting:
             return False
         return True
 
-    def _start_timing(self, seconds: float) -> None:
+    def start_timing(self, seconds: float) -> None:
+        """Set the maximum number of seconds for the code that runs next."""
         self._time_limit = TimeLimit(seconds)
 
-    def _must_stop(self) -> bool:
+    def must_stop(self) -> bool:
+        """Return whether the running code has to end. Lua calls this often."""
         now = monotonic()
         if now > self._gives_way_at:
             self._gives_way_at = now + _GIVE_WAY_SECONDS
@@ -500,7 +494,8 @@ class Scripting:
         run = self.running
         return (run is not None and run.killed) or self._time_limit.is_over(now)
 
-    def _clock(self) -> float:
+    def clock(self) -> float:
+        """Return the result of ``os.clock()`` in seconds."""
         return (self.engine.now_us - self.engine.started_us) / 1_000_000
 
     # -- copies ------------------------------------------------------------------------------------
@@ -511,4 +506,4 @@ class Scripting:
     def restore(self, saved: ScriptingCopy) -> None:
         """Restore scripts and libraries. Loading libraries again resets their global variables."""
         self.scripts = dict(saved.scripts)
-        self.libraries.reload(saved.libraries)
+        self.libraries.replace_all(list(map(self.read_library, saved.libraries)))

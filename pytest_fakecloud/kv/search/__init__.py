@@ -1,10 +1,10 @@
 """The vendor's search: indexes over keys, with filters, scores and aggregations.
 
-``index`` follows the changes of a database. ``schema``, ``documents`` and ``analysis`` turn a key
-into a document, and ``postings`` stores the terms and values of documents. ``filters`` parses the
-filter language into ``clauses``, which find and score documents. ``queries`` orders the results and
-formats their content, ``aggregation`` computes metrics and buckets, and ``views`` is the interface
-for tests. Nothing in this package is imported before the first search command.
+``index`` follows the changes of a database, and stores the terms and values of the documents that
+``schema`` makes of keys. ``filters`` parses the filter language into ``clauses``, which find and
+score documents. ``queries`` orders the results and formats their content, ``aggregations`` and
+``metrics`` compute buckets and numbers, and ``views`` is the interface for tests. Nothing in this
+package is imported before the first search command.
 
 The vendor uses Tantivy, which has maintained Python bindings. This package does not:
 

@@ -10,9 +10,9 @@ import math
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from ...core.budget import spend
 from ..algorithms.linear_regex import LinearRegex, RegexError
@@ -21,8 +21,8 @@ from .metrics import (
     METRICS,
     NUMERIC,
     REQUIRED,
-    Aggregation,
     Arguments,
+    Compute,
     DocumentNumbers,
     column_of,
     format_number,
@@ -33,12 +33,12 @@ from .schema import FROM_JSON, FieldSpec, SearchError, date_ms
 
 def parse_aggregations(
     index: SearchIndex, asked: dict[str, Any], is_top: bool = True
-) -> list[Aggregation]:
-    """Return the aggregations in a request; raise `SearchError` if one is invalid."""
-    return [_read(index, alias, wanted, is_top) for alias, wanted in asked.items()]
+) -> Aggregations:
+    """Return the aggregations in a request by alias; raise `SearchError` if one is invalid."""
+    return {alias: _read(index, alias, wanted, is_top) for alias, wanted in asked.items()}
 
 
-def _read(index: SearchIndex, alias: str, wanted: Any, is_top: bool) -> Aggregation:
+def _read(index: SearchIndex, alias: str, wanted: Any, is_top: bool) -> Compute:
     if not isinstance(wanted, dict):
         # This is the vendor's error message.
         raise SearchError(f"Aggregation '{alias}' must be a JSON object")
@@ -55,18 +55,17 @@ def _read(index: SearchIndex, alias: str, wanted: Any, is_top: bool) -> Aggregat
     if operator in METRICS:
         if "$aggs" in wanted:
             raise args.error("cannot be used with $aggs")
-        metric = METRICS[operator](index, args)
+        compute = METRICS[operator](index, args)
         args.reject_rest()
-        return Aggregation(alias, metric)
+        return compute
     below = wanted.get("$aggs", {})
     if not isinstance(below, dict):
         raise SearchError(f"Aggregation '{alias}' $aggs must be a JSON object")
     if operator == "$facet" and ("$aggs" in wanted or not is_top):
         raise args.error("cannot be used with $aggs")
-    subs = parse_aggregations(index, below, is_top=False)
-    compute = BUCKETS[operator](index, args, subs)
+    compute = BUCKETS[operator](index, args, parse_aggregations(index, below, is_top=False))
     args.reject_rest()
-    return Aggregation(alias, compute)
+    return compute
 
 
 _MAX_BUCKETS = 65_000
@@ -75,21 +74,14 @@ _STEPS_PER_BUCKET = 20
 _STEPS_PER_GROUPED_DOCUMENT = 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_Compute: TypeAlias = Callable[[DocumentNumbers], list[Any]]
-"""Returns the reply of an aggregation for the documents with these numbers."""
+Aggregations: TypeAlias = dict[str, Compute]
+"""Aggregations by alias."""
 _Groups: TypeAlias = dict[Any, DocumentNumbers]
 """Document numbers by the key of their bucket."""
 
 
-class _Order(NamedTuple):
-    """The order of buckets."""
-
-    key: str
-    ascending: bool
-
-
-def _parse_order(args: Arguments, allowed: Callable[[str], bool]) -> _Order:
-    """Parse ``order``, such as ``{"count": "desc"}``, which is the default."""
+def _parse_order(args: Arguments, allowed: Callable[[str], bool]) -> tuple[str, bool]:
+    """Return the key of ``order`` (by default ``{"count": "desc"}``), and whether it descends."""
     order = args.take(
         "order",
         'an object such as {"count": "desc"}',
@@ -100,8 +92,8 @@ def _parse_order(args: Arguments, allowed: Callable[[str], bool]) -> _Order:
         ),
         {"count": "desc"},
     )
-    key, word = next(iter(order.items()))
-    return _Order(key, ascending=word == "asc")
+    [(key, word)] = order.items()
+    return key, word == "desc"
 
 
 def _check_count(args: Arguments, buckets: int) -> None:
@@ -109,15 +101,13 @@ def _check_count(args: Arguments, buckets: int) -> None:
         raise args.error(f"makes more than {_MAX_BUCKETS} buckets")
 
 
-def _bucket_reply(
-    head: list[Any], numbers: DocumentNumbers, subs: Sequence[Aggregation]
-) -> list[Any]:
+def _bucket_reply(head: list[Any], numbers: DocumentNumbers, subs: Aggregations) -> list[Any]:
     return [*head, b"docCount", len(numbers), *_sub_replies(numbers, subs)]
 
 
-def _sub_replies(numbers: DocumentNumbers, subs: Sequence[Aggregation]) -> list[Any]:
+def _sub_replies(numbers: DocumentNumbers, subs: Aggregations) -> list[Any]:
     spend(_STEPS_PER_BUCKET * (1 + len(subs)))
-    return [part for sub in subs for part in (sub.alias.encode(), sub.compute(numbers))]
+    return [part for alias, sub in subs.items() for part in (alias.encode(), sub(numbers))]
 
 
 def _rfc3339(ms: float) -> bytes:
@@ -235,14 +225,13 @@ def _term_head(spec: FieldSpec, term: Any) -> list[Any]:
     return [b"key", term.encode() if isinstance(term, str) else format_number(term)]
 
 
-def _terms(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> _Compute:
+def _terms(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:
     spec, column = column_of(index, args, (*NUMERIC, "BOOL", "KEYWORD"))
     size = args.take_count("size", 10, 1)
     args.take_count("segmentSize", None, 1)
     least = args.take_count("minDocCount", 1)
-    known = {sub.alias for sub in subs}
-    order = _parse_order(
-        args, lambda key: key in ("count", "key") or key.partition(".")[0] in known
+    order_key, descends = _parse_order(
+        args, lambda key: key in ("count", "key") or key.partition(".")[0] in subs
     )
     absent = _missing(args, spec)
     includes = _term_filter(args, "include", spec, default=True)
@@ -255,7 +244,7 @@ def _terms(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
         terms = _hash_order(groups) if spec.kind == "F64" else sorted(groups, key=_sort_key)
         frequent = [term for term in terms if len(groups[term]) >= least]
         chosen = [term for term in frequent if includes(term) and not excludes(term)]
-        chosen.sort(key=_rank_of(order.key, groups, subs), reverse=not order.ascending)
+        chosen.sort(key=_rank_of(order_key, groups, subs), reverse=descends)
         shown = chosen[:size]
         _check_count(args, len(shown))
         return [
@@ -272,16 +261,15 @@ def _sort_key(term: Any) -> tuple[str, Any]:
     return ("text", term) if isinstance(term, str) else ("number", term)
 
 
-def _rank_of(word: str, groups: _Groups, subs: Sequence[Aggregation]) -> Callable[[Any], Any]:
+def _rank_of(word: str, groups: _Groups, subs: Aggregations) -> Callable[[Any], Any]:
     if word == "count":
         return lambda term: len(groups[term])
     if word == "key":
         return _sort_key
     alias, _, part = word.partition(".")
-    sub = next(each for each in subs if each.alias == alias)
 
     def rank(term: Any) -> float:
-        flat = sub.compute(groups[term])
+        flat = subs[alias](groups[term])
         found = dict(zip(flat[::2], flat[1::2], strict=False)).get(part.encode() or b"value")
         return -math.inf if found is None or isinstance(found, list) else float(found)
 
@@ -305,7 +293,7 @@ def _is_ranges(value: Any) -> bool:
     )
 
 
-def _ranges(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> _Compute:
+def _ranges(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:
     spec, column = column_of(index, args, NUMERIC)
     given = args.take("ranges", "an array of {key?, from?, to?}", _is_ranges, REQUIRED)
     keyed = args.take_flag("keyed", False)
@@ -321,14 +309,13 @@ def _ranges(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) ->
         buckets = []
         for nth, (key, low, high) in enumerate(bounds):
             inside = groups.get(nth, [])
-            head: list[Any] = [b"key", key.encode()]
-            tail: list[Any] = []
+            bucket: list[Any] = [b"key", key.encode(), b"docCount", len(inside)]
             for word, bound in (("from", low), ("to", high)):
                 if math.isfinite(bound):
-                    tail += [word.encode(), format_number(bound)]
+                    bucket += [word.encode(), format_number(bound)]
                     if spec.kind == "DATE":
-                        tail += [f"{word}AsString".encode(), _rfc3339(bound)]
-            buckets.append([*head, b"docCount", len(inside), *tail, *_sub_replies(inside, subs)])
+                        bucket += [f"{word}AsString".encode(), _rfc3339(bound)]
+            buckets.append([*bucket, *_sub_replies(inside, subs)])
         return _buckets_reply(buckets, keyed)
 
     return compute
@@ -367,8 +354,8 @@ def _histogram_of(
     interval: float,
     offset: float,
     head: Callable[[float], list[Any]],
-    subs: Sequence[Aggregation],
-) -> _Compute:
+    subs: Aggregations,
+) -> Compute:
     least = args.take_count("minDocCount", 0)
     hard, extended = args.take_bounds("hardBounds"), args.take_bounds("extendedBounds")
     keyed = args.take_flag("keyed", False)
@@ -401,16 +388,16 @@ def _histogram_of(
     return compute
 
 
-def _histogram(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> _Compute:
+def _histogram(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:
     _, column = column_of(index, args, NUMERIC)
     interval = args.take(
         "interval", "a number above 0", lambda value: is_number(value) and value > 0, REQUIRED
     )
-    offset = args.take_number("offset", 0)
 
-    return _histogram_of(
-        args, column, interval, offset, lambda value: [b"key", format_number(value)], subs
-    )
+    def head(value: float) -> list[Any]:
+        return [b"key", format_number(value)]
+
+    return _histogram_of(args, column, interval, args.take_number("offset", 0), head, subs)
 
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -425,7 +412,7 @@ def _span_ms(text: Any) -> int | None:
     return int(digits) * _UNITS[unit] * (-1 if sign == "-" else 1)
 
 
-def _date_histogram(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> _Compute:
+def _date_histogram(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:
     _, column = column_of(index, args, ("DATE",))
     span = args.take(
         "fixedInterval",
@@ -446,7 +433,7 @@ def _date_histogram(index: SearchIndex, args: Arguments, subs: Sequence[Aggregat
 # -- facets ----------------------------------------------------------------------------------------
 
 
-def _facet(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> _Compute:
+def _facet(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:
     _, column = column_of(index, args, ("FACET",))
     path = args.take(
         "path", "a path such as '/a'", lambda v: isinstance(v, str) and v[:1] == "/", "/"
@@ -455,7 +442,7 @@ def _facet(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
     deepest = args.take_count("depth", 1, 1)
     size = args.take_count("size", 10, 1)
     least = args.take_count("minDocCount", 1)
-    order = _parse_order(args, lambda key: key in ("count", "path"))
+    order_key, descends = _parse_order(args, lambda key: key in ("count", "path"))
 
     def compute(numbers: DocumentNumbers) -> list[Any]:
         groups: _Groups = {}
@@ -468,9 +455,9 @@ def _facet(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
             if len(having) >= least:
                 children.setdefault(below.rpartition("/")[0] or "/", []).append(below)
         for paths in children.values():
-            paths.sort(reverse=order == _Order("path", ascending=False))
-            if order.key == "count":
-                paths.sort(key=lambda below: len(groups[below]), reverse=not order.ascending)
+            paths.sort(reverse=order_key == "path" and descends)
+            if order_key == "count":
+                paths.sort(key=lambda below: len(groups[below]), reverse=descends)
         return [b"path", top.encode(), *_facet_children(top, groups, children, size, is_top=True)]
 
     return compute
@@ -506,7 +493,7 @@ def _facet_children(
     return parts
 
 
-BUCKETS: dict[str, Callable[[SearchIndex, Arguments, Sequence[Aggregation]], _Compute]] = {
+BUCKETS: dict[str, Callable[[SearchIndex, Arguments, Aggregations], Compute]] = {
     "$terms": _terms,
     "$range": _ranges,
     "$histogram": _histogram,

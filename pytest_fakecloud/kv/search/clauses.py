@@ -55,14 +55,11 @@ def _length(code: int) -> int:
 _LENGTHS = [_length(code) for code in range(256)]
 
 
-def _rounded_length(length: int) -> int:
-    """Return the length of a text as the index stores it: exact up to 40 tokens, then rounded down."""
-    return length if length <= 40 else _LENGTHS[bisect_right(_LENGTHS, length) - 1]
-
-
 def _bm25(weight: float, often: int, length: int, average: float) -> float:
     """Return the score of a term that occurs ``often`` times in a text of ``length`` tokens."""
-    norm = _K1 * (1 - _B + _B * _rounded_length(length) / average)
+    # The index stores lengths exactly up to 40 tokens, then rounded down.
+    stored = length if length <= 40 else _LENGTHS[bisect_right(_LENGTHS, length) - 1]
+    norm = _K1 * (1 - _B + _B * stored / average)
     return weight * (1 + _K1) * often / (often + norm)
 
 
@@ -217,13 +214,12 @@ class Phrase(_Leaf):
         spend(_STEPS_PER_SCORE * len(rarest))
         if len(positions) == 1:
             return {number: len(where) for number, where in rarest.items()}
-        found: dict[int, int] = {}
-        for number in rarest:
-            if all(number in each for each in positions):
-                frequency = self._frequency([each[number] for each in positions])
-                if frequency:
-                    found[number] = frequency
-        return found
+        return {
+            number: frequency
+            for number in rarest
+            if all(number in each for each in positions)
+            and (frequency := self._frequency([each[number] for each in positions]))
+        }
 
     def _frequency(self, positions: list[list[int]]) -> int:
         """Return how often the phrase occurs in a document with these positions of its tokens."""
@@ -294,13 +290,10 @@ class Fuzzy(_Leaf):
 
 
 def _with_any(text: TextPostings, terms: Iterable[str]) -> set[int]:
-    known = text.terms
     found: set[int] = set()
-    for term in terms:
-        having = known.get(term)
-        if having:
-            spend(3 + 3 * len(having))
-            found.update(having)
+    for having in filter(None, map(text.terms.get, terms)):
+        spend(3 + 3 * len(having))
+        found.update(having)
     return found
 
 
@@ -431,10 +424,11 @@ class AllOf(Clause):
 
     def mismatches(self, index: SearchIndex, number: int) -> list[str]:
         reasons = [why for clause in self.must for why in clause.mismatches(index, number)]
-        for clause in self.must_not:
-            if not clause.mismatches(index, number):
-                reasons.append(f"$mustNot excludes it: {clause}")
-        return reasons
+        return reasons + [
+            f"$mustNot excludes it: {clause}"
+            for clause in self.must_not
+            if not clause.mismatches(index, number)
+        ]
 
     def __str__(self) -> str:
         exceptions = "".join(f" but not {one}" for one in self.must_not)
@@ -523,9 +517,8 @@ class _Sought:
     def is_near(self, state: int, depth: int) -> bool:
         """Return whether a term of ``depth`` characters with this state matches."""
         place = self._length - depth + self._distance
-        if not 0 <= place <= 2 * self._distance:
-            return False
-        return self.automaton.rows[state][place] <= self._distance
+        is_in_row = 0 <= place <= 2 * self._distance
+        return is_in_row and self.automaton.rows[state][place] <= self._distance
 
     def begins_near(self, state: int, depth: int) -> bool:
         """Return whether, in a search by prefix, every term that continues after this state matches."""

@@ -11,7 +11,7 @@ Error messages are decided here, except those marked as the vendor's.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..algorithms.linear_regex import LinearRegex, RegexError
@@ -78,7 +78,7 @@ class _Reader:
             for item in value:
                 if not isinstance(item, dict):
                     raise _wrong(word, "objects", item)
-            return [self.level(item) for item in value]
+            return [*map(self.level, value)]
         if not isinstance(value, dict):
             raise SearchError(f"{word} takes an object or an array of objects")
         if any(key in _BOOLEAN for key in value):
@@ -110,7 +110,7 @@ class _Reader:
             raise SearchError(
                 f"field '{name}' has no operator: pass a value, or an operator such as $eq"
             )
-        return _boosted(clauses[0] if len(clauses) == 1 else AllOf(tuple(clauses)), value)
+        return _boosted(_all(clauses), value)
 
     def _operator(self, spec: FieldSpec, operator: str, operand: Any) -> Clause:
         if operator not in ("$eq", "$in", *_TEXT_OPERATORS):
@@ -175,6 +175,8 @@ class _Reader:
         if distance > 2:
             raise SearchError(f"$fuzzy of field '{spec.name}' takes a distance of at most 2")
         words = [token for token in self._tokens(spec, text) if token is not None]
+        if not words:
+            return Nothing("no terms are left after analysis")
         return _all([Fuzzy(spec, word, distance, cheap_swap, prefix) for word in words])
 
     def regex(self, spec: FieldSpec, operand: Any) -> Clause:
@@ -218,28 +220,23 @@ def _joined(parts: dict[str, list[Clause]]) -> Clause:
     if not parts:
         return Everything()
     if "must" in parts:
-        if not must:
-            must = (Everything(),)
-        if not should and not must_not and len(must) == 1:
-            return must[0]
-        return AllOf(must, should, must_not)
-    if "should" in parts:
-        found = AnyOf(should)
-        return AllOf((found,), (), must_not) if must_not else found
+        must = must or (Everything(),)
+    elif "should" in parts:
+        must, should = (AnyOf(should),), ()
+    if must:
+        return AllOf(must, should, must_not) if should or must_not else _all(must)
     return Nothing("$mustNot alone matches nothing; add a condition that documents must match")
 
 
-def _all(clauses: list[Fuzzy]) -> Clause:
-    if not clauses:
-        return Nothing("no terms are left after analysis")
+def _all(clauses: Sequence[Clause]) -> Clause:
     return clauses[0] if len(clauses) == 1 else AllOf(tuple(clauses))
 
 
 def _boost_of(found: dict[str, Any]) -> float | None:
-    boost = found.get("$boost")
-    if boost is None and "$boost" not in found:
+    if "$boost" not in found:
         return None
-    if isinstance(boost, bool) or not isinstance(boost, int | float):
+    boost = found["$boost"]
+    if boost.__class__ not in (int, float):
         raise _wrong("$boost", "a number", boost)
     return float(boost)
 

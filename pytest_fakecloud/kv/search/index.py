@@ -114,8 +114,7 @@ class SearchIndex:
 
     def release_all(self) -> None:
         """Make all pending changes searchable."""
-        for key in self.waiting:
-            self._changed[key] = None
+        self._changed |= dict.fromkeys(self.waiting)
         self.waiting.clear()
 
     def refresh(self, keyspace: Keyspace, is_read: bool = True) -> None:
@@ -169,8 +168,7 @@ class SearchIndex:
         document = self.documents.pop(number)
         self.size -= document.size
         # Documents are posted in the order of their numbers.
-        is_posted = not self._unposted or number < self._unposted[0]
-        if self._postings is not None and is_posted:
+        if self._postings is not None and (not self._unposted or number < self._unposted[0]):
             for name, values in document.fields.items():
                 self._postings[name].remove(number, values)
 
@@ -286,8 +284,8 @@ class Indexes:
         value = keyspace.values.get(key)
         if type(value) is SearchIndex:
             self.named[key] = value
-        elif key in self.named:
-            del self.named[key]
+        else:
+            self.named.pop(key, None)
         for index in self.named.values():
             index.note_change(key, *self.delay_from(keyspace.now_ms))
 
@@ -352,10 +350,9 @@ class Terms(_Additions):
     @property
     def root(self) -> Node:
         """The root of the prefix tree, which must not be changed."""
-        if self._new:
-            for term in self._new:
-                _insert(self._root, term)
-            self._new = []
+        for term in self._new:
+            _insert(self._root, term)
+        self._new = []
         return self._root
 
     def beginning(self, prefix: str) -> Iterator[str]:
@@ -409,14 +406,13 @@ class Ordered(_Additions):
 
     def all(self) -> list[Any]:
         """Return all values in order. The list must not be changed."""
-        if self._new:
-            if len(self._new) < _FEW:
-                for value in self._new:
-                    insort(self._sorted, value)
-            else:
-                self._sorted += self._new
-                self._sorted.sort()
-            self._new = []
+        if len(self._new) < _FEW:
+            for value in self._new:
+                insort(self._sorted, value)
+        else:
+            self._sorted += self._new
+            self._sorted.sort()
+        self._new = []
         return self._sorted
 
 
@@ -447,10 +443,7 @@ class TextPostings:
                 if places is None:
                     places = self.terms[token] = {}
                     self.known.add(token)
-                if number in places:
-                    places[number].append(at)
-                else:
-                    places[number] = [at]
+                places.setdefault(number, []).append(at)
         self.lengths[number] = length
         self.total += length
 
@@ -487,9 +480,8 @@ class ValuePostings:
     def remove(self, number: int, values: tuple[Any, ...]) -> None:
         del self.of[number]
         for value in set(values):
-            found = self.numbers[value]
-            found.discard(number)
-            if not found:
+            self.numbers[value].discard(number)
+            if not self.numbers[value]:
                 del self.numbers[value]
 
     def equal(self, value: Any) -> set[int]:

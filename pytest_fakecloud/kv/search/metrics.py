@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from ...core.budget import spend
 from .index import SearchIndex
@@ -16,6 +16,8 @@ from .schema import FieldSpec, SearchError
 
 DocumentNumbers = list[int]
 """Document numbers, in indexing order."""
+Compute: TypeAlias = Callable[[DocumentNumbers], list[Any]]
+"""Returns the reply of an aggregation for the documents with these numbers."""
 
 NUMERIC = ("U64", "I64", "F64", "DATE")
 """The types of fields with numeric values."""
@@ -66,18 +68,14 @@ class Arguments:
             default,
         )
 
-    def take_string(self, name: str) -> str | None:
-        found: str | None = self.take(name, "a string", lambda value: isinstance(value, str))
-        return found
+    def take_string(self, name: str) -> Any:
+        return self.take(name, "a string", lambda value: isinstance(value, str))
 
     def take_number(self, name: str, default: Any = None) -> Any:
         return self.take(name, "a number", is_number, default)
 
-    def take_flag(self, name: str, default: bool) -> bool:
-        flag: bool = self.take(
-            name, "true or false", lambda value: isinstance(value, bool), default
-        )
-        return flag
+    def take_flag(self, name: str, default: bool) -> Any:
+        return self.take(name, "true or false", lambda value: isinstance(value, bool), default)
 
     def take_bounds(self, name: str) -> tuple[float, float] | None:
         """Consume an argument that is an object with the fields ``min`` and ``max``."""
@@ -99,13 +97,6 @@ class Arguments:
 
 def is_number(value: Any) -> bool:
     return value.__class__ in (int, float)
-
-
-class Aggregation(NamedTuple):
-    """A named aggregation. ``compute`` returns its part of the reply for document numbers."""
-
-    alias: str
-    compute: Callable[[DocumentNumbers], list[Any]]
 
 
 def column_of(
@@ -136,15 +127,13 @@ _PERCENTS = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
 _STEPS_PER_DOCUMENT = 3
 _STEPS_PER_PERCENTILE = 20
 Values = list[Any]
-Metric = Callable[[DocumentNumbers], list[Any]]
 
 
 def _values(
     index: SearchIndex, args: Arguments, allowed: tuple[str, ...]
 ) -> Callable[[DocumentNumbers], Values]:
     spec, column = column_of(index, args, allowed)
-    take = args.take_string if spec.kind == "KEYWORD" else args.take_number
-    missing = take("missing")
+    missing = (args.take_string if spec.kind == "KEYWORD" else args.take_number)("missing")
     absent = () if missing is None else (missing,)
 
     def collect(numbers: DocumentNumbers) -> Values:
@@ -154,14 +143,20 @@ def _values(
     return collect
 
 
-def _single(
-    make: Callable[[Values], float | None], allowed: tuple[str, ...]
-) -> Callable[[SearchIndex, Arguments], Metric]:
-    def build(index: SearchIndex, args: Arguments) -> Metric:
+def _metric(
+    reply: Callable[[Values], list[Any]], allowed: tuple[str, ...]
+) -> Callable[[SearchIndex, Arguments], Compute]:
+    def build(index: SearchIndex, args: Arguments) -> Compute:
         collect = _values(index, args, allowed)
-        return lambda numbers: [b"value", format_number(make(collect(numbers)))]
+        return lambda numbers: reply(collect(numbers))
 
     return build
+
+
+def _single(
+    make: Callable[[Values], float | None], allowed: tuple[str, ...]
+) -> Callable[[SearchIndex, Arguments], Compute]:
+    return _metric(lambda values: [b"value", format_number(make(values))], allowed)
 
 
 def _fsum(values: Iterable[float]) -> float:
@@ -191,18 +186,13 @@ def _flat(numbers: Mapping[str, float | None]) -> list[Any]:
     return [part for name, one in numbers.items() for part in (name.encode(), format_number(one))]
 
 
-def _stats_of(values: Values) -> list[Any]:
+def _stats(values: Values) -> list[Any]:
     least, most = (+min(values), +max(values)) if values else (None, None)
     others = {"sum": _total(values), "min": least, "max": most, "avg": _average(values)}
     return [b"count", len(values), *_flat(others)]
 
 
-def _stats(index: SearchIndex, args: Arguments) -> Metric:
-    collect = _values(index, args, (*NUMERIC, "BOOL"))
-    return lambda numbers: _stats_of(collect(numbers))
-
-
-def _extended(index: SearchIndex, args: Arguments) -> Metric:
+def _extended(index: SearchIndex, args: Arguments) -> Compute:
     collect = _values(index, args, NUMERIC)
     sigma = float(args.take_number("sigma", 2.0))
 
@@ -225,7 +215,7 @@ def _extended(index: SearchIndex, args: Arguments) -> Metric:
                     None if mean is None or deviation is None else mean + sign * sigma * deviation
                 )
         return [
-            *_stats_of(values),
+            *_stats(values),
             *_flat({"sumOfSquares": squares}),
             *_flat({f"variance{kind}": one for kind, one in variances.items()}),
             *_flat({f"stdDeviation{kind}": one for kind, one in deviations.items()}),
@@ -241,11 +231,10 @@ def _percentile(ordered: Values, percent: float) -> float | None:
     rank = percent / 100 * (len(ordered) - 1)
     below = math.floor(rank)
     above = min(below + 1, len(ordered) - 1)
-    part = rank - below
-    return float(ordered[below] + (ordered[above] - ordered[below]) * part)
+    return float(ordered[below] + (ordered[above] - ordered[below]) * (rank - below))
 
 
-def _percentiles(index: SearchIndex, args: Arguments) -> Metric:
+def _percentiles(index: SearchIndex, args: Arguments) -> Compute:
     collect = _values(index, args, NUMERIC)
     percents = args.take(
         "percents",
@@ -262,26 +251,26 @@ def _percentiles(index: SearchIndex, args: Arguments) -> Metric:
     def compute(numbers: DocumentNumbers) -> list[Any]:
         ordered = sorted(collect(numbers))
         spend(_STEPS_PER_PERCENTILE * len(percents))
-        found = [
-            (float(percent), format_number(_percentile(ordered, percent))) for percent in percents
-        ]
-        if keyed:
-            flat = [part for percent, value in found for part in (repr(percent).encode(), value)]
-            return [b"values", flat]
-        listed = [[b"key", format_number(percent), b"value", value] for percent, value in found]
-        return [b"values", listed]
+        values: list[Any] = []
+        for percent in map(float, percents):
+            value = format_number(_percentile(ordered, percent))
+            if keyed:
+                values += [repr(percent).encode(), value]
+            else:
+                values.append([b"key", format_number(percent), b"value", value])
+        return [b"values", values]
 
     return compute
 
 
-METRICS: dict[str, Callable[[SearchIndex, Arguments], Metric]] = {
+METRICS: dict[str, Callable[[SearchIndex, Arguments], Compute]] = {
     "$avg": _single(_average, (*NUMERIC, "BOOL")),
     "$sum": _single(lambda values: _total(values) if values else None, (*NUMERIC, "BOOL")),
     "$min": _single(_extreme(min), (*NUMERIC, "BOOL")),
     "$max": _single(_extreme(max), (*NUMERIC, "BOOL")),
     "$count": _single(len, _ANY),
     "$cardinality": _single(lambda values: len(set(values)), _ANY),
-    "$stats": _stats,
+    "$stats": _metric(_stats, (*NUMERIC, "BOOL")),
     "$extendedStats": _extended,
     "$percentiles": _percentiles,
 }

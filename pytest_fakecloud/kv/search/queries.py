@@ -6,6 +6,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from ...core.budget import spend
@@ -115,8 +116,13 @@ def run_query(
 ) -> tuple[list[Hit], int]:
     """Return the hits and the number of matches; raise `SearchError` for invalid options."""
     definition = index.definition
-    markers = term_markers(definition, clause, query.highlight) if query.highlight else {}
-    columns = _ranking_columns(index, query)
+    markers = _markers(definition, clause, query.highlight) if query.highlight else {}
+    # Raise errors for fields that cannot determine the order before the clause is evaluated.
+    columns: list[_Column] = []
+    if query.order is not None:
+        columns = [index.column(query.order[0])]
+    elif query.function is not None:
+        columns = [_numbers(index, each.field) for each in query.function.values]
     found = clause.find(index)
     hits = []
     for number, score in _ranked(index, query, columns, found)[query.offset :]:
@@ -128,6 +134,7 @@ def run_query(
             if source is None:
                 # The key was deleted or changed its type, and the index is not refreshed yet.
                 continue
+            spend(_STEPS_PER_VALUE * len(query.select or ()))
             if definition.kind == "HASH":
                 content = list(_hash_content(source, query.select, markers))
             else:
@@ -145,13 +152,6 @@ _STEPS_PER_VALUE = 6
 """Budget steps for each field value that is read for a score function or for content."""
 _WALK_RATIO = 10
 """From one in this many documents on, iterating over values is faster than sorting matches."""
-
-
-def _ranking_columns(index: SearchIndex, query: Query) -> list[_Column]:
-    """Return the fields that determine the order; raise `SearchError` for unsuitable fields."""
-    if query.order is not None:
-        return [index.column(query.order[0])]
-    return [_numbers(index, each.field) for each in query.function.values] if query.function else []
 
 
 def _numbers(index: SearchIndex, name: str) -> _Column:
@@ -184,10 +184,8 @@ def _apply(function: ScoreFunction, columns: list[_Column], found: Matches) -> M
 
 def _by_field(postings: ValuePostings, found: Matches, count: int, ascending: bool) -> _Ranked:
     """Return the first matches by the value of a field. Documents without a value come last."""
-    if len(found) * _WALK_RATIO > len(postings.of):
-        ranked = _by_walking(postings, found, count, ascending)
-    else:
-        ranked = _by_sorting(postings, found, count, ascending)
+    walks = len(found) * _WALK_RATIO > len(postings.of)
+    ranked = (_by_walking if walks else _by_sorting)(postings, found, count, ascending)
     if len(ranked) < count:
         without = (number for number in found if number not in postings.of)
         ranked += [(number, 0.0) for number in heapq.nsmallest(count - len(ranked), without)]
@@ -218,27 +216,24 @@ def _by_walking(postings: ValuePostings, found: Matches, count: int, ascending: 
 
 
 def _hash_content(
-    source: dict[bytes, Any], select: tuple[str, ...] | None, markers: dict[str, TermMarker]
+    source: dict[bytes, Any], select: tuple[str, ...] | None, markers: _Markers
 ) -> Iterator[tuple[bytes, bytes]]:
-    spend(_STEPS_PER_VALUE * len(select or ()))
     for name in source if select is None else map(encoded, select):
         if name in source:
-            marker = markers.get(decoded(name))
+            mark = markers.get(decoded(name))
             text = bytes(source[name])
-            yield name, text if marker is None else encoded(marker.mark(decoded(text)))
+            yield name, text if mark is None else encoded(mark(decoded(text)))
 
 
 def _json_content(
-    source: dict[str, Any], value: Any, select: tuple[str, ...] | None,
-    markers: dict[str, TermMarker],
-) -> Iterator[tuple[bytes, bytes]]:  # fmt: skip
-    spend(_STEPS_PER_VALUE * len(select or ()))
+    source: dict[str, Any], value: Any, select: tuple[str, ...] | None, markers: _Markers
+) -> Iterator[tuple[bytes, bytes]]:
     if select is None and not markers and isinstance(value, bytes | bytearray):
         yield b"$", bytes(value)
         return
     document = copy_json(source) if markers else source
-    for path, marker in markers.items():
-        _highlight_at_path(document, path.split("."), marker)
+    for path, mark in markers.items():
+        _highlight_at_path(document, path.split("."), mark)
     if select is None:
         yield b"$", write_json(document)
         return
@@ -263,52 +258,47 @@ class Highlight:
     tags: tuple[str, str] = ("<em>", "</em>")
 
 
-@dataclass(frozen=True, slots=True)
-class TermMarker:
-    """Puts tags around the words of a text whose tokens are among the given terms."""
-
-    analyzer: Analyzer
-    terms: set[str]
-    tags: tuple[str, str]
-
-    def mark(self, text: str) -> str:
-        opening, closing = self.tags
-        if self.analyzer.whole:
-            return f"{opening}{text}{closing}" if text in self.terms else text
-        parts, last = [], 0
-        for start, end in spans(text):
-            word = text[start:end]
-            if self.analyzer.token(word) in self.terms:
-                parts += [text[last:start], opening, word, closing]
-                last = end
-        return "".join([*parts, text[last:]])
+_Markers: TypeAlias = dict[str, Callable[[str], str]]
+"""For paths of fields in a document, functions that put tags around the words of a text."""
 
 
-def term_markers(
-    definition: Definition, clause: Clause, highlight: Highlight
-) -> dict[str, TermMarker]:
-    """Return markers for the terms of a clause, by the path of a field in a document."""
+def _marked(analyzer: Analyzer, terms: set[str], tags: tuple[str, str], text: str) -> str:
+    """Put tags around the words of a text whose tokens are among the given terms."""
+    opening, closing = tags
+    if analyzer.whole:
+        return f"{opening}{text}{closing}" if text in terms else text
+    parts, last = [], 0
+    for start, end in spans(text):
+        word = text[start:end]
+        if analyzer.token(word) in terms:
+            parts += [text[last:start], opening, word, closing]
+            last = end
+    return "".join([*parts, text[last:]])
+
+
+def _markers(definition: Definition, clause: Clause, highlight: Highlight) -> _Markers:
     terms: dict[str, set[str]] = {}
     for name, term in clause.highlighted_terms():
         terms.setdefault(name, set()).add(term)
-    markers = {}
+    markers: _Markers = {}
     for name in highlight.fields:
         spec = definition.by_name.get(name)
         if spec is None:
             raise SearchError(f"Unknown field: {name}")
         if spec.is_text and name in terms:
-            markers[spec.path] = TermMarker(definition.analyzer(spec), terms[name], highlight.tags)
+            analyzer = definition.analyzer(spec)
+            markers[spec.path] = partial(_marked, analyzer, terms[name], highlight.tags)
     return markers
 
 
-def _highlight_at_path(value: Any, path: list[str], marker: TermMarker) -> Any:
+def _highlight_at_path(value: Any, path: list[str], mark: Callable[[str], str]) -> Any:
     """Highlight the strings at a path and return the result. Containers are changed in place."""
     if isinstance(value, list):
-        value[:] = [_highlight_at_path(item, path, marker) for item in value]
+        value[:] = [_highlight_at_path(item, path, mark) for item in value]
     elif path:
         name, *rest = path
         if isinstance(value, dict) and name in value:
-            value[name] = _highlight_at_path(value[name], rest, marker)
+            value[name] = _highlight_at_path(value[name], rest, mark)
     elif isinstance(value, str):
-        return marker.mark(value)
+        return mark(value)
     return value

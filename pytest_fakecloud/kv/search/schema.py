@@ -17,10 +17,11 @@ import unicodedata
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property, lru_cache
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import Any
 
 from Stemmer import Stemmer
@@ -172,11 +173,9 @@ a9e5-aa4d aa7b-aabe aaeb-aaef aaf5 abe3-abea fb1e
 
 @cache
 def _signs() -> frozenset[int]:
-    found: set[int] = set()
-    for each in _SIGNS.split():
-        first, _, last = each.partition("-")
-        found.update(range(int(first, 16), int(last or first, 16) + 1))
-    return frozenset(found)
+    runs = (each.partition("-") for each in _SIGNS.split())
+    ranges = (range(int(first, 16), int(last or first, 16) + 1) for first, _, last in runs)
+    return frozenset(chain.from_iterable(ranges))
 
 
 def _is_letter(character: str) -> bool:
@@ -279,17 +278,14 @@ class Document:
 
 def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
     """Return a key's content as a mapping (of a string, its JSON object), or None."""
+    root: Any = None
     if kind == "HASH":
-        return value.fields if isinstance(value, HashValue) else None
-    if kind == "JSON":
+        root = value.fields if isinstance(value, HashValue) else None
+    elif kind == "JSON":
         root = value.root if isinstance(value, JsonValue) else None
     elif isinstance(value, bytes | bytearray):
-        try:
+        with suppress(JsonError):
             root = parse_json(bytes(value))
-        except JsonError:
-            return None
-    else:
-        return None
     return root if isinstance(root, dict) else None
 
 
@@ -350,32 +346,28 @@ def date_ms(text: str) -> int | None:
 
 def facet_path(text: str) -> str | None:
     """Return a path such as ``/a/b`` without a trailing slash, or None if it is invalid."""
-    if not text.startswith("/"):
-        return None
     path = text.rstrip("/") or "/"
-    return None if "//" in path or path.count("/") > _MOST_LEVELS else path
+    is_valid = text[:1] == "/" and "//" not in path and path.count("/") <= _MOST_LEVELS
+    return path if is_valid else None
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+def _string(convert: Callable[[str], Any] = str) -> Callable[[Any], Any]:
+    return lambda value: convert(value) if isinstance(value, str) else None
 
 
 def _whole(low: int, high: int) -> Callable[[Any], int | None]:
-    def take(value: Any) -> int | None:
-        return value if value.__class__ is int and low <= value <= high else None
-
-    return take
+    return lambda value: value if value.__class__ is int and low <= value <= high else None
 
 
 FROM_JSON: dict[str, Callable[[Any], Any]] = {
-    "TEXT": _text,
-    "KEYWORD": _text,
+    "TEXT": _string(),
+    "KEYWORD": _string(),
     "U64": _whole(0, 2**64 - 1),
     "I64": _whole(-(2**63), 2**63 - 1),
     "F64": lambda value: float(value) if value.__class__ in (int, float) else None,
     "BOOL": lambda value: value if value.__class__ is bool else None,
-    "DATE": lambda value: date_ms(value) if isinstance(value, str) else None,
-    "FACET": lambda value: facet_path(value) if isinstance(value, str) else None,
+    "DATE": _string(date_ms),
+    "FACET": _string(facet_path),
 }
 """Functions that convert a JSON value to a type of field, or return None if it does not fit."""
 
@@ -385,9 +377,7 @@ def _read_whole(take: Callable[[Any], int | None]) -> Callable[[str], int | None
 
 
 def _read_float(text: str) -> float | None:
-    if not _NUMBER.fullmatch(text):
-        return None
-    value = float(text)
+    value = float(text) if _NUMBER.fullmatch(text) else math.inf
     return None if math.isinf(value) else value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from ...core.errors import ContractError, counted, did_you_mean
@@ -160,17 +160,15 @@ def expect_search(
 ) -> Results[Search]:
     """Return the searches that match; fail, with reasons, unless there are ``times``."""
     __tracebackhide__ = True
-    wanted = criteria.get("keys")
-    sought_key = wanted if isinstance(wanted, str) and "*" not in wanted else None
+    sought = criteria.get("keys")
 
     def describe(search: Search) -> str:
-        if sought_key is None or sought_key in search.keys:
-            return _described(search)
-        try:
-            why = SearchIndexView(reading, search.index).explain(sought_key, search.filter)
-        except ContractError:
-            return _described(search)
-        return "\n".join([_described(search), *(f"{sought_key}: {line}" for line in why)])
+        lines = [_described(search)]
+        if isinstance(sought, str) and "*" not in sought and sought not in search.keys:
+            with suppress(ContractError):
+                why = SearchIndexView(reading, search.index).explain(sought, search.filter)
+                lines += [f"{sought}: {reason}" for reason in why]
+        return "\n".join(lines)
 
     searches = list(made)
     key_type = _key_type(reading, searches, criteria.get("index"))

@@ -30,10 +30,6 @@ I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 U64_MAX = 2**64 - 1
 
 
-def any_text(value: str) -> str:
-    return value
-
-
 def yes_or_no(value: str) -> str:
     if value.lower() not in ("yes", "no"):
         raise ValueError(errors.CONFIG_NOT_BOOLEAN)
@@ -113,7 +109,7 @@ def check_addresses(value: str) -> None:
     addresses and no others, and no host name but ``localhost``. A wildcard includes all addresses
     of its family, so it can neither follow nor precede another one.
     """
-    words = value.split(" ") if value else []
+    words = _words(value)
     if len(words) > _MOST_ADDRESSES:
         raise ValueError(errors.TOO_MANY_ADDRESSES)
     bound: list[IPv4Address | IPv6Address] = []
@@ -157,12 +153,9 @@ def _ranged(read: Callable[[str], int | None], reason: str, low: int, high: int)
     return parse
 
 
-_any_frequency = integer(0, I32_MAX)
-
-
-def frequency(value: str) -> str:
-    """Parse ``hz``, which Redis changes to the nearest number from 1 to 500."""
-    return str(min(max(int(_any_frequency(value)), 1), 500))
+def clamped(parse: Parser, low: int, high: int) -> Parser:
+    """Change valid numbers to the nearest one in a range, as Redis does for some parameters."""
+    return lambda value: str(min(max(int(parse(value)), low), high))
 
 
 def memory_share(value: str) -> str:
@@ -189,14 +182,6 @@ def memory_bytes(word: str) -> int | None:
     if found is None or found[2] not in _UNITS:
         return None
     return min(int(found[1] or "0"), U64_MAX) * _UNITS[found[2]] & U64_MAX
-
-
-_any_backlog_size = memory(1, I64_MAX)
-
-
-def backlog_size(value: str) -> str:
-    """Parse ``repl-backlog-size``, which Redis raises to at least 16 KiB."""
-    return str(max(int(_any_backlog_size(value)), 16384))
 
 
 # -- lists of words ------------------------------------------------------------------------------
@@ -365,13 +350,13 @@ _UNSORTED = {
     auto-aof-rewrite-min-size=67108864 hash-max-listpack-value=64 hll-sparse-max-bytes=3000
     stream-node-max-bytes=4096 zset-max-listpack-value=64
     """),
-    **_group(any_text, """
+    **_group(str, """
     bind-source-addr= cluster-announce-ip= ignore-warnings= masterauth=
     masteruser= replica-announce-ip= requirepass= tls-ca-cert-dir= tls-ca-cert-file= tls-cert-file=
     tls-ciphers= tls-ciphersuites= tls-client-cert-file= tls-client-key-file=
     tls-client-key-file-pass= tls-dh-params-file= tls-key-file= tls-key-file-pass= tls-protocols=
     """),
-    **_group(any_text, """
+    **_group(str, """
     aclfile= always-show-logo=no aof_rewrite_cpulist= appenddirname=appendonlydir
     appendfilename=appendonly.aof bgsave_cpulist= bio_cpulist= cluster-config-file=nodes.conf
     cluster-enabled=no cluster-port=0 daemonize=no databases=16 disable-thp=yes
@@ -391,7 +376,7 @@ _UNSORTED = {
     """),
     **_group(memory(0, U64_MAX), "cluster-link-sendbuf-limit=0 maxmemory=0"),
     "active-defrag-ignore-bytes": Parameter("104857600", memory(1, I64_MAX)),
-    "repl-backlog-size": Parameter("1048576", backlog_size),
+    "repl-backlog-size": Parameter("1048576", clamped(memory(1, I64_MAX), 16384, I64_MAX)),
     **_group(memory(1_048_576, I64_MAX), """
     client-query-buffer-limit=1073741824 proto-max-bulk-len=536870912
     """),
@@ -399,16 +384,16 @@ _UNSORTED = {
     "active-defrag-max-scan-fields": Parameter("1000", integer(1, I64_MAX)),
     "active-expire-effort": Parameter("1", integer(1, 10)),
     "appendfsync": Parameter("everysec", choice("everysec", "always", "no")),
-    "bind": Parameter("* -::*", any_text),
+    "bind": Parameter("* -::*", str),
     "client-output-buffer-limit": Parameter(
-        "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", any_text,
+        "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", str,
         update=output_buffer_limits,
     ),
     "cluster-announce-hostname": Parameter("", host_name),
     "cluster-preferred-endpoint-type": Parameter("ip", choice("ip", "hostname", "unknown-endpoint")),
-    "dbfilename": Parameter("dump.rdb", any_text, errors.CONFIG_PROTECTED),
-    "dir": Parameter("/data", any_text, errors.CONFIG_PROTECTED),
-    "hz": Parameter("10", frequency),
+    "dbfilename": Parameter("dump.rdb", str, errors.CONFIG_PROTECTED),
+    "dir": Parameter("/data", str, errors.CONFIG_PROTECTED),
+    "hz": Parameter("10", clamped(integer(0, I32_MAX), 1, 500)),
     "latency-tracking-info-percentiles": Parameter("50 99 99.9", percentiles),
     "loading-process-events-interval-bytes": Parameter("2097152", integer(1024, I32_MAX)),
     "loglevel": Parameter("notice", choice("debug", "verbose", "notice", "warning")),
@@ -543,10 +528,9 @@ class Config:
         for name, value in given.items():
             parameter = self._own.get(name, PARAMETERS[name])
             try:
-                text = parameter.parse(value)
-                changes[name] = (
-                    parameter.update(text, self._texts[name]) if parameter.update else text
-                )
+                changes[name] = parameter.parse(value)
+                if parameter.update:
+                    changes[name] = parameter.update(changes[name], self._texts[name])
             except ValueError as error:
                 raise CommandError(errors.config_failed(name, str(error))) from None
         if check is not None:
@@ -568,29 +552,19 @@ class Config:
     def _refresh(self) -> None:
         """Update what is derived from the parameters."""
         self._numbers.clear()
-        self.slow_threshold_us = _slow_threshold_us(
-            int(self._texts["slowlog-log-slower-than"]),
-            int(self._texts["latency-monitor-threshold"]),
-        )
-
-
-def _slow_threshold_us(slowlog_us: int, latency_event_ms: int) -> int:
-    """Return the lower of both thresholds. A negative one, or 0 for latency events, is disabled."""
-    thresholds = [slowlog_us] if slowlog_us >= 0 else []
-    thresholds += [latency_event_ms * 1000] if latency_event_ms else []
-    return min(thresholds, default=2**63)
+        slowlog_us = int(self._texts["slowlog-log-slower-than"])
+        latency_ms = int(self._texts["latency-monitor-threshold"])
+        # A negative threshold, or 0 for latency events, is disabled.
+        thresholds = [slowlog_us] if slowlog_us >= 0 else []
+        thresholds += [latency_ms * 1000] if latency_ms else []
+        self.slow_threshold_us = min(thresholds, default=2**63)
 
 
 @cache
 def _defaults(table: Table) -> Mapping[str, str]:
     knows = table.knows
-    return MappingProxyType(
-        {
-            name: parameter.default
-            for name, parameter in PARAMETERS.items()
-            if knows.get(f"CONFIG {name}", True)
-        }
-    )
+    known = {name: one for name, one in PARAMETERS.items() if knows.get(f"CONFIG {name}", True)}
+    return MappingProxyType({name: one.default for name, one in known.items()})
 
 
 _VENDOR_DEFAULTS = MappingProxyType(

@@ -59,14 +59,9 @@ class KeySpec:
         self.step, self.limit = int(step or 1), int(limit or 0)
 
     @property
-    def reads(self) -> bool:
-        """Whether the command may return the key's data."""
-        return "access" in self.flags
-
-    @property
     def writes(self) -> bool:
         """Whether the command may change the key's data."""
-        return bool({"update", "insert", "delete"} & set(self.flags))
+        return not {"update", "insert", "delete"}.isdisjoint(self.flags)
 
     @property
     def depends_on_arguments(self) -> bool:
@@ -95,13 +90,10 @@ class KeySpec:
         return range(first, last + 1, self.step)
 
     def _after_keyword(self, argv: list[bytes]) -> int | None:
-        step = 1 if self.first > 0 else -1
-        at = self.first if self.first > 0 else len(argv) + self.first
-        while 0 < at < len(argv):
-            if argv[at].upper() == self.keyword:
-                return at + 1
-            at += step
-        return None
+        searched = range(self.first, len(argv))
+        if self.first < 0:
+            searched = range(len(argv) + self.first, 0, -1)
+        return next((at + 1 for at in searched if argv[at].upper() == self.keyword), None)
 
     def _counted(self, argv: list[bytes], at: int) -> range | None:
         if at >= len(argv):
@@ -115,12 +107,10 @@ class KeySpec:
 
 def sort_destination(argv: list[bytes]) -> int | None:
     """Return the position of the key after the last STORE of SORT, which no key spec locates."""
-    destination, at = None, 2
-    while at < len(argv) - 1:
-        word = argv[at].upper()
+    destination = None
+    for at, word in options(argv[:-1], 2, {b"LIMIT": 3, b"BY": 2, b"GET": 2}):
         if word == b"STORE":
             destination = at + 1
-        at += {b"LIMIT": 3, b"BY": 2, b"GET": 2}.get(word, 1)
     return destination
 
 
@@ -227,9 +217,7 @@ def _options(arguments: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_LITERAL.findall(synopsis(arguments))))
 
 
-@cache
-def _effects(text: str) -> Effects:
-    return Effects(text)
+_effects = cache(Effects)
 
 
 @cache
@@ -328,11 +316,7 @@ class CommandSpec:
 
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
         """Return the position and the spec of each key in ``argv``, which includes the name."""
-        found: list[tuple[int, KeySpec]] = []
-        for spec in self.keys:
-            positions = spec.positions(argv)
-            found.extend((position, spec) for position in positions or ())
-        return found
+        return [(at, spec) for spec in self.keys for at in spec.positions(argv) or ()]
 
     def __repr__(self) -> str:
         return f"<CommandSpec {self.name}>"
@@ -415,17 +399,12 @@ class Table:
             return subcommand
         return spec
 
-    def specs(self) -> Iterator[CommandSpec]:
-        """Iterate over all commands and subcommands in the order of the rows."""
-        return iter(self.commands.values())
-
     def members_of(self, category: str) -> frozenset[CommandSpec]:
         """Return the commands and subcommands of a category such as ``@read``."""
-        found = self._members.get(category)
-        if found is None:
-            found = frozenset(spec for spec in self.specs() if category in spec.categories)
-            self._members[category] = found
-        return found
+        if category not in self._members:
+            members = (spec for spec in self.commands.values() if category in spec.categories)
+            self._members[category] = frozenset(members)
+        return self._members[category]
 
 
 EVERYTHING = Table()

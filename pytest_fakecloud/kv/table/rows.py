@@ -1,7 +1,8 @@
 """The command table, with one row for each command and subcommand.
 
 A row is ``name arity since | flags | keys | arguments | effects`` under its group; ``-`` is an empty
-column. Commands that differ only in their names share a row, and indented lines continue a row.
+column. Commands of a group that differ only in their names share a row, which is listed at the first
+of them. Indented lines continue a row.
 *arity* includes the name; a negative arity is a minimum. *since* is the version of Redis or Valkey
 that added the command or, if only the vendor has it, the version that the vendor announced then.
 *flags* are the flags that ``COMMAND INFO`` reports, followed by ACL categories that cannot be
@@ -79,7 +80,7 @@ _PARTS = {
 _TABLE = """
 [string]
 *APPEND 3 2.0.0 | write denyoom fast | RW insert 1 | key value
-*DECR 2 1.0.0 | write denyoom fast | RW access update 1 | key | event=incrby
+*DECR *INCR 2 1.0.0 | write denyoom fast | RW access update 1 | key | event=incrby
 *DECRBY 3 1.0.0 | write denyoom fast | RW access update 1 | key decrement | event=incrby
 *DELEX -2 8.4.0 | write fast | RW access delete 1 | key [$equal]
 DELIFEQ 3 9.0.0 | write fast | RM delete 1 | key value
@@ -89,7 +90,6 @@ DELIFEQ 3 9.0.0 | write fast | RM delete 1 | key value
 *GETEX -2 6.2.0 | write fast | RW access update 1 | key [$expiry|PERSIST] | lookup
 *GETRANGE 4 2.4.0 | readonly | RO access 1 | key start end
 *GETSET 3 1.0.0 | write denyoom fast | RW access update 1 | key value | value@2 lookup event=set
-*INCR 2 1.0.0 | write denyoom fast | RW access update 1 | key | event=incrby
 *INCRBY 3 1.0.0 | write denyoom fast | RW access update 1 | key increment
 *INCRBYFLOAT 3 2.6.0 | write denyoom fast | RW access update 1 | key increment
 LCS -3 7.0.0 | readonly | RO access 1..1 | key1 key2 [LEN] [IDX] [MINMATCHLEN length] [WITHMATCHLEN]
@@ -124,14 +124,13 @@ SUBSTR 4 1.0.0 | readonly | RO access 1 | key start end
 *HEXPIRE -6 7.4.0 | write fast | RW update 1 | key seconds $when $fields | seconds@2
 *HEXPIREAT -6 7.4.0 | write fast | RW update 1 | key unix-time-seconds $when $fields |
   unix-seconds@2
-*HEXPIRETIME -5 7.4.0 | readonly fast | RO access 1 | key $fields
+*HEXPIRETIME *HPEXPIRETIME -5 7.4.0 | readonly fast | RO access 1 | key $fields
 *HGET 3 2.0.0 | readonly fast | RO access 1 | key field
-*HGETALL 2 2.0.0 | readonly | RO access 1 | key
+*HGETALL *HKEYS *HVALS 2 2.0.0 | readonly | RO access 1 | key
 *HGETDEL -5 8.0.0 | write fast | RW access delete 1 | key $fields
 *HGETEX -5 8.0.0 | write fast | RW access update 1 | key [$expiry|PERSIST] $fields
 *HINCRBY 4 2.0.0 | write denyoom fast | RW access update 1 | key field increment
 *HINCRBYFLOAT 4 2.6.0 | write denyoom fast | RW access update 1 | key field increment
-*HKEYS 2 2.0.0 | readonly | RO access 1 | key
 *HLEN 2 2.0.0 | readonly fast | RO 1 | key
 *HMGET -3 2.0.0 | readonly fast | RO access 1 | key field [field ...]
 *HMSET -4 2.0.0 | write denyoom fast | RW update 1 | key field value [field value ...] | event=hset
@@ -139,8 +138,7 @@ SUBSTR 4 1.0.0 | readonly | RO access 1 | key start end
 *HPEXPIRE -6 7.4.0 | write fast | RW update 1 | key milliseconds $when $fields | milliseconds@2
 *HPEXPIREAT -6 7.4.0 | write fast | RW update 1 | key unix-time-milliseconds $when $fields |
   unix-milliseconds@2
-*HPEXPIRETIME -5 7.4.0 | readonly fast | RO access 1 | key $fields
-*HPTTL -5 7.4.0 | readonly fast | RO access 1 | key $fields | time
+*HPTTL *HTTL -5 7.4.0 | readonly fast | RO access 1 | key $fields | time
 *HRANDFIELD -2 6.2.0 | readonly | RO access 1 | key [count [WITHVALUES]]
 *HSCAN -3 2.8.0 | readonly | RO access 1 | key cursor $scan [NOVALUES]
 *HSET -4 2.0.0 | write denyoom fast | RW update 1 | key field value [field value ...]
@@ -148,8 +146,6 @@ SUBSTR 4 1.0.0 | readonly | RO access 1 | key start end
   numfields field value [field value ...]
 *HSETNX 4 2.0.0 | write denyoom fast | RW insert 1 | key field value | event=hset
 *HSTRLEN 3 3.2.0 | readonly fast | RO 1 | key field
-*HTTL -5 7.4.0 | readonly fast | RO access 1 | key $fields | time
-*HVALS 2 2.0.0 | readonly | RO access 1 | key
 [list]
 *BLMOVE 6 6.2.0 | write denyoom noscript blocking | RW access delete 1; RW insert 2 | source
   destination (LEFT|RIGHT) (LEFT|RIGHT) timeout
@@ -164,24 +160,22 @@ SUBSTR 4 1.0.0 | readonly | RO access 1 | key start end
 *LMOVE 5 6.2.0 | write denyoom | RW access delete 1; RW insert 2 | source destination (LEFT|RIGHT)
   (LEFT|RIGHT)
 *LMPOP -4 7.0.0 | write | RW access delete numkeys@1 | $keys (LEFT|RIGHT) [COUNT count]
-*LPOP -2 1.0.0 | write fast | RW access delete 1 | key [count]
+*LPOP *RPOP -2 1.0.0 | write fast | RW access delete 1 | key [count]
 *LPOS -3 6.0.6 | readonly | RO access 1 | key element [RANK rank] [COUNT num-matches] [MAXLEN len]
-*LPUSH -3 1.0.0 | write denyoom fast | RW insert 1 | key element [element ...]
+*LPUSH *RPUSH -3 1.0.0 | write denyoom fast | RW insert 1 | key element [element ...]
 *LPUSHX -3 2.2.0 | write denyoom fast | RW insert 1 | key element [element ...] | event=lpush
 *LRANGE 4 1.0.0 | readonly | RO access 1 | key start stop
 *LREM 4 1.0.0 | write | RW delete 1 | key count element
 *LSET 4 1.0.0 | write denyoom | RW update 1 | key index element
 *LTRIM 4 1.0.0 | write | RW delete 1 | key start stop
-*RPOP -2 1.0.0 | write fast | RW access delete 1 | key [count]
 *RPOPLPUSH 3 1.2.0 | write denyoom | RW access delete 1; RW insert 2 | source destination
-*RPUSH -3 1.0.0 | write denyoom fast | RW insert 1 | key element [element ...]
 *RPUSHX -3 2.2.0 | write denyoom fast | RW insert 1 | key element [element ...] | event=rpush
 [set]
 *SADD -3 1.0.0 | write denyoom fast | RW insert 1 | key member [member ...]
 *SCARD 2 1.0.0 | readonly fast | RO 1 | key
-*SDIFF -2 1.0.0 | readonly | RO access 1..-1 | key [key ...]
-*SDIFFSTORE -3 1.0.0 | write denyoom | OW update 1; RO access 2..-1 | destination key [key ...]
-*SINTER -2 1.0.0 | readonly | RO access 1..-1 | key [key ...]
+*SDIFF *SINTER *SUNION -2 1.0.0 | readonly | RO access 1..-1 | key [key ...]
+*SDIFFSTORE *SUNIONSTORE -3 1.0.0 | write denyoom | OW update 1; RO access 2..-1 | destination key
+  [key ...]
 *SINTERCARD -3 7.0.0 | readonly | RO access numkeys@1 | $keys [LIMIT limit]
 *SINTERSTORE -3 1.0.0 | write denyoom | RW update 1; RO access 2..-1 | destination key [key ...]
 *SISMEMBER 3 1.0.0 | readonly fast | RO 1 | key member
@@ -192,8 +186,6 @@ SUBSTR 4 1.0.0 | readonly | RO access 1 | key start end
 *SRANDMEMBER -2 1.0.0 | readonly | RO access 1 | key [count]
 *SREM -3 1.0.0 | write fast | RW delete 1 | key member [member ...]
 *SSCAN -3 2.8.0 | readonly | RO access 1 | key cursor $scan
-*SUNION -2 1.0.0 | readonly | RO access 1..-1 | key [key ...]
-*SUNIONSTORE -3 1.0.0 | write denyoom | OW update 1; RO access 2..-1 | destination key [key ...]
 [sorted-set]
 *BZMPOP -5 7.0.0 | write blocking | RW access delete numkeys@2 | timeout $keys (MIN|MAX) [COUNT
   count]
@@ -206,10 +198,10 @@ SUBSTR 4 1.0.0 | readonly | RO access 1 | key start end
 *ZDIFF -3 6.2.0 | readonly | RO access numkeys@1 | $keys [WITHSCORES]
 *ZDIFFSTORE -4 6.2.0 | write denyoom | OW update 1; RO access numkeys@2 | destination $keys
 *ZINCRBY 4 1.2.0 | write denyoom fast | RW access update 1 | key increment member
-*ZINTER -3 6.2.0 | readonly | RO access numkeys@1 | $keys $combined [WITHSCORES]
+*ZINTER *ZUNION -3 6.2.0 | readonly | RO access numkeys@1 | $keys $combined [WITHSCORES]
 *ZINTERCARD -3 7.0.0 | readonly | RO access numkeys@1 | $keys [LIMIT limit]
-*ZINTERSTORE -4 2.0.0 | write denyoom | OW update 1; RO access numkeys@2 | destination $keys
-  $combined
+*ZINTERSTORE *ZUNIONSTORE -4 2.0.0 | write denyoom | OW update 1; RO access numkeys@2 | destination
+  $keys $combined
 *ZLEXCOUNT 4 2.8.9 | readonly fast | RO access 1 | key min max
 *ZMPOP -4 7.0.0 | write | RW access delete numkeys@1 | $keys (MIN|MAX) [COUNT count]
 *ZMSCORE -3 6.2.0 | readonly fast | RO access 1 | key member [member ...]
@@ -221,7 +213,7 @@ SUBSTR 4 1.0.0 | readonly | RO access 1 | key start end
 *ZRANGEBYSCORE -4 1.0.5 | readonly | RO access 1 | key min max [WITHSCORES] [LIMIT offset count]
 *ZRANGESTORE -5 6.2.0 | write denyoom | OW update 1; RO access 2 | dst src min max [BYSCORE|BYLEX]
   [REV] [LIMIT offset count]
-*ZRANK -3 2.0.0 | readonly fast | RO access 1 | key member [WITHSCORE]
+*ZRANK *ZREVRANK -3 2.0.0 | readonly fast | RO access 1 | key member [WITHSCORE]
 *ZREM -3 1.2.0 | write fast | RW delete 1 | key member [member ...]
 *ZREMRANGEBYLEX 4 2.8.9 | write | RW delete 1 | key min max
 *ZREMRANGEBYRANK 4 2.0.0 | write | RW delete 1 | key start stop
@@ -229,12 +221,8 @@ SUBSTR 4 1.0.0 | readonly | RO access 1 | key start end
 *ZREVRANGE -4 1.2.0 | readonly | RO access 1 | key start stop [WITHSCORES]
 *ZREVRANGEBYLEX -4 2.8.9 | readonly | RO access 1 | key max min [LIMIT offset count]
 *ZREVRANGEBYSCORE -4 2.2.0 | readonly | RO access 1 | key max min [WITHSCORES] [LIMIT offset count]
-*ZREVRANK -3 2.0.0 | readonly fast | RO access 1 | key member [WITHSCORE]
 *ZSCAN -3 2.8.0 | readonly | RO access 1 | key cursor $scan
 *ZSCORE 3 1.2.0 | readonly fast | RO access 1 | key member
-*ZUNION -3 6.2.0 | readonly | RO access numkeys@1 | $keys $combined [WITHSCORES]
-*ZUNIONSTORE -4 2.0.0 | write denyoom | OW update 1; RO access numkeys@2 | destination $keys
-  $combined
 [geo]
 *GEOADD -5 3.2.0 | write denyoom | RW update 1 | key [NX|XX] [CH] longitude latitude member
   [longitude latitude member ...]
@@ -268,18 +256,16 @@ PFSELFTEST 1 2.8.9 | admin
   [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid] | time no-event
 *XDEL -3 5.0.0 | write fast | RW delete 1 | key id [id ...]
 *XDELEX -5 8.2.0 | write fast | RW update delete 1 | key $refs $ids | event=xdel
-*XGROUP -2 5.0.0
+*XGROUP *XINFO -2 5.0.0
 *XGROUP|CREATE -5 5.0.0 | write denyoom | RW insert 2 | key group (id|$) [MKSTREAM] [ENTRIESREAD
   entries-read]
 *XGROUP|CREATECONSUMER 5 6.2.0 | write denyoom | RW insert 2 | key group consumer | time
 *XGROUP|DELCONSUMER 5 5.0.0 | write | RW delete 2 | key group consumer
 *XGROUP|DESTROY 4 5.0.0 | write | RW delete 2 | key group
-XGROUP|HELP 2 5.0.0 | loading stale
+XGROUP|HELP XINFO|HELP 2 5.0.0 | loading stale
 *XGROUP|SETID -5 5.0.0 | write | RW update 2 | key group (id|$) [ENTRIESREAD entries-read]
-*XINFO -2 5.0.0
 *XINFO|CONSUMERS 4 5.0.0 | readonly | RO access 2 | key group | time
 *XINFO|GROUPS 3 5.0.0 | readonly | RO access 2 | key
-XINFO|HELP 2 5.0.0 | loading stale
 XINFO|STREAM -3 5.0.0 | readonly | RO access 2 | key [FULL [COUNT count]]
 *XLEN 2 5.0.0 | readonly fast | RO 1 | key
 *XPENDING -3 5.0.0 | readonly | RO access 1 | key group [[IDLE min-idle-time] start end count
@@ -297,7 +283,8 @@ XSETID -3 5.0.0 | write denyoom fast | RW update 1 | key last-id [ENTRIESADDED e
 *JSON.ARRAPPEND -4 8.0.0 | write denyoom | RW access update 1 | key path value [value ...]
 *JSON.ARRINDEX -4 8.0.0 | readonly | RO access 1 | key path value [start [stop]]
 *JSON.ARRINSERT -5 8.0.0 | write denyoom | RW access update 1 | key path index value [value ...]
-*JSON.ARRLEN -2 8.0.0 | readonly | RO access 1 | key [path]
+*JSON.ARRLEN *JSON.OBJKEYS *JSON.OBJLEN *JSON.RESP *JSON.STRLEN *JSON.TYPE -2 8.0.0 | readonly | RO
+  access 1 | key [path]
 *JSON.ARRPOP -2 8.0.0 | write denyoom | RW access update 1 | key [path [index]]
 *JSON.ARRTRIM 5 8.0.0 | write denyoom | RW access update 1 | key path start stop
 *JSON.CLEAR -2 8.0.0 | write denyoom | RW access update 1 | key [path]
@@ -308,16 +295,13 @@ JSON.DEBUG|MEMORY -3 8.0.0 | readonly | RO access 2 | key [path]
 *JSON.FORGET -2 8.0.0 | write | RW access delete 1 | key [path] | event=json.del
 *JSON.GET -2 8.0.0 | readonly | RO access 1 | key [INDENT indent] [NEWLINE newline] [SPACE space]
   [path [path ...]]
-*JSON.MERGE 4 8.0.0 | write denyoom | RW access update 1 | key path value
+*JSON.MERGE *JSON.NUMINCRBY *JSON.NUMMULTBY 4 8.0.0 | write denyoom | RW access update 1 | key path
+  value
 *JSON.MGET -3 8.0.0 | readonly | RO access 1..-2 | key [key ...] path
 *JSON.MSET -4 8.0.0 | write denyoom | RW access update 1..-1/3 | key path value [key path value ...]
-*JSON.NUMINCRBY *JSON.NUMMULTBY 4 8.0.0 | write denyoom | RW access update 1 | key path value
-*JSON.OBJKEYS *JSON.OBJLEN *JSON.RESP -2 8.0.0 | readonly | RO access 1 | key [path]
 *JSON.SET -4 8.0.0 | write denyoom | RW access update 1 | key path value [NX|XX]
 *JSON.STRAPPEND -3 8.0.0 | write denyoom | RW access update 1 | key [path] value
-*JSON.STRLEN -2 8.0.0 | readonly | RO access 1 | key [path]
 *JSON.TOGGLE 3 8.0.0 | write denyoom | RW access update 1 | key path
-*JSON.TYPE -2 8.0.0 | readonly | RO access 1 | key [path]
 [search] vendor
 *SEARCH.AGGREGATE 4 8.2.0 | readonly | RO access 1 | index filter aggregations | time
 *SEARCH.ALIASADD 3 8.2.0 | write denyoom | - | alias name
@@ -327,7 +311,7 @@ JSON.DEBUG|MEMORY -3 8.0.0 | readonly | RO access 2 | key [path]
   numprefixes prefix [prefix ...] [LANGUAGE language] [SKIPINITIALSCAN] [EXISTSOK] SCHEMA field
   (TEXT|U64|I64|F64|BOOL|DATE|KEYWORD|FACET) [FAST] [NOSTEM] [NOTOKENIZE] [FROM path] [field type
   [option ...] ...] | time
-*SEARCH.DESCRIBE 2 8.2.0 | readonly | RO access 1 | index | time
+*SEARCH.DESCRIBE *SEARCH.WAITINDEXING 2 8.2.0 | readonly | RO access 1 | index | time
 *SEARCH.DROP 2 8.2.0 | write | RM delete 1 | index
 *SEARCH.LISTALIASES 1 8.2.0 | readonly
 *SEARCH.LISTINDEXES -1 8.2.0 | readonly | - | [MATCH pattern] [LIMIT limit] [OFFSET offset]
@@ -336,7 +320,6 @@ JSON.DEBUG|MEMORY -3 8.0.0 | readonly | RO access 2 | key [path]
   numfields field [field ...] [TAGS open close]] [SCOREFUNC [SCOREMODE mode] [COMBINEMODE mode]
   FIELDVALUE field [MODIFIER modifier] [FACTOR factor] [MISSING value]] | time
 *SEARCH.REINDEX 2 8.2.0 | write | RW update 1 | index | time
-*SEARCH.WAITINDEXING 2 8.2.0 | readonly | RO access 1 | index | time
 [generic]
 *COPY -3 6.2.0 | write denyoom | RO access 1; OW update 2 | source destination [DB destination-db]
   [REPLACE] | ttl
@@ -345,23 +328,21 @@ JSON.DEBUG|MEMORY -3 8.0.0 | readonly | RO access 2 | key [path]
 *EXISTS -2 1.0.0 | readonly fast | RO 1..-1 | key [key ...]
 *EXPIRE -3 1.0.0 | write fast | RW update 1 | key seconds $when | seconds@2
 *EXPIREAT -3 1.2.0 | write fast | RW update 1 | key unix-time-seconds $when | unix-seconds@2
-*EXPIRETIME 2 7.0.0 | readonly fast | RO access 1 | key
+*EXPIRETIME *PEXPIRETIME 2 7.0.0 | readonly fast | RO access 1 | key
 *KEYS 2 1.0.0 | readonly @dangerous | - | pattern
 MIGRATE -6 2.6.0 | write @dangerous | RW access delete 3; RW access delete incomplete KEYS@-2..-1 |
   host port (key|"") destination-db timeout [COPY] [REPLACE] [AUTH password|AUTH2 username password]
   [KEYS key [key ...]]
 MOVE 3 1.0.0 | write fast | RW access update 1 | key db | ttl
 OBJECT -2 2.2.3
-OBJECT|ENCODING 3 2.2.3 | readonly | RO 2 | key
+OBJECT|ENCODING OBJECT|REFCOUNT 3 2.2.3 | readonly | RO 2 | key
 OBJECT|FREQ 3 4.0.0 | readonly | RO 2 | key | time
 OBJECT|HELP 2 6.2.0 | loading stale
 OBJECT|IDLETIME 3 2.2.3 | readonly | RO 2 | key | time
-OBJECT|REFCOUNT 3 2.2.3 | readonly | RO 2 | key
 *PERSIST 2 2.2.0 | write fast | RW update 1 | key
 *PEXPIRE -3 2.6.0 | write fast | RW update 1 | key milliseconds $when | milliseconds@2
 *PEXPIREAT -3 2.6.0 | write fast | RW update 1 | key unix-time-milliseconds $when |
   unix-milliseconds@2
-*PEXPIRETIME 2 7.0.0 | readonly fast | RO access 1 | key
 *PTTL 2 2.6.0 | readonly fast | RO access 1 | key | time
 *RANDOMKEY 1 1.0.0 | readonly
 *RENAME 3 1.0.0 | write | RW access delete 1; OW update 2 | key newkey | ttl
@@ -397,11 +378,10 @@ WAITAOF 4 7.2.0 | blocking @connection -@keyspace | - | numlocal numreplicas tim
 FUNCTION|DUMP 2 7.0.0 | noscript
 *FUNCTION|FLUSH -2 7.0.0 | write noscript | - | [ASYNC|SYNC]
 FUNCTION|HELP 2 7.0.0 | loading stale
-*FUNCTION|KILL 2 7.0.0 | noscript allow_busy
+*FUNCTION|KILL *FUNCTION|STATS 2 7.0.0 | noscript allow_busy
 *FUNCTION|LIST -2 7.0.0 | noscript | - | [LIBRARYNAME library-name-pattern] [WITHCODE]
 *FUNCTION|LOAD -3 7.0.0 | write denyoom noscript | - | [REPLACE] function-code
 FUNCTION|RESTORE -3 7.0.0 | write denyoom noscript | - | serialized-value [FLUSH|APPEND|REPLACE]
-*FUNCTION|STATS 2 7.0.0 | noscript allow_busy
 *SCRIPT -2 2.6.0
 SCRIPT|DEBUG 3 3.2.0 | noscript | - | (YES|SYNC|NO)
 *SCRIPT|EXISTS -3 2.6.0 | noscript | - | sha1 [sha1 ...]
@@ -477,12 +457,10 @@ ACL|DRYRUN -4 7.0.0 | admin noscript loading stale | - | username command [arg [
 *ACL|GENTOKEN -3 6.0.0 | noscript loading stale | - | username [option ...] | vendor
 *ACL|GETUSER 3 6.0.0 | admin noscript loading stale | - | username
 ACL|HELP 2 6.0.0 | loading stale
-*ACL|LIST *ACL|LOAD 2 6.0.0 | admin noscript loading stale
+*ACL|LIST *ACL|LOAD *ACL|SAVE *ACL|USERS 2 6.0.0 | admin noscript loading stale
 *ACL|LOG -2 6.0.0 | admin noscript loading stale | - | [count|RESET] | time
 *ACL|RESTTOKEN 4 6.0.0 | noscript loading stale | - | username password | vendor
-*ACL|SAVE 2 6.0.0 | admin noscript loading stale
 *ACL|SETUSER -3 6.0.0 | admin noscript loading stale | - | username [rule [rule ...]]
-*ACL|USERS 2 6.0.0 | admin noscript loading stale
 *ACL|WHOAMI 2 6.0.0 | noscript loading stale
 BGREWRITEAOF 1 1.0.0 | admin noscript no_async_loading
 BGSAVE -1 1.0.0 | admin noscript no_async_loading | - | [SCHEDULE] | time
@@ -497,7 +475,7 @@ COMMAND|LIST -2 7.0.0 | loading stale @connection | - | [FILTERBY (MODULE module
   category|PATTERN pattern)]
 CONFIG -2 2.0.0
 CONFIG|GET -3 2.0.0 | admin noscript loading stale | - | parameter [parameter ...]
-CONFIG|HELP 2 5.0.0 | loading stale
+CONFIG|HELP MODULE|HELP 2 5.0.0 | loading stale
 CONFIG|RESETSTAT 2 2.0.0 | admin noscript loading stale
 CONFIG|REWRITE 2 2.8.0 | admin noscript loading stale
 CONFIG|SET -4 2.0.0 | admin noscript loading stale | - | parameter value [parameter value ...]
@@ -508,21 +486,16 @@ FAILOVER -1 6.2.0 | admin noscript stale | - | [TO host port [FORCE]] [ABORT] [T
 *INFO -1 1.0.0 | loading stale @dangerous | - | [section [section ...]] | time
 LASTSAVE 1 1.0.0 | loading stale fast @admin @dangerous
 LATENCY -2 2.8.13
-LATENCY|DOCTOR 2 2.8.13 | admin noscript loading stale
-LATENCY|GRAPH 3 2.8.13 | admin noscript loading stale | - | event
+LATENCY|DOCTOR LATENCY|LATEST 2 2.8.13 | admin noscript loading stale
+LATENCY|GRAPH LATENCY|HISTORY 3 2.8.13 | admin noscript loading stale | - | event
 LATENCY|HELP 2 2.8.13 | loading stale
 LATENCY|HISTOGRAM -2 7.0.0 | admin noscript loading stale | - | [command [command ...]]
-LATENCY|HISTORY 3 2.8.13 | admin noscript loading stale | - | event
-LATENCY|LATEST 2 2.8.13 | admin noscript loading stale
 LATENCY|RESET -2 2.8.13 | admin noscript loading stale | - | [event [event ...]]
 LOLWUT -1 5.0.0 | readonly fast | - | [VERSION version]
-MEMORY -2 4.0.0
-MEMORY|DOCTOR 2 4.0.0
+MEMORY MODULE -2 4.0.0
+MEMORY|DOCTOR MEMORY|MALLOC-STATS MEMORY|PURGE MEMORY|STATS 2 4.0.0
 MEMORY|HELP 2 4.0.0 | loading stale
-MEMORY|MALLOC-STATS MEMORY|PURGE MEMORY|STATS 2 4.0.0
 MEMORY|USAGE -3 4.0.0 | readonly | RO 2 | key [SAMPLES count]
-MODULE -2 4.0.0
-MODULE|HELP 2 5.0.0 | loading stale
 MODULE|LIST 2 4.0.0 | admin noscript
 MODULE|LOAD -3 4.0.0 | admin noscript no_async_loading | - | path [arg [arg ...]]
 MODULE|LOADEX -3 7.0.0 | admin noscript no_async_loading | - | path [CONFIG name value [CONFIG name
@@ -549,57 +522,47 @@ SYNC 1 1.0.0 | admin noscript no_async_loading no_multi
 [cluster] no-rest
 ASKING 1 3.0.0 | fast @connection
 CLUSTER -2 3.0.0
-CLUSTER|ADDSLOTS -3 3.0.0 | admin stale no_async_loading | - | slot [slot ...]
-CLUSTER|ADDSLOTSRANGE -4 7.0.0 | admin stale no_async_loading | - | start-slot end-slot [start-slot
-  end-slot ...]
-CLUSTER|BUMPEPOCH 2 3.0.0 | admin stale no_async_loading
-CLUSTER|COUNT-FAILURE-REPORTS 3 3.0.0 | admin stale | - | node-id
+CLUSTER|ADDSLOTS CLUSTER|DELSLOTS -3 3.0.0 | admin stale no_async_loading | - | slot [slot ...]
+CLUSTER|ADDSLOTSRANGE CLUSTER|DELSLOTSRANGE -4 7.0.0 | admin stale no_async_loading | - | start-slot
+  end-slot [start-slot end-slot ...]
+CLUSTER|BUMPEPOCH CLUSTER|FLUSHSLOTS CLUSTER|SAVECONFIG 2 3.0.0 | admin stale no_async_loading
+CLUSTER|COUNT-FAILURE-REPORTS CLUSTER|SLAVES 3 3.0.0 | admin stale | - | node-id
 CLUSTER|COUNTKEYSINSLOT 3 3.0.0 | stale | - | slot
-CLUSTER|DELSLOTS -3 3.0.0 | admin stale no_async_loading | - | slot [slot ...]
-CLUSTER|DELSLOTSRANGE -4 7.0.0 | admin stale no_async_loading | - | start-slot end-slot [start-slot
-  end-slot ...]
 CLUSTER|FAILOVER -2 3.0.0 | admin stale no_async_loading | - | [FORCE|TAKEOVER]
-CLUSTER|FLUSHSLOTS 2 3.0.0 | admin stale no_async_loading
-CLUSTER|FORGET 3 3.0.0 | admin stale no_async_loading | - | node-id
+CLUSTER|FORGET CLUSTER|REPLICATE 3 3.0.0 | admin stale no_async_loading | - | node-id
 CLUSTER|GETKEYSINSLOT 4 3.0.0 | stale | - | slot count
 CLUSTER|HELP 2 5.0.0 | loading stale
-CLUSTER|INFO 2 3.0.0 | stale
+CLUSTER|INFO CLUSTER|MYID CLUSTER|NODES CLUSTER|SLOTS 2 3.0.0 | stale
 CLUSTER|KEYSLOT 3 3.0.0 | stale | - | key
-CLUSTER|LINKS 2 7.0.0 | stale
+CLUSTER|LINKS CLUSTER|SHARDS 2 7.0.0 | stale
 CLUSTER|MEET -4 3.0.0 | admin stale no_async_loading | - | ip port [cluster-bus-port]
-CLUSTER|MYID CLUSTER|NODES 2 3.0.0 | stale
 CLUSTER|REPLICAS 3 5.0.0 | admin stale | - | node-id
-CLUSTER|REPLICATE 3 3.0.0 | admin stale no_async_loading | - | node-id
 CLUSTER|RESET -2 3.0.0 | admin noscript stale | - | [HARD|SOFT]
-CLUSTER|SAVECONFIG 2 3.0.0 | admin stale no_async_loading
 CLUSTER|SET-CONFIG-EPOCH 3 3.0.0 | admin stale no_async_loading | - | config-epoch
 CLUSTER|SETSLOT -4 3.0.0 | admin stale no_async_loading | - | slot (IMPORTING node-id|MIGRATING
   node-id|NODE node-id|STABLE)
-CLUSTER|SHARDS 2 7.0.0 | stale
-CLUSTER|SLAVES 3 3.0.0 | admin stale | - | node-id
-CLUSTER|SLOTS 2 3.0.0 | stale
 READONLY READWRITE 1 3.0.0 | loading stale fast @connection
 """
 
 
 def _rows(table: str) -> Iterator[tuple[Row, bool]]:
-    """Yield each row, and whether the vendor documents its command."""
-    group = of_group = ""
-    for line in table.strip().replace("\n  ", " ").split("\n"):
-        if line.startswith("["):
-            group, _, of_group = line[1:].partition("]")
-            continue
-        head, *columns = line.split(" | ")
-        *names, arity, since = head.split()
-        if "-" in columns:
+    """Yield each row, and whether the vendor documents its command; in a group in order of names."""
+    for section in table.replace("\n  ", " ").split("\n[")[1:]:
+        heading, *lines = section.strip().split("\n")
+        group, _, of_group = heading.partition("]")
+        found: list[tuple[Row, bool]] = []
+        for line in lines:
+            head, *columns = line.split(" | ")
+            *names, arity, since = head.split()
             columns = ["" if column == "-" else column for column in columns]
-        flags, keys, arguments, effects = [*columns, "", "", "", ""][:4]
-        if of_group:
-            effects = f"{of_group} {effects}"
-        for marked in names:
-            name = marked.removeprefix("*").replace("|", " ")
-            row = Row(name, int(arity), group, since, flags, keys, arguments, effects)
-            yield row, marked.startswith("*")
+            flags, keys, arguments, effects = [*columns, "", "", "", ""][:4]
+            if of_group:
+                effects = f"{of_group} {effects}"
+            for marked in names:
+                name = marked.removeprefix("*").replace("|", " ")
+                row = Row(name, int(arity), group, since, flags, keys, arguments, effects)
+                found.append((row, marked.startswith("*")))
+        yield from sorted(found)
 
 
 _MARKED = tuple(_rows(_TABLE))

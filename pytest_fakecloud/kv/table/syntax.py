@@ -10,7 +10,7 @@ import math
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import NOT_FLOAT, NOT_INTEGER, OUT_OF_INT_RANGE, CommandError
+from ..errors import INVALID_CURSOR, NOT_FLOAT, NOT_INTEGER, OUT_OF_INT_RANGE, CommandError
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -70,13 +70,11 @@ def parse_database(text: bytes) -> int:
     return value
 
 
-def parse_unsigned(text: bytes, error: bytes) -> int:
+def parse_cursor(text: bytes) -> int:
     """Parse a cursor like ``strtoul``: negative numbers wrap around, an empty string is 0."""
-    if not text:
-        return 0
-    found = re.fullmatch(rb"([+-]?)0*(\d{1,20})", text)
+    found = re.fullmatch(rb"([+-]?)0*(\d{1,20})", text or b"0")
     if found is None or int(found[2]) >= 2**64:
-        raise CommandError(error)
+        raise CommandError(INVALID_CURSOR)
     return int(found[1] + found[2]) % 2**64
 
 

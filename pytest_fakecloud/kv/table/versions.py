@@ -17,12 +17,6 @@ import re
 VENDOR = "vendor"
 """Used instead of a version for option words that no stock server has."""
 
-VALKEYS = (
-    *("CLIENT CAPA", "CLIENT IMPORT-SOURCE", "DELIFEQ", "SCRIPT SHOW"),
-    "the API of scripts as `server`",
-)
-"""Names in the command table and in `LATER` that exist in Valkey but in no version of Redis."""
-
 EARLY_CONSUMERS = "consumers are created before they receive an entry"
 ESTIMATED_COUNTERS = "the counter of groups before the first entry is estimated"
 SHORTEST_DOUBLES = "doubles are printed with the fewest digits"

@@ -73,10 +73,9 @@ class ScanOrder:
 
     def draw_distinct(self, random: RandomStream, count: int) -> list[bytes]:
         """Return ``count`` different random elements, or all if there are not as many."""
-        if count >= len(self._live):
-            return list(self._live)
         if 2 * count > len(self._live):
-            return random.sample(list(self._live), count)
+            live = list(self._live)
+            return live if count >= len(live) else random.sample(live, count)
         drawn: dict[bytes, None] = {}
         while len(drawn) < count:
             drawn[self.draw(random)] = None
@@ -264,10 +263,6 @@ class HashValue(Listpacked):
         """Remove the TTL of a field; return whether it had one."""
         return self.expires.pop(field, None) is not None
 
-    def soonest(self) -> int | None:
-        """Return the earliest expiry of any field in Unix milliseconds, or None."""
-        return self.expires.earliest()
-
     def remove_expired(self, now_ms: int) -> None:
         for field in self.expires.due(now_ms):
             self.remove(field)
@@ -453,8 +448,8 @@ class QuickList:
         doomed = sorted(islice(self.matches(item, reverse=count < 0), limit), reverse=True)
         if len(doomed) > _FEW:
             gone = set(doomed)
-            kept = [each for index, each in enumerate(self) if index not in gone]
-            self._front, self._back = [], kept
+            self._back = [each for index, each in enumerate(self) if index not in gone]
+            self._front = []
         else:
             for index in doomed:
                 half, at = self._find(index)
@@ -496,16 +491,13 @@ class SetValue(Listpacked):
         self._cursors = 0
         """The highest cursor that a scan could have returned before the peak was last reset."""
         if members:
-            self._fill(members)
-
-    def _fill(self, members: Iterable[bytes]) -> None:
-        """Add members to the empty set, which is faster than adding each member."""
-        self._members = list(dict.fromkeys(members))
-        self._indexes = dict(zip(self._members, range(len(self._members)), strict=True))
-        self._integers = all(map(_is_integer, self._members))
-        self._peak = len(self._members)
-        self._longest = max(map(len, self._members), default=0)
-        self.size = sum(map(len, self._members))
+            # Filling all attributes is faster than adding each member.
+            self._members = list(dict.fromkeys(members))
+            self._indexes = dict(zip(self._members, range(len(self._members)), strict=True))
+            self._integers = all(map(_is_integer, self._members))
+            self._peak = len(self._members)
+            self._longest = max(map(len, self._members), default=0)
+            self.size = sum(map(len, self._members))
 
     def __len__(self) -> int:
         return len(self._members)

@@ -97,19 +97,15 @@ def back_length_size(size: int) -> int:
     return bisect_right(_BACK_LENGTH_BOUNDS, size) + 1
 
 
+_INTEGER_SIZES = (3,) * 13 + (4,) * 3 + (5,) * 8 + (6,) * 8 + (10,) * 33
+"""The sizes in bytes of integer entries by the bits of the integers without their sign."""
+
+
 def integer_size(number: int) -> int:
     """Return the size in bytes of an integer entry, including the length that follows it."""
     if 0 <= number <= 127:
         return 2
-    if -4096 <= number <= 4095:
-        return 3
-    if -(1 << 15) <= number < 1 << 15:
-        return 4
-    if -(1 << 23) <= number < 1 << 23:
-        return 5
-    if -(1 << 31) <= number < 1 << 31:
-        return 6
-    return 10
+    return _INTEGER_SIZES[(number if number >= 0 else ~number).bit_length()]
 
 
 def entry_size(item: bytes) -> int:
@@ -147,11 +143,6 @@ def mixed(digest: int, *pieces: bytes) -> int:
     for piece in pieces:
         digest = _sum((digest ^ _sum(piece)).to_bytes(20))
     return digest
-
-
-def key_digest(key: bytes, value: Any, expires: bool) -> int:
-    """Return the digest of a key with its value. It also depends on whether the key expires."""
-    return value_digest(value, expires, mixed(EMPTY, key))
 
 
 def value_digest(value: Any, expires: bool, digest: int = EMPTY) -> int:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from copy import copy as shallow_copy
 from dataclasses import dataclass, field
 from itertools import chain, groupby
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from ..table.config import Config
 from .measures import LISTPACK_OVERHEAD, NUMBER, entry_size, integer_size
@@ -84,13 +84,6 @@ class Node:
         return twin
 
 
-class _Position(NamedTuple):
-    """The position of an entry: the index of its node, and its index in the node."""
-
-    node: int
-    entry: int
-
-
 class Stream:
     """The entries of a stream in ascending order of their IDs, and its consumer groups.
 
@@ -102,17 +95,14 @@ class Stream:
 
     type_name: ClassVar[str] = "stream"
     __slots__ = (
-        "_keys", "entries_added", "groups", "last_id", "length", "max_deleted_id", "nodes",
-        "size",
+        "_keys", "entries_added", "groups", "last_id", "length", "max_deleted_id", "nodes", "size",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self._keys: list[int] = []
-        self.length = self.size = 0
-        self.last_id = 0
-        self.max_deleted_id = 0
-        self.entries_added = 0
+        self.length = self.size = self.entries_added = 0
+        self.last_id = self.max_deleted_id = 0
         self.groups: dict[bytes, Group] = {}
 
     @classmethod
@@ -188,37 +178,40 @@ class Stream:
         self.entries_added += 1
         self.last_id = entry_id
 
-    def _find(self, entry_id: int) -> _Position | None:
-        node = bisect_right(self._keys, entry_id) - 1
-        if node < 0:
-            return None
-        ids = self.nodes[node].ids
+    def _find(self, entry_id: int) -> tuple[int, int] | None:
+        """Return the index of the node that has an entry, and the index of the entry in the node."""
+        at = bisect_right(self._keys, entry_id) - 1
+        ids = self.nodes[at].ids if at >= 0 else []
         index = bisect_left(ids, entry_id)
-        return _Position(node, index) if index < len(ids) and ids[index] == entry_id else None
+        return (at, index) if index < len(ids) and ids[index] == entry_id else None
 
     def __contains__(self, entry_id: int) -> bool:
         return self._find(entry_id) is not None
 
     def get(self, entry_id: int) -> list[bytes] | None:
-        position = self._find(entry_id)
-        return None if position is None else self.nodes[position.node].fields[position.entry]
+        found = self._find(entry_id)
+        return None if found is None else self.nodes[found[0]].fields[found[1]]
 
     def delete(self, entry_id: int) -> bool:
-        position = self._find(entry_id)
-        if position is None:
+        """Delete an entry individually; return whether it existed."""
+        if not self._remove(entry_id):
             return False
-        self._remove(position)
         self.max_deleted_id = max(self.max_deleted_id, entry_id)
         return True
 
-    def _remove(self, position: _Position) -> None:
-        node = self.nodes[position.node]
-        self.size -= NUMBER + sum(map(len, node.fields[position.entry]))
-        del node.ids[position.entry], node.fields[position.entry]
+    def _remove(self, entry_id: int) -> bool:
+        found = self._find(entry_id)
+        if found is None:
+            return False
+        at, index = found
+        node = self.nodes[at]
+        self.size -= NUMBER + sum(map(len, node.fields[index]))
+        del node.ids[index], node.fields[index]
         node.deleted += 1
         if not node.ids:
-            del self.nodes[position.node], self._keys[position.node]
+            del self.nodes[at], self._keys[at]
         self.length -= 1
+        return True
 
     def written(self) -> Iterator[tuple[bytes, list[bytes]]]:
         """Yield all entries, with their IDs as strings."""
@@ -256,8 +249,8 @@ class Stream:
         maximum number of entries to remove; 0 means no limit. With ``only_acknowledged``, keep
         awaited entries or, with ``whole_nodes``, nodes with them.
         """
-        left = self.surplus(max_length, min_id)
-        left = min(left, limit) if limit else left
+        surplus = self.surplus(max_length, min_id)
+        left = min(surplus, limit or surplus)
         if only_acknowledged:
             end = ID_MAX if max_length is not None else min_id - 1
             return self._trim_acknowledged(left, end, whole_nodes)
@@ -302,9 +295,7 @@ class Stream:
             elif len(free) == len(node.ids) <= room:
                 removed += free
         for entry_id in removed:
-            position = self._find(entry_id)
-            assert position is not None
-            self._remove(position)
+            self._remove(entry_id)
         return removed
 
     @property
@@ -322,10 +313,9 @@ def node_count(keys: list[bytes], depth: int = 0) -> int:
     common = depth
     while keys[0][common] == keys[-1][common]:
         common += 1
-    nodes = 1 + (common > depth)
-    for _, branch in groupby(keys, key=lambda key: key[common]):
-        nodes += node_count(list(branch), common + 1)
-    return nodes
+    branches = groupby(keys, key=lambda key: key[common])
+    below = sum(node_count(list(branch), common + 1) for _, branch in branches)
+    return 1 + (common > depth) + below
 
 
 # -- consumer groups -------------------------------------------------------------------------------

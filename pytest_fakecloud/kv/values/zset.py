@@ -10,11 +10,11 @@ blocks' lengths converts between positions of items and blocks.
 
 from __future__ import annotations
 
-import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy as shallow_copy
+from itertools import takewhile
 from typing import ClassVar, NamedTuple
 
 from .containers import Listpacked, ScanOrder
@@ -104,10 +104,6 @@ class ScoreOrder:
     def __iter__(self) -> Iterator[Item]:
         for scores, members in zip(self._scores, self._members, strict=True):
             yield from zip(scores, members, strict=True)
-
-    def __reversed__(self) -> Iterator[Item]:
-        for scores, members in zip(reversed(self._scores), reversed(self._members), strict=True):
-            yield from zip(reversed(scores), reversed(members), strict=True)
 
     def copy(self) -> ScoreOrder:
         twin = ScoreOrder()
@@ -246,42 +242,23 @@ class ScoreOrder:
 
 
 class ScoreRange(NamedTuple):
-    """A range of scores. Each end can be exclusive, like ``(1`` in a command."""
+    """A range of scores from ``first`` on that ends before ``stop``; None means no upper end."""
 
-    low: float
-    high: float
-    low_exclusive: bool = False
-    high_exclusive: bool = False
+    first: float
+    stop: float | None
 
 
 class LexRange(NamedTuple):
-    """A range of members; None means ``-`` as the low and ``+`` as the high end."""
+    """A range of members from ``first`` on that ends before ``stop``; None means no upper end."""
 
-    low: bytes | None
-    high: bytes | None
-    low_exclusive: bool = False
-    high_exclusive: bool = False
-    reversed_infinity: bool = False
+    first: bytes = b""
+    stop: bytes | None = None
 
-    def above_low(self, member: bytes) -> bool:
-        if self.low is None:
-            return True
-        return member > self.low if self.low_exclusive else member >= self.low
+    def is_above(self, member: bytes) -> bool:
+        return member >= self.first
 
-    def below_high(self, member: bytes) -> bool:
-        if self.high is None:
-            return True
-        return member < self.high if self.high_exclusive else member <= self.high
-
-    @property
-    def empty(self) -> bool:
-        """Whether the range is empty, whatever members a set has."""
-        if self.reversed_infinity:
-            return True
-        if self.low is None or self.high is None:
-            return False
-        excludes_an_end = self.low_exclusive or self.high_exclusive
-        return self.low > self.high or (self.low == self.high and excludes_an_end)
+    def is_below(self, member: bytes) -> bool:
+        return self.stop is None or member < self.stop
 
 
 _MAX_ENTRIES, _MAX_VALUE = 128, 64
@@ -313,9 +290,6 @@ class SortedSet(Listpacked):
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self._order)
-
-    def __reversed__(self) -> Iterator[Item]:
-        return reversed(self._order)
 
     def copy(self) -> SortedSet:
         twin = shallow_copy(self)
@@ -390,19 +364,10 @@ class SortedSet(Listpacked):
 
     def span(self, scores: ScoreRange) -> tuple[int, int]:
         """Return the ranks ``(start, stop)`` of the items whose scores are in a range."""
-        low, high, low_exclusive, high_exclusive = scores
         order = self._order
-        if low > high:
-            return 0, 0
-        start = self._count_up_to(low) if low_exclusive else order.position(low)
-        stop = order.position(high) if high_exclusive else self._count_up_to(high)
+        start = order.position(scores.first)
+        stop = len(order) if scores.stop is None else order.position(scores.stop)
         return start, max(start, stop)
-
-    def _count_up_to(self, score: float) -> int:
-        """Return the number of items whose score is at most ``score``."""
-        if score == math.inf:
-            return len(self._order)
-        return self._order.position(math.nextafter(score, math.inf))
 
     def lex_span(self, members: LexRange, *, reverse: bool = False) -> tuple[int, int]:
         """Return the ranks ``(start, stop)`` of the items whose members are in a range.
@@ -412,39 +377,25 @@ class SortedSet(Listpacked):
         encoding, which walks through the set: it starts at the first member inside one end of the
         range, and stops at the first member outside the other end.
         """
-        low, high, low_exclusive, high_exclusive, _ = members
         order = self._order
-        if members.empty or not self.scores:
+        if not self.scores or not members.is_below(members.first):
             return 0, 0
-        (score, first), (last_score, last) = order.at(0), order.at(len(order) - 1)
+        (score, lowest), (last_score, highest) = order.at(0), order.at(len(order) - 1)
         if score != last_score:
-            is_outside = not members.above_low(last) or not members.below_high(first)
+            is_outside = not members.is_above(highest) or not members.is_below(lowest)
             return (0, 0) if is_outside else self._walked_span(members, reverse)
-        # A member followed by NUL is the lowest byte string above the member.
-        start = 0
-        if low is not None:
-            start = order.position(score, low + b"\0" if low_exclusive else low)
-        stop = len(order)
-        if high is not None:
-            stop = order.position(score, high if high_exclusive else high + b"\0")
-        return start, max(start, stop)
+        stop = len(order) if members.stop is None else order.position(score, members.stop)
+        return order.position(score, members.first), stop
 
     def _walked_span(self, members: LexRange, reverse: bool) -> tuple[int, int]:
-        near, far = members.above_low, members.below_high
-        items: Iterator[Item] = iter(self._order)
+        near, far = members.is_above, members.is_below
+        names = [member for _, member in self]
         if reverse:
-            near, far, items = far, near, reversed(self._order)
-        skipped = inside = 0
-        for _, member in items:
-            if not inside and not near(member):
-                skipped += 1
-            elif far(member):
-                inside += 1
-            else:
-                break
-        if reverse:
-            return len(self) - skipped - inside, len(self) - skipped
-        return skipped, skipped + inside
+            near, far = far, near
+            names.reverse()
+        skipped = next((at for at, name in enumerate(names) if near(name)), len(names))
+        stop = skipped + sum(1 for _ in takewhile(far, names[skipped:]))
+        return (len(names) - stop, len(names) - skipped) if reverse else (skipped, stop)
 
     def remove_span(self, start: int, stop: int) -> list[Item]:
         """Remove and return the items with ``start <= rank < stop``."""

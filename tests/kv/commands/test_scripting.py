@@ -46,26 +46,24 @@ def test_an_error_in_a_list_has_its_text(run: Run) -> None:
     assert (number, str(error)) == (1, "two  lines")
 
 
-class TestVendorErrors:
-    def test_the_vendor_says_where_first(self, run: Run) -> None:
-        text = run.error("EVAL", "\nerror('boom')", 0)
-        assert text.startswith("ERR Error running script: @user_script:2: boom\n")
-        assert "stack traceback:" in text
+def test_the_vendor_says_where_first(run: Run) -> None:
+    text = run.error("EVAL", "\nerror('boom')", 0)
+    assert text.startswith("ERR Error running script: @user_script:2: boom\n")
+    assert "stack traceback:" in text
 
 
-class TestReadOnly:
-    @stock
-    @pytest.mark.parametrize("command", ["SET k v", "PUBLISH c m", "PFCOUNT k", "DEL k"])
-    def test_writes_are_refused(self, run: Run, command: str) -> None:
-        words = ", ".join(f"'{word}'" for word in command.split())
-        script = f"return redis.call({words})"
-        text = "ERR Write commands are not allowed from read-only scripts."
-        assert run.error("EVAL_RO", script, 0) == text + tail(script)
-        run("SCRIPT", "LOAD", script)
-        assert run.error("EVALSHA_RO", digest(script), 0) == text + tail(script)
-        assert run.error("EVAL_RO", script.replace("call", "pcall"), 0) == text
-        flagged = f"#!lua flags=no-writes\n{script}"
-        assert run.error("EVAL", flagged, 0) == text + tail(flagged, 2)
+@stock
+@pytest.mark.parametrize("command", ["SET k v", "PUBLISH c m", "PFCOUNT k", "DEL k"])
+def test_writes_are_refused(run: Run, command: str) -> None:
+    words = ", ".join(f"'{word}'" for word in command.split())
+    script = f"return redis.call({words})"
+    text = "ERR Write commands are not allowed from read-only scripts."
+    assert run.error("EVAL_RO", script, 0) == text + tail(script)
+    run("SCRIPT", "LOAD", script)
+    assert run.error("EVALSHA_RO", digest(script), 0) == text + tail(script)
+    assert run.error("EVAL_RO", script.replace("call", "pcall"), 0) == text
+    flagged = f"#!lua flags=no-writes\n{script}"
+    assert run.error("EVAL", flagged, 0) == text + tail(flagged, 2)
 
 
 def test_an_unknown_digest_is_not_the_name_of_a_function(run: Run, engine: Engine) -> None:

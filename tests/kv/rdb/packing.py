@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from pytest_fakecloud.kv.rdb.packed import Entry, write_listpack
-from pytest_fakecloud.kv.rdb.source import crc64
+from pytest_fakecloud.kv.rdb.source import Entry, crc64, write_listpack
 
 LIBRARY = b"#!lua name=l\nredis.register_function('f', function() return 7 end)"
 

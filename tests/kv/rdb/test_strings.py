@@ -9,8 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.rdb import source as crc64
-from pytest_fakecloud.kv.rdb.packed import read_listpack, texts, write_listpack
-from pytest_fakecloud.kv.rdb.source import lzf_compress, lzf_decompress
+from pytest_fakecloud.kv.rdb.source import (
+    lzf_compress,
+    lzf_decompress,
+    read_listpack,
+    texts,
+    write_listpack,
+)
 from pytest_fakecloud.kv.values.measures import LISTPACK_OVERHEAD, entry_size
 
 

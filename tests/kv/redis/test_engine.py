@@ -166,7 +166,6 @@ TestStories = again(test_routes.TestStories)
 TestCommands = again(test_routes.TestCommands)
 TestDialectOfErrors = again(test_routes.TestDialectOfErrors)
 TestEncoding = again(test_routes.TestEncoding)
-TestTransactions = again(test_routes.TestTransactions)
 TestTokens = again(test_routes.TestTokens)
 TestAvailability = again(test_routes.TestAvailability)
 

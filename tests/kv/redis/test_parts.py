@@ -13,9 +13,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.redis import RedisSession, feeds, namespace
+from pytest_fakecloud.kv.redis import RedisSession, feeds, namespace, prepare_acl
 from pytest_fakecloud.kv.redis import namespace as contents
-from pytest_fakecloud.kv.redis.acl import prepare_acl
 from pytest_fakecloud.kv.redis.connection import RawParser, Unreachable
 from pytest_fakecloud.kv.redis.rewriting import _CHANGED, _REPLACED, Prefixes, Prepared
 from pytest_fakecloud.kv.table.registry import COMMANDS

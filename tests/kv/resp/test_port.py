@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -25,7 +26,7 @@ from pytest_fakecloud.http.app import FAULTS
 from pytest_fakecloud.http.messages import AnyResponse, Request, Serve
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp.wire import Outbox
-from tests.harness import in_threads, wait_until
+from tests.harness import in_threads, sections, wait_until
 from tests.kv.comparison import wire
 from tests.kv.comparison.wire import Error, NilArray, Status, Typed
 from tests.kv.conftest import NOW, Exercised
@@ -122,6 +123,69 @@ def blocked(server: KVServer, count: int = 1) -> None:
     wait_until(lambda: len(server._engine.waiters) == count)
 
 
+DIALOGUES = sections(Path(__file__).with_name("dialogues.txt"))
+
+
+def shown(reply: Any) -> str:
+    """Return a reply as the dialogues have it."""
+    if isinstance(reply, Typed):
+        return reply.kind.decode() + shown(reply.value).strip("'")
+    if isinstance(reply, NilArray):
+        return "nil[]"
+    if isinstance(reply, Status | Error):
+        return "+-"[isinstance(reply, Error)] + reply.text.decode()
+    if isinstance(reply, list):
+        return f"[{', '.join(map(shown, reply))}]"
+    return "nil" if reply is None else repr(reply).removeprefix("b")
+
+
+@pytest.mark.parametrize("name", DIALOGUES)
+def test_dialogue(name: str) -> None:
+    context = Context.alone(now=NOW)
+    context.clock.wait_cap = 60.0
+    clients: dict[str, Client] = {}
+    ids: dict[str, Any] = {}
+    dialect: Any = "redis" if name.startswith("stock: ") else "vendor"
+    with KVServer(context, dialect=dialect) as server, ExitStack() as stack:
+        for line in DIALOGUES[name]:
+            action, _, expected = line.partition(" => ")
+            who, _, words = action.partition(" ")
+            if who == "test":
+                server.execute(*words.split())
+            elif who == "blocked":
+                blocked(server, int(words))
+            elif who == "running":
+                wait_until(lambda: server._engine.scripting.running)
+            elif who == "advance":
+                server.clock.advance(int(words))
+            else:
+                if who not in clients:
+                    clients[who] = client = Client(server, login=who != "new")
+                    stack.callback(client.close)
+                    if f"{{{who}}}" in str(DIALOGUES[name]):
+                        ids[who] = client("CLIENT ID")
+                words = words.format(**ids, password=client.password) if "{" in words else words
+                say(clients[who], words, expected, raw=who == "raw")
+        assert context.problems == []
+
+
+def say(client: Client, words: str, expected: str, *, raw: bool) -> None:
+    """Let a client send words, and compare its reply."""
+    if words in ("silent", "ended"):
+        assert getattr(client, words)()
+        return
+    if raw:
+        client.raw(words.encode().decode("unicode_escape").encode())
+    elif " ; " in words:
+        client.each(*words.split(" ; "))
+    elif words:
+        client.send(*wire.words(words))
+    if expected:
+        found = shown(client.read())
+        beginning, dots, _ = expected.partition(" ...")
+        assert expected == "*" or (found.startswith(beginning) if dots else found == expected)
+
+
 class TestAddress:
     def test_the_port_opens_when_it_is_asked_for(self, context: Context, server: KVServer) -> None:
         hub = context.hub
@@ -188,10 +252,6 @@ class TestRestBeside:
             sock.sendall(f"en={server.token} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             assert sock.recv(4096).startswith(b"HTTP/1.1 200")
 
-    def test_inline(self, client: Client) -> None:
-        client.raw(b'SET k "a b"\r\nGET k\r\n\r\nPING\n')
-        assert [client.read() for _ in range(3)] == [OK, b"a b", Status(b"PONG")]
-
     @pytest.mark.skipif(shutil.which("redis-cli") is None, reason="redis-cli is not installed")
     def test_redis_cli(self, server: KVServer) -> None:
         done = subprocess.run(
@@ -208,58 +268,14 @@ class TestRestBeside:
 
 
 class TestLogin:
-    def test_commands_before_login(self, connect: Connect) -> None:
-        client = connect(login=False)
-        noauth = Error(b"NOAUTH Authentication required.")
-        assert client("GET k") == noauth
-        assert client("PING") == noauth
-        # Errors that do not depend on the user come first.
-        assert client("GET") == Error(b"ERR wrong number of arguments for 'get' command")
-        assert client("NOSUCH").text.startswith(b"ERR unknown command 'NOSUCH'")
-        assert client("HELLO 3").text.startswith(b"NOAUTH HELLO must be called")
-        assert client("MULTI") == noauth
-        assert client("AUTH default wrong").text.startswith(b"WRONGPASS")
-        facts = client("HELLO", 3, "AUTH", "default", client.password, "SETNAME", "me")
-        assert isinstance(facts, Typed)
-        assert client("CLIENT GETNAME") == b"me"
-        assert client("RESET") == Status(b"RESET")
-        assert client("GET k") == noauth
-        assert client("QUIT") == OK
-        assert client.ended()
-
     def test_announced_lengths_are_limited_before_login(self, connect: Connect) -> None:
         client = connect(login=False)
         client.raw(b"*11\r\n")
         assert client.read() == Error(b"ERR Protocol error: unauthenticated multibulk length")
         assert client.ended()
 
-    def test_users_and_their_end(self, server: KVServer, connect: Connect) -> None:
-        server.execute("ACL", "SETUSER", "ann", "on", ">pw", "~a*", "&a*", "+@all")
-        ann = connect(login=False)
-        assert ann("AUTH ann pw") == OK
-        assert ann("ACL WHOAMI") == b"ann"
-        assert ann("SET b 1").text.startswith(b"NOPERM")
-        server.execute("ACL", "SETUSER", "ann", "~b")
-        assert ann("SET b 1") == OK
-        ann("SUBSCRIBE a1")
-        server.execute("ACL", "SETUSER", "ann", "resetchannels")
-        assert ann.ended()
-        ann = connect(login=False)
-        ann("AUTH ann pw")
-        server.execute("ACL", "DELUSER", "ann")
-        assert ann.ended()
-
 
 class TestProtocol:
-    def test_version_3(self, client: Client) -> None:
-        client.each("HELLO 3", "HSET h f v")
-        assert client("HGETALL h") == Typed(b"%", [b"f", b"v"])
-        client("ZADD z 1.5 m")
-        assert client("ZSCORE z m") == Typed(b",", b"1.5")
-        assert client("GET none") is None
-        assert client("HELLO 2")[4:6] == [b"proto", 2]
-        assert client("GET none") is None
-
     def test_a_pipeline_is_answered_in_order(self, client: Client) -> None:
         lines = [[b"SET", b"k%d" % n, b"x" * n] for n in range(0, 2000, 4)]
         client.raw(b"".join(map(wire.pack, lines)))
@@ -271,30 +287,6 @@ class TestProtocol:
         value = bytes(range(256)) * 20_000
         assert client("SET", "k", value) == OK
         assert client("GET k") == value
-
-    def test_faults_end_the_connection(self, client: Client) -> None:
-        client.raw(b"*1\r\n$4\r\nPING\r\n*1\r\n+PING\r\n")
-        assert client.read() == Status(b"PONG")
-        assert client.read() == Error(b"ERR Protocol error: expected '$', got '+'")
-        assert client.ended()
-
-    def test_the_longest_word_is_a_parameter(self, server: KVServer, client: Client) -> None:
-        client("CONFIG SET proto-max-bulk-len 1048576")
-        client.raw(b"*2\r\n$3\r\nGET\r\n$1048577\r\n")
-        assert client.read() == Error(b"ERR Protocol error: invalid bulk length")
-
-    def test_replies_can_be_switched_off(self, client: Client) -> None:
-        client.raw(
-            b"CLIENT REPLY SKIP\r\nPING\r\nPING 1\r\nCLIENT REPLY OFF\r\nPING 2\r\nNOSUCH\r\n"
-            b"CLIENT REPLY ON\r\nPING 3\r\nCLIENT REPLY SKIP\r\nCLIENT REPLY ON\r\nPING 4\r\n"
-        )
-        assert [client.read() for _ in range(5)] == [b"1", OK, b"3", OK, b"4"]
-
-    def test_a_skip_is_taken_back(self, client: Client) -> None:
-        client.send("CLIENT REPLY SKIP")
-        client.send("CLIENT REPLY SKIP")
-        client.send("PING")
-        assert client("ECHO", "here") == b"here"
 
     def test_no_more_connections_than_a_plan_has(self) -> None:
         with KVServer(Context.alone(now=NOW), max_connections=1) as server, Client(server).socket:
@@ -318,28 +310,11 @@ class TestProtocol:
 
 
 class TestTransactions:
-    def test_watch(self, server: KVServer, client: Client) -> None:
-        client.each("WATCH k", "MULTI")
-        assert client("SET k 1") == Status(b"QUEUED")
-        server.execute("SET", "k", "other")
-        assert client("EXEC") == NilArray()
-        client.each("WATCH k", "UNWATCH", "MULTI", "INCR n", "LPUSH k 1")
-        server.execute("SET", "k", "third")
-        replies = client("EXEC")
-        assert replies[0] == 1
-        assert replies[1].text.startswith(b"WRONGTYPE")
-
     def test_an_ended_connection_runs_nothing(self, server: KVServer, client: Client) -> None:
         client.each("MULTI", "SET k 1")
         client.close()
-        wait_until(lambda: not server._engine.sessions.connected)
+        wait_until(lambda: not server._engine.connected)
         assert server.keys() == []
-
-    def test_blocking_commands_do_not_wait_inside(self, client: Client) -> None:
-        client.each("MULTI", "BLPOP k 0", "SUBSCRIBE c", "MONITOR")
-        replies = client("EXEC")
-        assert replies[:2] == [NilArray(), [b"subscribe", b"c", 1]]
-        assert replies[2] == Error(b"ERR MONITOR isn't allowed for DENY BLOCKING client")
 
 
 WAITING = [
@@ -381,32 +356,6 @@ class TestWaiting:
         assert clients[-1].read() == reply
         blocked(server, 0)
 
-    def test_first_come_first_served(self, server: KVServer, connect: Connect) -> None:
-        clients = [connect() for _ in range(4)]
-        for count, client in enumerate(clients, 1):
-            client.send("BLPOP k 0")
-            blocked(server, count)
-        for n, client in enumerate(clients):
-            server.execute("RPUSH", "k", f"v{n}")
-            assert client.read() == [b"k", b"v%d" % n]
-
-    @pytest.mark.parametrize(
-        ("line", "on_timeout"),
-        [("BLPOP k 0", NilArray()), ("WAIT 1 0", 0), ("WAITAOF 0 1 60000", [0, 0])],
-    )
-    def test_unblock(self, server: KVServer, connect: Connect, line: str, on_timeout: Any) -> None:
-        waiting, other = connect(), connect()
-        number = waiting("CLIENT ID")
-        for mode, reply in (
-            ("TIMEOUT", on_timeout),
-            ("ERROR", Error(b"UNBLOCKED client unblocked via CLIENT UNBLOCK")),
-        ):
-            waiting.send(line)
-            blocked(server)
-            assert other(f"CLIENT UNBLOCK {number} {mode}") == 1
-            assert waiting.read() == reply
-        assert other(f"CLIENT UNBLOCK {number}") == 0
-
     def test_a_disconnected_client_takes_nothing(self, server: KVServer, client: Client) -> None:
         client.send("BLPOP k 0")
         blocked(server)
@@ -442,55 +391,11 @@ class TestWaiting:
         client.close()
         blocked(server, 0)
         server.execute("RPUSH", "k", "v")
-        wait_until(lambda: not server._engine.sessions.connected)
+        wait_until(lambda: not server._engine.connected)
         assert server.contents() == {"k": ["v"]}
-
-    def test_later_commands_wait(self, server: KVServer, client: Client) -> None:
-        client.raw(b"BLPOP k 0\r\nPING\r\n")
-        blocked(server)
-        server.execute("RPUSH", "k", "v")
-        assert [client.read(), client.read()] == [[b"k", b"v"], Status(b"PONG")]
 
 
 class TestListening:
-    def test_channels_patterns_and_shards(self, server: KVServer, client: Client) -> None:
-        client.send("SUBSCRIBE a b")
-        assert [client.read(), client.read()] == [[b"subscribe", b"a", 1], [b"subscribe", b"b", 2]]
-        assert client("PSUBSCRIBE a*") == [b"psubscribe", b"a*", 3]
-        assert client("SSUBSCRIBE s") == [b"ssubscribe", b"s", 1]
-        assert server.execute("PUBLISH", "a", "hi") == 2
-        assert client.read() == [b"message", b"a", b"hi"]
-        assert client.read() == [b"pmessage", b"a*", b"a", b"hi"]
-        assert server.execute("SPUBLISH", "s", "x") == 1
-        assert client.read() == [b"smessage", b"s", b"x"]
-        assert client("SUNSUBSCRIBE") == [b"sunsubscribe", b"s", 0]
-        assert client("PUNSUBSCRIBE a*") == [b"punsubscribe", b"a*", 2]
-        client.send("UNSUBSCRIBE")
-        assert client.read() == [b"unsubscribe", b"a", 1]
-        assert client.read() == [b"unsubscribe", b"b", 0]
-        assert client("PING") == Status(b"PONG")
-        assert client("UNSUBSCRIBE") == [b"unsubscribe", None, 0]
-
-    def test_version_2_restricts_listeners(self, client: Client) -> None:
-        client("SUBSCRIBE a")
-        assert client("GET k") == Error(
-            b"ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
-            b"RESET are allowed in this context"
-        )
-        assert client("CLIENT ID").text.startswith(b"ERR Can't execute 'client|id'")
-        assert client("NOSUCH").text.startswith(b"ERR unknown command")
-        assert client("GET") == Error(b"ERR wrong number of arguments for 'get' command")
-        assert client("PING hi") == [b"pong", b"hi"]
-        assert client("RESET") == Status(b"RESET")
-
-    def test_version_3_pushes(self, client: Client) -> None:
-        client("HELLO 3")
-        assert client("SUBSCRIBE a") == Typed(b">", [b"subscribe", b"a", 1])
-        client("SET k 1")
-        client.send("PUBLISH a m")
-        assert client.read() == Typed(b">", [b"message", b"a", b"m"])
-        assert client.read() == 1
-
     def test_many_messages_keep_their_order(self, server: KVServer, client: Client) -> None:
         client("SUBSCRIBE a")
         for n in range(500):
@@ -514,7 +419,7 @@ class TestListening:
 
     def test_the_usual_limit_is_the_real_servers(self, server: KVServer, client: Client) -> None:
         client("SUBSCRIBE a")
-        (connection,) = server._port._open  # type: ignore[union-attr]
+        (connection,) = server._app.clients
         sent = 0
         while not connection.session.closing:
             server.execute("PUBLISH", "a", "x" * 1_000_000)
@@ -557,7 +462,7 @@ class TestListening:
 
     def test_counts_of_waiting_bytes_end_at_nothing(self, server: KVServer, client: Client) -> None:
         client.each("HELLO 3", "SUBSCRIBE a")
-        (connection,) = server._port._open  # type: ignore[union-attr]
+        (connection,) = server._app.clients
 
         def publish() -> None:
             for _ in range(300):
@@ -602,22 +507,6 @@ class TestListening:
         assert f'] "{name}" '.encode() in first
         assert second.endswith(b'[0 lua] "GET" "k"')
 
-    def test_invalidation_after_the_reply(self, server: KVServer, client: Client) -> None:
-        client.each("HELLO 3", "CLIENT TRACKING ON", "GET k")
-        assert client("SET k 1") == OK
-        assert client.read() == Typed(b">", [b"invalidate", [b"k"]])
-        client("GET k")
-        server.execute("SET", "k", "2")
-        assert client.read() == Typed(b">", [b"invalidate", [b"k"]])
-        server.execute("FLUSHALL")
-        assert client.read() == Typed(b">", [b"invalidate", None])
-        # Keys are evicted before the command runs, and so before its reply.
-        client.each("SET k 1", "GET k", "CONFIG SET maxmemory-policy allkeys-lru maxmemory 3000")
-        server.execute("SET", "large", "x" * 3000)
-        client.send("PING")
-        assert client.read() == Typed(b">", [b"invalidate", [b"k"]])
-        assert client.read() == Status(b"PONG")
-
     def test_a_broken_redirection_follows_the_reply(
         self, server: KVServer, connect: Connect
     ) -> None:
@@ -626,7 +515,7 @@ class TestListening:
         number = target("CLIENT ID")
         client(f"CLIENT TRACKING ON REDIRECT {number}")
         target.close()
-        wait_until(lambda: number not in server._engine.sessions.connected)
+        wait_until(lambda: number not in server._engine.connected)
         client.each("GET k", "MULTI", "SET k 1")
         assert client("EXEC") == [OK]
         assert client.read() == Typed(b">", [b"tracking-redir-broken", number])
@@ -651,21 +540,6 @@ class TestClients:
         assert three.ended()
         assert one(f"CLIENT KILL ID {one('CLIENT ID')} SKIPME no") == 1
         assert one.ended()
-
-    def test_pause(self, server: KVServer, connect: Connect) -> None:
-        one, two = connect(), connect()
-        one("CLIENT PAUSE 60000 WRITE")
-        two("GET k")
-        two.send("SET k 1")
-        assert two.silent()
-        assert server.keys() == []
-        assert one("CLIENT UNPAUSE") == OK
-        assert two.read() == OK
-        one("CLIENT PAUSE 60000")
-        two.send("GET k")
-        assert two.silent()
-        server.execute("CLIENT", "UNPAUSE")
-        assert two.read() == b"1"
 
     def test_a_client_that_is_killed_in_a_pause(self, server: KVServer, connect: Connect) -> None:
         one, two = connect(), connect()
@@ -694,20 +568,6 @@ class TestFrozenClock:
         context.clock.wait_cap = 60.0
         return context
 
-    @pytest.mark.parametrize(
-        ("line", "reply"),
-        [("BLPOP k 30", NilArray()), ("WAIT 1 30000", 0), ("WAITAOF 0 1 30000", [0, 0])],
-    )
-    def test_time_runs_out_on_the_clock(
-        self, server: KVServer, client: Client, line: str, reply: Any
-    ) -> None:
-        client.send(line)
-        blocked(server)
-        server.clock.advance(29)
-        assert client.silent()
-        server.clock.advance(1)
-        assert client.read() == reply
-
     def test_it_does_not_hang(self, context: Context, client: Client) -> None:
         context.clock.wait_cap = 0.05
         assert client("BLPOP k 0") == NilArray()
@@ -729,13 +589,6 @@ class TestFrozenClock:
         server.clock.advance(61)
         server.execute("PUBLISH", "a", "once more")
         wait_until(lambda: server.execute("PUBSUB", "NUMSUB", "a") == ["a", 0])
-
-    def test_a_pause_ends_on_the_clock(self, server: KVServer, client: Client) -> None:
-        client("CLIENT PAUSE 5000")
-        client.send("PING")
-        assert client.silent()
-        server.clock.advance(5)
-        assert client.read() == Status(b"PONG")
 
 
 QUEUED = Status(b"QUEUED")

@@ -208,12 +208,6 @@ class TestPending:
         assert strings.found({"n": 1}) == {"p:1"}, "the old document until the new one is due"
         assert strings.found({"n": 2}) == {"p:2"}
 
-    def test_for_a_number_of_searches(self, strings: Searching) -> None:
-        strings.run.engine.databases[0].indexes.delay_reads = 2
-        strings.run("SET", "p:1", doc(1))
-        counts = [strings.run("SEARCH.COUNT", "i", "{}") for _ in range(4)]
-        assert counts == [0, 0, 1, 1]
-
     def test_until_a_client_blocks(self, bare: Searching) -> None:
         engine = bare.run.engine
         engine.settings = replace(engine.settings, search_ready_after_ms=3_600_000)

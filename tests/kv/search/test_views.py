@@ -144,7 +144,7 @@ class TestSearches:
             server.assert_searched("other", keys="p:2")
         told = str(failed.value)
         assert "returned [p:2]" in told
-        assert "count of 'i' {} found 2 documents" in told or "found 2" in told
+        assert "count of 'i' {} found 2 documents" in told
         assert "p:2: " not in told.split("count of")[0], "it was found there"
 
     def test_nothing_at_all(self, server: KVServer) -> None:
@@ -177,11 +177,11 @@ class TestSettings:
             assert why == "its last change is not indexed yet; run SEARCH.WAITINDEXING"
 
     def test_for_a_number_of_searches(self, context: Context) -> None:
-        with KVServer(context, search_ready_after_reads=1) as server:
+        with KVServer(context, search_ready_after_reads=2) as server:
             server.execute(*CREATE.split())
             server.execute("JSON.SET", "p:1", "$", '{"price":1}')
-            counts = [post(server, "SEARCH.COUNT", "i", "{}") for _ in range(3)]
-            assert counts == [0, 1, 1]
+            counts = [post(server, "SEARCH.COUNT", "i", "{}") for _ in range(4)]
+            assert counts == [0, 0, 1, 1]
 
     def test_more_indexes(self, context: Context) -> None:
         with KVServer(context, max_search_indexes=1) as server:

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.kv.table.registry import (
-    COMMANDS,
-    CommandSpec,
-    Effects,
-    Ttl,
-    find_ttl,
-    spec_of,
-)
+from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, Effects, find_ttl, spec_of
 from pytest_fakecloud.kv.table.rows import ROWS, Row
 
 
@@ -57,23 +50,14 @@ TTLS = {
     "HGETEX h EX 5": ("EX 5", NOW_US + 5_000_000),
     "HEXPIREAT h 5 FIELDS 1 f": ("HEXPIREAT 5", 5_000_000),
     "EXPIRE k soon": ("EXPIRE soon", None),
+    **dict.fromkeys(("EXPIRE k", "SET k v KEEPTTL", "GETEX k", "RPUSH q EX 5")),
 }
-
-
-def ttl_of(line: str) -> Ttl | None:
-    words = line.split()
-    spec = spec_of(words)
-    assert spec is not None
-    return find_ttl(spec, words)
 
 
 @pytest.mark.parametrize("line", TTLS)
 def test_the_ttl_of_a_command_line(line: str) -> None:
-    ttl = ttl_of(line)
-    assert ttl is not None
-    assert (str(ttl), ttl.deadline_us(NOW_US)) == TTLS[line]
-
-
-@pytest.mark.parametrize("line", ["EXPIRE k", "SET k v KEEPTTL", "GETEX k", "RPUSH q EX 5"])
-def test_a_command_line_without_a_ttl(line: str) -> None:
-    assert ttl_of(line) is None
+    words = line.split()
+    spec = spec_of(words)
+    assert spec is not None
+    ttl = find_ttl(spec, words)
+    assert (ttl and (str(ttl), ttl.deadline_us(NOW_US))) == TTLS[line]

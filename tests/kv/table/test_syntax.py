@@ -14,11 +14,11 @@ from pytest_fakecloud.kv.table.syntax import (
     format_double,
     format_long_double,
     long_double_sum,
+    parse_cursor,
     parse_database,
     parse_float,
     parse_int,
     parse_long_double,
-    parse_unsigned,
     try_int,
 )
 
@@ -48,7 +48,7 @@ class TestIntegers:
         ],
     )  # fmt: skip
     def test_cursors_are_read_as_strtoul_does(self, text: str, value: int) -> None:
-        assert parse_unsigned(text.encode(), b"mine") == value
+        assert parse_cursor(text.encode()) == value
 
     @pytest.mark.parametrize(
         "text",
@@ -56,8 +56,8 @@ class TestIntegers:
          "9" * 5000, "+-5", "0x5"],
     )  # fmt: skip
     def test_invalid_cursors(self, text: str) -> None:
-        with pytest.raises(CommandError, match="mine"):
-            parse_unsigned(text.encode(), b"mine")
+        with pytest.raises(CommandError, match="ERR invalid cursor"):
+            parse_cursor(text.encode())
 
     def test_numbers_of_databases_have_32_bits(self) -> None:
         assert parse_database(b"-2147483648") == -(2**31)

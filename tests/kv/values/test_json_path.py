@@ -90,10 +90,8 @@ def test_matches_of_paths() -> None:
 @pytest.mark.parametrize("path", ["$", ".", ""])
 def test_roots(path: str) -> None:
     compiled = compile_path(path.encode())
-    assert compiled.is_root
-    assert compiled.legacy == (path != "$")
-    assert [match.parts for match in compiled.find("just a text")] == [()]
-    assert [match.value for match in compiled.find("just a text")] == ["just a text"]
+    assert (compiled.is_root, compiled.legacy) == (True, path != "$")
+    assert compiled.find("just a text") == [((), "just a text")]
 
 
 def test_parts_are_names_and_indexes() -> None:
@@ -192,11 +190,9 @@ Step = tuple[str, str | int]
 
 def members(node: Match) -> list[Match]:
     parts, value = node
-    pairs: list[tuple[str | int, object]] = []
-    if isinstance(value, dict):
-        pairs = list(value.items())
-    elif isinstance(value, list):
-        pairs = list(enumerate(value))
+    if not isinstance(value, dict | list):
+        return []
+    pairs: Any = value.items() if isinstance(value, dict) else enumerate(value)
     return [((*parts, key), item) for key, item in pairs]
 
 

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.values.stream import ID_MAX, Consumer, Group, Stream, format_id, make_id
+from pytest_fakecloud.kv.values.stream import (
+    ID_MAX,
+    Consumer,
+    Group,
+    Pending,
+    PendingList,
+    Stream,
+    format_id,
+    make_id,
+)
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["add", "add", "add", "delete", "length", "id"]), st.integers(0, 90)),
@@ -96,14 +105,10 @@ def test_trimming_keeps_unacknowledged_entries(
         n for n in sorted(ids)
         if all(n <= last_id and n not in pending for last_id, pending in groups)
     ]  # fmt: skip
-    if by_length:
-        expected = free[: max(len(ids) - threshold, 0)]
-        removed = stream.trim(only_acknowledged=True, max_length=threshold, limit=limit)
-    else:
-        expected = [n for n in free if n < threshold]
-        removed = stream.trim(only_acknowledged=True, min_id=threshold, limit=limit)
-    expected = expected[:limit] if limit else expected
-    assert removed == expected
+    bound = {"max_length": threshold} if by_length else {"min_id": threshold}
+    surplus = free[: max(len(ids) - threshold, 0)]
+    expected = (surplus if by_length else [n for n in free if n < threshold])[: limit or None]
+    assert stream.trim(only_acknowledged=True, limit=limit, **bound) == expected
     left = sorted(ids - set(expected))
     assert [n for n, _ in stream.range()] == left
     assert stream.length == len(left)
@@ -138,3 +143,34 @@ def test_nodes_are_full_at_their_bytes_and_in_a_radix_tree(count: int, nodes: in
     for n in range(1, count + 1):
         stream.append(n, [b"a", b"x" * 3000])
     assert (len(stream.nodes), stream.radix_tree_nodes) == (count, nodes)
+
+
+def test_pending_entries_belong_to_one_consumer_at_a_time() -> None:
+    group = Group(0)
+    alice, bob = Consumer(b"alice", 1), Consumer(b"bob", 1)
+    group.consumers = {b"bob": bob, b"alice": alice}
+    for entry_id in (3, 1, 2):
+        group.deliver(entry_id, alice, 10)
+    assert [entry_id for entry_id, _ in group.pending.items()] == [1, 2, 3]
+    pending = group.pending.get(2)
+    assert pending is not None
+    group.give(2, pending, bob)
+    group.deliver(3, bob, 20)
+    assert (len(alice.pending), len(bob.pending)) == (1, 2)
+    assert group.acknowledge(3)
+    assert not group.acknowledge(3)
+    assert group.remove_consumer(b"bob") == 1
+    assert group.remove_consumer(b"bob") is None
+    assert group.pending.ends() == (1, 1)
+    assert [each.name for each in group.sorted_consumers()] == [b"alice"]
+
+
+def test_an_interval_of_pending_entries() -> None:
+    pending = PendingList()
+    consumer = Consumer(b"c", 0)
+    for entry_id in (5, 1, 9):
+        pending.put(entry_id, Pending(consumer, 0, 1))
+    pending.put(5, Pending(consumer, 7, 2))
+    assert [(i, each.deliveries) for i, each in pending.items(2, 8)] == [(5, 2)]
+    assert 5 in pending
+    assert pending.pop(4) is None

@@ -4,55 +4,48 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.values.zset import LexRange, ScoreRange, SortedSet
+from pytest_fakecloud.kv.values import zset
+from pytest_fakecloud.kv.values.zset import LexRange, Positions, ScoreOrder, ScoreRange, SortedSet
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zset, "LOAD", 4)
+
 
 SCORES = st.sampled_from([-math.inf, -2.5, -1.0, 0.0, 1.0, 1.5, 3.0, 1e300, math.inf])
 MEMBERS = st.sampled_from([b"", b"a", b"aa", b"ab", b"b", b"\xff", b"a\x00"])
 
 
-@given(st.lists(st.tuples(MEMBERS, SCORES)), SCORES, SCORES, st.booleans(), st.booleans())
+@given(st.lists(st.tuples(MEMBERS, SCORES)), SCORES, st.none() | SCORES)
 def test_spans_hold_what_lies_between(
-    pairs: list[tuple[bytes, float]], low: float, high: float, after: bool, before: bool
+    pairs: list[tuple[bytes, float]], first: float, stop: float | None
 ) -> None:
     members = SortedSet()
     for member, score in pairs:
         members.set(member, score)
     model = sorted((score, member) for member, score in dict(pairs).items())
     assert list(members) == model
-    start, stop = members.span(ScoreRange(low, high, after, before))
-    assert members.slice(start, stop) == [
-        item
-        for item in model
-        if (item[0] > low if after else item[0] >= low)
-        and (item[0] < high if before else item[0] <= high)
+    assert members.slice(*members.span(ScoreRange(first, stop))) == [
+        item for item in model if item[0] >= first and (stop is None or item[0] < stop)
     ]
     for rank, (_, member) in enumerate(model):
         assert members.rank(member) == rank
         assert members.rank(member, reverse=True) == len(model) - 1 - rank
 
 
-ENDS = st.none() | MEMBERS
-
-
-@given(st.sets(MEMBERS), ENDS, ENDS, st.booleans(), st.booleans(), st.booleans())
+@given(st.sets(MEMBERS), MEMBERS, st.none() | MEMBERS, st.booleans())
 def test_names_between_two_ends(
-    names: set[bytes], low: bytes | None, high: bytes | None, after: bool, before: bool, back: bool
+    names: set[bytes], first: bytes, stop: bytes | None, back: bool
 ) -> None:
     members = SortedSet(dict.fromkeys(names, 0.0))
-    interval = LexRange(low, high, after, before)
-    expected = [
-        name for name in sorted(names) if interval.above_low(name) and interval.below_high(name)
-    ]
-    found = members.slice(*members.lex_span(interval, reverse=back))
+    found = members.slice(*members.lex_span(LexRange(first, stop), reverse=back))
+    expected = sorted(name for name in names if first <= name and (stop is None or name < stop))
     assert [member for _, member in found] == expected
-
-
-def test_nothing_is_between_plus_and_minus() -> None:
-    members = SortedSet({b"a": 0.0})
-    assert members.lex_span(LexRange(None, None, True, True, reversed_infinity=True)) == (0, 0)
 
 
 def test_minus_zero_is_zero() -> None:
@@ -63,10 +56,71 @@ def test_minus_zero_is_zero() -> None:
     assert math.copysign(1, score) == 1
 
 
-def test_a_copy_is_independent() -> None:
-    members = SortedSet({b"a": 1.0})
-    twin = members.copy()
-    twin.set(b"b", 2.0)
-    members.remove(b"a")
-    assert list(twin) == [(1.0, b"a"), (2.0, b"b")]
-    assert len(members) == 0
+ITEMS = st.tuples(
+    st.sampled_from([-math.inf, -1.0, 0.0, 0.0, 2.5, math.inf]),
+    st.integers(0, 30).map(lambda n: b"m%02d" % n),
+)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["add", "add", "add", "remove", "cut"]), ITEMS, st.integers(0, 25)),
+    max_size=120,
+)
+
+
+@given(STEPS)
+def test_it_is_a_sorted_list(steps: list[tuple[str, tuple[float, bytes], int]]) -> None:
+    order = ScoreOrder()
+    model: list[tuple[float, bytes]] = []
+    for what, item, width in steps:
+        if what == "add" and item not in model:
+            order.add(*item)
+            model = sorted([*model, item])
+        elif what == "remove" and item in model:
+            order.remove(*item)
+            model.remove(item)
+        elif what == "cut":
+            start = min(width, len(model))
+            stop = min(start + len(item[1]) * width // 3, len(model))
+            assert order.remove_slice(start, stop) == model[start:stop]
+            del model[start:stop]
+        assert len(order) == len(model)
+        assert order.position(*item) == sum(each < item for each in model)
+        assert order.position(item[0]) == sum(each[0] < item[0] for each in model)
+    assert list(order) == model
+    assert list(order.copy()) == model
+    assert list(ScoreOrder(model)) == model
+    assert [order.at(i) for i in range(len(model))] == model
+    for start in range(len(model) + 1):
+        for stop in (start, start + 1, start + 5, len(model)):
+            assert order.slice(start, min(stop, len(model))) == model[start:stop]
+
+
+def test_ranks_follow_an_addition_inside_a_block() -> None:
+    order = ScoreOrder((float(n), b"m%d" % n) for n in range(8))
+    assert order.position(6.0, b"m6") == 6
+    order.add(0.5, b"new")
+    assert [order.position(score) for score in (0.5, 1.0, 6.0)] == [1, 2, 7]
+
+
+def test_a_full_neighbour_takes_in_a_small_block_and_splits_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(zset, "LOAD", 8)
+    order = ScoreOrder((float(n), b"m") for n in range(16))
+    for n in range(8):
+        order.add(n + 0.5, b"m")
+    for n in range(8, 15):
+        order.remove(float(n), b"m")
+    assert [score for score, _ in order] == [n / 2 for n in range(16)] + [15.0]
+    assert order.position(15.0) == 16
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.data())
+def test_positions_are_prefix_sums(lengths: list[int], data: st.DataObject) -> None:
+    positions = Positions(lengths)
+    grown = data.draw(st.integers(0, len(lengths) - 1))
+    positions.add(grown, 3)
+    lengths = [length + 3 * (i == grown) for i, length in enumerate(lengths)]
+    places = [(i, j) for i, length in enumerate(lengths) for j in range(length)]
+    assert [positions.find(p) for p in range(len(places))] == places
+    for i in range(len(lengths)):
+        assert positions.before(i) == sum(lengths[:i])

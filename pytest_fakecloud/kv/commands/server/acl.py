@@ -16,7 +16,7 @@ from ...acl import (
 )
 from ...engine.sessions import Session
 from ...errors import CommandError
-from ...reply import OK, Reply
+from ...reply import OK, Map, Reply
 from ...table.registry import Args, command
 from ...table.syntax import decoded, encoded, parse_int
 from ..arguments import subcommand_error
@@ -174,7 +174,18 @@ def acl_log(session: Session, args: Args) -> Reply:
         log.clear()
         return OK
     count = max(0, parse_int(args[0])) if args else 10
-    return log.show(count, session.engine.now_us)
+    return [
+        Map([
+            b"count", entry.times,
+            b"reason", entry.reason.encode(),
+            b"context", entry.context.encode(),
+            b"object", entry.object,
+            b"username", entry.name,
+            b"age-seconds", (session.engine.now_us - entry.at_us) // 1000 / 1000,
+            b"client-info", entry.client,
+        ])
+        for entry in log[:count]
+    ]  # fmt: skip
 
 
 @command("ACL LOAD", "ACL SAVE")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import combinations, product
 
 from ... import errors
-from ...acl import AclUser
+from ...acl import ANONYMOUS, AclUser
 from ...engine.sessions import Session, TrackingOptions
 from ...engine.statistics import monitor_line
 from ...errors import CommandError
@@ -108,9 +108,8 @@ def client_reply(session: Session, args: Args) -> Reply:
 def client_tracking(session: Session, args: Args) -> Reply:
     """Turn invalidation messages for keys that the connection has read on or off."""
     wanted = _tracking_options(session, args)
-    is_on = is_first(args[0], b"ON", b"OFF")
     tracking = session.engine.tracking
-    if is_on:
+    if is_first(args[0], b"ON", b"OFF"):
         before = session.tracking
         _check_tracking(wanted, before)
         prefixes = wanted.prefixes or ([b""] if "bcast" in wanted.words else [])
@@ -159,7 +158,7 @@ def _tracking_options(session: Session, args: Args) -> TrackingOptions:
             if wanted.redirect:
                 raise CommandError(errors.SECOND_REDIRECT)
             wanted.redirect = parse_int(values[0])
-            if wanted.redirect not in session.engine.sessions.connected:
+            if wanted.redirect not in session.engine.connected:
                 raise CommandError(errors.NO_REDIRECT_CLIENT)
         elif word == b"PREFIX":
             wanted.prefixes += values
@@ -197,9 +196,8 @@ def client_trackinginfo(session: Session, args: Args) -> Reply:
     state = session.tracking
     if state is None:
         return Map([b"flags", SetReply([b"off"]), b"redirect", -1, b"prefixes", []])
-    shown = [
-        word.encode() for word in ("bcast", "optin", "optout", "noloop") if word in state.words
-    ]
+    words = ("bcast", "optin", "optout", "noloop")
+    shown = [word.encode() for word in words if word in state.words]
     if state.caching is not None:
         shown.append(b"caching-yes" if state.caching else b"caching-no")
         if not session.in_exec:
@@ -229,7 +227,7 @@ def _type_filter(word: bytes) -> Filter:
 def client_list(session: Session, args: Args) -> Reply:
     """Return information about every connection of the database port."""
     is_listed = _list_filter(args) if args else None
-    connected = {session.id: session, **session.engine.sessions.connected.copy()}
+    connected = {session.id: session, **session.engine.connected.copy()}
     lines = [
         session.engine.describe(other, "client|list" if other is session else "")
         for _, other in sorted(connected.items())
@@ -248,33 +246,29 @@ def _list_filter(args: Args) -> Filter:
     raise CommandError(errors.SYNTAX)
 
 
+_KILL_SIZES = dict.fromkeys((b"ADDR", b"ID", b"LADDR", b"SKIPME", b"TYPE", b"USER"), 1)
+
+
 @command("CLIENT KILL")
 def client_kill(session: Session, args: Args) -> Reply:
     """Close connections that match an address or filters."""
     by_address = len(args) == 1
     words = [b"ADDR", args[0], b"SKIPME", b"no"] if by_address else args
-    filters, skip_me = _kill_filters(session, words)
-    killed = 0
-    for other in session.engine.sessions.of_port():
-        if all(matches(other) for matches in filters) and not (skip_me and other is session):
-            session.engine.sessions.disconnect(other)
-            killed += 1
-    if by_address and not killed:
-        raise CommandError(errors.NO_SUCH_CLIENT)
-    return OK if by_address else killed
-
-
-def _kill_filters(session: Session, args: Args) -> tuple[list[Filter], bool]:
-    """Return the filters, and whether the client's own connection stays open."""
     filters: list[Filter] = []
     skip_me = True
-    words = (b"ADDR", b"ID", b"LADDR", b"SKIPME", b"TYPE", b"USER")
-    for word, (value,) in options(args, 0, dict.fromkeys(words, 1)):
+    for word, (value,) in options(words, 0, _KILL_SIZES):
         if word == b"SKIPME":
             skip_me = is_first(value, b"YES", b"NO")
         else:
             filters.append(_kill_filter(session, word, value))
-    return filters, skip_me
+    killed = 0
+    for other in list(session.engine.connected.copy().values()):
+        if all(matches(other) for matches in filters) and not (skip_me and other is session):
+            other.disconnect()
+            killed += 1
+    if by_address and not killed:
+        raise CommandError(errors.NO_SUCH_CLIENT)
+    return OK if by_address else killed
 
 
 def _kill_filter(session: Session, word: bytes, value: bytes) -> Filter:
@@ -410,7 +404,7 @@ def hello(session: Session, args: Args) -> Reply:
         else:
             name = values[0]
             check_printable(name)
-    if not user.known:
+    if user is ANONYMOUS:
         raise CommandError(errors.HELLO_NOAUTH)
     session.user, session.name, session.resp = user, name, version
     return Map([

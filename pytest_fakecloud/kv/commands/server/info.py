@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ... import errors
@@ -111,27 +112,24 @@ used_cpu_user_children:0.000000 used_cpu_sys_main_thread:0.000000 used_cpu_user_
 """The sections with a fixed number of fields, in order, with the values that never change."""
 
 
-def _run_id(engine: Engine) -> str:
-    return engine.ids.stream("kv", "run id").hex(40)
-
-
 _FACTS: dict[str, Callable[[Engine], Any]] = {
     "redis_version": lambda engine: engine.version,
     "os": lambda engine: "Linux x86_64",
     "monotonic_clock": lambda engine: "POSIX clock_gettime",
-    "run_id": _run_id,
+    **dict.fromkeys(
+        ("run_id", "master_replid"), lambda engine: engine.ids.stream("kv", "run id").hex(40)
+    ),
     "tcp_port": lambda engine: engine.config.text("port"),
     "server_time_usec": lambda engine: engine.now_us,
     "uptime_in_seconds": lambda engine: (engine.now_us - engine.started_us) // 1_000_000,
     "uptime_in_days": lambda engine: (engine.now_us - engine.started_us) // 86_400_000_000,
-    "hz": lambda engine: engine.config.text("hz"),
-    "configured_hz": lambda engine: engine.config.text("hz"),
+    **dict.fromkeys(("hz", "configured_hz"), lambda engine: engine.config.text("hz")),
     "lru_clock": lambda engine: engine.now_us // 1_000_000 & 0xFFFFFF,
-    "connected_clients": lambda engine: len(engine.sessions.connected),
+    "connected_clients": lambda engine: len(engine.connected),
     "maxclients": lambda engine: engine.config.text("maxclients"),
     "blocked_clients": lambda engine: len(engine.waiters) + len(engine.pauses.delayed),
     "tracking_clients": lambda engine: sum(
-        client.tracking is not None for client in engine.sessions.of_port()
+        client.tracking is not None for client in engine.connected.copy().values()
     ),
     # The whole memory is in use: a fake has no allocator, and does not record the peak.
     **dict.fromkeys(
@@ -166,7 +164,6 @@ _FACTS: dict[str, Callable[[Engine], Any]] = {
     "keyspace_hits": lambda engine: sum(db.hits for db in engine.databases),
     "keyspace_misses": lambda engine: sum(db.misses for db in engine.databases),
     "total_error_replies": lambda engine: sum(engine.statistics.errors.values()),
-    "master_replid": _run_id,
     "repl_backlog_size": lambda engine: engine.config.text("repl-backlog-size"),
 }  # fmt: skip
 """The values of the other fields."""
@@ -247,8 +244,7 @@ SECTIONS: dict[str, Callable[[Engine], Iterator[str]]] = {
 
 _SEVERAL = {
     "default": [name for name in SECTIONS if name not in ("commandstats", "latencystats")],
-    "all": [*SECTIONS],
-    "everything": [*SECTIONS],
+    **dict.fromkeys(("all", "everything"), tuple(SECTIONS)),
 }
 """The sections of INFO that a single word requests."""
 
@@ -449,14 +445,10 @@ def slowlog_get(session: Session, args: Args) -> Reply:
     if len(args) > 1:
         raise subcommand_error(session)
     count = parse_int(args[0], -1, 2**63 - 1, errors.SLOWLOG_COUNT) if args else 10
-    entries = list(session.engine.statistics.slow)
     return [
-        [
-            entry.id, entry.at_us // 1_000_000, entry.usec, entry.argv, entry.address.encode(),
-            entry.name,
-        ]
-        for entry in (entries if count == -1 else entries[:count])
-    ]  # fmt: skip
+        [each.id, each.at_us // 1_000_000, each.usec, each.argv, each.address.encode(), each.name]
+        for each in islice(session.engine.statistics.slow, None if count == -1 else count)
+    ]
 
 
 @command("SLOWLOG LEN")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.machinery import SourceFileLoader
+from typing import NamedTuple
 
 from ... import errors
 from ...acl import access_flags
@@ -13,7 +15,6 @@ from ...algorithms.glob import matcher
 from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
-from ...table.arguments import INTEGERS, KEYS, Argument, arguments
 from ...table.registry import (
     COMMANDS,
     Args,
@@ -21,14 +22,98 @@ from ...table.registry import (
     KeySpec,
     command,
     function_of,
+    options,
     sort_destination,
     variant,
 )
+from ...table.rows import ROWS, synopsis
 from ...table.versions import DEPRECATED, INTERNAL, MODULES, NOTES, TIPS
+
+KEYS = frozenset({
+    "destination", "destkey", "dst", "index", "key", "newkey", "shardchannel", "source",
+    "sourcekey", "src", "storedistkey", "storekey",
+})  # fmt: skip
+"""The names of arguments that are keys, if the command table has a position for them.
+
+A name may end in 1 or 2 (``key1 key2``).
+"""
+INTEGERS = frozenset({
+    "count", "milliseconds", "numfields", "numids", "numkeys", "seconds",
+    "unix-time-milliseconds", "unix-time-seconds",
+})  # fmt: skip
+
+
+class Argument(NamedTuple):
+    """An argument of a command, as ``COMMAND DOCS`` describes it.
+
+    ``kind`` is ``string``, ``pure-token`` for a literal word, ``oneof`` for a choice or ``block``
+    for a sequence. ``token`` is the word before the argument. ``inner`` are the alternatives of a
+    choice, or the arguments of a sequence.
+    """
+
+    name: str
+    kind: str
+    token: str = ""
+    inner: Sequence[Argument] = ()
+    optional: bool = False
+    multiple: bool = False
+
+
+_TOKEN = re.compile(r"\[|\]|\(|\)|\||\.\.\.|[^\s\[\]()|]+")
+
+
+def _sequence(tokens: list[str]) -> list[Argument]:
+    """Parse arguments up to the end of the synopsis, of the brackets or of the alternative."""
+    found: list[Argument] = []
+    while tokens and tokens[0] not in ("|", "]", ")"):
+        token = tokens.pop(0)
+        if token == "...":
+            found = [_one(found)._replace(multiple=True)]
+        elif token in "[(":
+            found.append(_group(tokens)._replace(optional=token == "["))
+        else:
+            is_literal = token.upper() == token and not token.isdigit()
+            kind, literal = ("pure-token", token) if is_literal else ("string", "")
+            found.append(Argument(token.lower(), kind, literal))
+    return found
+
+
+def _group(tokens: list[str]) -> Argument:
+    """Parse the content of brackets, and the closing bracket."""
+    alternatives = [_one(_sequence(tokens))]
+    while tokens.pop(0) == "|":
+        alternatives.append(_one(_sequence(tokens)))
+    if len(alternatives) == 1:
+        return alternatives[0]
+    return Argument("|".join(one.name for one in alternatives), "oneof", inner=alternatives)
+
+
+def _one(sequence: list[Argument]) -> Argument:
+    """Return a sequence as one argument. A literal word becomes the token of what follows it."""
+    first, *rest = sequence
+    if not rest:
+        return first
+    if first.kind != "pure-token" or first.optional:
+        return Argument(first.name, "block", inner=sequence)
+    if len(rest) == 1 and rest[0].kind == "string" and not (rest[0].optional or rest[0].multiple):
+        return rest[0]._replace(token=first.token)
+    return Argument(first.name, "block", first.token, rest)
+
+
+SYNOPSES = {row.name: synopsis(row.arguments) for row in ROWS if row.arguments}
+"""The synopsis of each command that takes arguments; containers and their HELP are not listed."""
+
+
+def arguments(spec: CommandSpec) -> list[Argument]:
+    """Return the arguments of a command. A container has none, because its subcommands have them."""
+    return _sequence(_TOKEN.findall(SYNOPSES.get(spec.name, "")))
+
+
+# -- COMMAND -------------------------------------------------------------------------------------
 
 
 def _top_level_specs(session: Session) -> list[CommandSpec]:
-    return [spec for spec in session.engine.table.specs() if " " not in spec.name]
+    return [spec for spec in session.engine.table.commands.values() if " " not in spec.name]
 
 
 def _find_spec(session: Session, name: bytes) -> CommandSpec | None:
@@ -176,7 +261,7 @@ def command_docs(session: Session, args: Args) -> Reply:
 @command("COMMAND LIST")
 def command_list(session: Session, args: Args) -> Reply:
     """Return the names of commands, optionally filtered by category, module, or pattern."""
-    specs = list(session.engine.table.specs())
+    specs = list(session.engine.table.commands.values())
     if args:
         if len(args) != 3 or args[0].upper() != b"FILTERBY":
             raise CommandError(errors.SYNTAX)
@@ -219,12 +304,9 @@ def _keys_of_line(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
 
 def _migrated_keys(args: Args) -> list[bytes]:
     """Return the keys of MIGRATE: one, or those after KEYS, which needs an empty string before."""
-    at = 6
-    while at < len(args) - 1:
-        word = args[at].upper()
+    for at, word in options(args[:-1], 6, {b"AUTH": 2, b"AUTH2": 3}):
         if word == b"KEYS":
             return [] if args[3] else args[at + 1 :]
-        at += {b"AUTH": 2, b"AUTH2": 3}.get(word, 1)
     return [args[3]]
 
 

@@ -37,7 +37,7 @@ from ...table.config import ENCODING_LIMITS, check_addresses, memory_bytes
 from ...table.registry import COMMANDS, Args, command
 from ...table.syntax import decoded, encoded, parse_float, parse_int
 from ...table.versions import MODULE_VERSIONS, rdb_version
-from ...values.measures import EMPTY, joined, key_digest, mixed, value_digest
+from ...values.measures import EMPTY, joined, mixed, value_digest
 from ..arguments import REST, is_first, options
 from ..keys import encoding, reference_count
 
@@ -135,7 +135,8 @@ def config_set(session: Session, args: Args) -> Reply:
 
 
 def _prepare_change(engine: Engine, changes: Mapping[str, str]) -> None:
-    _check_listening(engine, changes)
+    if engine.dialect == "redis":
+        _check_listening(engine, changes)
     if ENCODING_LIMITS & changes.keys():
         # Redis converts a value only when it is written.
         for db in engine.databases:
@@ -143,8 +144,6 @@ def _prepare_change(engine: Engine, changes: Mapping[str, str]) -> None:
 
 
 def _check_listening(engine: Engine, changes: Mapping[str, str]) -> None:
-    if engine.dialect != "redis":
-        return
     # A server that does not listen on a port stores any addresses.
     if "bind" in changes and changes.get("port", engine.config.text("port")) != "0":
         try:
@@ -173,9 +172,6 @@ def config_rewrite(session: Session, args: Args) -> Reply:
 
 
 # -- processes, replication and clusters ---------------------------------------------------------
-
-
-_OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
 
 
 @command("SHUTDOWN")
@@ -322,6 +318,9 @@ def lolwut(session: Session, args: Args) -> Reply:
     return Verbatim(b"Redis ver. " + session.engine.version.encode() + b"\n")
 
 
+_OF_CLUSTER = (name for name in COMMANDS if name.startswith("CLUSTER "))
+
+
 @command(*_OF_CLUSTER, "ASKING", "READONLY", "READWRITE")
 def cluster(session: Session, args: Args) -> Reply:
     """Manage a cluster; always returns an error, because cluster mode is off."""
@@ -353,18 +352,18 @@ def _debug_error(session: Session, args: Args) -> Reply:
 
 def _debug_sleep(session: Session, args: Args) -> Reply:
     """Delay all clients in fake time; in a transaction, the delay starts at its end."""
-    engine = session.engine
+    now_us, pauses = session.engine.now_us, session.engine.pauses
     milliseconds = max(int(parse_float(args[0]) * 1000), 0)
     if not milliseconds:
         return OK
     if session.transport != "port":
         raise CommandError(errors.DEBUG_SLEEP_ALONE)
-    engine.pauses.command_sleep_us = milliseconds * 1000
+    pauses.command_sleep_us = milliseconds * 1000
     if session.in_exec:
-        engine.pauses.exec_sleep_ms += milliseconds
-        engine.pauses.sleep(engine.now_us + engine.pauses.exec_sleep_ms * 1000)
+        pauses.exec_sleep_ms += milliseconds
+        pauses.sleep(now_us + pauses.exec_sleep_ms * 1000)
         return OK
-    engine.pauses.sleep(engine.now_us + milliseconds * 1000)
+    pauses.sleep(now_us + milliseconds * 1000)
     return Blocked([], milliseconds, lambda: None, on_timeout=OK, is_delay=True)
 
 
@@ -404,8 +403,8 @@ def _digest(session: Session, args: Args) -> Reply:
         if keys:
             total = mixed(total, number.to_bytes(4))
         for key in keys:
-            is_expiring = key in keyspace.expires
-            total = joined(total, key_digest(key, keyspace.values[key], is_expiring))
+            digest = value_digest(keyspace.values[key], key in keyspace.expires, mixed(EMPTY, key))
+            total = joined(total, digest)
     return Status(b"%040x" % total)
 
 
@@ -420,21 +419,20 @@ def _digest_value(session: Session, args: Args) -> Reply:
 def _protocol(session: Session, args: Args) -> Reply:
     """Return a reply of the given protocol type, with which clients can test their parsers."""
     kind = args[0].lower().decode("latin-1")
-    if kind == "push" and session.resp < 3:
-        raise CommandError(errors.DEBUG_PUSH)
     if kind == "push":
+        if session.resp < 3:
+            raise CommandError(errors.DEBUG_PUSH)
         session.push(Push([b"server-cpu-usage", 42]))
         return b"Some real reply following the push reply"
-    if kind == "attrib":
-        return Attributed(b"Some real reply following the attribute", _ATTRIBUTE)
-    made = _REPLIES.get(kind)
-    if made is None:
+    if kind not in _REPLIES:
         raise CommandError(errors.DEBUG_PROTOCOL)
-    return made()
+    return _REPLIES[kind]()
 
 
-_ATTRIBUTE = (b"key-popularity", [b"key:123", 90])
 _REPLIES: dict[str, Callable[[], Reply]] = {
+    "attrib": lambda: Attributed(
+        b"Some real reply following the attribute", (b"key-popularity", [b"key:123", 90])
+    ),
     "string": lambda: b"Hello World",
     "integer": lambda: 12345,
     "double": lambda: 3.141,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -24,8 +25,18 @@ from ...values.stream import (
     format_id,
 )
 from ..arguments import existing, options, subcommand_error
-from . import entry_reply, parse_extreme_id, parse_id, parse_interval, parse_start
-from .read import ReadWords, answer_read, entries_reply, read_words, streams_reply
+from .entries import (
+    ReadWords,
+    answer_read,
+    entries_reply,
+    entry_reply,
+    parse_extreme_id,
+    parse_id,
+    parse_interval,
+    parse_start,
+    read_words,
+    streams_reply,
+)
 
 
 def find_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
@@ -63,23 +74,22 @@ def _group_words(session: Session, args: Args, *flags: bytes) -> tuple[bool, int
     return mkstream, entries_read
 
 
-def _existing(session: Session, key: bytes) -> Stream:
-    return existing(session, key, Stream, errors.XGROUP_NO_KEY)
+def _existing(session: Session, args: Args) -> Stream:
+    return existing(session, args[0], Stream, errors.XGROUP_NO_KEY)
 
 
 def _existing_group(session: Session, args: Args) -> tuple[Stream, Group]:
-    stream = _existing(session, args[0])
-    group = stream.groups.get(args[1])
-    if group is None:
+    stream = _existing(session, args)
+    if args[1] not in stream.groups:
         raise CommandError(errors.no_group_for_key(args[1], args[0]))
-    return stream, group
+    return stream, stream.groups[args[1]]
 
 
 @command("XGROUP CREATE")
 def xgroup_create(session: Session, args: Args) -> Reply:
     """Create a consumer group that starts after an ID."""
     mkstream, entries_read = _group_words(session, args, b"MKSTREAM")
-    stream = session.db.get(args[0], Stream) if mkstream else _existing(session, args[0])
+    stream = session.db.get(args[0], Stream) if mkstream else _existing(session, args)
     if len(args) > 6:
         raise subcommand_error(session)
     end = 0 if stream is None else stream.last_id
@@ -110,7 +120,7 @@ def xgroup_setid(session: Session, args: Args) -> Reply:
 @command("XGROUP DESTROY")
 def xgroup_destroy(session: Session, args: Args) -> Reply:
     """Delete a consumer group and return whether it existed."""
-    if _existing(session, args[0]).groups.pop(args[1], None) is None:
+    if _existing(session, args).groups.pop(args[1], None) is None:
         return 0
     session.db.touch_unwatched(args[0])
     return 1
@@ -334,11 +344,9 @@ def _claim_number(text: bytes, command_name: str, what: str) -> int:
 def _leading_ids(args: Args, at: int) -> list[int]:
     """Return the IDs from ``at`` on, which end at the first argument that is not an ID."""
     ids: list[int] = []
-    for text in args[at:]:
-        try:
+    with suppress(CommandError):
+        for text in args[at:]:
             ids.append(parse_id(text))
-        except CommandError:
-            break
     return ids
 
 
@@ -376,7 +384,8 @@ def xclaim(session: Session, args: Args) -> Reply:
     changed = claim.last_id > group.last_id
     group.last_id = max(group.last_id, claim.last_id)
     now_ms = session.now_ms
-    _note_claimant(session, args[0], group, args[2])
+    if session.engine.table.knows[EARLY_CONSUMERS]:
+        find_consumer(session, args[0], group, args[2])
     claimed: list[Reply] = []
     for entry_id in ids:
         fields = stream.get(entry_id)
@@ -396,12 +405,6 @@ def xclaim(session: Session, args: Args) -> Reply:
     if claimed or changed:
         session.db.touch_unwatched(args[0])
     return claimed
-
-
-def _note_claimant(session: Session, key: bytes, group: Group, name: bytes) -> None:
-    """Note that a consumer was seen. Older versions do so only when it claims an entry."""
-    if session.engine.table.knows[EARLY_CONSUMERS]:
-        find_consumer(session, key, group, name)
 
 
 _MAX_AUTOCLAIM_COUNT = (2**63 - 1) // 16
@@ -425,7 +428,8 @@ def xautoclaim(session: Session, args: Args) -> Reply:
         else:
             claim.justid = True
     stream, group = find_group(session, args[0], args[1])
-    _note_claimant(session, args[0], group, args[2])
+    if session.engine.table.knows[EARLY_CONSUMERS]:
+        find_consumer(session, args[0], group, args[2])
     now_ms = session.now_ms
     attempts = _ATTEMPTS_PER_ENTRY * count
     following = 0

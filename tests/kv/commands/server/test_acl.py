@@ -72,21 +72,20 @@ class TestPasswords:
         assert {b"+@read", b"-keys", b"-scan"} <= set(default_ro.split())
 
 
-class TestResttoken:
-    def test_it_lives_with_user_and_password(self, run: Run, engine: Engine) -> None:
-        run("ACL SETUSER ann on >pw >other")
-        token = run("ACL RESTTOKEN ann pw").decode()
-        assert engine.users.holder_of(token) is engine.users["ann"]
-        assert engine.users.holder_of("guess") is None
-        run("ACL SETUSER ann off")
-        assert engine.users.holder_of(token) is None
-        run("ACL SETUSER ann on <pw")
-        assert engine.users.holder_of(token) is None
-        run("ACL SETUSER ann >pw")
-        assert engine.users.holder_of(token) is not None
-        run("ACL DELUSER ann")
-        run("ACL SETUSER ann on >pw")
-        assert engine.users.holder_of(token) is None
+def test_a_rest_token_lives_with_user_and_password(run: Run, engine: Engine) -> None:
+    run("ACL SETUSER ann on >pw >other")
+    token = run("ACL RESTTOKEN ann pw").decode()
+    assert engine.users.holder_of(token) is engine.users["ann"]
+    assert engine.users.holder_of("guess") is None
+    run("ACL SETUSER ann off")
+    assert engine.users.holder_of(token) is None
+    run("ACL SETUSER ann on <pw")
+    assert engine.users.holder_of(token) is None
+    run("ACL SETUSER ann >pw")
+    assert engine.users.holder_of(token) is not None
+    run("ACL DELUSER ann")
+    run("ACL SETUSER ann on >pw")
+    assert engine.users.holder_of(token) is None
 
 
 @redis

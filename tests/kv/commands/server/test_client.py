@@ -56,14 +56,11 @@ def test_kill_by_filter(port: Run, second: Run, words: str, killed: int) -> None
 
 
 def test_pause(port: Run, clock: Timekeeper) -> None:
-    assert port("CLIENT PAUSE 1000 WRITE") == OK
-    assert port.engine.pauses.pause_ends_us == (NOW_MS + 1000) * 1000
-    assert port.engine.pauses.writes_only
-    assert port("CLIENT PAUSE 1000 ALL") == OK
-    assert not port.engine.pauses.writes_only
-    clock.advance(2)
-    assert port("CLIENT PAUSE 500 WRITE") == OK
-    assert port.engine.pauses.pause_ends_us == (NOW_MS + 2500) * 1000
-    assert port.engine.pauses.writes_only
-    assert port("CLIENT UNPAUSE") == OK
-    assert port.engine.pauses.pause_ends_us == 0
+    pauses = port.engine.pauses
+    for seconds, line, ends_ms, writes_only in (
+        (0, "PAUSE 1000 WRITE", NOW_MS + 1000, True), (0, "PAUSE 1000 ALL", NOW_MS + 1000, False),
+        (2, "PAUSE 500 WRITE", NOW_MS + 2500, True), (0, "UNPAUSE", 0, False),
+    ):  # fmt: skip
+        clock.advance(seconds)
+        assert port(f"CLIENT {line}") == OK
+        assert (pauses.pause_ends_us, pauses.writes_only) == (ends_ms * 1000, writes_only)

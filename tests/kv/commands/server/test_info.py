@@ -37,16 +37,12 @@ class TestMemory:
             run(line.format("b" * 500))
             assert run(f"MEMORY USAGE {key} SAMPLES 5") > before + 490
 
-    def test_of_the_server(self, run: Run) -> None:
-        run("SET", "k", "x" * 6_000_000)
-        stats = run("MEMORY STATS")
-        assert stats[stats.index(b"keys.count") + 1] == 1
-        assert run("MEMORY DOCTOR").text.startswith(b"Hi Sam, I can't find any memory issue")
-
     @pytest.mark.dialect("redis")
-    def test_the_doctor_examines_all_databases(self, run: Run) -> None:
+    def test_of_the_server_are_all_databases(self, run: Run) -> None:
         run("SET", "k", "x" * 6_000_000)
         run("SELECT 1")
+        stats = run("MEMORY STATS")
+        assert stats[stats.index(b"keys.count") + 1] == 1
         assert run("MEMORY DOCTOR").text.startswith(b"Hi Sam, I can't find any memory issue")
 
 

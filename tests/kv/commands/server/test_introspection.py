@@ -1,10 +1,17 @@
-"""HELP of every container command; `test_self_description.py` compares it with a real server."""
+"""HELP of every container, and the synopsis of every command against the command table.
+
+`test_self_description.py` compares HELP with a real server.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+
 import pytest
 
-from pytest_fakecloud.kv.table.registry import COMMANDS
+from pytest_fakecloud.kv.commands.server.introspection import KEYS, SYNOPSES, Argument, arguments
+from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec
 from tests.kv.conftest import Run
 
 CONTAINERS = [name for name in COMMANDS if f"{name} HELP" in COMMANDS and name != "CLUSTER"]
@@ -19,3 +26,82 @@ def test_every_subcommand_is_described(run: Run, container: str) -> None:
     assert lines[-2:] == ["HELP", "    Prints this help."]
     words = {line.split()[0] for line in lines[1:] if line[0].isupper()}
     assert words == {word.decode() for word in COMMANDS[container].subcommands or ()}
+
+
+def least(sequence: Sequence[Argument]) -> list[str]:
+    """Return the names of the words of the shortest command line, without the command's name."""
+    found: list[str] = []
+    for one in sequence:
+        if one.optional:
+            continue
+        if one.token:
+            found.append(one.token)
+        if one.kind == "oneof":
+            found += min((least([inner]) for inner in one.inner), key=len)
+        elif one.kind == "block":
+            found += least(one.inner)
+        elif one.kind == "string":
+            found.append(one.name)
+    return found
+
+
+def literals(sequence: Sequence[Argument]) -> Iterator[str]:
+    """Yield all literal words."""
+    for one in sequence:
+        if one.token:
+            yield one.token
+        yield from literals(one.inner)
+
+
+def goes_on(sequence: Sequence[Argument]) -> bool:
+    """Return whether a command line can have more words than the shortest one."""
+    lengths = [
+        one.optional or one.multiple or goes_on(one.inner)
+        or (one.kind == "oneof" and len({len(least([inner])) for inner in one.inner}) > 1)
+        for one in sequence
+    ]  # fmt: skip
+    return any(lengths)
+
+
+@pytest.mark.parametrize("spec", COMMANDS.values(), ids=COMMANDS)
+def test_a_synopsis_agrees_with_the_command_table(spec: CommandSpec) -> None:
+    given = arguments(spec)
+    words = [*spec.name.split(), *least(given)]
+    if spec.subcommands is None:
+        assert len(words) == spec.least
+        # These two accept more words than the manual describes.
+        assert goes_on(given) == (spec.arity < 0) or spec.name in ("QUIT", "PSYNC")
+    assert set(literals(given)) - {'""'} == set(spec.options)
+    for key in spec.keys:
+        if key.unknown or (key.keyword and key.keyword.decode() not in words):
+            continue
+        line = [word.encode() for word in words]
+        if key.numkeys:
+            line[key.first] = b"%d" % words[key.first + 1 :].count("key")
+        for at in key.positions(line) or ():
+            assert words[at].rstrip("12") in KEYS
+
+
+def test_every_synopsis_belongs_to_a_command_that_takes_arguments() -> None:
+    assert SYNOPSES.keys() == {
+        spec.name for spec in COMMANDS.values() if spec.subcommands is None and arguments(spec)
+    }
+
+
+def test_the_notation_is_read_as_it_is_written() -> None:
+    """Write the arguments of each command in the notation again."""
+
+    def written(one: Argument) -> str:
+        alternatives = [written(inner) for inner in one.inner]
+        inner = {"oneof": "|".join(alternatives), "block": " ".join(alternatives)}
+        text = inner.get(one.kind, one.name if one.kind == "string" else "")
+        if one.kind == "oneof" and (one.multiple or not one.optional):
+            text = f"({text})"
+        text = f"{one.token} {text}".strip() + (" ..." if one.multiple else "")
+        return f"[{text}]" if one.optional else text
+
+    for name, synopsis in SYNOPSES.items():
+        again = " ".join(written(one) for one in arguments(COMMANDS[name]))
+        assert re.sub(r"\s*([|()\[\]])\s*", r"\1", again) == re.sub(
+            r"\s*([|()\[\]])\s*", r"\1", synopsis
+        )

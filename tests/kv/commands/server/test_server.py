@@ -10,13 +10,9 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
-from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.reply import OK
-from pytest_fakecloud.kv.settings import KVConfig
 from tests.harness import wait_until
 from tests.kv.comparison.faces import InProcess, Port
 from tests.kv.comparison.servers import running
@@ -81,24 +77,13 @@ def test_errors() -> None:
     assert face("DEBUG SLEEP 0") == face("DEBUG SLEEP -1") == Status(b"OK")
 
 
-def test_a_push_comes_before_the_reply() -> None:
+@pytest.mark.dialect("redis", debug_command=True)
+def test_a_push_comes_before_the_reply(run: Run) -> None:
     pushed: list[object] = []
-    engine = Engine(Timekeeper(), Ids(1), KVConfig(dialect="redis", debug_command=True))
-    session = engine.session(transport="port")
-    session.resp = 3
-    session.deliver = pushed.append
-    reply = engine.execute(session, b"DEBUG PROTOCOL push".split())
-    assert reply == b"Some real reply following the push reply"
+    port = run.other(resp=3, transport="port")
+    port.session.deliver = pushed.append
+    assert port("DEBUG PROTOCOL push") == b"Some real reply following the push reply"
     assert pushed == [[b"server-cpu-usage", 42]]
-
-
-def test_expired_keys_are_in_no_digest() -> None:
-    face = Face()
-    empty = face("DEBUG DIGEST")
-    face("SET k v PX 60000")
-    assert face("DEBUG DIGEST") != empty
-    face.engine.clock.advance("60s")
-    assert face("DEBUG DIGEST") == empty
 
 
 def test_a_sleep_holds_everybody_back_until_the_clock_has_moved(kv: KVServer) -> None:
@@ -171,6 +156,9 @@ def test_digests_tell_contents_apart() -> None:
     assert face("DEBUG DIGEST") != before
     assert face("DEBUG DIGEST-VALUE a l")[0] == values[0]
     face("RPOP l")
+    face("SET k v PX 60000")
+    assert face("DEBUG DIGEST") not in (before, empty)
+    face.engine.clock.advance("60s")
     assert face("DEBUG DIGEST") == before
     assert b"encoding:quicklist" in face("DEBUG OBJECT l").text
     assert face("DEBUG OBJECT none") == Error(b"ERR no such key")
@@ -261,14 +249,8 @@ def test_arguments_are_checked_as_on_a_real_server() -> None:
                 assert (rejects in repr(mine).encode()) == (rejects in repr(theirs).encode()), line
 
 
-def test_over_rest_it_is_not_there() -> None:
-    engine = Engine(Timekeeper(), Ids(1))
-    with pytest.raises(CommandError, match="not allowed"):
-        engine.execute(engine.session(), b"DEBUG SLEEP 1".split())
-
-
-def test_every_parameter_has_a_value(run: Run) -> None:
-    assert len(run("CONFIG GET *")) > 300
+def test_it_is_off_by_default(run: Run) -> None:
+    assert "not allowed" in run.error("DEBUG SLEEP 1")
 
 
 @pytest.mark.dialect("redis")

@@ -1,46 +1,202 @@
-"""The JSON commands: they set, get, merge, delete, describe and change parts of documents."""
+"""JSON commands, which set, get, merge, delete, describe and change parts of documents.
+
+With a ``$`` path, a reply has one item per match; the item is nil if the match has the wrong type.
+With a legacy path, the reply is the result for the first match, and a path without a match is an
+error. If the key is missing, a read with a legacy path returns nil, and every other command raises
+an error. This is the behaviour of RedisJSON (decided here where the tests of the vendor's clients
+do not show it). The dialects differ in one point: if an array command changes several matches of a
+legacy path, RedisJSON returns the result for the last match.
+"""
 
 from __future__ import annotations
 
 import math
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 
-from ....core.budget import spend
-from ... import errors
-from ...engine.sessions import Session
-from ...errors import CommandError
-from ...reply import OK, Reply, Status
-from ...table.registry import Args, command, variant
-from ...table.syntax import parse_int
-from ...values.json import TYPE_WORDS, JsonValue, Layout, copy_json, equal, merge, write_json
-from ..arguments import arity_error
-from . import (
-    LEGACY_ROOT,
-    Operation,
-    change_arrays,
-    check_depth,
-    existing_document,
-    no_path,
-    optional_path,
-    outermost,
-    parent_of,
-    put,
-    put_all,
-    read,
-    read_path,
-    read_value,
-    replace,
-    wrong_type,
+from ...core.budget import spend
+from .. import errors
+from ..engine.sessions import Session
+from ..errors import CommandError, one_line
+from ..reply import OK, Reply, Status
+from ..table.registry import Args, command, variant
+from ..table.syntax import parse_int
+from ..values.json import (
+    DEEPEST,
+    TYPE_WORDS,
+    JsonError,
+    JsonValue,
+    Layout,
+    copy_json,
+    depth,
+    equal,
+    merge,
+    parse_json,
+    write_json,
 )
+from .arguments import arity_error, existing
 
 if TYPE_CHECKING:
-    from ...values.json_path import Location, Path
+    from ..values.json_path import Location, Path
 
 
-T = TypeVar("T")
 _BYTES_PER_STEP = 4
+_MAX_LEVELS = 2 * DEEPEST
+"""Maximum depth of a document into which clients have inserted values, each of ``DEEPEST`` levels."""
+LEGACY_ROOT = b"."
+
+
+def read_path(session: Session, text: bytes) -> Path:
+    """Parse a path that a client sent; raise ``CommandError`` if it is invalid."""
+    from ..values.json_path import compile_path  # slow to import and rarely needed
+
+    return compile_path(text, outer_first=session.engine.dialect == "redis")
+
+
+def optional_path(session: Session, args: Args, most: int = 2) -> Path:
+    """Return the path after the key, by default the root, of a command with up to ``most`` arguments."""
+    if len(args) > most:
+        raise arity_error(session)
+    return read_path(session, args[1] if len(args) > 1 else LEGACY_ROOT)
+
+
+def read_value(text: bytes) -> Any:
+    """Parse a JSON value that a client sent; raise ``CommandError`` if it is invalid."""
+    try:
+        return parse_json(text)
+    except JsonError as error:
+        raise CommandError(one_line(b"ERR " + str(error).encode())) from None
+
+
+def existing_document(session: Session, key: bytes) -> JsonValue:
+    return existing(session, key, JsonValue, errors.JSON_NO_KEY)
+
+
+def outermost(matches: list[Location]) -> list[Location]:
+    """Return the matches that are not inside another match."""
+    found = {match.parts for match in matches}
+    return [
+        match for match in matches
+        if not any(match.parts[:end] in found for end in range(len(match.parts)))
+    ]  # fmt: skip
+
+
+def no_path(path: Path) -> CommandError:
+    return CommandError(errors.missing_json_path(path.text))
+
+
+def wrong_type(expected: str, value: Any) -> CommandError:
+    return CommandError(errors.wrong_json_type(expected, TYPE_WORDS[value.__class__]))
+
+
+Operation = Callable[[Any], Any]
+_Check = Callable[["Location"], None]
+"""Raises ``CommandError`` for an array that a command must not change."""
+
+
+def _results(
+    path: Path, matches: list[Location], compute: Operation, *kinds: type, needs_first: bool = True
+) -> list[Any]:
+    """Return the result of an operation for each match; None for a match not of these types.
+
+    With a legacy path, raise an error unless the first match, or with ``needs_first=False`` any
+    match, is of these types. The error names the last of them.
+    """
+    # Types are compared with `in`, because a boolean is also an instance of `int`.
+    fits = [match.value.__class__ in kinds for match in matches]
+    if path.legacy:
+        if not matches:
+            raise no_path(path)
+        if not (fits[0] if needs_first else any(fits)):
+            raise wrong_type(TYPE_WORDS[kinds[-1]], matches[0].value)
+    return [compute(match.value) if fit else None for match, fit in zip(matches, fits, strict=True)]
+
+
+def read(session: Session, key: bytes, path: Path, kind: type, operation: Operation) -> Reply:
+    """Return the reply of a reading operation; without the key, nil or an error for a ``$`` path."""
+    document = session.db.get(key, JsonValue)
+    if document is None:
+        if path.legacy:
+            return None
+        raise CommandError(errors.JSON_NO_KEY)
+    results = _results(path, path.find(document.root), operation, kind)
+    return results[0] if path.legacy else results
+
+
+def change_arrays(
+    session: Session, key: bytes, path: Path, operation: Operation, check: _Check | None = None
+) -> Reply:
+    """Return the reply of an operation that adds or removes elements of the matched arrays."""
+    document = existing_document(session, key)
+    matches = path.find(document.root)
+    arrays = [match for match in matches if match.value.__class__ is list]
+    if check is not None:
+        for match in arrays:
+            check(match)
+    lengths = [len(match.value) for match in arrays]
+    is_redis = session.engine.dialect == "redis"
+    results = _results(path, matches, operation, list, needs_first=not is_redis)
+    if lengths != [len(match.value) for match in arrays]:
+        session.db.touch(key)
+    shown = 0
+    if path.legacy and is_redis:
+        shown = max(at for at, match in enumerate(matches) if match.value.__class__ is list)
+    return results[shown] if path.legacy else results
+
+
+# -- changes to documents --------------------------------------------------------------------------
+
+
+def parent_of(document: JsonValue, match: Location) -> Any:
+    """Return the array or object that contains a match, which must not be the root."""
+    return reduce(operator.getitem, match.parts[:-1], document.root)
+
+
+def put(document: JsonValue, match: Location, value: Any) -> None:
+    """Replace the value of a match, which may be the root."""
+    if match.parts:
+        parent_of(document, match)[match.parts[-1]] = value
+    else:
+        document.root = value
+
+
+def replace(
+    session: Session, key: bytes, path: Path, operation: Operation, *kinds: type
+) -> list[Any]:
+    """Replace the matches of some types with the results of an operation.
+
+    Returns the result for each match; None for a match of another type.
+    """
+    document = existing_document(session, key)
+    matches = path.find(document.root)
+    results = _results(path, matches, operation, *kinds)
+    for match, result in zip(matches, results, strict=True):
+        if result is not None:
+            put(document, match, result)
+    if any(result is not None for result in results):
+        session.db.touch(key)
+    return results
+
+
+def check_depth(levels: int, *values: Any) -> None:
+    """Raise an error if ``values``, placed ``levels`` deep, would nest the document too deeply."""
+    if levels + max(map(depth, values)) > _MAX_LEVELS:
+        raise CommandError(errors.JSON_TOO_DEEP)
+
+
+def put_all(
+    document: JsonValue, matches: list[Location], value: Any, make: Callable[[Any], Any]
+) -> None:
+    """Replace each match with what ``make`` returns for it; first check the depth of ``value``."""
+    for match in matches:
+        check_depth(len(match.parts), value)
+    for match in matches:
+        put(document, match, make(match.value))
+
+
+# -- commands --------------------------------------------------------------------------------------
 
 
 def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"") -> bool:
@@ -163,27 +319,22 @@ def json_get(session: Session, args: Args) -> Reply:
     document = session.db.get(args[0], JsonValue)
     if document is None:
         return None
-    if len(paths) <= 1:
-        path = paths[0] if paths else read_path(session, LEGACY_ROOT)
-        return write_json(
-            _all_or_first(path, _values(path, document), path.legacy), Layout(**layout)
-        )
+    paths = paths or [read_path(session, LEGACY_ROOT)]
     legacy = all(path.legacy for path in paths)
     found = {path.text: _all_or_first(path, _values(path, document), legacy) for path in paths}
-    return write_json(found, Layout(**layout))
+    return write_json(found if len(paths) > 1 else found[paths[0].text], Layout(**layout))
 
 
 def _values(path: Path, document: JsonValue) -> list[Any]:
     return [match.value for match in path.find(document.root)]
 
 
-def _all_or_first(path: Path, results: list[T], legacy: bool) -> list[T] | T:
+def _all_or_first(path: Path, results: list[Any], legacy: bool) -> Reply:
     """Return the results for all matches or, if ``legacy``, for the first match."""
-    if not legacy:
-        return results
-    if not results:
+    if legacy and not results:
         raise no_path(path)
-    return results[0]
+    shown: Reply = results[0] if legacy else results
+    return shown
 
 
 @command("JSON.MGET")
@@ -198,8 +349,7 @@ def json_mget(session: Session, args: Args) -> Reply:
             replies.append(None)
             continue
         text = write_json(_all_or_first(path, values, path.legacy))
-        # Charge the budget, because one command can request the same large document thousands of
-        # times.
+        # One command can request the same large document thousands of times.
         spend(len(text) // _BYTES_PER_STEP)
         replies.append(text)
     return replies
@@ -238,8 +388,7 @@ def json_clear(session: Session, args: Args) -> Reply:
     document = existing_document(session, args[0])
     changed = 0
     deepest_first = sorted(path.find(document.root), key=lambda match: -len(match.parts))
-    # Clear children before their parents: clearing a parent would remove its children without
-    # counting them.
+    # Clearing a parent before its children would remove them without counting them.
     for match in deepest_first:
         value = match.value
         if value.__class__ in (dict, list) and value:
@@ -262,10 +411,7 @@ def json_type(session: Session, args: Args) -> Reply:
     found: Reply = None
     if document is not None:
         words = [TYPE_WORDS[value.__class__].encode() for value in _values(path, document)]
-        if not path.legacy:
-            found = words
-        elif words:
-            found = words[0]
+        found = next(iter(words), None) if path.legacy else words
     # In RESP3, RedisJSON wraps the reply in another array.
     return [found] if session.resp > 2 and session.engine.dialect == "redis" else found
 
@@ -349,9 +495,6 @@ def json_debug_memory(session: Session, args: Args) -> Reply:
     return _all_or_first(path, sizes, path.legacy)
 
 
-# -- changes in place ------------------------------------------------------------------------------
-
-
 @variant(
     "JSON.NUMINCRBY",
     "Increment the numbers at a path and return the new values as JSON.",
@@ -413,30 +556,28 @@ def json_toggle(session: Session, args: Args) -> Reply:
 @command("JSON.ARRAPPEND")
 def json_arrappend(session: Session, args: Args) -> Reply:
     """Append values to the arrays at a path and return the new lengths."""
-    path, values = read_path(session, args[1]), [read_value(text) for text in args[2:]]
-
-    def append(array: list[Any]) -> int:
-        array.extend(map(copy_json, values))
-        return len(array)
-
-    return change_arrays(
-        session, args[0], path, append, lambda match: check_depth(len(match.parts) + 1, *values)
-    )
+    return _insert(session, args, args[2:])
 
 
 @command("JSON.ARRINSERT")
 def json_arrinsert(session: Session, args: Args) -> Reply:
     """Insert values before an index of the arrays at a path and return the new lengths."""
-    path, index = read_path(session, args[1]), parse_int(args[2])
-    values = [read_value(text) for text in args[3:]]
+    return _insert(session, args, args[3:], args[2])
+
+
+def _insert(session: Session, args: Args, texts: Args, index_text: bytes | None = None) -> Reply:
+    """Insert values before an index, by default at the end, of the arrays at a path."""
+    path = read_path(session, args[1])
+    index = None if index_text is None else parse_int(index_text)
+    values = [read_value(text) for text in texts]
 
     def check(match: Location) -> None:
         check_depth(len(match.parts) + 1, *values)
-        if not -len(match.value) <= index <= len(match.value):
+        if index is not None and not -len(match.value) <= index <= len(match.value):
             raise CommandError(errors.JSON_OUT_OF_BOUNDS)
 
     def insert(array: list[Any]) -> int:
-        at = index + len(array) if index < 0 else index
+        at = len(array) if index is None else _at_least_first(index, len(array))
         array[at:at] = map(copy_json, values)
         return len(array)
 
@@ -472,9 +613,7 @@ def json_arrindex(session: Session, args: Args) -> Reply:
 @command("JSON.ARRPOP")
 def json_arrpop(session: Session, args: Args) -> Reply:
     """Remove and return an element of each array at a path, by default the last one."""
-    if len(args) > 3:
-        raise arity_error(session)
-    path = read_path(session, args[1] if len(args) > 1 else LEGACY_ROOT)
+    path = optional_path(session, args, most=3)
     index = parse_int(args[2]) if len(args) > 2 else -1
 
     def pop(array: list[Any]) -> bytes | None:

@@ -6,9 +6,12 @@ import random
 
 import pytest
 
-from pytest_fakecloud.kv.algorithms import hyperloglog as hll
-from pytest_fakecloud.kv.algorithms.hyperloglog import REGISTERS, estimate
+from pytest_fakecloud.kv.commands import hyperloglog as hll
+from pytest_fakecloud.kv.commands.hyperloglog import REGISTERS, estimate
 from pytest_fakecloud.kv.errors import CommandError
+
+SPARSE = hll.new_sparse()
+DENSE = hll.to_dense(SPARSE)
 
 
 @pytest.mark.parametrize(
@@ -24,16 +27,16 @@ def test_elements_fall_where_the_server_puts_them(element: bytes, index: int, ze
 
 
 def test_an_empty_value() -> None:
-    assert hll.new_sparse() == b"HYLL\x01" + bytes(11) + b"\x7f\xff"
-    assert hll.describe(hll.new_sparse()) == "Z:16384"
-    assert hll.cached_count(hll.new_sparse()) == (0, hll.new_sparse())
+    assert b"HYLL\x01" + bytes(11) + b"\x7f\xff" == SPARSE
+    assert hll.describe(SPARSE) == "Z:16384"
+    assert hll.cached_count(SPARSE) == (0, SPARSE)
 
 
 def test_sparse_and_dense_hold_the_same_registers() -> None:
     rng = random.Random(5)
     elements = [b"%d" % rng.getrandbits(50) for _ in range(600)]
-    sparse, _ = hll.add(hll.new_sparse(), elements, 10**6)
-    dense, _ = hll.add(hll.to_dense(hll.new_sparse()), elements, 10**6)
+    sparse, _ = hll.add(SPARSE, elements, 10**6)
+    dense, _ = hll.add(DENSE, elements, 10**6)
     plain = bytearray(REGISTERS)
     for index, rank in map(hll.register_of, elements):
         plain[index] = max(plain[index], rank)
@@ -48,41 +51,37 @@ def test_adding_many_at_once_is_adding_one_by_one(many: int, most: int) -> None:
     """The bytes are equal: the opcodes are in the order of the elements."""
     rng = random.Random(many)
     elements = [b"%d" % rng.getrandbits(50) for _ in range(many)]
-    single = hll.new_sparse()
+    single = SPARSE
     for element in elements:
         single, _ = hll.add(single, (element,), most)
-    together, _ = hll.add(hll.new_sparse(), elements, most)
+    together, _ = hll.add(SPARSE, elements, most)
     assert together == single
 
 
 def test_the_largest_of_each_register() -> None:
     rng = random.Random(2)
-    values = []
-    for _ in range(3):
-        elements = (rng.randbytes(8) for _ in range(3000))
-        value, _ = hll.add(hll.to_dense(hll.new_sparse()), elements, 0)
-        values.append(value)
+    elements = [[rng.randbytes(8) for _ in range(3000)] for _ in range(3)]
+    values = [hll.add(DENSE, each, 0)[0] for each in elements]
     each = [hll.registers(value) for value in values]
     assert hll.register_maxima(values) == bytearray(map(max, *each))
     assert hll.register_maxima([]) == bytearray(REGISTERS)
-    header = hll.to_dense(hll.new_sparse())[: hll.HEADER_SIZE]
-    top = header.ljust(hll.DENSE_SIZE, b"\xff")
+    top = DENSE[: hll.HEADER_SIZE].ljust(hll.DENSE_SIZE, b"\xff")
     assert hll.register_maxima([*values, top]) == bytearray(b"\x3f" * REGISTERS)
 
 
 def test_merging_is_adding_to_one() -> None:
-    left, _ = hll.add(hll.new_sparse(), (b"%d" % n for n in range(200)), 3000)
-    right, _ = hll.add(hll.new_sparse(), (b"%d" % n for n in range(150, 400)), 3000)
-    both, _ = hll.add(hll.new_sparse(), (b"%d" % n for n in range(400)), 3000)
-    merged = hll.merge(left, hll.register_maxima([left, right]), False, 3000)
-    assert hll.registers(merged) == hll.registers(both)
-    dense = hll.merge(left, hll.register_maxima([left, right]), True, 3000)
-    assert hll.registers(dense) == hll.registers(both)
-    assert hll.is_dense(dense)
+    left, right, both = (
+        hll.add(SPARSE, (b"%d" % n for n in numbers), 3000)[0]
+        for numbers in (range(200), range(150, 400), range(400))
+    )
+    for dense in (False, True):
+        merged = hll.merge(left, hll.register_maxima([left, right]), dense, 3000)
+        assert hll.registers(merged) == hll.registers(both)
+        assert hll.is_dense(merged) == dense
 
 
 def test_the_count_is_kept_until_something_changes() -> None:
-    value, changed = hll.add(hll.new_sparse(), [b"a"], 3000)
+    value, changed = hll.add(SPARSE, [b"a"], 3000)
     assert changed
     assert value[15] & 0x80
     cardinality, cached = hll.cached_count(value)
@@ -93,8 +92,7 @@ def test_the_count_is_kept_until_something_changes() -> None:
 
 @pytest.mark.parametrize("many", [1, 2, 64, 1024, 20000])
 def test_the_estimate_is_close(many: int) -> None:
-    value = hll.to_dense(hll.new_sparse())
-    value, _ = hll.add(value, (b"%d" % n for n in range(many)), 3000)
+    value, _ = hll.add(DENSE, (b"%d" % n for n in range(many)), 3000)
     assert hll.cached_count(value)[0] == pytest.approx(many, rel=0.02)
 
 
@@ -112,9 +110,8 @@ def test_the_estimate_of_registers_that_no_count_gives() -> None:
     high, low = bytes([51]) * (REGISTERS // 2), bytes([1]) * (REGISTERS // 2)
     assert estimate(high + low) > estimate(bytes([1]) * REGISTERS)
     assert estimate(bytes([51]) * REGISTERS) == -(2**63)
-    dense = hll.to_dense(hll.new_sparse())
     registers = bytes([0b11_110011, 0b00_111100, 0b110011_11]) * 4096
-    value = hll.mark_stale(dense[: hll.HEADER_SIZE]) + registers
+    value = hll.mark_stale(DENSE[: hll.HEADER_SIZE]) + registers
     for _ in range(2):  # computed, then cached
         cardinality, value = hll.cached_count(value)
         assert cardinality == -(2**63)
@@ -124,4 +121,4 @@ def test_the_estimate_of_registers_that_no_count_gives() -> None:
 def test_opcodes_that_end_too_early(opcodes: bytes) -> None:
     elements = [b"%d" % number for number in range(50)]
     with pytest.raises(CommandError, match="INVALIDOBJ"):
-        hll.add(hll.new_sparse()[: hll.HEADER_SIZE] + opcodes, elements, 3000)
+        hll.add(SPARSE[: hll.HEADER_SIZE] + opcodes, elements, 3000)

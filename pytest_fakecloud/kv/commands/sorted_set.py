@@ -1,0 +1,636 @@
+"""Sorted set commands: members and scores, ranges, and operations on several sets.
+
+Ranges are by rank, by score or by name. Union, intersection and difference also accept plain sets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
+from typing import Literal, NamedTuple
+
+from ...core.budget import spend
+from .. import errors
+from ..engine.sessions import Session
+from ..errors import WRONGTYPE, CommandError, input_key_needed
+from ..reply import NIL_ARRAY, Reply
+from ..table.registry import Args, command, variant
+from ..table.syntax import DECIMAL, I64_MAX, format_double, parse_float, parse_int
+from ..values.containers import SetValue
+from ..values.zset import Item, LexRange, ScoreRange, SortedSet
+from .arguments import (
+    ScanOptions,
+    arity_error,
+    get_or_empty,
+    options,
+    parse_bounds,
+    parse_random,
+    pop_first,
+    pop_several,
+    random_indexes,
+    remove_all,
+    running,
+    scan_collection,
+    slice_bounds,
+)
+
+
+def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> Reply:
+    """Return a reply of members with alternating scores or, in RESP3, in pairs with scores."""
+    if not scores:
+        return [member for _, member in items]
+    print_double = session.engine.print_double
+    if print_double is not None:
+        items = ((print_double(score), member) for score, member in items)
+    if session.resp > 2:
+        return [[member, score] for score, member in items]
+    return [each for score, member in items for each in (member, score)]
+
+
+def printable_score(session: Session, score: float | None) -> float | None:
+    """Return a score in the form in which the reported server version prints it."""
+    print_double = session.engine.print_double
+    return score if print_double is None or score is None else print_double(score)
+
+
+def _listpack_text(score: float) -> bytes:
+    """Format a score as Redis 7.0 stores it in a listpack: as an integer or with 17 digits."""
+    return (b"%d" if abs(score) <= 2**62 and score == int(score) else b"%.17g") % score
+
+
+def _scan_printer(session: Session, members: SortedSet) -> Callable[[float], bytes]:
+    """Return the formatter of scores in ZSCAN: in every version, with 17 digits for a skiplist."""
+    if members.encoding(session.engine.config) != "listpack":
+        return lambda score: b"%.17g" % score
+    return format_double if session.engine.print_double is None else _listpack_text
+
+
+_ZADD_WORDS = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
+
+
+def leading_words(args: Args, known: Collection[bytes]) -> tuple[set[bytes], int]:
+    """Return the known words after the key, in upper case, and the index of the first other one."""
+    words: set[bytes] = set()
+    at = 1
+    while at < len(args) and (word := args[at].upper()) in known:
+        words.add(word)
+        at += 1
+    return words, at
+
+
+@command("ZADD")
+def zadd(session: Session, args: Args) -> Reply:
+    """Add members to a sorted set, or update their scores."""
+    words, at = leading_words(args, _ZADD_WORDS)
+    if (len(args) - at) % 2 or at == len(args):
+        raise CommandError(errors.SYNTAX)
+    if words:
+        _check_words(words, several_pairs=len(args) - at > 2)
+    pairs = [(parse_float(args[i]), args[i + 1]) for i in range(at, len(args), 2)]
+    if b"INCR" in words:
+        return _increment_score(session, args[0], *pairs[0], words)
+    return add_scores(session, args[0], pairs, words)
+
+
+def _check_words(words: set[bytes], *, several_pairs: bool) -> None:
+    """Raise an error for options of ZADD that exclude each other, or INCR with several pairs."""
+    if {b"NX", b"XX"} <= words:
+        raise CommandError(errors.ZADD_XX_AND_NX)
+    if len(words & {b"GT", b"LT", b"NX"}) > 1:
+        raise CommandError(errors.ZADD_GT_LT_NX)
+    if b"INCR" in words and several_pairs:
+        raise CommandError(errors.ZADD_INCR_PAIRS)
+
+
+def _members_to_change(session: Session, key: bytes, words: set[bytes]) -> SortedSet | None:
+    """Return the sorted set of a key, which is created unless ZADD has the option XX."""
+    find = session.db.get if b"XX" in words else session.db.get_or_create
+    return find(key, SortedSet)
+
+
+def add_scores(
+    session: Session, key: bytes, pairs: list[tuple[float, bytes]], words: set[bytes]
+) -> Reply:
+    """Add (score, member) pairs; return the number of new members, with CH also of changed ones.
+
+    ``words`` are the options of ZADD except INCR.
+    """
+    members = _members_to_change(session, key, words)
+    if members is None:
+        return 0
+    before, changed = len(members), 0
+    for score, member in pairs:
+        # Without options, the usual case, there is nothing to check.
+        if not words or _allowed_score(members.score(member), score, words) is not None:
+            changed += members.set(member, score)
+    if changed:
+        session.db.touch(key, "zadd")
+    return changed if b"CH" in words else len(members) - before
+
+
+def _increment_score(
+    session: Session, key: bytes, amount: float, member: bytes, words: set[bytes]
+) -> Reply:
+    """Increment a score; return the new score, or nil if an option of ZADD prevented the change."""
+    members = _members_to_change(session, key, words)
+    if members is None:
+        return None
+    old = members.score(member)
+    new = _allowed_score(old, amount if old is None else old + amount, words)
+    if new is None:
+        return None
+    if new != old:
+        members.set(member, new)
+        session.db.touch(key, "zincr")
+    return printable_score(session, new)
+
+
+def _allowed_score(old: float | None, new: float, words: set[bytes]) -> float | None:
+    """Return the new score of a member, or None if the options of ZADD prevent the change."""
+    if old is None:
+        return None if b"XX" in words else new
+    if b"NX" in words:
+        return None
+    if math.isnan(new):
+        raise CommandError(errors.SCORE_NAN)
+    if (b"LT" in words and new >= old) or (b"GT" in words and new <= old):
+        return None
+    return new
+
+
+@command("ZINCRBY")
+def zincrby(session: Session, args: Args) -> Reply:
+    """Increment the score of a member and return the new score."""
+    return _increment_score(session, args[0], parse_float(args[1]), args[2], set())
+
+
+@command("ZSCORE")
+def zscore(session: Session, args: Args) -> Reply:
+    """Return the score of a member."""
+    return printable_score(session, get_or_empty(session, args[0], SortedSet).score(args[1]))
+
+
+@command("ZMSCORE")
+def zmscore(session: Session, args: Args) -> Reply:
+    """Return the scores of members."""
+    members = get_or_empty(session, args[0], SortedSet)
+    return [printable_score(session, members.score(member)) for member in args[1:]]
+
+
+@command("ZCARD")
+def zcard(session: Session, args: Args) -> Reply:
+    """Return the number of members in a sorted set."""
+    return len(get_or_empty(session, args[0], SortedSet))
+
+
+@variant("ZRANK", "Return the rank of a member, counted from the lowest score.", reverse=False)
+@variant("ZREVRANK", "Return the rank of a member, counted from the highest score.", reverse=True)
+def zrank(session: Session, args: Args, *, reverse: bool) -> Reply:
+    if len(args) > 3:
+        raise arity_error(session)
+    with_score = len(args) == 3
+    if with_score and args[2].upper() != b"WITHSCORE":
+        raise CommandError(errors.SYNTAX)
+    members = get_or_empty(session, args[0], SortedSet)
+    rank = members.rank(args[1], reverse=reverse)
+    if rank is None:
+        return NIL_ARRAY if with_score else None
+    return [rank, printable_score(session, members.score(args[1]))] if with_score else rank
+
+
+@command("ZSCAN")
+def zscan(session: Session, args: Args) -> Reply:
+    """Iterate over the members and scores of a sorted set."""
+
+    def show(members: SortedSet, items: list[Item], given: ScanOptions) -> list[bytes]:
+        print_score = _scan_printer(session, members)
+        return [part for score, member in items for part in (member, print_score(score))]
+
+    return scan_collection(session, args, SortedSet, name=lambda item: item[1], show=show)
+
+
+@command("ZREM")
+def zrem(session: Session, args: Args) -> Reply:
+    """Remove members from a sorted set and return the number that were removed."""
+    return remove_all(session, args, SortedSet)
+
+
+def _take(session: Session, key: bytes, members: SortedSet, lowest: bool, count: int) -> list[Item]:
+    """Remove members from one end; return them in the order of removal."""
+    start = 0 if lowest else max(len(members) - count, 0)
+    taken = members.remove_span(start, min(start + count, len(members)))
+    session.db.note_removal(key, "zpopmin" if lowest else "zpopmax")
+    return taken if lowest else taken[::-1]
+
+
+@variant("ZPOPMIN", "Remove and return the members with the lowest scores.", lowest=True)
+@variant("ZPOPMAX", "Remove and return the members with the highest scores.", lowest=False)
+def zpop(session: Session, args: Args, *, lowest: bool) -> Reply:
+    if len(args) > 2:
+        raise CommandError(errors.SYNTAX)
+    count = None if len(args) == 1 else parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
+    members = get_or_empty(session, args[0], SortedSet)
+    if not members or count == 0:
+        return []
+    if count is None:
+        return _take_pairs(session, args[0], members, lowest, 1)[0]
+    return members_reply(session, _take(session, args[0], members, lowest, count), scores=True)
+
+
+def _take_pairs(
+    session: Session, key: bytes, members: SortedSet, lowest: bool, count: int
+) -> list[list[Reply]]:
+    """Remove members from one end; return each with its score, in both versions of the protocol."""
+    taken = _take(session, key, members, lowest, count)
+    return [[member, printable_score(session, score)] for score, member in taken]
+
+
+@variant("ZMPOP", "Remove and return members of the first non-empty sorted set.")
+@variant(
+    "BZMPOP",
+    "Remove and return members of the first non-empty sorted set; block while all are empty.",
+)
+def zmpop(session: Session, args: Args) -> Reply:
+    return pop_several(session, args, (b"MIN", b"MAX"), SortedSet, partial(_take_pairs, session))
+
+
+@variant(
+    "BZPOPMIN",
+    "Remove and return the lowest member of the first non-empty set; block while all are empty.",
+    lowest=True,
+)
+@variant(
+    "BZPOPMAX",
+    "Remove and return the highest member of the first non-empty set; block while all are empty.",
+    lowest=False,
+)
+def bzpop(session: Session, args: Args, *, lowest: bool) -> Reply:
+    def take(key: bytes, members: SortedSet) -> list[Reply]:
+        return _take_pairs(session, key, members, lowest, 1)[0]
+
+    return pop_first(session, args[:-1], args[-1], SortedSet, take)
+
+
+@command("ZRANDMEMBER")
+def zrandmember(session: Session, args: Args) -> Reply:
+    """Return one or more random members of a sorted set; a negative count allows repetitions."""
+    count, with_scores = parse_random(args, b"WITHSCORES")
+    members = get_or_empty(session, args[0], SortedSet)
+    if not members:
+        return None if count is None else []
+    if count is None:
+        return members.at(session.engine.random.randrange(len(members)))[1]
+    ranks = random_indexes(session, len(members), count)
+    return members_reply(session, map(members.at, ranks), scores=with_scores)
+
+
+# -- ranges ----------------------------------------------------------------------------------------
+
+RangeKind = Literal["rank", "score", "lex"]
+Interval = tuple[int, int] | ScoreRange | LexRange
+_SIZES = {b"WITHSCORES": 0, b"LIMIT": 2, b"REV": 0, b"BYLEX": 0, b"BYSCORE": 0}
+
+
+class _Range(NamedTuple):
+    """The range of ZRANGE or a related command; ``limit`` is an offset and a count (negative: all)."""
+
+    interval: Interval
+    reverse: bool
+    limit: tuple[int, int] | None
+    with_scores: bool
+
+
+def _score_bound(text: bytes) -> float:
+    """Parse the bound of a score range like ``strtod``: it may overflow, and an empty string is 0."""
+    text = text.partition(b"\0")[0]
+    if not text:
+        return 0.0
+    text = text.lstrip(b" \t\n\v\f\r")
+    return float(text) if DECIMAL.fullmatch(text) else parse_float(text, errors.SCORE_RANGE)
+
+
+def parse_score_range(low: bytes, high: bytes) -> ScoreRange:
+    """Parse a range of scores; ``(`` excludes a bound."""
+    low_bound, high_bound = (_score_bound(text.removeprefix(b"(")) for text in (low, high))
+    first = _next_score(low_bound) if low.startswith(b"(") else low_bound
+    stop = high_bound if high.startswith(b"(") else _next_score(high_bound)
+    return ScoreRange(0.0, 0.0) if first is None else ScoreRange(first, stop)
+
+
+def _next_score(score: float) -> float | None:
+    return None if score == math.inf else math.nextafter(score, math.inf)
+
+
+def parse_lex_range(low: bytes, high: bytes) -> LexRange:
+    """Parse a range of names: ``[`` includes a bound, ``(`` excludes it, ``-`` and ``+`` mean none."""
+    first, stop = _lex_bound(low, is_high=False), _lex_bound(high, is_high=True)
+    return LexRange(b"", b"") if first is None else LexRange(first, stop)
+
+
+def _lex_bound(text: bytes, *, is_high: bool) -> bytes | None:
+    """Return the lowest name that is at or above a bound; None for ``+``."""
+    sign = text[:1]
+    if sign in (b"+", b"-") and text[1:2] in (b"", b"\0"):
+        return None if sign == b"+" else b""
+    if sign not in (b"[", b"("):
+        raise CommandError(errors.LEX_RANGE)
+    # A name followed by NUL is the lowest byte string above the name.
+    return text[1:] + b"\0" if (sign == b"[") == is_high else text[1:]
+
+
+_PARSERS: dict[RangeKind, Callable[[bytes, bytes], Interval]] = {
+    "rank": parse_bounds,
+    "score": parse_score_range,
+    "lex": parse_lex_range,
+}
+
+
+def _parse_range(
+    session: Session, args: Args, kind: RangeKind | None = None, reverse: bool = False
+) -> _Range:
+    """Parse ``key start stop`` and options. Without ``kind``, these determine the kind and the order."""
+    has_kind = kind is not None
+    limit, with_scores = None, False
+    for word, values in options(args, 3, _SIZES):
+        if word == b"WITHSCORES" and not running(session).write:
+            with_scores = True
+        elif word == b"LIMIT":
+            limit = parse_bounds(*values)
+        elif word == b"REV" and not has_kind and not reverse:
+            reverse = True
+        elif word in (b"BYLEX", b"BYSCORE") and kind is None:
+            kind = "lex" if word == b"BYLEX" else "score"
+        else:
+            raise CommandError(errors.SYNTAX)
+    kind = kind or "rank"
+    if kind == "rank" and limit is not None and session.engine.dialect != "vendor":
+        # The vendor applies LIMIT to ranks, too. Redis only accepts a count of -1, and ignores it.
+        if limit[1] != -1:
+            raise CommandError(errors.LIMIT_NEEDS_BY)
+        limit = None
+    if with_scores and kind == "lex":
+        raise CommandError(errors.WITHSCORES_WITH_BYLEX)
+    low, high = (args[2], args[1]) if reverse and kind != "rank" else (args[1], args[2])
+    return _Range(_PARSERS[kind](low, high), reverse, limit, with_scores)
+
+
+def _span(members: SortedSet, interval: Interval, *, reverse: bool = False) -> tuple[int, int]:
+    """Return the ranks of the items in a range, which counts ranks from the end if ``reverse``."""
+    if isinstance(interval, LexRange):
+        return members.lex_span(interval, reverse=reverse)
+    if isinstance(interval, ScoreRange):
+        return members.span(interval)
+    start, stop = slice_bounds(*interval, len(members))
+    return (len(members) - stop, len(members) - start) if reverse else (start, stop)
+
+
+def _select(members: SortedSet, wanted: _Range) -> list[Item]:
+    """Return the items in a range, in the order and within the limit that the range specifies."""
+    start, stop = _span(members, wanted.interval, reverse=wanted.reverse)
+    if wanted.limit is not None:
+        (offset, count), size = wanted.limit, stop - start
+        first = min(offset, size) if offset >= 0 else size
+        end = min(first + count, size) if count >= 0 else size
+        start, stop = (stop - end, stop - first) if wanted.reverse else (start + first, start + end)
+    found = members.slice(start, stop)
+    return found[::-1] if wanted.reverse else found
+
+
+@variant("ZRANGE", "Return members in a range of ranks, scores, or names, in either order.")
+@variant(
+    "ZREVRANGE",
+    "Return members in a range of ranks, ordered from the highest score.",
+    kind="rank",
+    reverse=True,
+)
+@variant("ZRANGEBYSCORE", "Return members in a range of scores, lowest score first.", kind="score")
+@variant(
+    "ZREVRANGEBYSCORE",
+    "Return members in a range of scores, highest score first.",
+    kind="score",
+    reverse=True,
+)
+@variant("ZRANGEBYLEX", "Return members in a range of names; all scores must be equal.", kind="lex")
+@variant(
+    "ZREVRANGEBYLEX",
+    "Return members in a range of names in reverse order; all scores must be equal.",
+    kind="lex",
+    reverse=True,
+)
+def zrange(
+    session: Session, args: Args, *, kind: RangeKind | None = None, reverse: bool = False
+) -> Reply:
+    wanted = _parse_range(session, args, kind, reverse)
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return []
+    return members_reply(session, _select(members, wanted), scores=wanted.with_scores)
+
+
+@command("ZRANGESTORE")
+def zrangestore(session: Session, args: Args) -> Reply:
+    """Store a range of members of a sorted set in a key and return their number."""
+    wanted = _parse_range(session, args[1:])
+    members = get_or_empty(session, args[1], SortedSet)
+    scores = {member: score for score, member in _select(members, wanted)}
+    return session.db.store(args[0], SortedSet(scores).as_stored())
+
+
+@variant("ZCOUNT", "Return the number of members in a range of scores.", kind="score")
+@variant("ZLEXCOUNT", "Return the number of members in a range of names.", kind="lex")
+def zcount(session: Session, args: Args, *, kind: RangeKind) -> Reply:
+    interval = _PARSERS[kind](args[1], args[2])
+    start, stop = _span(get_or_empty(session, args[0], SortedSet), interval)
+    return stop - start
+
+
+@variant(
+    "ZREMRANGEBYRANK",
+    "Remove the members in a range of ranks and return their number.",
+    kind="rank",
+)
+@variant(
+    "ZREMRANGEBYSCORE",
+    "Remove the members in a range of scores and return their number.",
+    kind="score",
+)
+@variant(
+    "ZREMRANGEBYLEX", "Remove the members in a range of names and return their number.", kind="lex"
+)
+def zremrange(session: Session, args: Args, *, kind: RangeKind) -> Reply:
+    interval = _PARSERS[kind](args[1], args[2])
+    members = get_or_empty(session, args[0], SortedSet)
+    removed = members.remove_span(*_span(members, interval))
+    if removed:
+        session.db.note_removal(args[0])
+    return len(removed)
+
+
+# -- union, intersection and difference ----------------------------------------------------------
+
+
+def _sum(left: float, right: float) -> float:
+    total = left + right
+    return 0.0 if math.isnan(total) else total
+
+
+_AGGREGATES: dict[bytes, Callable[[float, float], float]] = {b"SUM": _sum, b"MIN": min, b"MAX": max}
+_LOOKUP_STEPS = 4
+"""Steps of the budget for an element that is looked up in another input or in the result."""
+
+
+@dataclass(slots=True)
+class _Source:
+    """An input: the scores of a sorted set or a set, whose scores are all 1, and a weight."""
+
+    members: Mapping[bytes, float] | SetValue
+    weight: float = 1.0
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def items(self) -> Iterable[tuple[bytes, float]]:
+        if isinstance(self.members, SetValue):
+            return zip(self.members, repeat(1.0))
+        return self.members.items()
+
+    def score(self, member: bytes) -> float | None:
+        if isinstance(self.members, SetValue):
+            return 1.0 if member in self.members else None
+        return self.members.get(member)
+
+    def weighted(self, score: float) -> float:
+        """Return a score times the weight, where zero times infinity is zero."""
+        product = self.weight * score
+        return 0.0 if math.isnan(product) else product
+
+
+def _find_source(session: Session, key: bytes) -> _Source:
+    value = session.db.lookup(key)
+    if isinstance(value, SortedSet):
+        return _Source(value.scores)
+    if isinstance(value, SetValue | None):
+        return _Source(value or {})
+    raise CommandError(WRONGTYPE)
+
+
+@dataclass(slots=True)
+class _Request:
+    """The inputs and options of a command. A ``limit`` of 0 means no limit."""
+
+    sources: list[_Source]
+    aggregate: Callable[[float, float], float] = _sum
+    with_scores: bool = False
+    limit: int = 0
+
+
+def _parse(session: Session, args: Args) -> _Request:
+    """Parse ``numkeys key [key ...]`` and the options of the running command."""
+    numkeys = parse_int(args[0])
+    if numkeys < 1:
+        raise CommandError(input_key_needed(running(session).full_name))
+    if numkeys > len(args) - 1:
+        raise CommandError(errors.SYNTAX)
+    request = _Request([_find_source(session, key) for key in args[1 : 1 + numkeys]])
+    sizes = {b"WEIGHTS": numkeys, b"AGGREGATE": 1, b"WITHSCORES": 0, b"LIMIT": 1}
+    for word, values in options(args, 1 + numkeys, sizes, of=running(session)):
+        if word == b"WEIGHTS":
+            for source, text in zip(request.sources, values, strict=True):
+                source.weight = parse_float(text, errors.WEIGHT_NOT_FLOAT)
+        elif word == b"AGGREGATE":
+            aggregate = _AGGREGATES.get(values[0].upper())
+            if aggregate is None:
+                raise CommandError(errors.SYNTAX)
+            request.aggregate = aggregate
+        elif word == b"WITHSCORES":
+            request.with_scores = True
+        else:
+            request.limit = parse_int(values[0], 0, I64_MAX, errors.LIMIT_NEGATIVE)
+    return request
+
+
+def _union(request: _Request) -> dict[bytes, float]:
+    result: dict[bytes, float] = {}
+    # Process the smallest input first, as Redis does: the sum of floats depends on the order.
+    for source in sorted(request.sources, key=len):
+        spend(_LOOKUP_STEPS * len(source))
+        for member, score in source.items():
+            weighted = source.weighted(score)
+            if member in result:
+                result[member] = request.aggregate(result[member], weighted)
+            else:
+                result[member] = weighted
+    return result
+
+
+def _intersection(request: _Request) -> dict[bytes, float]:
+    first, *others = sorted(request.sources, key=len)
+    result: dict[bytes, float] = {}
+    for member, score in first.items():
+        spend(2 + _LOOKUP_STEPS * len(others))
+        combined = first.weighted(score)
+        for other in others:
+            found = other.score(member)
+            if found is None:
+                break
+            # Unlike for the first source, Redis does not replace NaN (0 times infinity) here.
+            combined = request.aggregate(combined, other.weight * found)
+        else:
+            result[member] = combined
+            if len(result) == request.limit:
+                break
+    return result
+
+
+def _difference(request: _Request) -> dict[bytes, float]:
+    first, *others = request.sources
+    spend(len(first) * (2 + 2 * len(others)))
+    return {
+        member: score
+        for member, score in first.items()
+        if not any(member in other.members for other in others)
+    }
+
+
+_Combination = Callable[[_Request], dict[bytes, float]]
+
+
+@variant("ZUNION", "Return the union of sorted sets and sets.", combine=_union)
+@variant("ZINTER", "Return the intersection of sorted sets and sets.", combine=_intersection)
+@variant(
+    "ZDIFF",
+    "Return the members of the first sorted set that are in none of the others.",
+    combine=_difference,
+)
+def zunion(session: Session, args: Args, *, combine: _Combination) -> Reply:
+    request = _parse(session, args)
+    return members_reply(session, SortedSet(combine(request)), scores=request.with_scores)
+
+
+@variant(
+    "ZUNIONSTORE",
+    "Store the union of sorted sets and sets in a key and return its size.",
+    combine=_union,
+)
+@variant(
+    "ZINTERSTORE",
+    "Store the intersection of sorted sets and sets in a key and return its size.",
+    combine=_intersection,
+)
+@variant(
+    "ZDIFFSTORE",
+    "Store the members of the first sorted set that are in no other; return their number.",
+    combine=_difference,
+)
+def zunionstore(session: Session, args: Args, *, combine: _Combination) -> Reply:
+    request = _parse(session, args[1:])
+    return session.db.store(args[0], SortedSet(combine(request)).as_stored())
+
+
+@command("ZINTERCARD")
+def zintercard(session: Session, args: Args) -> Reply:
+    """Return the size of the intersection of sorted sets, counting up to an optional limit."""
+    return len(_intersection(_parse(session, args)))

@@ -1,1 +1,0 @@
-"""Sorted set commands: members and scores, ranges, and operations on several sets."""
