@@ -14,6 +14,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -177,7 +178,7 @@ def _model_and_source(setting: object, kind: Kind) -> tuple[str, Callable[[str],
             )
         return model, None
     if isinstance(setting, Mapping):
-        return "mapping", _lookup(setting)
+        return "mapping", partial(_look_up, setting)
     if callable(setting):
         _check_function(setting)
         return str(getattr(setting, "__name__", type(setting).__name__)), setting
@@ -189,7 +190,7 @@ def _model_and_source(setting: object, kind: Kind) -> tuple[str, Callable[[str],
 
 def _check_function(function: Callable[..., object]) -> None:
     call = getattr(function, "__call__", None)  # noqa: B004
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
+    if any(map(inspect.iscoroutinefunction, (function, call))):
         raise ContractError(
             f"embedding={function!r:.200} is asynchronous, but it is called during a "
             "request and cannot be awaited: pass a plain function of the text"
@@ -204,17 +205,14 @@ def _check_function(function: Callable[..., object]) -> None:
         ) from None
 
 
-def _lookup(texts: Mapping[str, object]) -> Callable[[str], object]:
-    def look_up(text: str) -> object:
-        try:
-            return texts[text]
-        except KeyError:
-            near = did_you_mean(text, map(str, texts))
-            raise unprocessable(
-                f"The embedding mapping has no vector for the text {text[:80]!r}{near}"
-            ) from None
-
-    return look_up
+def _look_up(texts: Mapping[str, object], text: str) -> object:
+    try:
+        return texts[text]
+    except KeyError:
+        near = did_you_mean(text, map(str, texts))
+        raise unprocessable(
+            f"The embedding mapping has no vector for the text {text[:80]!r}{near}"
+        ) from None
 
 
 def _is_pair(value: object) -> bool:

@@ -31,7 +31,6 @@ from .model import (
     Fusion,
     Include,
     Metadata,
-    QueryMode,
     SparseVector,
     UpdateMode,
     VectorQuery,
@@ -177,7 +176,7 @@ class Fields:
         raise wrong_type(name, "a string", value)
 
     def required_text(self, name: str) -> str:
-        value = self.text(name)
+        value = self.data() if name == "data" else self.text(name)
         if value is None:
             raise missing(name, "a string")
         return value
@@ -191,10 +190,9 @@ class Fields:
             value = int(value)
         if type(value) is not int:
             raise wrong_type(name, "a whole number of at least 1", value)
-        if value < 1:
-            raise invalid_value(name, "a whole number of at least 1", value)
-        if value > LARGEST_INTEGER:
-            raise invalid_value(name, f"a whole number of at most {LARGEST_INTEGER}", value)
+        if not 1 <= value <= LARGEST_INTEGER:
+            bound = "least 1" if value < 1 else f"most {LARGEST_INTEGER}"
+            raise invalid_value(name, f"a whole number of at {bound}", value)
         return value
 
     def flag(self, name: str) -> bool:
@@ -208,12 +206,10 @@ class Fields:
         value = self.get(name)
         if value is None:
             return None
-        expected = " or ".join(choices.__members__)
-        if not isinstance(value, str):
-            raise wrong_type(name, expected, value)
-        if value.upper() not in choices.__members__:
-            raise invalid_value(name, expected, value)
-        return choices[value.upper()]
+        if isinstance(value, str) and value.upper() in choices.__members__:
+            return choices[value.upper()]
+        error = invalid_value if isinstance(value, str) else wrong_type
+        raise error(name, " or ".join(choices.__members__), value)
 
     def id(self) -> str:
         return self._id(self.get("id"), "id")
@@ -257,9 +253,6 @@ class Fields:
         errors.check_limit(name, value, self.limits.top_k)
         return value
 
-    def query_mode(self) -> QueryMode:
-        return self.choice("queryMode", QueryMode) or QueryMode.HYBRID
-
     def max_idle_us(self) -> int:
         """Return the maximum time for which a resumable query may be idle, in microseconds."""
         return self.number("maxIdle", DEFAULT_MAX_IDLE) * 1_000_000
@@ -298,12 +291,6 @@ class Fields:
         value = self.text("data")
         if value is not None:
             errors.check_limit("Data size", len(value.encode()), self.limits.data_bytes, "bytes")
-        return value
-
-    def required_data(self) -> str:
-        value = self.data()
-        if value is None:
-            raise missing("data", "a string")
         return value
 
     def include(self) -> Include:

@@ -118,13 +118,11 @@ def _steps(path: str) -> list[str | int] | None:
         if match is None:
             return None
         from_start, from_end, name = match.groups()
-        if name is not None:
-            steps.append(name)
-        elif from_start is not None:
+        if from_start is not None:
             steps.append(_index(from_start))
         else:
             # "#-0" refers to the position after the last element, which never exists.
-            steps.append(-_index(from_end) or HUGE_INDEX)
+            steps.append(name or -_index(from_end) or HUGE_INDEX)
         at = match.end()
     return steps
 
@@ -372,10 +370,7 @@ class _Parser:
         return expression
 
     def _or(self) -> Expression:
-        return self._joined("OR", self._and)
-
-    def _and(self) -> Expression:
-        return self._joined("AND", self._term)
+        return self._joined("OR", lambda: self._joined("AND", self._term))
 
     def _joined(self, word: str, rule: Callable[[], Expression]) -> Expression:
         terms = [rule()]
@@ -497,11 +492,10 @@ def _hint(test: FieldTest, value: Any) -> str:
     if isinstance(value, list):
         return "; use CONTAINS for an array"
     asked = test.operand
-    if not isinstance(value, str) or not isinstance(asked, str) or value == asked:
-        return ""
-    same = normalize("NFC", value) == normalize("NFC", asked)
-    hint = "; both are the same text in different Unicode forms: normalize both (NFC)"
-    return hint if same else ""
+    strings = isinstance(value, str) and isinstance(asked, str)
+    if strings and value != asked and normalize("NFC", value) == normalize("NFC", asked):
+        return "; both are the same text in different Unicode forms: normalize both (NFC)"
+    return ""
 
 
 def _asked(test: FieldTest) -> str:
@@ -520,6 +514,4 @@ def _asked(test: FieldTest) -> str:
 def _typed(value: Literal | Any) -> str:
     kinds = {bool: "the boolean", int: "the number", float: "the number", str: "the string"}
     kind = kinds.get(type(value), "the array" if isinstance(value, list) else "the object")
-    if value is None:
-        return "null"
-    return f"{kind} {json.dumps(value, ensure_ascii=False)}"
+    return "null" if value is None else f"{kind} {json.dumps(value, ensure_ascii=False)}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numbers
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack
 
 import numpy as np
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 else:
     from ..handle import Handle
 
-EVERY_PART = Include(True, True, True)
-
 
 class VectorIndex(Handle):
     """A fake vector index: dense, sparse or hybrid, with or without an embedding.
@@ -63,6 +61,7 @@ class VectorIndex(Handle):
     fixture: ClassVar[str] = "vector_index"
 
     _settings = VectorConfig
+    _token_names = ("token", "read_only_token")
     _engine: VectorEngine
     _app: VectorApp
 
@@ -110,18 +109,6 @@ class VectorIndex(Handle):
     @read_only_token.setter
     def read_only_token(self, token: str) -> None:
         self._app.read_only_token = token
-
-    @action
-    def rotate_token(self) -> str:
-        """Replace both tokens, whose requests are rejected then; return the one that may write."""
-        self.read_only_token = new_token()
-        return super().rotate_token()
-
-    def _tokens(self) -> tuple[str, ...]:
-        return self.token, self.read_only_token
-
-    def _set_tokens(self, *tokens: str) -> None:
-        self.token, self.read_only_token = tokens
 
     def _env_variables(self) -> dict[str, str]:
         """Return the environment variables that both official clients read."""
@@ -237,7 +224,7 @@ class VectorIndex(Handle):
         return predicate(as_json(metadata, "the metadata"))
 
     def _plain(self, record: VectorRecord) -> Item:
-        item: Item = orjson.loads(self._app.dump(record_json(record, EVERY_PART)))
+        item: Item = orjson.loads(self._app.dump(record_json(record, Include(True, True, True))))
         return item
 
     # -- assertions ------------------------------------------------------------------------------
@@ -287,11 +274,11 @@ class VectorIndex(Handle):
         __tracebackhide__ = True
         return expect(
             what,
-            executed(self.journal, routes),
+            _executed(self.journal, routes),
             query,
             times=times,
             show=shown,
-            not_counted=rejected(self.journal, routes),
+            not_counted=_rejected(self.journal, routes),
             if_empty=f"no client has made {what} at all",
         )
 
@@ -326,18 +313,13 @@ def _query(wanted: Mapping[str, object], fields: Mapping[str, Field], kind: str)
 
 
 def _check_namespace(name: object) -> None:
-    if not isinstance(name, str):
-        raise ContractError(
-            f"{name!r:.80} is not a valid name of a namespace: pass a string "
-            '(the default namespace is "")'
-        )
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise ContractError(
-            f"{name!r:.80} is not a valid name of a namespace: it contains half a surrogate pair, "
-            "which no client can send"
-        ) from None
+    why = 'pass a string (the default namespace is "")'
+    if isinstance(name, str):
+        with suppress(UnicodeEncodeError):
+            name.encode()
+            return
+        why = "it contains half a surrogate pair, which no client can send"
+    raise ContractError(f"{name!r:.80} is not a valid name of a namespace: {why}")
 
 
 UPSERTS = ("upsert", "upsert-data")
@@ -347,16 +329,13 @@ DEFAULTS = {"topK": DEFAULT_TOP_K, "filter": EVERYTHING}
 Item = dict[str, Any]
 
 
-def executed(journal: Journal, routes: Sequence[str]) -> Iterator[Item]:
-    """Yield the records or queries of the calls of these routes that the index executed.
-
-    Each has its ``namespace``. The id of a record is a string, and a query has default values.
-    """
+def _executed(journal: Journal, routes: Sequence[str]) -> Iterator[Item]:
+    """Yield the records or queries of the calls of these routes that the index executed."""
     for call in _calls(journal, routes, reached=True):
         yield from _items(call)
 
 
-def rejected(journal: Journal, routes: Sequence[str]) -> Iterator[tuple[Item, str]]:
+def _rejected(journal: Journal, routes: Sequence[str]) -> Iterator[tuple[Item, str]]:
     """Yield the items that clients sent but the index did not store or execute, with the reason."""
     for call in _calls(journal, routes, reached=False):
         why = f"not carried out: {_why_rejected(call)}"
@@ -375,7 +354,10 @@ def _calls(journal: Journal, routes: Sequence[str], *, reached: bool) -> Iterato
 
 
 def _items(call: Call) -> Iterator[Item]:
-    """Yield the objects in a call's body; raise ``ValueError`` if the body has anything else."""
+    """Yield the objects in a call's body, with its namespace; raise ``ValueError`` for other bodies.
+
+    The id of a record is a string, and a query has default values.
+    """
     body = orjson.loads(whole_body(call))
     for item in body if isinstance(body, list) else [body]:
         if not isinstance(item, dict):
@@ -391,10 +373,9 @@ def _items(call: Call) -> Iterator[Item]:
 def _why_rejected(call: Call) -> str:
     if call.fault:
         return f"the fault {call.fault} kept it from the index"
-    try:
+    with suppress(ValueError, LookupError, TypeError):
         return f"{call.status} {call.response_json()['error']}"
-    except (ValueError, LookupError, TypeError):
-        return f"{call.status or call.outcome}"
+    return f"{call.status or call.outcome}"
 
 
 def _namespace(call: Call) -> str:
@@ -405,14 +386,13 @@ def shown(item: Item) -> str:
     """Describe an item in one line; a vector is shown as its length."""
     parts = []
     for name, value in item.items():
+        count = None
         if name == "vector" and isinstance(value, list):
-            parts.append(f"{name}=<{len(value)} numbers>")
+            count = len(value)
         elif name == "sparseVector" and isinstance(value, dict):
             indices = value.get("indices")
             count = len(indices) if isinstance(indices, list) else 0
-            parts.append(f"{name}=<{count} numbers>")
-        else:
-            parts.append(f"{name}={brief(value, 80)}")
+        parts.append(f"{name}={brief(value, 80) if count is None else f'<{count} numbers>'}")
     return " ".join(parts)
 
 
@@ -477,13 +457,11 @@ class _Vector(FieldType):
     def equals(self, found: Any, wanted: Any) -> bool:
         if not isinstance(found, list) or len(found) != len(wanted):
             return False
-        try:
+        with suppress(*_INVALID_VECTOR):
             # Most vectors already differ in the first number, and comparing all costs far more.
-            if found and np.float32(found[0]) != np.float32(wanted[0]):
-                return False
-            return bool(np.array_equal(_floats(found), _floats(wanted)))
-        except _INVALID_VECTOR:
-            return False
+            if not found or np.float32(found[0]) == np.float32(wanted[0]):
+                return bool(np.array_equal(_floats(found), _floats(wanted)))
+        return False
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:
         try:

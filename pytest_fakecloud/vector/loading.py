@@ -68,10 +68,9 @@ def read_records(
         except VectorError as error:
             raise ContractError(f"{where} cannot be loaded: {error.message}") from None
         if record.vector is not None:
-            size = len(record.vector)
-            dimension = dimension or size
-            if size != dimension:
-                message = invalid_dimension(size, dimension).message
+            dimension = dimension or len(record.vector)
+            if len(record.vector) != dimension:
+                message = invalid_dimension(len(record.vector), dimension).message
                 raise ContractError(f"{where} does not fit this index: {message}")
         records.append((namespace, record))
     return records
@@ -149,7 +148,6 @@ def _listed(value: Any, path: str = "") -> object:
 
 
 def _array_as_list(value: object) -> object:
-    """Return an array as a list; raise ``TypeError`` for other types that orjson cannot write."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     raise TypeError(f"{value!r:.80} is a {type(value).__name__}, which JSON cannot represent")
@@ -203,8 +201,7 @@ def _record_fields(value: object) -> Raw:
         if rest and _is_sparse_vector(rest[0]):
             raw["sparseVector"] = rest.pop(0)
         if len(rest) <= 2:
-            raw.update(zip(("metadata", "data"), rest, strict=False))
-            return raw
+            return raw | dict(zip(("metadata", "data"), rest, strict=False))
     raise ContractError(
         f"cannot load {value!r:.80}: a record is a mapping or "
         "(id, vector[, sparse vector][, metadata[, data]])"

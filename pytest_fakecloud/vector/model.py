@@ -143,22 +143,8 @@ class Page(NamedTuple):
     records: list[VectorRecord] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceInfo:
+class NamespaceInfo(NamedTuple):
     """The number of records of a namespace that queries see, and the number of its pending changes."""
 
     vector_count: int
     pending_vector_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class IndexInfo:
-    """The content of an ``/info`` response; ``index_size`` is in bytes."""
-
-    kind: Kind
-    similarity: Similarity
-    dimension: int
-    index_size: int
-    dense_model: str
-    sparse_model: str
-    namespaces: dict[str, NamespaceInfo]

@@ -11,7 +11,7 @@ shortest decimal that converts back to the same float32.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -27,7 +27,7 @@ from . import errors
 from .embedding import Embedder, required
 from .engine import VectorEngine
 from .fields import KNOWN, Fields, missing
-from .model import VECTORS, Hit, Include, IndexInfo, Kind, QueryMode, VectorQuery, VectorRecord
+from .model import VECTORS, Hit, Include, Kind, NamespaceInfo, QueryMode, VectorQuery, VectorRecord
 
 METHODS = "GET POST PUT DELETE"
 SUCCESS = "Success"
@@ -111,8 +111,7 @@ class VectorApp(App):
 
     def unknown_path(self, request: Request) -> Answer:
         if _is_of_search(request):
-            message = f"{errors.NO_SEARCH}: {request.method} {request.path}"
-            raise errors.VectorError(404, message)
+            raise errors.VectorError(404, f"{errors.NO_SEARCH}: {request.method} {request.path}")
         return super().unknown_path(request)
 
     def no_route(self, request: Request) -> str:
@@ -153,7 +152,7 @@ class VectorApp(App):
         dimension = self.engine.dimension
         records = []
         for item in self._items(request, "A vector"):
-            id, metadata, text = item.id(), item.metadata(), item.required_data()
+            id, metadata, text = item.id(), item.metadata(), item.required_text("data")
             records.append(
                 VectorRecord(id, *embedder.embed(text, dimension=dimension), metadata, text)
             )
@@ -213,8 +212,7 @@ class VectorApp(App):
 
     def range(self, request: Request) -> object:
         """Return a page of the records in insertion order; without a request body, the first page."""
-        has_body = bool(request.body.strip())
-        fields = self._fields(request) if has_body else Fields({}, self._limits)
+        fields = self._fields(request) if request.body.strip() else Fields({}, self._limits)
         include = fields.include()
         page = self.engine.range(
             namespace_of(request),
@@ -235,7 +233,26 @@ class VectorApp(App):
     # -- the index and its namespaces ------------------------------------------------------------
 
     def info(self, request: Request) -> object:
-        return info_json(self.engine.info())
+        """Return properties and counts; a sparse index has dimension 0 and no similarity function."""
+        identity, kind = self.engine.identity, self.engine.kind
+        size, namespaces = self.engine.info()
+        dense = {
+            "dimension": self.engine.dimension or 0,
+            "similarityFunction": identity.similarity if kind.has_dense else "",
+        }
+        counts = {name: _counts([space]) for name, space in namespaces.items()}
+        answer = {
+            **_counts(namespaces.values()),
+            "indexSize": size,
+            **dense,
+            "indexType": kind,
+            "namespaces": counts,
+        }
+        if kind.has_dense:
+            answer["denseIndex"] = {**dense, "embeddingModel": identity.dense_model}
+        if kind.has_sparse:
+            answer["sparseIndex"] = {"embeddingModel": identity.sparse_model}
+        return answer
 
     def list_namespaces(self, request: Request) -> object:
         return self.engine.namespaces()
@@ -296,8 +313,7 @@ class VectorApp(App):
     def _start(self, request: Request, read: Callable[[Fields], VectorQuery]) -> object:
         fields = self._fields(request, _QUERY)
         query = read(fields)
-        max_idle_us = fields.max_idle_us()
-        uuid, hits = self.engine.start_query(namespace_of(request), query, max_idle_us)
+        uuid, hits = self.engine.start_query(namespace_of(request), query, fields.max_idle_us())
         return {"uuid": uuid, "scores": hits_json(hits, query.include)}
 
     def _vector_query(self, fields: Fields) -> VectorQuery:
@@ -314,9 +330,9 @@ class VectorApp(App):
             raise errors.bad_request(
                 "A query with a vector must be sent to query, not to query-data"
             )
-        mode = fields.query_mode()
+        mode = fields.choice("queryMode", QueryMode) or QueryMode.HYBRID
         vector, sparse = required(self.embedder).embed(
-            fields.required_data(), dimension=self.engine.dimension, query=True
+            fields.required_text("data"), dimension=self.engine.dimension, query=True
         )
         if mode is not QueryMode.HYBRID:
             if self.engine.kind is not Kind.HYBRID:
@@ -393,14 +409,10 @@ def record_json(
     answer: dict[str, Any] = {"id": record.id}
     if score is not None:
         answer["score"] = score
-    if include.vectors:
-        if record.vector is not None:
-            answer["vector"] = record.vector
-        if record.sparse is not None:
-            answer["sparseVector"] = {
-                "indices": record.sparse.indices,
-                "values": record.sparse.values,
-            }
+    if include.vectors and record.vector is not None:
+        answer["vector"] = record.vector
+    if include.vectors and (sparse := record.sparse) is not None:
+        answer["sparseVector"] = {"indices": sparse.indices, "values": sparse.values}
     if include.metadata and record.metadata is not None:
         answer["metadata"] = record.metadata
     if include.data and record.data is not None:
@@ -408,29 +420,8 @@ def record_json(
     return answer
 
 
-def info_json(info: IndexInfo) -> dict[str, Any]:
-    """Return the body of ``/info``; a sparse index has dimension 0 and no similarity function."""
-    kind = info.kind
-    dense = {
-        "dimension": info.dimension,
-        "similarityFunction": info.similarity if kind.has_dense else "",
+def _counts(spaces: Collection[NamespaceInfo]) -> dict[str, Any]:
+    return {
+        "vectorCount": sum(space.vector_count for space in spaces),
+        "pendingVectorCount": sum(space.pending_vector_count for space in spaces),
     }
-    answer: dict[str, Any] = {
-        "vectorCount": sum(space.vector_count for space in info.namespaces.values()),
-        "pendingVectorCount": sum(space.pending_vector_count for space in info.namespaces.values()),
-        "indexSize": info.index_size,
-        **dense,
-        "indexType": kind,
-        "namespaces": {
-            name: {
-                "vectorCount": space.vector_count,
-                "pendingVectorCount": space.pending_vector_count,
-            }
-            for name, space in info.namespaces.items()
-        },
-    }
-    if kind.has_dense:
-        answer["denseIndex"] = {**dense, "embeddingModel": info.dense_model}
-    if kind.has_sparse:
-        answer["sparseIndex"] = {"embeddingModel": info.sparse_model}
-    return answer

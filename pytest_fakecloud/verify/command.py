@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -187,12 +188,9 @@ def _announce(targets: list[Target], mask: Mask) -> None:
 
 
 def _agreed() -> bool:
-    if not sys.stdin.isatty():
-        return False
-    try:
-        return input("Continue? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
+    with suppress(EOFError):
+        return sys.stdin.isatty() and input("Continue? [y/N] ").strip().lower() in ("y", "yes")
+    return False
 
 
 def _progress(text: str) -> None:

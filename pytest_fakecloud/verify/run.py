@@ -109,8 +109,6 @@ def verify(
 
 
 def _run_scenario(scenario: Scenario, real: Side, fake: Side) -> list[Comparison]:
-    real.begin()
-    fake.begin()
     found: list[Comparison] = []
     try:
         for step in scenario.steps:
@@ -136,15 +134,7 @@ def _compared(scenario: Scenario, step: Step, real: Side, fake: Side) -> Compari
     theirs, ours = real.send_for_display(step), fake.send_for_display(step)
     found = difference(step, theirs, ours)
     reason = reason_for(step, theirs, ours) if found else None
-    if found and reason is None and _is_not_offered(step, theirs):
-        reason = NOT_OFFERED
     return Comparison(scenario, step, theirs, ours, found, reason)
-
-
-def _is_not_offered(step: Step, reply: Reply) -> bool:
-    """Return whether the service lacks the command, because of its version or a missing module."""
-    text = str(reply.body).lower()
-    return step.is_command and reply.status == 400 and any(word in text for word in _UNKNOWN)
 
 
 MINUTE = 60
@@ -201,18 +191,17 @@ def _differences(real: Any, fake: Any, step: Step, path: str) -> Iterator[str]:
 
 
 def _agree(real: Any, fake: Any, step: Step) -> bool:
+    tolerance: float | None = None
     if _is_number(real) and _is_number(fake):
         if step.compare == "near":
             # No scenario sets a TTL of more than 10,000 seconds, so a larger number is milliseconds.
-            return _are_near(real, fake, MINUTE * 1000 if max(real, fake) > 10_000 else MINUTE)
-        if float in (type(real), type(fake)):
-            return _are_near(real, fake, FLOAT_TOLERANCE)
-    return bool(real == fake) and type(real) is type(fake)
-
-
-def _are_near(real: float, fake: float, tolerance: float) -> bool:
+            tolerance = MINUTE * 1000 if max(real, fake) > 10_000 else MINUTE
+        elif float in (type(real), type(fake)):
+            tolerance = FLOAT_TOLERANCE
+    if tolerance is None:
+        return bool(real == fake) and type(real) is type(fake)
     try:
-        return abs(real - fake) <= tolerance
+        return bool(abs(real - fake) <= tolerance)
     except OverflowError:  # an integer that does not fit into a float
         return False
 
@@ -250,8 +239,7 @@ def _without_ids(value: Any) -> Any:
 def _sorted(value: Any, width: int = 1) -> Any:
     if not isinstance(value, list) or len(value) % width:
         return value
-    groups = [value[at : at + width] for at in range(0, len(value), width)]
-    return sorted(groups, key=repr)
+    return sorted((value[at : at + width] for at in range(0, len(value), width)), key=repr)
 
 
 def _page(width: int) -> Callable[[Any], Any]:
@@ -283,31 +271,23 @@ _RULES: Mapping[str, Callable[[Any], Any]] = {
 
 # -- known differences -----------------------------------------------------------------------------
 
+SCRIPT_HINT = "newer servers omit the script's hash and the advice to use EVAL from error texts"
+KNOWN = (SCRIPT_HINT, OLDER)
+"""The reasons of known differences between versions of servers."""
 _SCRIPT_HINT = re.compile(r"[0-9a-f]{40}, | Please use EVAL\.")
-
-
-def _differs_only_in_script_hint(step: Step, real: Reply, fake: Reply) -> bool:
-    left, right = (_SCRIPT_HINT.sub("", str(reply)) for reply in (real, fake))
-    return step.subject.startswith("EVAL") and left == right
-
-
-def _has_newer_option(step: Step, real: Reply, fake: Reply) -> bool:
-    """Return whether a server of another version rejected an option that it does not support."""
-    return "IFEQ" in str(step).upper().split() and "syntax error" in str(real)
-
-
-KNOWN: Mapping[str, Callable[[Step, Reply, Reply], bool]] = {
-    "newer servers omit the script's hash and the advice to use EVAL from error texts": (
-        _differs_only_in_script_hint
-    ),
-    OLDER: _has_newer_option,
-}
-"""The reasons of known differences, and functions that return whether a reason applies."""
 
 
 def reason_for(step: Step, real: Reply, fake: Reply) -> str | None:
     """Return the reason for a known difference, or None for any other difference."""
-    return next((reason for reason, applies in KNOWN.items() if applies(step, real, fake)), None)
+    left, right = (_SCRIPT_HINT.sub("", str(reply)) for reply in (real, fake))
+    if step.subject.startswith("EVAL") and left == right:
+        return SCRIPT_HINT
+    if "IFEQ" in str(step).upper().split() and "syntax error" in str(real):
+        return OLDER
+    text = str(real.body).lower()
+    if step.is_command and real.status == 400 and any(word in text for word in _UNKNOWN):
+        return NOT_OFFERED
+    return None
 
 
 WIDTH = 400
@@ -316,36 +296,30 @@ WIDTH = 400
 
 def as_text(results: Sequence[Result]) -> str:
     """Return one line per service, then each differing pair of replies."""
-    lines = [_head(result) for result in results]
+    lines = [*map(_head, results)]
     for result in results:
         for each in result.differing:
             lines += ["", *_lines(each)]
     for result in results:
-        reasons = Counter(each.reason for each in result.explained)
-        lines += [
-            f"{result.target.service}: {count} known to differ: {reason}"
-            for reason, count in reasons.items()
-        ]
+        for reason, count in Counter(each.reason for each in result.explained).items():
+            lines.append(f"{result.target.service}: {count} known to differ: {reason}")
     return "\n".join(lines) + "\n"
 
 
 def as_json(results: Sequence[Result]) -> str:
     """Return all comparisons as JSON; a step that differs has ``differs``, and maybe a ``reason``."""
-    return json.dumps(
-        {"services": [_record(result) for result in results]}, indent=2, ensure_ascii=False
-    )
+    return json.dumps({"services": [*map(_record, results)]}, indent=2, ensure_ascii=False)
 
 
 def as_html(results: Sequence[Result]) -> str:
     """Return a self-contained HTML page that lists differences first, then all comparisons."""
-    body = "\n".join(_section(result) for result in results)
-    return _PAGE.replace("BODY", body)
+    return _PAGE.replace("BODY", "\n".join(map(_section, results)))
 
 
 def _head(result: Result) -> str:
     count, known = len(result.differing), len(result.explained)
     same = len(result.comparisons) - count - known
-    verdict = "the same" if not count else f"{count} DIFFER"
+    verdict = f"{count} DIFFER" if count else "the same"
     return (
         f"{result.target.service}: {same} of {len(result.comparisons)} replies agree, {verdict}"
         + (f", {known} known to differ" if known else "")
@@ -387,20 +361,19 @@ def _record(result: Result) -> dict[str, Any]:
 
 
 def _section(result: Result) -> str:
+    same = [each for each in result.comparisons if not each.differs]
     parts = [f"<h2>{html.escape(_head(result))}</h2>"]
     if result.differing:
-        parts.append(_table("Differs", result.differing, is_open=True))
+        parts.append(_table("Differs", result.differing, " open"))
     if result.explained:
-        parts.append(_table("Known to differ", result.explained, is_open=False))
-    same = [each for each in result.comparisons if not each.differs]
-    parts.append(_table("The same", same, is_open=False))
-    return "\n".join(parts)
+        parts.append(_table("Known to differ", result.explained))
+    return "\n".join([*parts, _table("The same", same)])
 
 
-def _table(title: str, comparisons: Sequence[Comparison], *, is_open: bool) -> str:
+def _table(title: str, comparisons: Sequence[Comparison], is_open: str = "") -> str:
     rows = "".join(map(_row, comparisons))
     return (
-        f"<details{' open' if is_open else ''}><summary>{title}</summary><div class=wide><table>"
+        f"<details{is_open}><summary>{title}</summary><div class=wide><table>"
         "<tr><th>scenario<th>request<th>real<th>fake<th>what differs</tr>"
         f"{rows}</table></div></details>"
     )

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -97,12 +97,9 @@ class Side:
         reply = self.send(step)
         return Reply(reply.status, self._shown(reply.kind), self._shown(reply.body))
 
-    def begin(self) -> None:
-        """Forget the values that the previous scenario stored."""
-        self._stored.clear()
-
     def clean(self, scenario: Scenario) -> None:
-        """Delete a scenario's data, and every message and schedule whose ID was in a response.
+        """Delete a scenario's data, and every message and schedule whose ID was in a response. Forget
+        the values that it stored.
 
         Raises ``Unreachable`` if this does not succeed in time.
         """
@@ -115,6 +112,7 @@ class Side:
             raise Unreachable(
                 f"Data with names that begin with {self._prefix} may be left: {error}"
             ) from None
+        self._stored.clear()
 
     def close(self) -> None:
         self._http.close()
@@ -232,8 +230,9 @@ def _real_and_fake(cloud: Cloud, target: Target, facts: Mapping[str, Any]) -> tu
     if target.is_redis:
         front = cloud.kv_server(name="real", dialect="redis", engine=target.url)
         real = Target("kv", front.url, front.token)
+        has_json = front.execute("COMMAND", "INFO", "JSON.SET") != [None]
         fake = cloud.kv_server(
-            dialect="redis", version=_version_of(front), modules=_modules_of(front)
+            dialect="redis", version=_version_of(front), modules=["ReJSON"] if has_json else []
         )
     elif target.service == "kv":
         fake = cloud.kv_server()
@@ -245,8 +244,7 @@ def _real_and_fake(cloud: Cloud, target: Target, facts: Mapping[str, Any]) -> tu
         fake = cloud.queue(delivery="driven")
     else:
         fake = cloud.broker(topics=dict(facts))
-        token = f"{fake.username}:{fake.password}"
-        return real, Target("broker", fake.url, token, target.topic)
+        return real, replace(target, url=fake.url, token=f"{fake.username}:{fake.password}")
     return real, Target(target.service, fake.url, fake.token)
 
 
@@ -258,13 +256,8 @@ def _version_of(server: Any) -> str:
     """Return the version of a real server, but at least the oldest version that a fake supports."""
     text = str(server.execute("INFO", "server"))
     found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    named = found.get("valkey_version") or found["redis_version"]
-    numbers = re.findall(r"[0-9]+", named)[:3]
+    numbers = re.findall(r"[0-9]+", found.get("valkey_version") or found["redis_version"])[:3]
     return _OLDEST if [*map(int, numbers)] < [7, 1] else ".".join(numbers)
-
-
-def _modules_of(server: Any) -> list[str]:
-    return ["ReJSON"] if server.execute("COMMAND", "INFO", "JSON.SET") != [None] else []
 
 
 def facts_of(side: Side) -> Mapping[str, Any]:

@@ -126,27 +126,23 @@ def test_short_and_odd_words_are_left_alone() -> None:
     ],
 )
 def test_a_model_is_known_in_every_documented_spelling(spelling: str, model: str) -> None:
-    found, known = (Embedder(name, Kind.HYBRID, None) for name in (spelling, model))
-    assert (found.dimension, found.dense_model, found.sparse_model) == (
-        known.dimension,
-        known.dense_model,
-        known.sparse_model,
-    )
+    found, known = (properties(name, Kind.HYBRID) for name in (spelling, model))
+    assert found == known
     assert Embedder("BM25", Kind.SPARSE, None).sparse_model == "bm25"
 
 
+def properties(setting: object, kind: Kind) -> tuple[int | None, str, str]:
+    embedder = Embedder(setting, kind, None)
+    return embedder.dimension, embedder.dense_model, embedder.sparse_model
+
+
 def test_a_model_name_sets_the_dimension_and_is_reported() -> None:
-    embedder = Embedder("bge-m3", Kind.HYBRID, None)
-    assert (embedder.dimension, embedder.dense_model, embedder.sparse_model) == (
-        1024,
-        "bge-m3",
-        "bge-m3",
-    )
-    assert Embedder("bge-base-en", Kind.HYBRID, None).sparse_model == "bm25"
-    assert Embedder("bm25", Kind.SPARSE, None).sparse_model == "bm25"
-    assert Embedder(True, Kind.DENSE, None).dimension == 384
+    assert properties("bge-m3", Kind.HYBRID) == (1024, "bge-m3", "bge-m3")
+    assert properties("bge-base-en", Kind.HYBRID)[2] == "bm25"
+    assert properties("bm25", Kind.SPARSE)[2] == "bm25"
+    assert properties(True, Kind.DENSE)[0] == 384
     assert Embedder(True, Kind.DENSE, 12).dimension == 12
-    assert Embedder(True, Kind.SPARSE, None).dense_model == ""
+    assert properties(True, Kind.SPARSE)[1] == ""
 
 
 def unpacked(vector: SparseVector | None) -> tuple[list[int], list[float]] | None:

@@ -36,12 +36,10 @@ SPARSE = {"object of other things"}
 ID = TEXT | WHOLE
 INCLUDES = {"includeVectors": BOOLEAN, "includeMetadata": BOOLEAN, "includeData": BOOLEAN}
 QUERY = {
-    "topK": WHOLE,
-    "filter": TEXT,
-    "weightingStrategy": TEXT,
-    "fusionAlgorithm": TEXT,
-    **INCLUDES,
-}
+    "topK": WHOLE, "filter": TEXT, "weightingStrategy": TEXT, "fusionAlgorithm": TEXT, **INCLUDES,
+}  # fmt: skip
+VECTOR_QUERY = {"vector": NUMBERS, "sparseVector": SPARSE, **QUERY}
+TEXT_QUERY = {"data": TEXT, "queryMode": TEXT, **QUERY}
 RECORD = {"id": ID, "vector": NUMBERS, "sparseVector": SPARSE, "metadata": OBJECT, "data": TEXT}
 GOOD: Mapping[str, Any] = {
     "id": "a", "vector": [1, 2], "sparseVector": {"indices": [1], "values": [1]}, "metadata": {},
@@ -56,16 +54,10 @@ COMMANDS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, set[str]]]] = {
         {name: RECORD[name] for name in ("id", "metadata", "data")},
     ),
     "update": (GOOD, {**RECORD, "metadataUpdateMode": TEXT}),
-    "query": (VECTORS, {"vector": NUMBERS, "sparseVector": SPARSE, **QUERY}),
-    "query-data": ({"data": "words"}, {"data": TEXT, "queryMode": TEXT, **QUERY}),
-    "resumable-query": (
-        VECTORS,
-        {"vector": NUMBERS, "sparseVector": SPARSE, "maxIdle": WHOLE, **QUERY},
-    ),
-    "resumable-query-data": (
-        {"data": "words"},
-        {"data": TEXT, "queryMode": TEXT, "maxIdle": WHOLE, **QUERY},
-    ),
+    "query": (VECTORS, VECTOR_QUERY),
+    "query-data": ({"data": "words"}, TEXT_QUERY),
+    "resumable-query": (VECTORS, {"maxIdle": WHOLE, **VECTOR_QUERY}),
+    "resumable-query-data": ({"data": "words"}, {"maxIdle": WHOLE, **TEXT_QUERY}),
     "resumable-query-next": ({"uuid": "u", "additionalK": 1}, {"uuid": TEXT, "additionalK": WHOLE}),
     "resumable-query-end": ({"uuid": "u"}, {"uuid": TEXT}),
     "fetch": ({"ids": ["a"]}, {"ids": IDS, **INCLUDES}),

@@ -68,14 +68,19 @@ def serve() -> Iterator[Serve]:
         end()
 
 
+def plan_only(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Let comparisons run the scenarios of a text instead of the catalogue."""
+    stories = read_scenarios("kv", text)
+    monkeypatch.setattr(run, "plan", lambda target, dimension=2: stories)
+
+
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set limits that a test reaches quickly, and a catalogue of few commands."""
     monkeypatch.setattr(exchange, "SECONDS", 0.3)
     monkeypatch.setattr(exchange, "CLEAN_SECONDS", 0.3)
     monkeypatch.setattr(exchange, "ANSWER_BYTES", 100_000)
-    stories = read_scenarios("kv", "## one\nSET @a 1\nGET @a\nECHO x")
-    monkeypatch.setattr(run, "plan", lambda target, dimension=2: stories)
+    plan_only(monkeypatch, "## one\nSET @a 1\nGET @a\nECHO x")
     monkeypatch.setattr(command, "_announce", lambda targets, mask: None)
 
 
@@ -115,6 +120,13 @@ def hang(sock: socket.socket) -> None:
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def compared(url: str, *options: str) -> int:
+    """Run ``verify`` with the key-value service at a URL, and return its exit code."""
+    return main(["verify", "--kv", url, "--token", TOKEN, "--yes", *options])
+
+
 UNBOUNDED = {
     "a body without an end": (
         dripping(HEAD + b"Content-Length: 9999999\r\n\r\n", b" "),
@@ -132,8 +144,7 @@ UNBOUNDED = {
 @pytest.mark.parametrize("how", UNBOUNDED)
 def test_an_answer_is_bounded(serve: Serve, capsys: pytest.CaptureFixture[str], how: str) -> None:
     answer, words = UNBOUNDED[how]
-    code = main(["verify", "--kv", serve(answer), "--token", TOKEN, "--yes", "--quiet"])
-    assert code == command.EXIT_UNREACHABLE
+    assert compared(serve(answer), "--quiet") == command.EXIT_UNREACHABLE
     err = capsys.readouterr().err
     assert words in err
     assert "names that begin with verify_" in err
@@ -145,20 +156,19 @@ def test_the_answers_of_a_run_are_bounded_together(
     serve: Serve, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "RUN_BYTES", 150_000)
-    url = serve(answered(b" " * 60_000))
-    assert main(["verify", "--kv", url, "--token", TOKEN, "--yes"]) == command.EXIT_UNREACHABLE
+    assert compared(serve(answered(b" " * 60_000))) == command.EXIT_UNREACHABLE
     assert "in total" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("short")
 def test_a_run_is_bounded(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
-    line = ["verify", "--kv", serve(hang), "--token", TOKEN, "--yes"]
-    assert main([*line, "--timeout", "0.1"]) == command.EXIT_UNREACHABLE
+    url = serve(hang)
+    assert compared(url, "--timeout", "0.1") == command.EXIT_UNREACHABLE
     err = capsys.readouterr().err
     assert "the run did not end within 0.1 s: pass a longer --timeout SECONDS" in err
     for wrong in ("0", "-1", "nan", "inf", "soon"):
         with pytest.raises(SystemExit):
-            main([*line, "--timeout", wrong])
+            compared(url, "--timeout", wrong)
 
 
 HOSTILE = [
@@ -220,7 +230,7 @@ def test_whatever_a_redis_answers_is_refused(
     serve: Serve, capsys: pytest.CaptureFixture[str], reply: bytes
 ) -> None:
     url = serve(sending(reply)).replace("http", "redis")
-    assert main(["verify", "--kv", url, "--yes", "--quiet"]) == command.EXIT_UNREACHABLE
+    assert compared(url, "--quiet") == command.EXIT_UNREACHABLE
     assert "cannot be used" in capsys.readouterr().err
 
 
@@ -235,10 +245,10 @@ def test_nothing_that_is_written_holds_a_credential(
         kv.faults.respond(200, told, command="GET")
         kv.faults.respond(200, {"result": [TOKEN]}, command="ECHO", content_type=TOKEN)
         record, page = tmp_path / "found.json", tmp_path / "found.html"
-        line = ["verify", "--kv", kv.url, "--token", TOKEN, "--yes", "--html", str(page)]
-        assert main([*line, "--json", str(record)]) == command.EXIT_DIFFERS
+        files = ["--html", str(page), "--json", str(record)]
+        assert compared(kv.url, *files) == command.EXIT_DIFFERS
         kv.faults.respond(429, {"error": TOKEN})
-        main(line)
+        compared(kv.url)
         index = cloud.vector_index()
         index.faults.respond(401, {"error": f"no such token: {TOKEN}"})
         url = index.url.replace("://", f"://ada:{TOKEN}@")
@@ -267,7 +277,7 @@ def test_nothing_that_is_written_holds_a_credential(
 def test_an_address_where_nobody_answers(
     capsys: pytest.CaptureFixture[str], url: str, code: int
 ) -> None:
-    assert main(["verify", "--kv", url, "--token", "t", "--yes", "--quiet"]) == code
+    assert compared(url, "--quiet") == code
     err = capsys.readouterr().err
     assert "a-password" not in err
     assert err.splitlines()[-1].startswith("pytest-fakecloud: ")
@@ -276,9 +286,8 @@ def test_an_address_where_nobody_answers(
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_sent(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    line = ["verify", "--kv", "http://127.0.0.1:1", "--token", "t", "--yes"]
     for option in ("--json", "--html"):
-        assert main([*line, option, str(tmp_path)]) == command.EXIT_USAGE
+        assert compared("http://127.0.0.1:1", option, str(tmp_path)) == command.EXIT_USAGE
         assert "cannot write" in capsys.readouterr().err
 
 
@@ -305,8 +314,7 @@ def test_what_cannot_be_taken_away_is_named(cloud: Cloud, monkeypatch: pytest.Mo
     monkeypatch.setattr(exchange, "CLEAN_SECONDS", 0.3)
     kv = cloud.kv_server()
     kv.faults.hang(command="DEL")
-    stories = read_scenarios("kv", "## one\nSET @a 1")
-    monkeypatch.setattr(run, "plan", lambda target, dimension=2: stories)
+    plan_only(monkeypatch, "## one\nSET @a 1")
     with pytest.raises(
         Unreachable, match=r"names that begin with verify_.* may be left.* end in time"
     ):

@@ -14,7 +14,6 @@ import requests
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cli import main
 from pytest_fakecloud.verify import command, run
-from pytest_fakecloud.verify.catalogue import read_scenarios
 from pytest_fakecloud.verify.run import (
     FOLLOWS,
     NOT_OFFERED,
@@ -28,6 +27,7 @@ from pytest_fakecloud.verify.sides import Side, Target, Unreachable
 from tests.kv.comparison.servers import RealServer, available
 
 from .page import PAGE, row
+from .test_bounds import plan_only
 
 pytestmark = pytest.mark.slow
 
@@ -149,8 +149,7 @@ def test_what_follows_from_a_step_left_undone_is_no_difference_of_its_own(
     """A difference is attributed to a skipped step only if it follows that step in the same
     scenario.
     """
-    stories = read_scenarios("kv", "## one\nECHO x\nSET @a 1\nGET @a\nECHO x\n## other\nECHO x")
-    monkeypatch.setattr(run, "plan", lambda target, dimension=2: stories)
+    plan_only(monkeypatch, "## one\nECHO x\nSET @a 1\nGET @a\nECHO x\n## other\nECHO x")
     kv, target = served(cloud, "kv")
     kv.faults.respond(200, {"result": "planted"}, command="ECHO")
     kv.faults.respond(400, {"error": "ERR unknown command"}, command="SET")

@@ -29,8 +29,8 @@ from ..model import (
     DEFAULT_NAMESPACE,
     Hit,
     Include,
-    IndexInfo,
     Kind,
+    NamespaceInfo,
     Page,
     Similarity,
     UpdateMode,
@@ -201,8 +201,7 @@ class VectorEngine:
 
     def delete(self, namespace: str, ids: Sequence[str]) -> int:
         with self._lock:
-            space = self._find(namespace)
-            return sum(space.delete(id) for id in ids)
+            return sum(map(self._find(namespace).delete, ids))
 
     def delete_prefix(self, namespace: str, prefix: str) -> int:
         with self._lock:
@@ -239,8 +238,7 @@ class VectorEngine:
     def fetch(self, namespace: str, ids: Sequence[str]) -> list[VectorRecord | None]:
         """Return the records in the order of the ids, with None for each missing record."""
         with self._lock:
-            space = self._find(namespace)
-            return [space.get(id) for id in ids]
+            return [*map(self._find(namespace).get, ids)]
 
     def range(self, namespace: str, cursor: int, limit: int | None, prefix: str = "") -> Page:
         """Return at most ``limit`` records (None: all) in insertion order, from a slot on."""
@@ -264,25 +262,12 @@ class VectorEngine:
             space = self._find(namespace)
             return space.nth(self._picks.randrange(len(space))) if len(space) else None
 
-    def info(self) -> IndexInfo:
-        """Return the properties and counts of the index; a read for ``ready_after_reads``."""
+    def info(self) -> tuple[int, dict[str, NamespaceInfo]]:
+        """Return the size in bytes and the counts of each namespace; counts as a read."""
         with self._lock:
             self.readiness.count_read()
-            return self.describe()
-
-    def describe(self) -> IndexInfo:
-        """Return the same as ``info()``, but do not count as a read."""
-        with self._lock:
-            spaces, identity = self.spaces, self.identity
-            return IndexInfo(
-                identity.kind,
-                identity.similarity,
-                self.dimension or 0,
-                sum(space.size() for space in spaces.values()),
-                identity.dense_model,
-                identity.sparse_model,
-                {name: space.info() for name, space in spaces.items()},
-            )
+            size = sum(space.size() for space in self.spaces.values())
+            return size, {name: space.info() for name, space in self.spaces.items()}
 
     # -- querying --------------------------------------------------------------------------------
 
@@ -349,7 +334,6 @@ class VectorEngine:
             return [cursor.copy() for cursor in self._cursors.values()]
 
     def _cursor(self, uuid: str) -> Cursor:
-        """Return an open query, which has not been idle for longer than its limit."""
         self._expire()
         cursor = self._cursors.get(uuid)
         if cursor is None:
@@ -429,8 +413,7 @@ class VectorEngine:
         """
         space = self.spaces.get(namespace)
         if space is None:
-            limit = self.limits.namespaces
-            errors.check_limit("Namespace count", len(self.spaces) + 1, limit)
+            errors.check_limit("Namespace count", len(self.spaces) + 1, self.limits.namespaces)
             space = Namespace(self.dimension)
         return space
 

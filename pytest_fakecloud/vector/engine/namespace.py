@@ -23,7 +23,7 @@ import numpy as np
 from ...core.errors import counted
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Timer
-from ..model import Metadata, NamespaceInfo, Rows, VectorRecord
+from ..model import NamespaceInfo, Rows, VectorRecord
 from .vectors import Matrix, SparseIndex
 
 MINIMUM_HOLES = 64
@@ -44,7 +44,7 @@ class Namespace:
         self.staged: dict[int, VectorRecord] = {}
         self._slots = array("q")
         self._next_slot = 0
-        self._stored: list[VectorRecord] = []
+        self.stored: list[VectorRecord] = []
         """The version of each row that queries see, without its dense vector. A new pending record
         has only its id, and a deleted row is ``_HOLE``.
         """
@@ -58,7 +58,7 @@ class Namespace:
     @property
     def row_count(self) -> int:
         """The number of rows, including holes."""
-        return len(self._stored)
+        return len(self.stored)
 
     @property
     def hidden(self) -> Rows:
@@ -69,14 +69,14 @@ class Namespace:
 
     def info(self) -> NamespaceInfo:
         """Return the numbers of ready records and of pending changes, including replacements."""
-        return NamespaceInfo(len(self._stored) - len(self._hidden), len(self.staged))
+        return NamespaceInfo(len(self.stored) - len(self._hidden), len(self.staged))
 
     def size(self) -> int:
         """Return the approximate size of the vectors in bytes.
 
         Decided here: ids, metadata and data are not included.
         """
-        dimension = self.matrix.dimension if self.matrix is not None else 0
+        dimension = 0 if self.matrix is None else self.matrix.dimension
         return len(self) * (4 * dimension + ROW_BYTES) + ENTRY_BYTES * self.sparse_index.entries
 
     def get(self, id: str) -> VectorRecord | None:
@@ -86,22 +86,16 @@ class Namespace:
 
     def record(self, row: int, *, with_vector: bool = True) -> VectorRecord:
         """Return the version of a row's record that queries see."""
-        stored = self._stored[row]
+        stored = self.stored[row]
         if not with_vector or self.matrix is None:
             return stored
         id, _, sparse, metadata, data = stored
         return VectorRecord(id, self.matrix.vector(row), sparse, metadata, data)
 
-    def id(self, row: int) -> str:
-        return self._stored[row].id
-
-    def metadata(self, row: int) -> Metadata | None:
-        return self._stored[row].metadata
-
     def scan(self, slot: int = 0, prefix: str = "") -> Iterator[tuple[int, VectorRecord]]:
         """Yield slot and newest record of the rows from ``slot`` on, if the id has the prefix."""
-        for row in range(bisect_left(self._slots, slot), len(self._stored)):
-            stored = self._stored[row]
+        for row in range(bisect_left(self._slots, slot), len(self.stored)):
+            stored = self.stored[row]
             if stored is not _HOLE and stored.id.startswith(prefix):
                 yield self._slots[row], self._newest(row)
 
@@ -110,12 +104,11 @@ class Namespace:
 
     def nth(self, position: int) -> VectorRecord:
         """Return the newest record at a position in the insertion order of existing records."""
-        if len(self._rows) == len(self._stored):
-            return self._newest(position)
-        return self._newest(self._live_rows()[position])
+        has_holes = len(self._rows) < len(self.stored)
+        return self._newest(self._live_rows()[position] if has_holes else position)
 
     def _live_rows(self) -> list[int]:
-        return [row for row, stored in enumerate(self._stored) if stored is not _HOLE]
+        return [row for row, stored in enumerate(self.stored) if stored is not _HOLE]
 
     def _newest(self, row: int) -> VectorRecord:
         return self.staged.get(row) or self.record(row)
@@ -150,18 +143,17 @@ class Namespace:
             return False
         self.staged.pop(row, None)
         self._remove_sparse(row)
-        self._stored[row] = _HOLE
+        self.stored[row] = _HOLE
         self._hide(row)
-        holes = len(self._stored) - len(self._rows)
-        if holes > max(MINIMUM_HOLES, len(self._rows)):
+        if len(self.stored) - len(self._rows) > max(MINIMUM_HOLES, len(self._rows)):
             self._compact()
         return True
 
     def _append(self, id: str) -> int:
-        row = len(self._stored)
+        row = len(self.stored)
         self._slots.append(self._next_slot)
         self._next_slot += 1
-        self._stored.append(VectorRecord(id))
+        self.stored.append(VectorRecord(id))
         self._rows[id] = row
         if self.matrix is not None:
             self.matrix.append(None)
@@ -175,13 +167,13 @@ class Namespace:
         if record.sparse is not None:
             self.sparse_index.add(row, record.sparse)
         id, _, sparse, metadata, data = record
-        self._stored[row] = VectorRecord(id, None, sparse, metadata, data)
+        self.stored[row] = VectorRecord(id, None, sparse, metadata, data)
         if row in self._hidden:
-            self._hidden.discard(row)
+            self._hidden.remove(row)
             self._hidden_rows = None
 
     def _remove_sparse(self, row: int) -> None:
-        old = self._stored[row].sparse
+        old = self.stored[row].sparse
         if old is not None:
             self.sparse_index.remove(row, old)
 
@@ -195,13 +187,13 @@ class Namespace:
         if self.matrix is not None:
             self.matrix.keep(np.array(keep, np.intp))
         self._slots = array("q", [self._slots[row] for row in keep])
-        self._stored = [self._stored[row] for row in keep]
+        self.stored = [self.stored[row] for row in keep]
         self._rows = {id: moved[row] for id, row in self._rows.items()}
         self.staged = {moved[row]: record for row, record in self.staged.items()}
         self._hidden = {moved[row] for row in self._hidden if row in moved}
         self._hidden_rows = None
         self.sparse_index = SparseIndex()
-        for row, record in enumerate(self._stored):
+        for row, record in enumerate(self.stored):
             if record.sparse is not None:
                 self.sparse_index.add(row, record.sparse)
 
@@ -212,7 +204,7 @@ class Namespace:
         clone.sparse_index = self.sparse_index.copy()
         clone.staged = dict(self.staged)
         clone._slots = array("q", self._slots)
-        clone._stored = list(self._stored)
+        clone.stored = list(self.stored)
         clone._rows = dict(self._rows)
         clone._hidden = set(self._hidden)
         return clone
@@ -231,6 +223,10 @@ class Batch:
     due_us: int | None = None
     reads: int | None = None
     timer: Timer | None = None
+
+    def cancel(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
 
 
 class Readiness:
@@ -303,8 +299,7 @@ class Readiness:
 
     def cancel(self) -> None:
         for batch in self.batches:
-            if batch.timer is not None:
-                batch.timer.cancel()
+            batch.cancel()
 
     def copy(self) -> list[Batch]:
         return [replace(batch, timer=None) for batch in self.batches]
@@ -338,7 +333,6 @@ class Readiness:
     def _finish(self, batch: Batch) -> None:
         if batch in self.batches:
             self.batches.remove(batch)
-            if batch.timer is not None:
-                batch.timer.cancel()
+            batch.cancel()
             if batch.namespace in self._spaces:
                 self._spaces[batch.namespace].release(batch.records)

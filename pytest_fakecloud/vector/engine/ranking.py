@@ -50,13 +50,9 @@ class PreparedQuery(NamedTuple):
     exclude: Set[str] = frozenset()
 
     @property
-    def fused(self) -> bool:
-        """Whether the query combines a dense and a sparse ranking."""
-        return self.query.vector is not None and self.query.sparse is not None
-
-    @property
     def rows_wanted(self) -> int:
-        return self.depth if self.fused else self.query.top_k
+        is_fused = self.query.vector is not None and self.query.sparse is not None
+        return self.depth if is_fused else self.query.top_k
 
 
 class Ranker:
@@ -64,7 +60,6 @@ class Ranker:
 
     def __init__(self, config: VectorConfig, random: RandomStream) -> None:
         self._config = config
-        self._similarity = config.similarity
         self._random = random
 
     def answer(self, namespace: Namespace, queries: Sequence[PreparedQuery]) -> list[list[Hit]]:
@@ -96,7 +91,7 @@ class Ranker:
             self._search(namespace, prepared, self._depth_with_spare(namespace, prepared))
             for prepared in queries
         ]
-        rankings = rank_dense(matrix, self._similarity, searches, namespace.hidden)
+        rankings = rank_dense(matrix, self._config.similarity, searches, namespace.hidden)
         if self._config.recall == 1:
             return rankings
         return [
@@ -134,7 +129,7 @@ class Ranker:
             assert namespace.matrix is not None
             assert query.vector is not None
             scores: Floats = float32_scores(
-                namespace.matrix, self._similarity, query.vector, dense.rows
+                namespace.matrix, self._config.similarity, query.vector, dense.rows
             )
             dense = Ranking(dense.rows, np.nan_to_num(scores))
         sparse = self._sparse(namespace, prepared)
@@ -166,7 +161,9 @@ class Ranker:
         if len(kept) < depth and len(ranking.rows) < namespace.row_count:
             assert namespace.matrix is not None
             search = self._search(namespace, prepared, namespace.row_count)
-            whole = rank_dense(namespace.matrix, self._similarity, [search], namespace.hidden)[0]
+            [whole] = rank_dense(
+                namespace.matrix, self._config.similarity, [search], namespace.hidden
+            )
             more = self._kept(len(whole.rows) - len(ranking.rows), first=len(ranking.rows))
             ranking, kept = whole, kept + more
         return Ranking(ranking.rows[kept[:depth]], ranking.scores[kept[:depth]])
@@ -182,31 +179,29 @@ class Ranker:
 
 
 def _accept(namespace: Namespace, prepared: PreparedQuery) -> Accept | None:
-    predicate, exclude = prepared.predicate, prepared.exclude
+    predicate, exclude, stored = prepared.predicate, prepared.exclude, namespace.stored
     if predicate is None:
-        return (lambda row: namespace.id(row) not in exclude) if exclude else None
+        return (lambda row: stored[row].id not in exclude) if exclude else None
     if not exclude:
-        return lambda row: predicate(namespace.metadata(row))
-    return lambda row: namespace.id(row) not in exclude and predicate(namespace.metadata(row))
+        return lambda row: predicate(stored[row].metadata)
+    return lambda row: stored[row].id not in exclude and predicate(stored[row].metadata)
 
 
 def reciprocal_ranks(ranking: Ranking) -> Floats:
-    ranks = np.arange(len(ranking.rows)) + RANK_CONSTANT
-    return (1 / ranks).astype(np.float32)
+    return (1 / (np.arange(len(ranking.rows)) + RANK_CONSTANT)).astype(np.float32)
 
 
 def normalised(ranking: Ranking) -> Floats:
     """Scale scores so that mean - 3 standard deviations is 0 and mean + 3 deviations is 1."""
     scores = ranking.scores
-    if len(scores) < 2:
-        return np.full(len(scores), 0.5, np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):
-        spread = np.float32(3) * scores.std(ddof=1, dtype=np.float32)
-        middle = scores.mean(dtype=np.float32)
-        low, high = middle - spread, middle + spread
-        if not 0 < high - low < np.inf:
-            return np.full(len(scores), 0.5, np.float32)
-        return np.asarray((scores - low) / (high - low))
+    if len(scores) > 1:
+        with np.errstate(over="ignore", invalid="ignore"):
+            spread = np.float32(3) * scores.std(ddof=1, dtype=np.float32)
+            middle = scores.mean(dtype=np.float32)
+            low, high = middle - spread, middle + spread
+            if 0 < high - low < np.inf:
+                return np.asarray((scores - low) / (high - low))
+    return np.full(len(scores), 0.5, np.float32)
 
 
 def fuse(

@@ -69,12 +69,12 @@ def rank_dense(
     matrix: Matrix, similarity: Similarity, searches: Sequence[Search], hidden: Rows
 ) -> list[Ranking]:
     """Return the best rows for each search by score, then row number, without ``hidden`` rows."""
-    rankings: list[Ranking] = []
-    for start in range(0, len(searches), BATCH):
-        batch = searches[start : start + BATCH]
-        for search, dots in zip(batch, _products(matrix, batch), strict=True):
-            rankings.append(_rank(matrix, similarity, search, dots, hidden))
-    return rankings
+    batches = (searches[start : start + BATCH] for start in range(0, len(searches), BATCH))
+    return [
+        _rank(matrix, similarity, search, dots, hidden)
+        for batch in batches
+        for search, dots in zip(batch, _products(matrix, batch), strict=True)
+    ]
 
 
 def _products(matrix: Matrix, batch: Sequence[Search]) -> Iterable[Floats]:
@@ -201,8 +201,7 @@ def _candidates(
     if search.budget is not None:
         least = threshold(keys, search.budget)
         best = np.flatnonzero(keys >= least if math.isfinite(least) else keys > -math.inf)
-        best = best[np.lexsort((best, -keys[best]))][: search.budget]
-        return _accepted(best, search.accept)
+        return _accepted(best_first(best, keys[best], search.budget).rows, search.accept)
     return _accepted_candidates(keys, search.depth, search.accept, slack)
 
 

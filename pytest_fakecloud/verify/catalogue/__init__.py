@@ -104,13 +104,12 @@ def scenarios(service: str, *, dimension: int = 2, topic: str = "") -> list[Scen
     def vector(found: re.Match[str]) -> str:
         first = json.loads(f"[{found[1]}]")
         padding = [0.25] * (dimension - len(first))
-        return json.dumps([*first[:dimension], *padding, *([1] if found[2] else [])])
+        return json.dumps(first[:dimension] + padding + ([1] if found[2] else []))
 
     # Read the file through the import system, which also finds it in a zip file.
     data = get_data(__package__, f"{service}.txt")
     assert data is not None
-    text = data.decode().replace("{topic}", topic)
-    return read_scenarios(service, _VECTOR.sub(vector, text))
+    return read_scenarios(service, _VECTOR.sub(vector, data.decode().replace("{topic}", topic)))
 
 
 def read_scenarios(service: str, text: str) -> list[Scenario]:

@@ -6,18 +6,12 @@ import pytest
 
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.vector.engine import VectorEngine
-from pytest_fakecloud.vector.model import NamespaceInfo
 
 from ..building import NOW, ask, engine, ids, put
 
 
 def seen(index: VectorEngine, namespace: str = "") -> list[str]:
     return ids(ask(index, 1, 1, namespace=namespace))
-
-
-def counts(index: VectorEngine) -> tuple[int, int]:
-    info = index.info().namespaces[""]
-    return info.vector_count, info.pending_vector_count
 
 
 def test_a_delay_passes_on_the_clock() -> None:
@@ -34,16 +28,6 @@ def test_a_delay_passes_on_the_clock() -> None:
     clock.advance(10)
     assert seen(index) == ["a", "b"]
     assert clock.next_due_us() is None
-
-
-def test_reads_make_changes_ready() -> None:
-    index = engine(ready_after_reads=2)
-    put(index, a=(1, 1))
-    assert seen(index) == []
-    assert counts(index) == (0, 1)
-    assert index.describe().namespaces[""] == NamespaceInfo(0, 1)
-    assert seen(index) == ["a"]
-    assert counts(index) == (1, 0)
 
 
 @pytest.mark.parametrize("namespace", ["", "gone"])
