@@ -78,7 +78,7 @@ def _signature(
                 if field.init and field.default_factory is not dataclasses.MISSING:
                     default = repr(field.default_factory())
                     signature = signature.replace("<factory>", default, 1)
-    return signature.replace("ABSENT", "..."), returns
+    return signature, returns
 
 
 def _is_internal(parameter: inspect.Parameter) -> bool:

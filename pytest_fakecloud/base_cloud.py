@@ -293,6 +293,7 @@ class BaseCloud:
         call_all([self._stop_delivering, *ends, *reversed(self._exits)])
         # Until now, an open fake kept its cloud open.
         context.interceptor = self._time.on_background = None
+        self._time.timers.clear()
 
     def __del__(self) -> None:
         if getattr(self, "closed", True) or not hasattr(self, "_changes") or sys.is_finalizing():

@@ -118,8 +118,7 @@ class Context:
     def undelivered(self) -> Iterator[tuple[str, str]]:
         """Yield the fakes with published messages that were never delivered: name, description."""
         for handle in self.handles:
-            text = handle._undelivered()
-            if text is not None:
+            if (text := handle._undelivered()) is not None:
                 yield handle.name, text
 
     def name_for(self, fixture: str, given: str | None) -> str:
@@ -304,6 +303,8 @@ class Handle:
 
     _settings: ClassVar[type[HandleConfig]] = HandleConfig
     """The dataclass that declares the settings of this fake."""
+    _token_names: ClassVar[tuple[str, ...]] = ("token",)
+    """The properties with the credentials that ``rotate_token()`` replaces."""
 
     _engine: Any
     name = ""
@@ -401,16 +402,17 @@ class Handle:
     def rotate_token(self) -> str:
         """Replace the credentials; return the new token. Requests with the old ones are rejected."""
         self._context.closed_fakes.add_secrets(self)
-        self.token = self._new_token()
+        self._set_tokens(*(self._new_token() for _ in self._token_names))
         return self.token
 
     def _tokens(self) -> tuple[str, ...]:
         """Return the credentials that ``rotate_token()`` replaces."""
-        return (self.token,)
+        return tuple(getattr(self, name) for name in self._token_names)
 
     def _set_tokens(self, *tokens: str) -> None:
         """Restore credentials that ``_tokens()`` returned."""
-        (self.token,) = tokens
+        for name, token in zip(self._token_names, tokens, strict=True):
+            setattr(self, name, token)
 
     def _mounts(self) -> list[Mount]:
         """Return the addresses that this fake serves."""
@@ -525,9 +527,7 @@ class Handle:
         return None
 
     def _unmet(self) -> list[str]:
-        """Describe expectations and other plans of the test that were not met. Subclasses override
-        this.
-        """
+        """Describe plans of the test that were not met. Subclasses override this."""
         return []
 
     def _end_connections(self) -> None:

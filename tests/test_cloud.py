@@ -21,9 +21,10 @@ import pytest
 import urllib3
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.base_cloud import on_start
+from pytest_fakecloud.base_cloud import on_start, secrets_in
 from pytest_fakecloud.core.problems import PROBLEM_KINDS
 from pytest_fakecloud.core.threads import Dispatcher
+from pytest_fakecloud.handle import secrets_of
 from pytest_fakecloud.outside.surroundings import Changes
 from pytest_fakecloud.services import SERVICES
 
@@ -322,3 +323,14 @@ def test_a_fake_keeps_the_cloud_that_nobody_else_holds() -> None:
         assert client.set("k", "v")
     assert kv._context.interceptor is not None
     kv._context.interceptor.__self__.close()
+
+
+def test_reports_still_hide_credentials_that_were_rotated() -> None:
+    with Cloud() as cloud:
+        for fixture in SERVICES:
+            fake = getattr(cloud, fixture)()
+            for rotate in (name for name in dir(fake) if name.startswith("rotate_")):
+                old = secrets_of(fake)
+                getattr(fake, rotate)()
+                assert old - secrets_of(fake), f"{fixture}.{rotate}() replaced nothing"
+                assert old <= secrets_in(cloud), f"{fixture}.{rotate}()"

@@ -7,6 +7,7 @@ with the same keywords as the common faults. ``crash()`` and ``redeliver()`` hap
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
@@ -97,7 +98,8 @@ class BrokerFaults(FaultPlan):
         self, table: FaultTable, broker: Handle, engine: BrokerEngine, settled: Settled
     ) -> None:
         super().__init__(table)
-        self._broker = broker
+        # The broker refers to its faults, so a strong reference would form a circle.
+        self._broker: Handle = weakref.proxy(broker)
         self._engine = engine
         self._settled = settled
 

@@ -16,7 +16,7 @@ from ..core.field_types import ITEM, OneOf
 from ..core.journal import Results, check_predicate, expect, results_of
 from ..core.matching import Condition, Field, Query
 from ..core.settings import choice, whole
-from ..core.timers import Duration
+from ..core.timers import Duration, weakly
 from ..faults.table import FaultTable
 from ..handle import Aio, Context, action
 from .engine import MemoryEngine
@@ -44,7 +44,7 @@ from .model import (
 )
 from .routes import BrokerApp
 from .settings import BrokerConfig, BrokerSettings, topic_config
-from .views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView
+from .views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView, settled
 
 if TYPE_CHECKING:
     import httpx
@@ -131,6 +131,7 @@ class Broker(Handle):
 
     def __init__(self, context: Context, **settings: Unpack[BrokerSettings]) -> None:
         config = self._configure(context, BrokerConfig, settings)
+        self._settled = partial(settled, context.clock)
         self._engine = _make_engine(context, config, self.name)
         try:
             for topic, options in (config.topics or {}).items():
@@ -144,7 +145,7 @@ class Broker(Handle):
             raise
         if config.password is not None:
             self.token = config.password
-        self._engine.set_listener(self._recorder.add_event)
+        self._engine.set_listener(weakly(self._recorder.add_event))
         self._mount.on_close.append(self._engine.close)
         self._mount.on_reset.append(self._engine.interrupt)
 
@@ -344,16 +345,6 @@ class Broker(Handle):
         return self.group(group)
 
     # -- topics, groups and records --------------------------------------------------------------
-
-    def _settled(self, **names: str) -> AsMisuse:
-        """Fire due timers before the engine is called, and raise its errors as ``ContractError``.
-
-        Raises ``ContractError`` if one of the ``names`` that the test passed is not a string.
-        """
-        for argument, name in names.items():
-            string(argument, name)
-        self._time.settle()
-        return AsMisuse()
 
     def _topic_view(self, name: str) -> TopicView:
         return TopicView(self, self._engine, self._settled, name)

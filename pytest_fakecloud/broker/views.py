@@ -10,9 +10,10 @@ from ..core.field_types import TEXT, OneOf, WholeNumber
 from ..core.journal import Results, results_of
 from ..core.matching import Field, fields_of
 from ..core.settings import optional, whole
+from ..core.timekeeper import Timekeeper
 from ..core.timers import Duration
 from ..handle import Handle, action_as
-from .errors import AsMisuse
+from .errors import AsMisuse, string
 from .model import (
     GROUP_STATES,
     TOPIC,
@@ -28,9 +29,18 @@ if TYPE_CHECKING:
     from .handle import BrokerEngine
 
 Settled = Callable[..., AsMisuse]
-"""Fires due timers and returns a block in which the errors of the engine become ``ContractError``.
-Its keywords are names given by the test, which must be strings.
-"""
+"""``settled()`` with the clock of a broker."""
+
+
+def settled(clock: Timekeeper, **names: str) -> AsMisuse:
+    """Fire due timers, and return a block in which errors of the engine become ``ContractError``.
+
+    Raises ``ContractError`` if one of the ``names`` that the test passed is not a string.
+    """
+    for argument, name in names.items():
+        string(argument, name)
+    clock.settle()
+    return AsMisuse()
 
 
 class _NamedView:

@@ -35,7 +35,7 @@ from .calls import (
 from .errors import brief, report_failure
 from .field_types import either
 from .matching import Field
-from .timers import Registry
+from .timers import Registry, on_first_use
 
 if TYPE_CHECKING:
     from .timekeeper import Reads
@@ -171,13 +171,16 @@ class Recorder:
         self._apps: dict[str, tuple[type[Filterable], weakref.ref[Filterable]]] = {}
         self._names = {handle} - {""}
         """Names of all fakes whose calls this recorder records, including closed ones."""
-        self._children: weakref.WeakSet[Recorder] = weakref.WeakSet()
-        """The recorders of a cloud's fakes."""
         self.shared: SharedRecords = SharedRecords() if parent is None else parent.shared
         if parent is not None:
             self.keep = parent.keep
             parent._names |= self._names
             parent._children.add(self)
+
+    @on_first_use
+    def _children(self) -> weakref.WeakSet[Recorder]:
+        """The recorders of a cloud's fakes. A fake's recorder has none."""
+        return weakref.WeakSet()
 
     def register_app(self, service: str, app: Filterable) -> None:
         """Register the facts, routes and commands that a service's calls can be filtered by."""

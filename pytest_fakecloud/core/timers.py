@@ -14,12 +14,23 @@ import re
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeGuard, TypeVar, overload
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    overload,
+)
 
 from .errors import ContractError, counted, shown
 
@@ -167,6 +178,7 @@ class TimeLimit:
         return left <= 0
 
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Owner = TypeVar("Owner")
 Lane = Literal["state", "driven", "background"]
@@ -176,6 +188,10 @@ _COMPACT = 64
 
 Begin = Callable[[int], Callable[[], object] | None]
 """Does the part of a timer's work that needs the order; returns a function for the rest."""
+
+
+def _do_nothing(due_us: int) -> None:
+    pass
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -197,6 +213,8 @@ class Timer:
 
     def cancel(self) -> None:
         self.cancelled = True
+        # The clock still refers to this timer, but must not keep the callback's objects in memory.
+        self.callback = _do_nothing
 
     def __repr__(self) -> str:
         return f"<Timer {self.label or self.callback!r} due {to_datetime(self.due_us).isoformat()}>"
@@ -242,6 +260,12 @@ class Timers:
             if first is None or first.due_us > until_us:
                 return None
             return heapq.heappop(self.lanes[first.timer.lane]).timer
+
+    def clear(self) -> None:
+        """Forget all planned timers, whose callbacks refer to the fakes of a closed cloud."""
+        with self._lock:
+            for planned in self.lanes.values():
+                planned.clear()
 
     def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
         """Return when the next timer of the lanes is due, or None if none is planned."""
@@ -323,6 +347,20 @@ class Registry(Generic[T]):
         """Remove this very object, if it is registered."""
         with _registering:
             self.items = tuple(each for each in self.items if each is not item)
+
+
+def weakly(method: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that calls a bound method without keeping its object in memory.
+
+    A part that is given a function of its owner then forms no circle of references with it.
+    """
+    reference: Any = weakref.WeakMethod(method)
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = reference()(*args, **kwargs)
+        return result
+
+    return call
 
 
 class on_first_use(Generic[Owner, T]):

@@ -145,10 +145,13 @@ class App:
         faults.attach(self)
 
     def detach(self) -> None:
-        """Forget the function that refers back to this app, so that no circle of references keeps a
-        closed fake in memory. Requests that are still handled have no facts.
+        """Break the circles of references that keep a closed fake in memory until the garbage
+        collector runs. Requests that are still handled get a response, but no facts.
         """
         self._read_facts = None
+        vars(self).pop("table", None)
+        # The fake's recorder has calls that refer to this app, which reads their facts.
+        self.recorder = Recorder(self.clock.now_us)
 
     @cached_property
     def chain(self) -> Chain:
@@ -326,7 +329,7 @@ class App:
     def stream_failed(self, request: Request, error: Exception) -> None:
         """Report an exception that interrupted a stream. The client receives a truncated response."""
         request.call.outcome = "broken off"
-        self._report_bug(request, error)
+        self.report_bug(request, error)
 
     def broken_off(self, request: Request, error: BaseException) -> AnyResponse:
         """Report an exception that no endpoint raised, such as ``pytest.fail()``; return a 500."""
@@ -335,12 +338,13 @@ class App:
         return response
 
     def _failed(self, request: Request, error: BaseException) -> AnyResponse:
-        self._report_bug(request, error)
+        self.report_bug(request, error)
         return self._finished(
             self.render_error(ServiceError(500, f"internal error: {shown(error)}"))
         )
 
-    def _report_bug(self, request: Request, error: BaseException) -> None:
+    def report_bug(self, request: Request, error: BaseException) -> None:
+        """Report an exception while a request was handled: a bug, or an error in a callback."""
         call = request.call
         call.note = formatted(error)
         asked = f"{self.name}: {request.method} {shortened(request.target)}"

@@ -239,7 +239,6 @@ BODY_LIMIT = 64 * 1024 * 1024
 """Maximum bytes of a request body, above the limits of all services, so that those apply."""
 
 _METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} ")
-_TLS_HELLO = b"\x16\x03"
 # Maximum number and length of headers that are cached: most requests repeat the previous ones.
 _REMEMBERED = 64
 _LONGEST_REMEMBERED = 512
@@ -320,6 +319,10 @@ class RequestReader:
         self._missing = 0
         """The number of missing bytes in the body of a request whose head is cached."""
         self._restart()
+
+    def close(self) -> None:
+        """Drop the parser, which refers to this reader, so that both are freed now."""
+        del self._parser
 
     def _restart(self) -> None:
         self._parser = httptools.HttpRequestParser(self)
@@ -619,7 +622,7 @@ def _no_method(data: bytes) -> Refusal | None:
         # The parser rejects methods that are not registered, but any token is valid syntax.
         method, target, *_ = [*data.split(b"\r\n")[0].decode("latin-1").split(" "), ""]
         return Refusal(501, f"the method {method!r} is not known", method, target)
-    if data.startswith(_TLS_HELLO):
+    if data.startswith(b"\x16\x03"):
         return Refusal(
             400, "received TLS, but this server uses plain HTTP: use http:// (or tls=True)"
         )

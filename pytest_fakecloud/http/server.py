@@ -248,7 +248,9 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 def serve_http(connection: Connection, begun: bytes = b"") -> None:
     """Serve HTTP until either side closes. ``begun`` was read already, to detect the protocol."""
-    HTTPHandler(connection).handle(begun)
+    handler = HTTPHandler(connection)
+    with contextlib.closing(handler.reader):
+        handler.handle(begun)
 
 
 class HTTPHandler:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Required, TypedDict
+from typing import Any, Required, TypedDict, Unpack
 
 from ..core.errors import ContractError, unknown_name
 from ..core.ids import Ids
@@ -19,9 +19,10 @@ from ..core.timers import Duration, duration_us
 from ..faults.answers import bytes_of, json_bytes
 from ..handle import action
 from .engine.engine import Engine
+from .engine.publishing import Published
 from .model import Api, HeaderList
 from .views import PublishedMessage, ScheduleView
-from .wire.values import as_wire, unprefixed
+from .wire.values import as_wire, canonical, unprefixed
 
 
 class FlowControl(TypedDict, total=False):
@@ -37,13 +38,28 @@ class FlowControl(TypedDict, total=False):
     period: Duration
 
 
-class _Absent:
-    def __repr__(self) -> str:
-        return "<anything>"
+class MessageOptions(TypedDict, total=False):
+    """The keyword arguments that ``publish()`` and ``schedule()`` share. None is the default of all
+    but ``json`` and ``body``.
 
+    ``json`` is sent as JSON in place of ``body``. ``headers`` are forwarded to the destination,
+    ``settings`` are additional ``Upstash-*`` headers of the request. ``queue`` is the name of an
+    ordered queue.
+    """
 
-ABSENT: Any = _Absent()
-"""Default of arguments for which None is a valid value."""
+    json: Any
+    body: bytes | str
+    headers: Mapping[str, str] | None
+    delay: Duration | None
+    retries: int | None
+    callback: str | None
+    failure_callback: str | None
+    queue: str | None
+    method: str | None
+    label: str | Sequence[str] | None
+    timeout: Duration | None
+    flow_control: FlowControl | None
+    settings: Mapping[str, str] | None
 
 
 def text(name: str, value: object) -> str:
@@ -61,11 +77,12 @@ def in_seconds(name: str, value: Duration) -> str:
     return f"{microseconds // 1_000_000}s"
 
 
-def body_of(body: object, json: object) -> bytes:
-    if json is not ABSENT:
+def body_of(options: MessageOptions) -> bytes:
+    body = options.get("body", b"")
+    if "json" in options:
         if body != b"":
             raise ContractError("pass json= or body=, not both")
-        return json_bytes("json", json)
+        return json_bytes("json", options["json"])
     if isinstance(body, str | bytes | bytearray | memoryview):
         return bytes_of(body)
     raise ContractError(
@@ -86,44 +103,6 @@ def setting_pairs(settings: object) -> HeaderList:
 
 def forwarded_pairs(headers: object) -> HeaderList:
     return [(f"Upstash-Forward-{name}", value) for name, value in _pairs("headers", headers)]
-
-
-def publish_pairs(
-    *,
-    json: object,
-    headers: object,
-    delay: Duration | None,
-    retries: object,
-    callback: object,
-    failure_callback: object,
-    method: object,
-    label: object,
-    timeout: Duration | None,
-    flow_control: object,
-    settings: object,
-    deduplication_id: object = None,
-) -> HeaderList:
-    """Return the headers of a request to publish a message or to create a schedule."""
-    pairs = setting_pairs(settings) + forwarded_pairs(headers)
-    headers_of: tuple[tuple[str, Any, Callable[[str, Any], str]], ...] = (
-        ("Method", method, text),
-        ("Callback", callback, text),
-        ("Failure-Callback", failure_callback, text),
-        ("Deduplication-Id", deduplication_id, text),
-        ("Retries", retries, lambda _, value: str(value)),
-        ("Label", label, labels_of),
-        ("Delay", delay, in_seconds),
-        ("Timeout", timeout, in_seconds),
-    )
-    for header, value, formatted in headers_of:
-        if value is not None:
-            name = header.lower().replace("-", "_")
-            pairs.append((f"Upstash-{header}", formatted(name, value)))
-    if flow_control is not None:
-        pairs += flow_control_pairs(flow_control)
-    if json is not ABSENT:
-        pairs.append(("Content-Type", "application/json"))
-    return pairs
 
 
 def labels_of(name: str, label: object) -> str:
@@ -156,6 +135,36 @@ def flow_control_pairs(flow_control: object) -> HeaderList:
     return pairs
 
 
+_FORMATS: dict[str, Callable[[str, Any], str]] = {
+    "method": text,
+    "callback": text,
+    "failure_callback": text,
+    "deduplication_id": text,
+    "retries": lambda _, value: str(value),
+    "label": labels_of,
+    "delay": in_seconds,
+    "timeout": in_seconds,
+}
+"""For each argument that becomes a header of the same name, the function that formats it."""
+
+
+def publish_pairs(options: MessageOptions, deduplication_id: str | None = None) -> HeaderList:
+    """Return the headers of a request to publish a message or to create a schedule."""
+    pairs = setting_pairs(options.get("settings")) + forwarded_pairs(options.get("headers"))
+    arguments = {**options, "deduplication_id": deduplication_id}
+    for name, formatted in _FORMATS.items():
+        value = arguments.get(name)
+        if value is not None:
+            header = canonical(name.replace("_", "-"))
+            pairs.append((f"Upstash-{header}", formatted(name, value)))
+    flow_control = options.get("flow_control")
+    if flow_control is not None:
+        pairs += flow_control_pairs(flow_control)
+    if "json" in options:
+        pairs.append(("Content-Type", "application/json"))
+    return pairs
+
+
 def _pairs(what: str, given: object) -> HeaderList:
     if given is None:
         return []
@@ -178,79 +187,33 @@ class QueueActions:
         self,
         url: str,
         *,
-        json: Any = ABSENT,
-        body: bytes | str = b"",
-        headers: Mapping[str, str] | None = None,
-        delay: Duration | None = None,
-        retries: int | None = None,
-        callback: str | None = None,
-        failure_callback: str | None = None,
-        queue: str | None = None,
-        method: str | None = None,
-        label: str | Sequence[str] | None = None,
-        timeout: Duration | None = None,
         deduplication_id: str | None = None,
-        flow_control: FlowControl | None = None,
-        settings: Mapping[str, str] | None = None,
         api: Api = "v2",
+        **options: Unpack[MessageOptions],
     ) -> PublishedMessage:
         """Publish a message without HTTP and return it, or the first message if ``url`` is a URL
         group.
 
-        ``headers`` are forwarded to the destination. ``flow_control`` is a dict of a key and its
-        limits: `{"key": "tenant-1", "parallelism": 2, "rate": 10, "period": "1m"}`. ``settings``
-        are additional ``Upstash-*`` headers of the request. Raises ``QueueError`` where the service
+        The other arguments are ``json`` or ``body``, ``headers``, ``delay``, ``retries``,
+        ``callback``, ``failure_callback``, ``queue``, ``method``, ``label``, ``timeout``,
+        ``flow_control`` and ``settings``. ``headers`` are forwarded to the destination.
+        ``flow_control`` is a dict of a key and its limits:
+        `{"key": "tenant-1", "parallelism": 2, "rate": 10, "period": "1m"}`. ``settings`` are
+        additional ``Upstash-*`` headers of the request. Raises ``QueueError`` where the service
         would return an error, and ``ContractError`` for arguments that no request could contain.
         """
         __tracebackhide__ = True
         self._check_open()
         choice("v1", "v2").read("api", api)
-        pairs = publish_pairs(
-            json=json,
-            headers=headers,
-            delay=delay,
-            retries=retries,
-            callback=callback,
-            failure_callback=failure_callback,
-            method=method,
-            label=label,
-            timeout=timeout,
-            flow_control=flow_control,
-            settings=settings,
-            deduplication_id=deduplication_id,
-        )
-        result = self._engine.publish(
-            text("url", url),
-            pairs,
-            body_of(body, json),
-            queue_name=None if queue is None else text("queue", queue),
-            api=api,
-            counted=False,
-        )
+        pairs = publish_pairs(options, deduplication_id)
+        result = self._publish(url, pairs, options, api=api)
         if not result.accepted:
             raise ContractError(f"nothing was published to {url!r}: the group has no endpoints")
         return PublishedMessage(self._engine, result.accepted[0].message_id)
 
     @action
     def schedule(
-        self,
-        url: str,
-        cron: str,
-        *,
-        json: Any = ABSENT,
-        body: bytes | str = b"",
-        headers: Mapping[str, str] | None = None,
-        delay: Duration | None = None,
-        retries: int | None = None,
-        callback: str | None = None,
-        failure_callback: str | None = None,
-        queue: str | None = None,
-        method: str | None = None,
-        label: str | Sequence[str] | None = None,
-        timeout: Duration | None = None,
-        flow_control: FlowControl | None = None,
-        settings: Mapping[str, str] | None = None,
-        id: str | None = None,
+        self, url: str, cron: str, *, id: str | None = None, **options: Unpack[MessageOptions]
     ) -> ScheduleView:
         """Create a schedule, or replace the schedule with that id.
 
@@ -264,28 +227,33 @@ class QueueActions:
         pairs = [("Upstash-Cron", text("cron", cron))]
         if id is not None:
             pairs.append(("Upstash-Schedule-Id", text("id", id)))
-        pairs += publish_pairs(
-            json=json,
-            headers=headers,
-            delay=delay,
-            retries=retries,
-            callback=callback,
-            failure_callback=failure_callback,
-            method=method,
-            label=label,
-            timeout=timeout,
-            flow_control=flow_control,
-            settings=settings,
-        )
-        result = self._engine.publish(
+        pairs += publish_pairs(options)
+        result = self._publish(url, pairs, options, schedule_only=True)
+        return ScheduleView(self._engine, str(result.schedule_id))
+
+    def _publish(
+        self,
+        url: str,
+        pairs: HeaderList,
+        options: MessageOptions,
+        *,
+        api: Api = "v2",
+        schedule_only: bool = False,
+    ) -> Published:
+        __tracebackhide__ = True
+        for name in options:
+            if name not in MessageOptions.__annotations__:
+                raise TypeError(f"unexpected keyword argument {name!r}")
+        queue = options.get("queue")
+        return self._engine.publish(
             text("url", url),
             pairs,
-            body_of(body, json),
+            body_of(options),
             queue_name=None if queue is None else text("queue", queue),
-            schedule_only=True,
+            api=api,
+            schedule_only=schedule_only,
             counted=False,
         )
-        return ScheduleView(self._engine, str(result.schedule_id))
 
 
 class _Trial(QueueActions):
@@ -370,12 +338,15 @@ def _known(where: str, given: object, known: Iterable[str]) -> dict[str, Any]:
 
 def _keywords(where: str, given: object, method: Callable[..., Any]) -> dict[str, Any]:
     """Return keyword arguments for a method; raise ``ContractError`` if any is unknown or missing."""
-    parameters = dict(inspect.signature(method).parameters)
-    del parameters["self"]
-    found = _known(where, given, parameters)
+    own = {
+        name: parameter
+        for name, parameter in inspect.signature(method).parameters.items()
+        if name not in ("self", "options")
+    }
+    found = _known(where, given, [*own, *MessageOptions.__annotations__])
     missing = [
         name
-        for name, parameter in parameters.items()
+        for name, parameter in own.items()
         if parameter.default is parameter.empty and name not in found
     ]
     if missing:

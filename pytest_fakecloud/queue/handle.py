@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import weakref
 from collections.abc import Mapping
 from dataclasses import replace
 from string import ascii_letters, digits
@@ -15,7 +16,7 @@ from ..core.calls import Call
 from ..core.errors import ContractError, counted, listed
 from ..core.ids import new_token
 from ..core.journal import recorder_of
-from ..core.timers import Duration
+from ..core.timers import Duration, weakly
 from ..faults.answers import bytes_of
 from ..handle import Context, Snapshot, action
 from .actions import QueueActions, load, text
@@ -75,6 +76,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
     fixture: ClassVar[str] = "queue"
 
     _settings = QueueConfig
+    _token_names = ("token", "read_only_token")
     _engine: Engine
     faults: QueueFaults
 
@@ -86,7 +88,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self._delivery: DeliveryMode = config.delivery or context.delivery
         self._signature_clock = config.signature_clock
         self._destinations = Destinations(
-            raise_exceptions=config.raise_exceptions, recorder=recorder_of(context.journal)
+            raise_exceptions=config.raise_exceptions,
+            recorder=weakref.proxy(recorder_of(context.journal)),
         )
         problems = DeliveryProblems(name, context.problems)
         self._sender = self._new_sender(config, problems)
@@ -103,7 +106,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             lane=self._delivery,
             report=problems.report,
         )
-        self._engine.owner = self
+        self._engine.owner = weakref.proxy(self)
         self._driver = Driver(self._engine)
         table = DeliveryFaults(context.ids.stream(name, "faults"), context.clock)
         self._rest = QueueApp(self._engine, self._new_token(), _FAMILIES)
@@ -128,8 +131,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
             report=problems.report_unstubbed,
             report_raised=problems.report_raised,
             cap=float(min(config.attempt_cap, _LONGEST_CAP)),
-            is_fake=self._is_fake,
-            time_passes=self._time_passes,
+            is_fake=weakly(self._is_fake),
+            time_passes=weakly(self._time_passes),
             side_by_side=self.delivery == "background",
         )
 
@@ -180,19 +183,6 @@ class Queue(QueueAssertions, QueueActions, Handle):
     def read_only_token(self, token: str) -> None:
         self._rest.read_only_token = token
 
-    @action
-    def rotate_token(self) -> str:
-        """Replace both tokens. Requests with the old tokens are rejected from now on."""
-        token = super().rotate_token()
-        self.read_only_token = self._new_token()
-        return token
-
-    def _tokens(self) -> tuple[str, ...]:
-        return self.token, self.read_only_token
-
-    def _set_tokens(self, *tokens: str) -> None:
-        self.token, self.read_only_token = tokens
-
     def _take_over(self, former: Queue) -> None:
         super()._take_over(former)
         keys = former._engine.keys
@@ -206,6 +196,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
     @action
     def rotate_keys(self) -> tuple[str, str]:
         """Make the next signing key the current one, create a new next key, and return both."""
+        self._context.closed_fakes.add_secrets(self)
         keys = self._engine.rotate_keys()
         return keys.current, keys.next
 

@@ -7,6 +7,7 @@ import gc
 import itertools
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
@@ -190,6 +191,16 @@ def test_a_cancelled_timer_does_not_fire(clock: Timekeeper) -> None:
     clock.advance(10)
     assert seen == []
     assert Clock(clock).next_due() is clock.next_due_us() is None
+
+
+def test_a_cancelled_timer_does_not_keep_its_callback(clock: Timekeeper) -> None:
+    def callback(at: int) -> None: ...
+
+    timer = clock.call_at(NOON_US + SECOND, callback)
+    kept = weakref.ref(callback)
+    del callback
+    timer.cancel()
+    assert kept() is None
 
 
 def test_cancelled_timers_do_not_pile_up(clock: Timekeeper) -> None:

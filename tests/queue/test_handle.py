@@ -7,7 +7,6 @@ import base64
 import json
 import re
 from datetime import timedelta
-from inspect import signature
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.queue.actions import FlowControl
+from pytest_fakecloud.queue.actions import FlowControl, MessageOptions
 from pytest_fakecloud.queue.delivery.drivers import NotIdleError
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 from pytest_fakecloud.queue.errors import QueueError
@@ -325,13 +324,17 @@ AS_PUBLISHED: dict[str, Any] = {
 }
 
 
-def test_schedules_take_the_arguments_of_messages_in_the_same_order() -> None:
-    publish, schedule = (list(signature(one).parameters) for one in (Queue.publish, Queue.schedule))
-    assert publish[:2] == ["self", "url"]
-    assert schedule[:3] == ["self", "url", "cron"]
-    shared = [name for name in publish[2:] if name not in ("deduplication_id", "api")]
-    assert schedule[3:] == [*shared, "id"]
-    assert set(shared) == set(AS_PUBLISHED)
+def test_every_shared_argument_of_messages_and_schedules_is_compared() -> None:
+    assert set(AS_PUBLISHED) == set(MessageOptions.__annotations__)
+
+
+@pytest.mark.parametrize("arguments", [(DEST,), (DEST, "* * * * *")])
+def test_an_unknown_argument_is_rejected(queue: Queue, arguments: tuple[str, ...]) -> None:
+    method: Any = queue.publish if len(arguments) == 1 else queue.schedule
+    with pytest.raises(TypeError, match="unexpected keyword argument 'dealy'"):
+        method(*arguments, dealy="5s")
+    assert not queue.messages()
+    assert not queue.schedules()
 
 
 @pytest.mark.parametrize("name", AS_PUBLISHED)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kv.table.arguments import SYNOPSES
+from pytest_fakecloud.kv.commands.server.introspection import SYNOPSES
 from pytest_fakecloud.kv.table.registry import COMMANDS
 
 from ..faults.conftest import ARGUMENTS

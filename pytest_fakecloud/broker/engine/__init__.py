@@ -50,7 +50,7 @@ from ..settings import BrokerConfig, BrokerLimits
 from .groups import MemoryGroups
 from .log import PartitionLog, Topic
 from .producing import MemoryProducing
-from .state import BrokerState, ClockWaits, GroupCopy, GroupListener
+from .state import BrokerState, ClockWaits, GroupCopy, GroupListener, cancel
 
 T = TypeVar("T")
 MOST_PARTITIONS = 100_000
@@ -81,7 +81,6 @@ class MemoryEngine:
         self.state = state = BrokerState(self.settings, clock)
         self._waits = ClockWaits(clock)
         self.interrupt = self._waits.interrupt
-        self.close = self._waits.close
         self.groups = MemoryGroups(state, self._waits, ids.stream(name, "interleaving"))
         self.topics = MemoryTopics(state, self.groups.rebalance_subscribers)
         self.producing = MemoryProducing(state)
@@ -108,6 +107,16 @@ class MemoryEngine:
                 raise
             for name in made:
                 self.groups.rebalance_subscribers(name, f"{name} was created")
+
+    def close(self) -> None:
+        """End all waiting calls, stop all timers, and forget the instances of the groups."""
+        self._waits.close()
+        with self.state:
+            for group in self.state.groups.values():
+                cancel(group)
+                for instance in group.instances.values():
+                    cancel(instance)
+                group.instances.clear()
 
     @property
     def waiting(self) -> list[Signal]:

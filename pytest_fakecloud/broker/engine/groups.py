@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from ...core.ids import RandomStream
@@ -48,11 +48,17 @@ class MemoryGroups:
         self._waits = waits
         self._settings = state.settings
         self._offsets = GroupOffsets(state, stream)
-        state.on_timer |= {
+
+    def _start_timer(self, owner: Instance | ConsumerGroup, kind: TimerKind, delay_us: int) -> None:
+        """Start a timer of any kind, for example one that was running when a group was copied."""
+        on_due: dict[TimerKind, Callable[[Any], None]] = {
+            "auto commit": self._offsets.auto_commit,
             "idle close": self._close_idle,
-            "session": self._session_ran_out,
+            "offset retention": self._offsets.forget,
             "rebalance": self._complete,
+            "session": self._session_ran_out,
         }
+        self._state.start_timer(owner, kind, delay_us, on_due[kind])
 
     # -- consuming -------------------------------------------------------------------------------
 
@@ -174,7 +180,7 @@ class MemoryGroups:
         if instance.consuming or not instance.live:
             return
         for kind, left in self._idle_timers(instance).items():
-            self._state.start_timer(instance, kind, left)
+            self._start_timer(instance, kind, left)
 
     def _idle_timers(self, instance: Instance) -> dict[TimerKind, int]:
         """Return the delays in microseconds of the timers that start when an instance is idle."""
@@ -271,7 +277,7 @@ class MemoryGroups:
         self._state.woken.add(instance.signal)
         instance.state = state
         left = instance.config.session_timeout_ms
-        self._state.start_timer(instance, "session", left * 1000)
+        self._start_timer(instance, "session", left * 1000)
         until = self._state.now_us + left * 1000
         text = f"{text}; it keeps {partitions_text(instance.assignment)} for {left} ms"
         held = [list(one) for one in sorted(instance.assignment)]
@@ -342,7 +348,7 @@ class MemoryGroups:
             if group.state != "PreparingRebalance" or not group.timers:
                 cancel(group)
                 delay_us = self._settings.join_delay_ms * 1000
-                self._state.start_timer(group, "rebalance", delay_us)
+                self._start_timer(group, "rebalance", delay_us)
             group.state = "PreparingRebalance"
             self._state.add_event(
                 "rebalance started",
@@ -461,11 +467,11 @@ class MemoryGroups:
             group = self._state.groups[copy.group.name] = copy.group.copy(self._state.clock)
             for name, instance in group.instances.items():
                 for kind, left in copy.timers[name].items():
-                    self._state.start_timer(instance, kind, left)
+                    self._start_timer(instance, kind, left)
                 for tp in instance.positions:
                     self._state.log(tp).watchers.add(instance.signal)
             for kind, left in copy.own_timers.items():
-                self._state.start_timer(group, kind, left)
+                self._start_timer(group, kind, left)
 
 
 def check_instance_limit(

@@ -19,7 +19,6 @@ class GroupOffsets:
         self._state = state
         self._settings = state.settings
         self._stream = stream
-        state.on_timer |= {"auto commit": self._auto_commit, "offset retention": self._forget}
 
     # -- committing ------------------------------------------------------------------------------
 
@@ -86,9 +85,10 @@ class GroupOffsets:
         # 0 means as often as possible, which is once per millisecond here.
         interval = max(1, config.auto_commit_interval_ms) * 1000
         passed = self._state.now_us - instance.since_us
-        self._state.start_timer(instance, "auto commit", interval - passed % interval)
+        left = interval - passed % interval
+        self._state.start_timer(instance, "auto commit", left, self.auto_commit)
 
-    def _auto_commit(self, instance: Instance) -> None:
+    def auto_commit(self, instance: Instance) -> None:
         cancel(instance, "auto commit")
         offsets = [
             TopicPartitionOffset(*tp, offset)
@@ -114,7 +114,7 @@ class GroupOffsets:
         Java client also commits its position in partitions without deliveries; librdkafka does not.
         """
         if instance.config.auto_commit and instance.state == "active":
-            self._auto_commit(instance)
+            self.auto_commit(instance)
 
     def _apply_commit(
         self,
@@ -276,9 +276,9 @@ class GroupOffsets:
         cancel(group)
         if self._settings.offset_retention_ms is not None:
             delay_us = self._settings.offset_retention_ms * 1000
-            self._state.start_timer(group, "offset retention", delay_us)
+            self._state.start_timer(group, "offset retention", delay_us, self.forget)
 
-    def _forget(self, group: ConsumerGroup) -> None:
+    def forget(self, group: ConsumerGroup) -> None:
         group.state = "Dead"
         for instance in group.instances.values():
             cancel(instance)

@@ -200,8 +200,6 @@ class BrokerState:
         self.settings = settings
         self.clock = clock
         self.listener: GroupListener | None = None
-        self.on_timer: dict[TimerKind, Callable[[Any], None]] = {}
-        """The callbacks of timers; they are called with the timer's owner."""
         self.topics: dict[str, Topic] = {}
         self.groups: dict[str, ConsumerGroup] = {}
         self.woken: set[Signal] = set()
@@ -279,8 +277,17 @@ class BrokerState:
             raise errors.unknown_group(name, self.groups)
         return group
 
-    def start_timer(self, owner: Instance | ConsumerGroup, kind: TimerKind, delay_us: int) -> None:
-        """Start a timer of an instance or a group, which replaces its timer of the same kind."""
+    def start_timer(
+        self,
+        owner: Instance | ConsumerGroup,
+        kind: TimerKind,
+        delay_us: int,
+        on_due: Callable[[Any], None],
+    ) -> None:
+        """Start a timer of an instance or a group, which replaces its timer of the same kind.
+
+        ``on_due`` is called with the owner while the state is locked.
+        """
         due = self.now_us + delay_us
         planned = owner.timers.get(kind)
         if planned is not None:
@@ -291,7 +298,7 @@ class BrokerState:
         def fire(at_us: int) -> None:
             with self:
                 self.now_us = at_us
-                self.on_timer[kind](owner)
+                on_due(owner)
 
         # Wake the calls that wait in this group, because the new timer may be due first.
         group = owner if isinstance(owner, ConsumerGroup) else owner.group

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack, cast
@@ -19,7 +20,7 @@ from werkzeug import Response as WerkzeugResponse
 from ...core.errors import counted
 from ...core.journal import Results, expect, results_of
 from ...core.matching import Query
-from ...core.timers import to_datetime
+from ...core.timers import to_datetime, weakly
 from ...handle import Context, Snapshot
 from ..attempt_reports import dead_letter_lines, unfinished_lines
 from ..delivery.destination_server import RAW_HEADERS, Destination, DestinationServer
@@ -104,7 +105,7 @@ class _CaptureServer(DestinationServer):
 
     def __init__(self, capture: CallbackCapture) -> None:
         super().__init__(capture)
-        self._capture = capture
+        self._capture: CallbackCapture = weakref.proxy(capture)
 
     def dispatch(self, request: WerkzeugRequest) -> WerkzeugResponse:
         """Record a callback and return 200, or the response of a matching expectation."""
@@ -144,8 +145,8 @@ class CallbackCapture(Destination):
     def __init__(self, context: Context, **settings: Unpack[CallbackCaptureSettings]) -> None:
         config = self._configure(context, CallbackCaptureConfig, settings)
         self._keys = config.keys or None
-        self._waiter = CallbackWaiter(context, self._queues)
-        notes = partial(undelivered_lines, self)
+        self._waiter = CallbackWaiter(context, weakly(self._queues))
+        notes = partial(undelivered_lines, weakref.proxy(self))
         self._callbacks = Inbox("/callback", failure=False, notes=notes)
         self._failures = Inbox("/failure", failure=True, notes=notes)
         self._start(context, config)

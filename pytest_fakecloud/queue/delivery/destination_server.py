@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Unpack
 from urllib.parse import urlsplit
@@ -51,6 +52,10 @@ class _ServerApp(App):
         ]
         return [*named, Route(_METHODS, "/{rest*}", "request", self._receive)]
 
+    def detach(self) -> None:
+        super().detach()
+        self._receive = lambda request: Answer(b"", 503)
+
 
 class _Oneshots(RequestHandlerList):
     """One-shot expectations. Each of them is used only once, even if requests are simultaneous."""
@@ -90,7 +95,7 @@ class DestinationServer(HTTPServer):
 
     def __init__(self, destination: Destination) -> None:
         super().__init__("127.0.0.1", 0, threaded=True)
-        self._destination = destination
+        self._destination: Destination = weakref.proxy(destination)
         self.clear_all_handlers()
 
     def start(self) -> None:
@@ -161,7 +166,10 @@ class Destination(Handle):
             text = f"400 Bad Request: the Host header {host!r} names no host\n"
             return Answer(text.encode("utf-8", "replace"), 400, (), "text/plain; charset=utf-8")
         try:
-            response = self._server.application(WerkzeugRequest(self._environ(request)))
+            # A request in its own environment would be a circle of references.
+            response = self._server.application(
+                WerkzeugRequest(self._environ(request), populate_request=False)
+            )
         except Error as error:
             # Report that the test has not called respond_with_...() for the expectation.
             self._server.add_assertion(str(error))

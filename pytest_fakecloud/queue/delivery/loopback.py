@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ...core.timers import monotonic
+from ...core.timers import monotonic, weakly
 from ..model import Delivery, Outcome
 from ..wire.values import HOP_BY_HOP
 from .applications import Address, Deadlines, header_bytes, timed_out
@@ -41,7 +41,7 @@ class LoopbackSender:
         self._lock = threading.Lock()
         self._under_way: set[_Exchange] = set()
         self._idle: dict[_Server, list[socket.socket]] = {}
-        self._idle_timer = _IdleTimer(deadlines, self.release)
+        self._idle_timer = _IdleTimer(deadlines, weakly(self.release))
 
     def send(self, delivery: Delivery) -> Outcome:
         exchange = _Exchange()

@@ -6,6 +6,7 @@ import inspect
 import json as jsonlib
 import re
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -228,7 +229,7 @@ class DestinationRoute:
         self._is_prefix = isinstance(spec.prefix, str) and "*" not in spec.prefix
         self._where = spec.where
         self.deliveries: Results[DeliveredRequest] = results_of((), DELIVERIES, "delivery")
-        self._table = spec.table
+        self._table: RouteTable = weakref.proxy(spec.table)
         self._raise_exceptions = spec.raise_exceptions
 
     @property

@@ -111,7 +111,7 @@ class Engine(Publisher):
         chain = partial(self._deliver, proceed=chain)
         for one in reversed([one for one in around if one.encloses_engine]):
             chain = partial(one.deliver, proceed=chain)
-        self._chain = chain
+        self._chain: Proceed = chain
 
     # -- attempts; timers call the first three with the due time, which is not needed -------------
 
@@ -494,6 +494,12 @@ class Engine(Publisher):
         with self.lock:
             self.closed = self.schedules.closed = True
             self._cancel_timers()
+            # Forget what refers back to this engine, so that nothing keeps a closed one in memory.
+            for name in ("_run", "_run_async", "_start"):
+                vars(self).pop(name, None)
+            self._planned.clear()
+            self.interceptors = ()
+            self._chain = _send
 
     def _cancel_timers(self) -> None:
         for timer in [*self.timers.values(), *self.flow_timers.values()]:

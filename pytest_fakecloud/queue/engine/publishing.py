@@ -9,12 +9,14 @@ group are compared separately. A callback counts towards the daily messages and 
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
 from ...core.timekeeper import Timekeeper
+from ...core.timers import weakly
 from .. import errors
 from ..errors import QueueError, bad_request, quota
 from ..model import (
@@ -30,12 +32,14 @@ from ..model import (
 )
 from ..settings import PlanLimits, QueueConfig
 from ..wire.headers import (
-    Target,
+    LLM_URL,
+    NAMED,
+    check_public,
+    check_url,
+    named_url,
     read_given,
     read_settings,
     settings_to_republish,
-    target_of,
-    targets_of,
 )
 from ..wire.waits import RetryDelay
 from ..workflow.runs import WorkflowRuns
@@ -43,7 +47,7 @@ from .flow import OrderedQueue
 from .messages import Messages
 from .schedules import Schedule, Schedules, as_scheduled
 from .state import copies
-from .url_groups import UrlGroups
+from .url_groups import UrlGroup, UrlGroups
 
 _MAX_NESTING = 5
 """Maximum depth of callbacks of callbacks, which are nested in the headers of a message."""
@@ -51,6 +55,48 @@ _SWEEP = 64
 """Maximum number of deduplication keys that are examined for expiry at a time."""
 _RUN_STATES = {"DELIVERED": "SUCCESS", "FAILED": "FAIL", "CANCELED": "FAIL"}
 """The API's name for the state of a message that a schedule has created."""
+
+
+class Target(NamedTuple):
+    """A URL to deliver to, with the URL group and the endpoint that it belongs to.
+
+    A message has these fields, too.
+    """
+
+    url: str
+    topic_name: str | None = None
+    endpoint_name: str | None = None
+    endpoint_id: str | None = None
+
+
+def target_of(message: Message) -> Target:
+    return Target(message.url, message.topic_name, message.endpoint_name, message.endpoint_id)
+
+
+def targets_of(
+    destination: str, settings: PublishSettings, group: UrlGroup | None, *, public_only: bool
+) -> list[Target]:
+    """Return the targets of a destination: a URL, a URL group or a name such as ``api/llm``.
+
+    ``public_only`` applies ``check_public()`` to a URL that is not in a group. Raises a 400 error
+    for an invalid destination.
+    """
+    if group is not None:
+        return [Target(one.url, group.name, one.name, one.id) for one in group.endpoints]
+    named = named_url(destination)
+    if named == LLM_URL and settings.callback is None:
+        raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
+    if named is not None:
+        return [Target(named)]
+    if destination.startswith("api/"):
+        raise bad_request(
+            f"invalid destination url: {errors.INVALID_SCHEME}; of the service's own destinations there"
+            f" are {' and '.join(NAMED)}"
+        )
+    check_url(destination, "destination")
+    if public_only:
+        check_public(destination)
+    return [Target(destination)]
 
 
 class Accepted(NamedTuple):
@@ -255,16 +301,21 @@ class Publisher(Messages):
         limits = self.limits
         self.quota = Quota(limits, self.settings, self.clock)
         self.deduplication = Deduplication(self.settings.dedup_window_us)
-        self.url_groups = UrlGroups(self.new_id, limits.groups, limits.endpoints_per_group)
+        self.url_groups = UrlGroups(weakly(self.new_id), limits.groups, limits.endpoints_per_group)
         self.schedules = Schedules(
             self.clock,
             self.lock,
             lane=self.own_lane,
             limit=limits.schedules,
-            new_id=self.new_id,
-            publish_run=self._publish_run,
+            new_id=weakly(self.new_id),
+            publish_run=weakly(self._publish_run),
         )
-        self.workflow = WorkflowRuns(self, self._publish_step, self.publish_again, self.cancel_all)
+        self.workflow = WorkflowRuns(
+            weakref.proxy(self),
+            weakly(self._publish_step),
+            weakly(self.publish_again),
+            weakly(self.cancel_all),
+        )
 
     def publish(
         self,

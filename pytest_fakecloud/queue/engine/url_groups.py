@@ -17,7 +17,8 @@ from typing import Any
 
 from ..errors import bad_request, existing, not_found, quota
 from ..model import HeaderList
-from ..wire.values import check_name, check_url
+from ..wire.headers import check_url
+from ..wire.values import check_name
 
 
 @dataclass(slots=True, eq=False)

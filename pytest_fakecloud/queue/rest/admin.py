@@ -15,13 +15,12 @@ from ..engine.flow import FlowKey
 from ..errors import bad_request, not_found
 from ..model import SECOND, HeaderList
 from ..wire import records
-from ..wire.headers import read_given
+from ..wire.headers import check_url, read_given
 from ..wire.values import (
     LONGEST_PERIOD_US,
     as_text,
     as_wire,
     check_name,
-    check_url,
     json_headers,
     read_flag,
     read_integer,

@@ -32,11 +32,10 @@ from ..engine.publishing import Accepted
 from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList, Message
 from ..wire import records
-from ..wire.headers import read_given
+from ..wire.headers import check_url, read_given
 from ..wire.values import (
     as_text,
     as_wire,
-    check_url,
     encoded,
     first_setting,
     header_map,

@@ -17,26 +17,37 @@ name or by URL: ``queue.destinations.respond("api/llm", ...)``.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
-from ..engine.url_groups import UrlGroup
 from ..errors import INVALID_SCHEME, bad_request
-from ..model import HeaderList, HeaderPairs, Message, PublishSettings
+from ..model import HeaderList, HeaderPairs, PublishSettings
 from . import values
-from .values import (
-    CONTROL,
-    HOP_BY_HOP,
-    as_text,
-    check_header,
-    check_url,
-    overridden,
-    read_redaction,
-)
+from .values import CONTROL, HOP_BY_HOP, as_text, check_header, overridden, read_redaction
 from .waits import check_expression
+
+
+def check_url(url: str, what: str) -> str:
+    """Return an absolute http(s) URL unchanged; raise the service's 400 error for any other value."""
+    if not url.lower().startswith(("http://", "https://")):
+        raise bad_request(f"invalid {what} url: {INVALID_SCHEME}")
+    if re.search(r"[\x00-\x20\x7f]", url):
+        raise bad_request(f"invalid {what} url: endpoint contains a space or control character")
+    try:
+        # Check the decoded text as well, which may be malformed even if the bytes are not.
+        for spelling in dict.fromkeys((as_text(url), url)):
+            parts = urlsplit(spelling)
+            _ = parts.port  # Raises ValueError for an invalid port.
+        host = parts.hostname
+    except ValueError as error:
+        raise bad_request(f"invalid {what} url: {error}") from None
+    if not host:
+        raise bad_request(f"invalid {what} url: endpoint has no host")
+    return url
 
 
 def _stripped(check: Callable[[str, str], str], what: str) -> Callable[[str], str]:
@@ -51,8 +62,8 @@ _SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "retries": ("retries", partial(values.read_integer, what="retries")),
     "retry-delay": ("retry_delay", lambda text: check_expression(as_text(text))),
     "timeout": ("timeout_us", values.read_timeout),
-    "callback": ("callback", _stripped(values.check_url, "callback")),
-    "failure-callback": ("failure_callback", _stripped(values.check_url, "failure callback")),
+    "callback": ("callback", _stripped(check_url, "callback")),
+    "failure-callback": ("failure_callback", _stripped(check_url, "failure callback")),
     "deduplication-id": ("deduplication_id", values.read_deduplication_id),
     "content-based-deduplication": (
         "content_based_deduplication",
@@ -208,48 +219,6 @@ _NEVER_PUBLIC = (".test", ".invalid", ".local", ".internal")
 def named_url(destination: str) -> str | None:
     """Return the URL of a destination of the service itself, with or without a final slash."""
     return NAMED.get(destination.rstrip("/"))
-
-
-class Target(NamedTuple):
-    """A URL to deliver to, with the URL group and the endpoint that it belongs to.
-
-    A message has these fields, too.
-    """
-
-    url: str
-    topic_name: str | None = None
-    endpoint_name: str | None = None
-    endpoint_id: str | None = None
-
-
-def target_of(message: Message) -> Target:
-    return Target(message.url, message.topic_name, message.endpoint_name, message.endpoint_id)
-
-
-def targets_of(
-    destination: str, settings: PublishSettings, group: UrlGroup | None, *, public_only: bool
-) -> list[Target]:
-    """Return the targets of a destination: a URL, a URL group or a name such as ``api/llm``.
-
-    ``public_only`` applies ``check_public()`` to a URL that is not in a group. Raises a 400 error
-    for an invalid destination.
-    """
-    if group is not None:
-        return [Target(one.url, group.name, one.name, one.id) for one in group.endpoints]
-    named = named_url(destination)
-    if named == LLM_URL and settings.callback is None:
-        raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
-    if named is not None:
-        return [Target(named)]
-    if destination.startswith("api/"):
-        raise bad_request(
-            f"invalid destination url: {INVALID_SCHEME}; of the service's own destinations there"
-            f" are {' and '.join(NAMED)}"
-        )
-    check_url(destination, "destination")
-    if public_only:
-        check_public(destination)
-    return [Target(destination)]
 
 
 def check_public(url: str) -> None:

@@ -28,7 +28,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from .. import errors
 from ..errors import bad_request
@@ -223,25 +222,6 @@ def read_not_before(value: str) -> int:
 
 def read_labels(value: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in as_text(value).split(",") if part.strip())
-
-
-def check_url(url: str, what: str) -> str:
-    """Return an absolute http(s) URL unchanged; raise the service's 400 error for any other value."""
-    if not url.lower().startswith(("http://", "https://")):
-        raise bad_request(f"invalid {what} url: {errors.INVALID_SCHEME}")
-    if re.search(r"[\x00-\x20\x7f]", url):
-        raise bad_request(f"invalid {what} url: endpoint contains a space or control character")
-    try:
-        # Check the decoded text as well, which may be malformed even if the bytes are not.
-        for spelling in dict.fromkeys((as_text(url), url)):
-            parts = urlsplit(spelling)
-            _ = parts.port  # Raises ValueError for an invalid port.
-        host = parts.hostname
-    except ValueError as error:
-        raise bad_request(f"invalid {what} url: {error}") from None
-    if not host:
-        raise bad_request(f"invalid {what} url: endpoint has no host")
-    return url
 
 
 def check_name(name: str, what: str) -> str:

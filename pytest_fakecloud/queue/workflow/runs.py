@@ -45,11 +45,10 @@ from ..model import (
     WorkflowPart,
     first,
 )
-from ..wire.headers import read_given, settings_to_republish
+from ..wire.headers import check_url, read_given, settings_to_republish
 from ..wire.values import (
     as_text,
     as_wire,
-    check_url,
     encoded,
     first_setting,
     header_map,
