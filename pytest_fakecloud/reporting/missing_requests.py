@@ -292,9 +292,14 @@ def official_clients(errors: Iterable[BaseException]) -> Iterator[tuple[str, str
             str(frame.f_globals.get("__name__")).partition(".")[0] for frame in frames_of(error)
         }
         for package, address in _clients(locals_of(error)):
-            service = named(_CLIENTS[package])
-            if package in packages and service is not None:
-                yield package, address, service.fixture
+            if package in packages and (fixture := fixture_of_client(package)):
+                yield package, address, fixture
+
+
+def fixture_of_client(package: str) -> str:
+    """Return the fixture of the service whose official client a package is; empty for others."""
+    service = named(_CLIENTS.get(package, ""))
+    return "" if service is None else service.fixture
 
 
 def _clients(values: Iterable[object]) -> dict[tuple[str, str], object]:

@@ -14,6 +14,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
@@ -25,6 +26,7 @@ from ..public_names import PUBLIC_NAMES
 from .missing_requests import (
     FAKE_ADDRESS,
     chain,
+    fixture_of_client,
     frames_of,
     home,
     locals_of,
@@ -378,7 +380,8 @@ def _reads_behind(
     requests = [request for one in failed if (request := request_of(one))]
     called_others = bool(requests) and not FAKE_ADDRESS.search(" ".join(requests))
     codes = [frame.f_code for one in errors for frame in frames_of(one)]
-    for read in _variables_read():
+    every = (read for file, tree in _trees() for read in _variables_of(tree, file))
+    for read in every:
         fault = _fault_of(read, ()) if read.name in names else ""
         if not fault:
             continue
@@ -412,7 +415,11 @@ class _Read:
 
     @property
     def place(self) -> str:
-        return f"{self.file.relative_to(Path.cwd())}:{self.line}"
+        return _place(self.file, self.line)
+
+
+def _place(file: Path, line: int) -> str:
+    return f"{file.relative_to(Path.cwd())}:{line}"
 
 
 def unread_variables(
@@ -425,13 +432,19 @@ def unread_variables(
     if "fakecloud_env" not in fixtures or cloud.journal.entries:
         return []
     used = None if module is None else _used_by(module)
-    reads = (read for read in _variables_read() if used is None or str(read.file) in used)
-    remarks = [remark for read in reads if (remark := _remark(read, cloud.env))]
+    trees = {file: tree for file, tree in _trees() if used is None or str(file) in used}
+    requested = [handle.fixture for handle in cloud.fakes()]
+    reads = (read for file, tree in trees.items() for read in _variables_of(tree, file))
+    remarks = [remark for read in reads if (remark := _remark(read, cloud.env))] or [
+        f"{_place(file, line)} imports {package}: request {fixture}"
+        for file, tree in trees.items()
+        for line, package, fixture in _clients_imported(tree)
+        if fixture not in requested
+    ]
     if remarks:
         return ["no fake received a request:", *(f"    {remark}" for remark in remarks[:_MOST])]
     failed = _UNCONNECTED.search(log)
     log_has = f"; the log has {failed[0]}" if failed else ""
-    requested = [handle.fixture for handle in cloud.fakes()]
     others = ", ".join(fixture for fixture in VARIABLES if fixture not in requested)
     unrequested = f"use a fake that the test does not request ({others}), or " if others else ""
     return [
@@ -488,21 +501,29 @@ def _is_address(text: str) -> bool:
     return text.partition("://")[0] in _SCHEMES
 
 
-def _variables_read() -> Iterator[_Read]:
-    """Yield the environment variables that modules below the working directory read.
-
-    Only ``os.environ`` and ``os.getenv()`` with a literal name are recognised.
-    """
+def _trees() -> Iterator[tuple[Path, ast.Module]]:
+    """Yield the syntax trees of the modules below the working directory, with their files."""
     here = Path.cwd()
     files = {file for module in tuple(sys.modules.values())
              if type(file := getattr(module, "__file__", None)) is str and file.endswith(".py")
              and Path(file).is_relative_to(here) and not file.startswith(sys.prefix)}  # fmt: skip
     for file in sorted(files)[:_MODULES]:
-        try:
-            tree = ast.parse(Path(file).read_bytes())
-        except (OSError, ValueError, SyntaxError):
+        with suppress(OSError, ValueError, SyntaxError):
+            yield Path(file), ast.parse(Path(file).read_bytes())
+
+
+def _clients_imported(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """Yield the line, the package and the fixture of each import of an official client."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [one.name for one in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module or ""]
+        else:
             continue
-        yield from _variables_of(tree, Path(file))
+        for package in (name.partition(".")[0] for name in names):
+            if fixture := fixture_of_client(package):
+                yield node.lineno, package, fixture
 
 
 def _used_by(module: ModuleType) -> set[str]:
@@ -526,6 +547,10 @@ def _used_by(module: ModuleType) -> set[str]:
 
 
 def _variables_of(tree: ast.Module, file: Path) -> Iterator[_Read]:
+    """Yield the environment variables that a module reads.
+
+    Only ``os.environ`` and ``os.getenv()`` with a literal name are recognised.
+    """
     inside = {
         id(node)
         for function in ast.walk(tree)

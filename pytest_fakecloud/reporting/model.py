@@ -34,6 +34,8 @@ A ``cause`` explains a wrong result, a ``hint`` often does, ``context`` is expec
 """
 WEIGHT: Mapping[Severity, int] = {"cause": 0, "hint": 1, "context": 2}
 """The order in which findings are shown."""
+IN_FULL = 3
+"""Number of findings that are shown in full; the others have a line each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,9 @@ class Row:
     receiver; they are equal for an event inside a fake. ``cause`` is the number of the row in which
     it is nested (0: none) and ``depth`` the nesting depth. ``follows`` is the number of the call
     that caused an event. ``attempt`` is the number of the delivery attempt (0: not a delivery).
-    Rows that differ only in time and attempt have equal values of ``same``. ``entry`` is the masked
-    journal entry, ``delivery`` the queue's event of an attempt.
+    Rows that differ only in time, attempt and the numbers in their ``words`` have equal values of
+    ``same``; ``words`` are the arguments of an action or of a single command. ``entry`` is the
+    masked journal entry, ``delivery`` the queue's event of an attempt.
     """
 
     number: int
@@ -108,6 +111,7 @@ class Row:
     attempt: int = 0
     where: Place | None = None
     same: object = None
+    words: tuple[str, ...] = ()
     entry: Call | Event | ServedRequest | None = None
     delivery: Event | None = None
     failure: str = ""

@@ -28,7 +28,9 @@ class States {
     const items = new Map(own.flatMap((index) => this.steps[index].changes)
       .map(([fake, section, item]) => [JSON.stringify([fake, section, item]), {fake, section, item}]));
     const of = (state, {fake, section, item}) => state[fake]?.[section]?.[item] ?? null;
-    return {before, after, changes: [...items.values()].map((each) => ({...each, before: of(before, each), after: of(after, each)}))};
+    const changes = [...items.values()].map((each) => ({...each, before: of(before, each), after: of(after, each)}));
+    // A step may undo a change of an earlier one.
+    return {before, after, changes: changes.filter((each) => JSON.stringify(each.before) !== JSON.stringify(each.after))};
   }
 
   // Return the elements for the detail pane of a row.

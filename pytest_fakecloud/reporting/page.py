@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from ..core.errors import counted, shown
 from .as_json import as_json
-from .model import Report
+from .model import IN_FULL, Report
 from .replay import states
 from .values import Mask, printable, shortened, write_private
 
@@ -36,6 +36,8 @@ _SOURCE_LINES = 6
 """Maximum number of source lines above the failing one."""
 _LONGEST = 160
 """Maximum number of characters of the text of a link to a row."""
+_BRIEF = 80
+"""Length of the line that stands for a finding that is not shown in full."""
 _MOST_LINKS = 6
 """Maximum number of rows that a line of the header links to."""
 _Links = Mapping[int, tuple[str, str]]
@@ -286,7 +288,8 @@ def _findings(
 ) -> Iterator[str]:
     """Yield a list of findings, each with links to its rows.
 
-    The timeline marks the rows of ``marked`` findings with their numbers.
+    The timeline marks the rows of ``marked`` findings with their numbers. The first `IN_FULL` of
+    them are open.
     """
     if not findings:
         return
@@ -295,15 +298,17 @@ def _findings(
     for index, one in enumerate(findings, 1):
         known = [links[number] for number in one["rows"] if number in links]
         first, _, rest = one["text"].partition("\n")
-        text = html.escape(first)
-        if marked and known:
-            text = f"<b>▲{index}</b> {text}"
+        mark = f"<b>▲{index}</b> " if marked and known else ""
+        text = mark + html.escape(first)
         if known:
             others = (short for _, short in known[1:_MOST_LINKS])
             text += f"<br>{' · '.join([known[0][0], *others])}"
         if rest:
             more = f'<pre tabindex="0">{html.escape(rest)}</pre>'
             text += f"<details><summary>More</summary>{more}</details>"
+        if marked and index > IN_FULL:
+            brief = mark + html.escape(shortened(first, _BRIEF))
+            text = f"<details><summary>{brief}</summary>{text}</details>"
         yield f'<li class="{html.escape(one["severity"])}">{text}</li>'
     yield "</ul></section>"
 

@@ -213,12 +213,61 @@ def find(test: ObservedTest) -> list[Finding]:
         # If a cause is known, a fake without calls is not worth reporting.
         found = [one for one in found if one.kind != "never_called"]
     found.sort(key=lambda one: (WEIGHT[one.severity], -max(one.rows, default=0)))
-    merged: dict[str, Finding] = {}
+    return _causes_first(_once(found))[:MOST]
+
+
+def _once(found: Iterable[Finding]) -> list[Finding]:
+    """Return findings with the same facts about several subjects merged.
+
+    A merged finding lists the other subjects as ``likewise``.
+    """
+    merged: dict[object, Finding] = {}
     for one in found:
-        same = repr(replace(one, rows=()))
-        earlier = merged[same].rows if same in merged else ()
-        merged[same] = replace(one, rows=tuple(dict.fromkeys((*earlier, *one.rows))))
-    return list(merged.values())[:MOST]
+        names = [subject.name for subject in one.subjects]
+        facts = {name: value for name, value in one.values.items() if value not in names}
+        same = one.kind, one.fake, one.severity, repr(facts)
+        if same not in merged:
+            merged[same] = one
+            continue
+        known = merged[same]
+        subjects = tuple(dict.fromkeys((*known.subjects, *one.subjects)))
+        others = [each.name for each in subjects if each not in known.subjects[:1]]
+        merged[same] = replace(
+            known, rows=tuple(dict.fromkeys((*known.rows, *one.rows))), subjects=subjects,
+            values={**known.values, "likewise": others} if others else known.values,
+        )  # fmt: skip
+    return list(merged.values())
+
+
+_IDENTIFYING = {"key", "message", "schedule", "record"}
+"""Kinds of subjects that have one cause at a time; a namespace or a group may have several."""
+
+
+def _causes_first(found: Sequence[Finding]) -> list[Finding]:
+    """Return findings without the symptoms of others, each beside those about the same subjects.
+
+    A hint about the row or the key of a cause is its symptom. Of several causes with a subject in
+    common, the earliest comes first.
+    """
+    causes = [one for one in found if one.severity == "cause"]
+    explained = {subject for one in causes for subject in one.subjects}
+    explained = {one for one in explained if one.kind in _IDENTIFYING}
+    decided = {number for one in causes for number in one.rows[:1]}
+    ordered: list[Finding] = []
+    for one in found:
+        if one.severity != "cause" and (
+            not decided.isdisjoint(one.rows[:1]) or not explained.isdisjoint(one.subjects)
+        ):
+            continue
+        related = [at for at, other in enumerate(ordered) if _follows(other, one)]
+        ordered.insert(related[0] if related else len(ordered), one)
+    return ordered
+
+
+def _follows(other: Finding, one: Finding) -> bool:
+    """Return whether a finding is as severe as another one about its subject, and decided later."""
+    same = other.severity == one.severity and not set(other.subjects).isdisjoint(one.subjects)
+    return same and one.rows[:1] < other.rows[:1]
 
 
 def _detectors(test: ObservedTest) -> Iterator[tuple[Callable[..., Iterator[Finding]], list[Any]]]:

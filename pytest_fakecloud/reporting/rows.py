@@ -18,9 +18,9 @@ from ..core.errors import describe_error
 from ..core.recorder import CallSite, place_at
 from ..services import report_part
 from .applications import ServedRequest
-from .calls import Lookups, has_full_answer, records_of
+from .calls import SEVERAL, Lookups, has_full_answer, records_of
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
-from .values import Mask
+from .values import NUMBER, Mask
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
@@ -170,13 +170,21 @@ class _Builder:
         # Leave out the error of a fault's function, which is reported as a problem of the test.
         note = "" if call.problem == "bug" else masked.note
         steps = self._lookups.grouped_calls.get(call.number, ())
+        facts = masked.facts
+        lines = facts.get("words") if not steps and call.route not in SEVERAL else None
+        # A number in a script's source does not count the calls.
+        is_single = isinstance(lines, list) and len(lines) == 1 and lines[0][0].upper() != "EVAL"
+        words = lines[0] if lines and is_single else []
+        request = (masked.target, masked.request_body)
         row = replace(
-            _row_for(call), entry=masked, kind="call", actor=CLIENT, operation=_operation(masked),
+            _row_for(call), entry=masked, kind="call", actor=CLIENT,
+            operation=_operation(masked, facts.get("command")),
             subjects=tuple(subjects_of(masked)), status=call.status, outcome=call.outcome,
             ok=_succeeded(call), faults=faults, where=_place_of(site),
             ended=faults_ended(call) if any(one.kind == "call" for one in faults) else 0,
-            same=(masked.method, masked.target, masked.request_body, masked.response_body,
-                  call.outcome, note, *(step.request_body for step in steps)),
+            words=tuple(words),
+            same=(masked.method, call.route, _without_numbers(words) or request,
+                  masked.response_body, call.outcome, note, *(step.request_body for step in steps)),
         )  # fmt: skip
         if attempt is None:
             return row
@@ -209,11 +217,17 @@ class _Builder:
     def _action_row(self, action: Action) -> Row:
         masked = self.mask.event(action)
         subjects = subjects_of_action(action, self._fakes.get(action.handle), self.mask)
+        details = {name: value for name, value in masked.data.items() if name != "message_id"}
+        words = details.pop("arguments", None) or []
         return replace(
             _row_for(action), entry=masked, kind="action", actor=TEST, operation=action.kind,
             subjects=tuple(dict.fromkeys(subjects)), where=Place(**masked.data["where"]),
-            same=(action.kind, repr(masked.data)),
+            words=tuple(words), same=(action.kind, repr(details), _without_numbers(words)),
         )  # fmt: skip
+
+
+def _without_numbers(words: Iterable[str]) -> list[str]:
+    return [NUMBER.sub("#", one) for one in words]
 
 
 def _place_of(site: CallSite) -> Place | None:
@@ -317,10 +331,10 @@ def _faults_of_attempt(event: Event) -> tuple[AppliedFault, ...]:
     return tuple(AppliedFault(str(kind), str(kind)) for kind in kinds)
 
 
-def _operation(call: Call) -> str:
-    part = report_part(call.service, "findings")
-    named: str = part.operation(call) if hasattr(part, "operation") else ""
-    return named or call.route or f"{call.method} {call.path}"
+def _operation(call: Call, commands: object) -> str:
+    """Return the command of a call with a single one, otherwise the route, method and path."""
+    single = str(commands[0]) if isinstance(commands, list) and len(commands) == 1 else ""
+    return single or call.route or f"{call.method} {call.path}"
 
 
 # -- subjects --------------------------------------------------------------------------------------

@@ -18,9 +18,9 @@ from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
-from .model import Finding, Place, Report, Row, Script, Severity, Summary
+from .model import IN_FULL, Finding, Place, Report, Row, Script, Severity, Summary
 from .report import report_of
-from .values import CONTROLS, PIPELINED, printable
+from .values import CONTROLS, NUMBER, PIPELINED, printable
 from .wording import describe, effect, sentence
 
 if TYPE_CHECKING:
@@ -93,20 +93,30 @@ def _addresses(report: Report) -> Iterator[str]:
 class _Writer:
     """Writes one report.
 
-    ``_marks`` are the numbers that mark rows with findings, by the row's number. ``_inner`` is the
-    index of the line below a row that the row's mark belongs to.
+    ``_marks`` are the findings that each row decided, counted from 1, by the row's number.
+    ``_inner`` is the index of the line below a row that a finding's mark belongs to.
     """
 
     def __init__(self, report: Report, width: int) -> None:
         self._report, self._lookups, self._width = report, report.lookups, width
-        wanted = {number for one in report.findings for number in one.rows[:1]}
-        marked = (row.number for row in report.rows if row.number in wanted)
-        self._marks = {number: mark for mark, number in enumerate(marked, 1)}
+        shown = {row.number for row in report.rows}
+        self._marks: dict[int, list[int]] = {}
+        for mark, one in enumerate(report.findings, 1):
+            for number in [number for number in one.rows if number in shown][:1]:
+                self._marks.setdefault(number, []).append(mark)
+        self._numbered = {mark for marks in self._marks.values() for mark in marks}
         self._severities = {
-            one.rows[0]: one.severity for one in reversed(report.findings) if one.rows
+            number: report.findings[marks[0] - 1].severity for number, marks in self._marks.items()
         }
         self._inner = {
-            one.rows[0]: one.values["line"] for one in report.findings if "line" in one.values
+            mark: one.values["line"]
+            for mark, one in enumerate(report.findings, 1)
+            if "line" in one.values
+        }
+        self._told = {
+            (number, one.values.get("raised"))
+            for one in report.findings[:IN_FULL]
+            for number in one.rows
         }
         self._shown_texts: set[str] = set()
         self._shown_scripts: set[str] = set()
@@ -131,7 +141,7 @@ class _Writer:
         timeline = self._timeline(to_datetime(report.now_us).date())
         failed = [one for one in report.unfinished if one.kind == "dead_letter"]
         ends = [
-            *self._block("Findings:", report.findings),
+            *self._findings(),
             *self._block("Unfinished:", [one for one in report.unfinished if one not in failed]),
             *self._block("Failed:", failed),
         ]
@@ -140,18 +150,29 @@ class _Writer:
             ends += [TextLine(each, "cause") for each in texts]
         return [*map(TextLine, lines), *timeline, *([TextLine("")] if ends else []), *ends]
 
+    def _findings(self) -> list[TextLine]:
+        texts = [
+            f"[{mark}] " * (mark in self._numbered) + sentence(one, self._lookups)
+            for mark, one in enumerate(self._report.findings, 1)
+        ]
+        return self._listed("Findings:", self._report.findings, texts, IN_FULL)
+
     def _block(self, title: str, findings: Sequence[Finding]) -> list[TextLine]:
-        texts = []
-        for one in findings:
-            mark = self._marks.get(one.rows[0]) if one.rows else None
-            texts.append(("" if mark is None else f"[{mark}] ") + sentence(one, self._lookups))
+        return self._listed(title, findings, [sentence(one, self._lookups) for one in findings])
+
+    def _listed(
+        self, title: str, findings: Sequence[Finding], texts: Sequence[str], full: int | None = None
+    ) -> list[TextLine]:
+        """Return a list with its title; if ``full`` is given, the others have a line each."""
         if len(texts) == 1:
             first = _wrapped(f"{title} {texts[0]}", "  ", self._width)
             return [TextLine(line, findings[0].severity) for line in first]
         lines = [
             TextLine(line, one.severity)
-            for one, each in zip(findings, texts, strict=True)
-            for line in _wrapped(f"- {each}", "  ", self._width)
+            for number, (one, each) in enumerate(zip(findings, texts, strict=True))
+            for line in _wrapped(
+                f"- {each}", "  ", self._width, 1 if full is not None and number >= full else None
+            )
         ]
         return [TextLine(title), *lines] if lines else []
 
@@ -208,6 +229,10 @@ class _Writer:
         """Return the description of a line's row, with the effects of events that it caused."""
         row = line.row
         words = describe(row, self._lookups, line.rows[-1])
+        # A finding that is shown in full tells the exception.
+        remarks = [one for one in words.remarks if (row.number, one) not in self._told]
+        note = "" if (row.number, words.note) in self._told else words.note
+        words = replace(words, remarks=remarks, note=note)
         call = row.entry if isinstance(row.entry, Call) else None
         effects = list(filter(None, (effect(one, call, self._lookups) for one in line.effects)))
         if row.actor == row.peer:
@@ -242,8 +267,8 @@ class _Writer:
         A finding about the n-th command of a pipeline marks the command's own line.
         """
         marks = ""
-        for number in [one.number for one in line.rows if one.number in self._marks]:
-            mark = f" [{self._marks[number]}]"
+        for number in (each for one in line.rows for each in self._marks.get(one.number, ())):
+            mark = f" [{number}]"
             index = self._inner.get(number)
             if index is not None and index < min(len(below), PIPELINED):
                 below[index] += mark
@@ -432,7 +457,8 @@ def _results_from(row: Row, before: Row) -> bool:
 def folded(every: Sequence[Line]) -> list[Line]:
     """Return the lines with repetitions folded. A row is folded together with its nested rows.
 
-    Attempts of the same message are folded even if their attempt numbers differ.
+    Attempts of the same message are folded even if their attempt numbers differ, and so are rows
+    in whose words a single number counts on.
     """
     blocks: list[list[Line]] = []
     for line in every:
@@ -445,7 +471,7 @@ def folded(every: Sequence[Line]) -> list[Line]:
     for block in blocks:
         block = [block[0], *folded(block[1:])] if len(block) > 1 else block
         key = [_key(line, block[0].row.depth) for line in block]
-        if key == last_key:
+        if key == last_key and all(map(_count_on, found[-1], block)):
             found[-1] = [
                 replace(one, rows=(*one.rows, *other.rows))
                 for one, other in zip(found[-1], block, strict=True)
@@ -454,6 +480,23 @@ def folded(every: Sequence[Line]) -> list[Line]:
             found.append(block)
         last_key = key
     return [line for block in found for line in block]
+
+
+def _count_on(line: Line, later: Line) -> bool:
+    """Return whether the words of a later line are those of a line's rows, or count on from them.
+
+    A single number is then one higher in each row, or one lower.
+    """
+    before, last = line.rows[:2], line.rows[-1]
+    steps = _steps(last, later.row)
+    is_next = len(before) == 1 or steps == _steps(*before)
+    return is_next and [abs(one) for one in steps if one] in ([], [1])
+
+
+def _steps(row: Row, later: Row) -> list[int]:
+    """Return by how much each number in the words of a row differs from that in a later row."""
+    numbers = ([int(one) for one in NUMBER.findall("\0".join(each.words))] for each in (row, later))
+    return [second - first for first, second in zip(*numbers, strict=True)]
 
 
 def _key(line: Line, depth: int) -> tuple[object, ...]:

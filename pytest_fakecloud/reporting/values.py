@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 HIDDEN = "***"
 _PASSWORD_COMMANDS = {"AUTH": 2, "HELLO": 3, "ACL": 3, "CONFIG": 3, "MIGRATE": 3}
 """Maps commands to the minimum number of words, including the name, of a call with a password."""
+NUMBER = re.compile(r"(?<![0-9])[0-9]{1,15}(?![0-9])")
+"""A number that may count the repetitions of a row."""
 _MINIMUM_LENGTH = 8
 """Minimum length of a secret, in characters: shorter ones also occur in ordinary words."""
 _SECRET_HEADER = re.compile(

@@ -5,17 +5,19 @@ Only renderers call this module. It returns strings for rows and findings, which
 
 from __future__ import annotations
 
+import re
 import string
+from copy import copy
 from functools import cache
 from typing import Any
 
-from ..core.calls import Call, Event
+from ..core.calls import Call, Event, set_facts
 from ..core.errors import counted, listed, plural, shortfall
 from ..services import SERVICES, report_part
 from .applications import ServedRequest
 from .calls import Lookups, error_of
 from .model import Finding, Row, Sentences, Summary, Values
-from .values import EXCERPT, compact, namespace, phrase_of, readable, shortened, visible
+from .values import EXCERPT, NUMBER, compact, namespace, phrase_of, readable, shortened, visible
 
 
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
@@ -29,7 +31,7 @@ def summarise(call: Call, lookups: Lookups) -> Summary | None:
 
 
 def describe(row: Row, lookups: Lookups, last: Row | None = None) -> Summary:
-    """Return the description of a row; ``last`` is the last of several equal attempts."""
+    """Return the description of a row; ``last`` is the last of several that are folded into it."""
     words = _described(row, last or row, lookups)
 
     def mask(text: str) -> str:
@@ -46,7 +48,11 @@ def _described(row: Row, last: Row, lookups: Lookups) -> Summary:
     entry = row.entry
     if row.failure:
         return Summary(f"this entry cannot be shown: {row.failure}")
+    words = [*map(_counted_on, row.words, last.words)]
     if isinstance(entry, Call):
+        if words != list(row.words):
+            entry = copy(entry)
+            set_facts(entry, {**entry.facts, "words": [words]})
         return _call(row, last, entry, lookups)
     if isinstance(entry, ServedRequest):
         is_form = entry.body_type.startswith("multipart/")
@@ -56,15 +62,26 @@ def _described(row: Row, last: Row, lookups: Lookups) -> Summary:
     if isinstance(entry, Event):
         if row.kind == "attempt":
             assert row.delivery is not None
-            words = report_part(row.delivery.service, "wording")
-            summary: Summary = words.attempt_summary(row, last, lookups)
+            part = report_part(row.delivery.service, "wording")
+            summary: Summary = part.attempt_summary(row, last, lookups)
             return summary
         if row.kind == "action":
-            return Summary(_action(entry, lookups))
+            return Summary(_action(entry, words, last.entry, lookups))
         describe_event = getattr(report_part(row.service, "wording"), "event_text", _event_text)
         what = describe_event(entry, lookups)
         return Summary(what, note=str(entry.data.get("note") or ""))
     return Summary(row.operation)
+
+
+def _counted_on(word: str, last: str) -> str:
+    """Return a word with its numbers as ranges, such as ``0…11``, where those of the last differ."""
+    ends = iter(NUMBER.findall(last))
+
+    def between(found: re.Match[str]) -> str:
+        end = next(ends)
+        return found[0] if end == found[0] else f"{found[0]}…{end}"
+
+    return word if word == last else NUMBER.sub(between, word)
 
 
 def _event_text(event: Event, lookups: Lookups) -> str:
@@ -118,8 +135,7 @@ def status_line(call: Call) -> str:
     return f"{call.status} {phrase_of(call.status)}".strip() + ending
 
 
-def _action(event: Event, lookups: Lookups) -> str:
-    arguments = event.data.get("arguments") or []
+def _action(event: Event, arguments: list[str], last: Any, lookups: Lookups) -> str:
     given = ", ".join(arguments)
     did = {"add_fault": "added", "remove_fault": "removed"}.get(event.kind)
     if did:
@@ -129,8 +145,9 @@ def _action(event: Event, lookups: Lookups) -> str:
         return f"{event.handle} faults cleared"
     if event.kind in ("hold", "release"):
         return f"{event.handle}.holding() {'began' if event.kind == 'hold' else 'ended'}"
-    message = event.data.get("message_id")
-    made = f" -> {lookups.short(message)}" if message else ""
+    messages = dict.fromkeys(one.data.get("message_id") for one in (event, last))
+    made = " … ".join(lookups.short(one) for one in messages if one)
+    made = f" -> {made}" if made else ""
     owner, _, name = event.kind.rpartition(".")
     if owner in ("", "faults"):
         return f"{event.handle}.{event.kind}({given}){made}"
@@ -146,6 +163,9 @@ def sentence(finding: Finding, lookups: Lookups) -> str:
     says = _sentences()[finding.kind]
     values = {**finding.values, "fake": finding.fake}
     text = _filled(says, values, lookups) if isinstance(says, str) else says(values, lookups)
+    if likewise := finding.values.get("likewise"):
+        names = [shortened(lookups.short(one)) for one in likewise]
+        text += f"; likewise for {listed(names, 3)}"
     # The text of a violation already contains the name of its fake.
     named = bool(finding.fake) and finding.kind != "problem"
     return visible(f"{finding.fake}: {text}" if named else text)

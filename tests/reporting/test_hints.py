@@ -459,3 +459,20 @@ def test_only_code_that_the_test_uses_is_blamed(
     shown = " ".join(result.stdout.str().split())
     assert "reads QSTASH_URL, which is not set: request queue, with which fakecloud_env" in shown
     assert "unrelated" not in shown
+
+
+@pytest.mark.usefixtures("no_variables")
+def test_an_import_of_a_client_names_the_fixture_that_the_test_lacks(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makepyfile(
+        shop="def pay():\n    import qstash\n\ndef find():\n    from upstash_redis import Redis",
+        unrelated="def search():\n    from upstash_vector import Index",
+    )
+    pytester.makeconftest("import shop, unrelated")
+    pytester.syspathinsert()
+    result = run("import shop\ndef test_it(kv_server, fakecloud_env):\n    assert 0\n")
+    result.stdout.fnmatch_lines(
+        ["no fake received a request:", "    shop.py:2 imports qstash: request queue"]
+    )
+    assert " imports upstash" not in result.stdout.str()

@@ -10,8 +10,10 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Event
+from pytest_fakecloud.reporting.applications import ServedRequest
 from pytest_fakecloud.reporting.model import AppliedFault, Row
-from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.page import page
+from pytest_fakecloud.reporting.report import about_key, report_of
 from pytest_fakecloud.reporting.text import (
     KEPT,
     NEWEST,
@@ -109,8 +111,9 @@ def test_a_group_is_unfinished_whatever_is_found_about_another(cloud: Cloud) -> 
     for group in ("one", "two"):
         broker.client().get(f"/consume/{group}/i/t", headers=manual)
     report = " ".join(section(cloud).split())
+    assert "group two received 1 record and committed nothing" in report
+    assert "; likewise for one" in report
     for group in ("one", "two"):
-        assert f"group {group} received 1 record and committed nothing" in report
         assert f"group {group} is 1 record behind in t-0 (nothing committed)" in report
 
 
@@ -189,3 +192,72 @@ def test_events_are_part_of_the_line_of_the_call_that_caused_them(cloud: Cloud, 
     if clock == "frozen":
         broker.group("g").expire("b")
         assert [one.kind for one in merged(report_of(cloud).rows, ())[-1].effects] == ["rebalance"]
+
+
+def test_three_findings_are_shown_in_full_with_the_same_numbers_in_text_and_page(
+    cloud: Cloud,
+) -> None:
+    server = cloud.kv_server()
+    for word in "abcde":
+        httpx.post(server.url, json=["GET", word], headers=server.headers)
+    report = report_of(cloud)
+    found = [
+        about_key("none_in_key", one.entry, f"{one.operation} {'of a customer':_<90}")
+        for one in report.rows
+        if one.entry is not None and not isinstance(one.entry, ServedRequest)
+    ]
+    report = replace(report, findings=found)
+    listed = text(report, width=100).partition("Findings:\n")[2].splitlines()
+    assert [line[:5] for line in listed if line[0] == "-"] == [f"- [{n}]" for n in range(1, 6)]
+    assert len(listed) == 3 * 2 + 2
+    assert listed[-1].endswith(" ...")
+    shown = page(cloud, report)
+    assert [f"<b>▲{n}</b>" in shown for n in range(1, 7)] == [True] * 5 + [False]
+    assert shown.count("<details><summary><b>▲") == 2
+
+
+def test_a_row_of_two_findings_has_both_numbers(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    httpx.post(server.url, json=["SET", "s:None", "1", "EX", "60"], headers=server.headers)
+    httpx.post(server.url, json=["SET", "s:None", "2"], headers=server.headers)
+    assert "SET s:None 2 [1] [2] <-- OK" in section(cloud)
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        (["SET user:{n} ada"], "SET user:0…4 ada (x5) <-- OK"),
+        (["LINDEX log {n}"], "LINDEX log 0…4 (x5) <-- null"),
+        (["SETEX k 60 {n}"], "SETEX k 60 0…4 (x5) <-- OK"),
+    ],
+)
+def test_commands_in_which_one_number_counts_on_are_one_line(
+    cloud: Cloud, lines: list[str], shown: str
+) -> None:
+    server = cloud.kv_server()
+    for number in range(5):
+        for line in lines:
+            command = line.format(n=number).split()
+            httpx.post(server.url, json=command, headers=server.headers)
+    assert shown in section(cloud)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["SET user:{n} {n}", "SET user:{double} ada", "RPUSH log {n}", "EVAL 'return',{n} 0"],
+    ids=["two numbers", "other steps", "other answers", "a script"],
+)
+def test_other_commands_have_lines_of_their_own(cloud: Cloud, line: str) -> None:
+    server = cloud.kv_server()
+    for number in range(3):
+        command = line.format(n=number, double=2 * number).split()
+        httpx.post(server.url, json=command, headers=server.headers)
+    assert "…" not in section(cloud)
+
+
+def test_actions_in_which_one_number_counts_on_are_one_line(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    for number in range(12):
+        queue.publish("https://app.example.com/hook", json={"n": number})
+    assert "json={'n': 0…11}) ->" in section(cloud, width=140)
+    assert " (x12)" in section(cloud, width=140)

@@ -272,9 +272,22 @@ def test_rows_are_numbered_as_they_are_shown(opened: Opened) -> None:
 def test_the_state_of_a_row_is_that_of_its_time(opened: Opened) -> None:
     """A delivery is recorded when it ends. The data beside its calls includes its start."""
     steps = [
-        {"number": 9, "order": 3, "changes": [["queue", "messages", "m", {"state": "ACTIVE"}]]},
+        {
+            "number": 9,
+            "order": 3,
+            "changes": [
+                ["queue", "messages", "m", {"state": "ACTIVE"}],
+                ["queue", "queues", "q", {"active": ["m"]}],
+            ],
+        },
         {"number": 6, "changes": [["kv", "keys", "k", {"value": "1"}]]},
-        {"number": 9, "changes": [["queue", "messages", "m", {"state": "DELIVERED"}]]},
+        {
+            "number": 9,
+            "changes": [
+                ["queue", "messages", "m", {"state": "DELIVERED"}],
+                ["queue", "queues", "q", {"active": []}],
+            ],
+        },
     ]
     page = opened(
         report(
@@ -283,7 +296,8 @@ def test_the_state_of_a_row_is_that_of_its_time(opened: Opened) -> None:
             row(6, "SET k 1", actor="http://a", cause=9, depth=1),
             row(7, "queue.rotate_keys()", kind="action", operation="rotate_keys", request=None),
             states={"note": "", "steps": steps, "initial": {
-                "kv": {"keys": {}}, "queue": {"messages": {"m": {"state": "CREATED"}}}}},
+                "kv": {"keys": {}}, "queue": {
+                    "messages": {"m": {"state": "CREATED"}}, "queues": {"q": {"active": []}}}}},
         ),
         "#row-2",
     )  # fmt: skip
@@ -465,6 +479,18 @@ def test_a_long_report_draws_only_what_is_in_sight(opened: Opened) -> None:
     assert page.locator("#row-4321").bounding_box()["y"] < 800
     assert page.locator("[role=option]").count() < 120
     assert page.locator("#row-4321").get_attribute("aria-posinset") == "4321"
+
+
+@pytest.mark.slow
+def test_names_of_lanes_are_shown_whole_beside_open_details(opened: Opened) -> None:
+    names = ["callback_capture", "kv_server", "vector_index"]
+    page = opened(
+        report(*(row(number, peer=name) for number, name in enumerate(names, 1))), "#row-1"
+    )
+    heads = page.locator(".trace-head")
+    assert sorted(set(heads.all_inner_texts()) & set(names)) == names
+    assert heads.evaluate_all("all => all.filter(one => one.scrollWidth > one.clientWidth)") == []
+    assert heads.first.evaluate("one => getComputedStyle(one).textOverflow") == "clip"
 
 
 @pytest.mark.slow

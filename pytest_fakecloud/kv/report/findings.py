@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any
 
-from ...core.calls import Call
-from ...reporting.calls import SEVERAL, lines_of
+from ...core.calls import Call, Event
+from ...reporting.calls import PUBLISHING, SEVERAL, lines_of
 from ...reporting.model import Finding, Subject
 from ...reporting.report import Detector, ObservedTest, Write, about_entry, about_key
 from ..command_fields import keys_of
@@ -204,6 +204,7 @@ class _Try:
     ended: int
     failed: bool
     message: str = ""
+    queue: str = ""
     attempt: int = 0
     target: str = ""
     lock: Command | None = field(default=None, init=False)
@@ -230,11 +231,38 @@ def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]
         if before is during or not before.failed:
             continue
         locks = _numbered_locks(before, during)
-        yield command.finding(
+        finding = command.finding(
             "repeated_after_failure", [one.entry.number for one in (first, *locks)],
             command=command.name, message=before.message, attempt=before.attempt,
             target=before.target, marks=[one.key for one in locks],
         )  # fmt: skip
+        # The exception that made the message fail is a finding about the message.
+        about = (Subject("message", before.message, before.queue),) if before.message else ()
+        yield replace(finding, subjects=(*finding.subjects, *about))
+
+
+def effect_outside_steps(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find writes that several deliveries of a workflow run made, the last of them in no step.
+
+    A delivery that runs a step publishes its result, so one that publishes nothing ran no step.
+    """
+    made: dict[tuple[str, str], dict[int, tuple[Event, Command]]] = {}
+    for command in commands(test, handle) if test.attempts else ():
+        attempt = test.attempt_around(command.entry) if command.name in ADDING else None
+        if attempt is None or not isinstance(status := attempt.data.get("status"), int):
+            continue
+        run = test.lookups.header(attempt.data["began"], "upstash-workflow-runid")
+        if run and status < 300:
+            deliveries = made.setdefault((run, repr(command.words)), {})
+            deliveries[attempt.number] = attempt, command
+    for (run, _), deliveries in made.items():
+        *others, (attempt, last) = deliveries.values()
+        after = range(last.entry.number, attempt.number)
+        ran_step = any(one.number in after and one.route in PUBLISHING for one in test.calls)
+        if others and not ran_step:
+            numbers = [command.entry.number for _, command in others]
+            values = {"command": last.name, "times": len(deliveries), "run": run}
+            yield last.finding("effect_outside_steps", numbers, **values)
 
 
 def _numbered_locks(before: _Try, during: _Try) -> list[Command]:
@@ -267,7 +295,8 @@ def _attempts(test: ObservedTest) -> Iterator[_Try]:
         message, status = str(event.data.get("message_id")), event.data.get("status")
         failed = not isinstance(status, int) or status >= 400
         attempt = event.data.get("number") or 0
-        yield _Try(message, event.data["began"], event.number, failed, message, attempt)
+        began = event.data["began"]
+        yield _Try(message, began, event.number, failed, message, event.handle, attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,12 +366,13 @@ def _for_each_database(detect: Detector) -> Detector:
 FINDINGS = tuple(
     one if one in _OF_SERVERS else _for_each_database(one)
     for one in (
-        keys.check_then_set, keys.ttl_not_set, keys.expires_by_wall_clock,
+        keys.check_then_set, keys.ttl_not_set, keys.wrong_time,
         keys.lock_without_ttl, keys.key_mismatch, keys.lock_of_another, keys.ttl_removed,
-        keys.ttl_renewed, accept_missing, keys.python_value_in_key, keys.counter_mismatch,
+        keys.ttl_renewed, accept_missing, keys.value_of_other_kind, keys.counter_mismatch,
         keys.lost_update, commands_failed, scan_not_finished, keys.counter_recreated,
         keys.read_after_expiry, keys.no_subscriber, equal_scores, keys.changed_nothing,
         repeated_after_failure, never_acknowledged, pages_overlap, limit_shared,
+        effect_outside_steps,
     )
 )  # fmt: skip
 OF_TEST = ()
@@ -372,9 +402,3 @@ def subjects(call: Call) -> Iterator[Subject]:
             yield from (Subject("channel", one, call.handle) for one in arguments)
         else:
             yield from (Subject("key", one, call.handle) for one in keys_of(line))
-
-
-def operation(call: Call) -> str:
-    """Return the command of a call with a single one; empty for any other call."""
-    command = call.facts.get("command")
-    return str(command[0]) if isinstance(command, list) and len(command) == 1 else ""

@@ -16,7 +16,9 @@ from ...core.timers import to_datetime
 from ...reporting.calls import executed_at, lines_of
 from ...reporting.model import Finding, Severity
 from ...reporting.report import NONE, ObservedTest, about
+from ...reporting.values import parsed
 from .history import (
+    ADDING,
     COUNTING,
     READS,
     UNKNOWN,
@@ -95,17 +97,57 @@ def ttl_not_set(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 yield command.finding("ttl_not_set", command=command.name)
 
 
-def expires_by_wall_clock(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find absolute expiries computed from the wall clock while the fake clock shows another time."""
+_TIMES = {"seconds": range(10**8, 10**11), "milliseconds": range(10**11, 10**14)}
+"""Numbers that are Unix time in each unit, from 1973 on."""
+_UNITS_US = {"seconds": 1_000_000, "milliseconds": 1000}
+_NEAR_US = 5 * 366 * _FAR_US
+"""Difference in microseconds from the fake clock below which a number is taken for Unix time."""
+
+
+def wrong_time(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find absolute expiries computed from the wall clock while the fake clock shows another time,
+    and Unix time in another unit in expiries, TTLs and ranges of scores.
+    """
     real_us = int(time.time() * 1e6)
+    scores: dict[str, list[str]] = {}
     for command in commands(test, handle):
         ttl, deadline = command.ttl, command.deadline_us
-        if ttl is None or deadline is None or not ttl.unit.is_absolute:
-            continue
-        is_real = abs(deadline - real_us) < _FAR_US <= abs(command.at_us - real_us)
-        if is_real and abs(deadline - command.at_us) > _FAR_US:
-            at, now = map(_shown_time, (deadline, command.at_us))
-            yield command.finding("expires_by_wall_clock", command=ttl.word, at=at, now=now)
+        if command.name == "ZADD":
+            given = command.words[2 + len(command.zadd_options) :: 2]
+            scores.setdefault(command.key, []).extend(given)
+        elif ttl is not None and deadline is not None:
+            now_us = command.at_us
+            is_real = abs(deadline - real_us) < _FAR_US <= abs(now_us - real_us)
+            if ttl.unit.is_absolute and is_real and abs(deadline - now_us) > _FAR_US:
+                at, now = map(_shown_time, (deadline, now_us))
+                yield command.finding("expires_by_wall_clock", command=ttl.word, at=at, now=now)
+            own = "milliseconds" if ttl.unit.milliseconds == 1 else "seconds"
+            units = _UNITS_US.keys() - ({own} if ttl.unit.is_absolute else set())
+            for unit in units:
+                if abs(int(ttl.number) * _UNITS_US[unit] - now_us) < _NEAR_US:
+                    values = {"given": str(ttl), "unit": own, "is_time": ttl.unit.is_absolute}
+                    yield command.finding("ttl_in_other_unit", meant=unit, **values)
+        elif (known := scores.get(command.key)) and (bounds := _score_bounds(command)):
+            for unit, in_unit in _TIMES.items():
+                bound = next((one for one in bounds if _whole(one) in in_unit), "")
+                (other,) = _TIMES.keys() - {unit}
+                if bound and all(_whole(one) in _TIMES[other] for one in known):
+                    values = {"command": command.name, "bound": bound, "unit": unit}
+                    yield command.finding(
+                        "score_in_other_unit", score=known[-1], other=other, **values
+                    )
+
+
+def _whole(text: str) -> int:
+    """Return the whole part of a number; 0 for any other text."""
+    digits = text.removeprefix("(").partition(".")[0]
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else 0
+
+
+def _score_bounds(command: Command) -> list[str]:
+    """Return the bounds of a range of scores; an empty list for any other command."""
+    by_score = command.name.endswith("BYSCORE") or command.name == "ZCOUNT"
+    return command.words[2:4] if by_score or "BYSCORE" in command.options else []
 
 
 def _shown_time(at_us: int) -> str:
@@ -498,14 +540,28 @@ def _of_one_kind(key: str, read: Iterable[str], written: Iterable[str]) -> list[
     return alike if colon and len(alike) == len(others) == 1 else []
 
 
-def python_value_in_key(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find keys that contain ``None`` or ``b'...'``, as Python formats missing values and bytes."""
-    known = (one for one in commands(test, handle) if one.name in _READS | WRITES)
+_LANGUAGES = {"None": "Python", "undefined": "JavaScript", "[object Object]": "JavaScript"}
+"""Words that a language writes for a value that is no string."""
+
+
+def value_of_other_kind(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find keys and values that were formatted as another kind: ``None``, ``b'...'``, JSON in a
+    JSON string.
+    """
+    known = [one for one in commands(test, handle) if one.name in _READS | WRITES | ADDING]
     for key, command in {one.key: one for one in known}.items():
         if NONE.search(key):
             yield command.finding("none_in_key")
         elif found := _BYTES.search(key):
             yield command.finding("bytes_in_key", text=found[0])
+    for command in known:
+        for value in command.words[2:] if command.name not in _READS else ():
+            by = _LANGUAGES.get(value) or ("Python" if _BYTES.fullmatch(value) else "")
+            inner = parsed(value) if value[:1] == '"' else None
+            if by or (isinstance(inner, str) and isinstance(parsed(inner), dict | list)):
+                values = {"command": command.name, "value": value, "by": by}
+                yield command.finding("value_of_other_kind", severity="hint", **values)
+                break
 
 
 def counter_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:

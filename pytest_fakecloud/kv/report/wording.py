@@ -318,7 +318,28 @@ def _pages_overlap(values: Values, lookups: Lookups) -> str:
     )
 
 
+def _other_unit(values: Values, lookups: Lookups) -> str:
+    reads = "Unix time" if values["is_time"] else "a duration"
+    return (
+        f"{values['given']} of {shortened(values['key'])} is read as {reads} in {values['unit']}; the "
+        f"number is Unix time in {values['meant']}"
+    )
+
+
+def _other_kind(values: Values, lookups: Lookups) -> str:
+    text = f"{values['command']} {shortened(values['key'])} wrote {shortened(values['value'])}"
+    if values["by"]:
+        return f"{text}, which is how {values['by']} writes a value that is no string"
+    return f"{text}, which is JSON inside a JSON string: it was encoded twice"
+
+
 SENTENCES: Sentences = {
+    "ttl_in_other_unit": _other_unit,
+    "score_in_other_unit": "{command} {key} has the bound {bound}, Unix time in {unit}; the scores, "
+    "such as {score}, are in {other}",
+    "value_of_other_kind": _other_kind,
+    "effect_outside_steps": "{command} {key} ran in {times:raw} deliveries of workflow run {run:raw}, "
+    "the last of which ran no step: code outside of steps runs again at each delivery",
     "lock_without_ttl": "{key} was set with NX and has no TTL: the command had neither EX nor PX",
     "ttl_not_set": "{key} has no TTL: the {command} was not executed",
     "key_mismatch": _key_mismatch,

@@ -139,10 +139,10 @@ def state(engine: Any) -> State:
 def _message_item(one: Message) -> Item:
     return {
         **_message(one),
-        "body": readable(shown_text(one.body, one.settings.redaction)),
+        "body": readable(shown_text(one.body, one.settings.redaction)) or None,
         "attempts": [attempt.status for attempt in one.attempts],
         "next attempt": one.due_us and shown_time(one.due_us),
-        "waits for": _waits_for(one),
+        "waits for": _waits_for(one) or None,
         **_settings(one),
     }
 
@@ -151,7 +151,7 @@ def _schedule_item(one: ScheduleView) -> Item:
     record = one._record
     return {
         **_schedule(one),
-        "body": readable(shown_text(record.body, record.settings.redaction)),
+        "body": readable(shown_text(record.body, record.settings.redaction)) or None,
         "next run": record.planned_us and shown_time(record.planned_us),
         "last run": record.last_us and shown_time(record.last_us),
         "error": record.error,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...core.calls import Call, Event
 from ...handle import engine_of, time_of
 from ...reporting.calls import PUBLISHING, Lookups, has_full_answer
 from ...reporting.model import Finding, Severity, Subject
-from ...reporting.report import ObservedTest, about_entry, about_message
+from ...reporting.report import ObservedTest, Write, about_entry, about_message
 from ...reporting.values import items_of, parsed
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 
@@ -103,15 +103,24 @@ def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def several_callbacks(test: ObservedTest) -> Iterator[Finding]:
-    """Find messages that caused several callbacks. The queue sends a callback for each attempt."""
-    found: dict[tuple[str, str], list[Event]] = {}
-    for event in test.events("attempt"):
-        if event.data.get("message_kind") == "callback" and event.data.get("number") == 1:
-            found.setdefault((event.handle, str(event.data.get("about"))), []).append(event)
-    for (_, message), events in found.items():
-        if len(events) > 1:
-            values = {"count": len(events)}
-            yield about_message("several_callbacks", events[-1], message, severity="hint", **values)
+    """Find messages whose callbacks, one for each attempt, made the same additional write each time."""
+    first: dict[tuple[str, str], tuple[Event, list[Write]]] = {}
+    for event in test.attempts:
+        if event.data.get("message_kind") != "callback" or event.data.get("number") != 1:
+            continue
+        message = str(event.data.get("about"))
+        earlier, known = first.setdefault((event.handle, message), (event, _added(test, event)))
+        words = [one.words for one in known]
+        same = next((one for one in _added(test, event) if one.words in words), None)
+        if earlier is not event and same is not None:
+            values = {"command": " ".join(same.words[:2])}
+            yield about_message("several_callbacks", event, message, [earlier.number], **values)
+
+
+def _added(test: ObservedTest, attempt: Event) -> list[Write]:
+    """Return the writes during an attempt that change the data again when they are repeated."""
+    during = range(attempt.data["began"], attempt.number)
+    return [one for writes in test.writes() for one in writes if one.adds and one.number in during]
 
 
 def published_again(test: ObservedTest) -> Iterator[Finding]:
@@ -184,6 +193,62 @@ def accepted_with_error(test: ObservedTest) -> Iterator[Finding]:
             yield about_message("raised_after_answer", event, message, status=status)
 
 
+def failed_with_exception(test: ObservedTest) -> Iterator[Finding]:
+    """Find deliveries that failed because their handler raised an exception, or logged one.
+
+    The framework may have turned the exception into a response. It is a hint only if a later
+    attempt succeeded.
+    """
+    accepted = {event.data.get("message_id") for event in _accepted(test)}
+    failed: dict[tuple[object, str], list[Event]] = {}
+    for event in test.events("attempt"):
+        data, status = event.data, event.data.get("status")
+        raised = (data.get("note") if data.get("exception") else "") or next(
+            iter(data.get("logged") or ()), ""
+        )
+        rejected = not isinstance(status, int) or status >= 400
+        if raised and rejected and not data.get("signature") and not data.get("faults"):
+            failed.setdefault((data.get("message_id"), raised), []).append(event)
+    for (message, raised), (event, *others) in failed.items():
+        yield about_message(
+            "failed_with_exception", event, message, [one.number for one in others],
+            severity="hint" if message in accepted else "cause",
+            url=event.data.get("url"), status=event.data.get("status"), raised=raised,
+        )  # fmt: skip
+
+
+_SHORT_RETRY_MS = 1000
+"""Retry delays below this number of milliseconds are reported."""
+_LONG_DELAY_S = 10_000
+"""Delays from this number of seconds on are reported if they are a multiple of 1000."""
+
+
+def unlikely_duration(test: ObservedTest) -> Iterator[Finding]:
+    """Find delays that are likely in another unit: retry delays are in milliseconds, delays in
+    seconds.
+    """
+    for call in test.calls_to("queue"):
+        if call.route not in (*PUBLISHING, "schedule") or not has_full_answer(call):
+            continue
+        headers = {name.lower(): value for name, value in _only_message(call)[0].items()}
+        for setting, unit, is_unlikely in _DURATIONS:
+            given = str(headers.get(f"upstash-{setting}") or "")
+            number = given.removesuffix("s")
+            if number.isascii() and number.isdigit() and is_unlikely(int(number)):
+                is_ms = unit == "ms"
+                means = f"{number} ms" if is_ms else f"{int(number) / 3600:.3g} h"
+                values = {"setting": setting.replace("-", " "), "given": given, "means": means}
+                yield about_entry("unlikely_duration", call, severity="hint", **values)
+
+
+_DURATIONS: tuple[tuple[str, str, Callable[[int], bool]], ...] = (
+    ("retry-delay", "ms", lambda number: 0 < number < _SHORT_RETRY_MS),
+    ("delay", "s", lambda number: number >= _LONG_DELAY_S and number % 1000 == 0),
+    ("timeout", "s", lambda number: number >= _LONG_DELAY_S and number % 1000 == 0),
+)
+"""Settings with their units, and which numbers are likely meant in another unit."""
+
+
 def _accepted(test: ObservedTest) -> Iterator[Event]:
     """Yield the delivery attempts that were answered with a 2xx."""
     for event in test.events("attempt"):
@@ -195,7 +260,7 @@ def _accepted(test: ObservedTest) -> Iterator[Event]:
 FINDINGS = ()
 OF_TEST = (
     deduplicated, redirected, wrong_signature, several_callbacks, published_again, scheduled_twice,
-    delivered_late, handled_twice, accepted_with_error,
+    delivered_late, handled_twice, accepted_with_error, failed_with_exception, unlikely_duration,
 )  # fmt: skip
 
 

@@ -367,7 +367,8 @@ SENTENCES: Sentences = {
     "deduplicated": _deduplicated,
     "redirected": "{message:id} was answered {status}; the queue does not follow redirects and counts "
     "only 200 to 299 as delivered",
-    "several_callbacks": "{count:raw} callbacks were sent about {message:id}: one for each attempt",
+    "several_callbacks": "{command:raw} was repeated by another callback about {message:id}: the queue "
+    "sends a callback after each attempt",
     "published_again": "this publish was repeated without a deduplication id after the answer that "
     "named {message:id} was lost: both messages are sent",
     "scheduled_twice": "this request created a second schedule ({second:id}) with the destination, "
@@ -380,6 +381,8 @@ SENTENCES: Sentences = {
     "is not retried",
     "raised_after_answer": "{message:id} was answered {status} before its handler raised, so it is not "
     "retried",
+    "failed_with_exception": "{url:raw} answered {message:id} with {status}: {raised:raw}",
+    "unlikely_duration": "the {setting:raw} {given:raw} is {means:raw}",
     "wrong_signature": _wrong_signature,
     "signature_valid": _valid_signature,
     "message_waits": "{line:raw}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -151,9 +150,16 @@ def counts(handle: VectorIndex) -> dict[str, Any]:
 
 def content(handle: VectorIndex) -> dict[str, Any]:
     """Return the vectors by namespace, each projected onto a plane like the last query."""
-    # Use `describe()`, because `info()` would make pending changes visible.
-    info = dataclasses.asdict(engine_of(handle).describe())
-    del info["namespaces"]
+    engine = engine_of(handle)
+    # Not `info()`, which would make pending changes visible.
+    info = {
+        "kind": engine.identity.kind,
+        "similarity": engine.identity.similarity,
+        "dimension": engine.dimension or 0,
+        "index_size": sum(space.size() for space in engine.spaces.values()),
+        "dense_model": engine.identity.dense_model,
+        "sparse_model": engine.identity.sparse_model,
+    }
     views = [_namespace_view(handle, name) for name in handle.namespaces()]
     return {"info": plain(info), "namespaces": views}
 

@@ -255,7 +255,7 @@ def _are_mentioned(ids: list[str], calls: list[Call]) -> bool:
 
 def empty_namespace(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find queries in a namespace without vectors, while another namespace has some."""
-    spaces = engine_of(handle).info().namespaces
+    _, spaces = engine_of(handle).info()
     full = {name: one.vector_count for name, one in spaces.items() if one.vector_count}
     in_use = full.keys() | {name for name, one in spaces.items() if one.pending_vector_count}
     for query in _queries(test, handle):
@@ -338,7 +338,7 @@ OF_TEST = ()
 
 def unfinished(index: Any, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about vectors that queries do not see yet."""
-    for name, space in engine_of(index).info().namespaces.items():
+    for name, space in engine_of(index).info()[1].items():
         if count := space.pending_vector_count:
             subject = Subject("namespace", name, index.name)
             values = {"namespace": name, "count": count}

@@ -84,10 +84,12 @@ def test_a_script_that_is_sent_after_its_unknown_hash_is_not_an_error(
 
 
 def test_the_newest_finding_comes_first_and_there_are_ten_at_most(cloud: Cloud) -> None:
-    commands(" | ".join(f"SET lock:{number} me NX" for number in range(15)))(cloud)
+    keys = range(1, 16)
+    late = [f"SET k{key} 1 EX {key} | +{key}s | GET k{key}" for key in keys]
+    commands(" | ".join(late))(cloud)
     every = found(cloud)
     assert len(every) == MOST
-    assert every[0].values["key"] == "lock:14"
+    assert every[0].values["key"] == "k15"
 
 
 def test_a_finding_is_a_cause_before_it_is_a_hint(cloud: Cloud) -> None:

@@ -79,13 +79,60 @@ def retried(*answers: int) -> Scene:
     return run
 
 
-def called_back(*answers: int) -> Scene:
+def called_back(*answers: int, receiver: str = "INCR failed") -> Scene:
+    """Deliver a message whose callbacks make a receiver run a command."""
+
     def run(cloud: Cloud) -> None:
-        queue = cloud.queue()
-        queue.destinations.respond(HOOK, *answers)
-        queue.destinations.accept("https://app.example.com/callback")
+        queue, server = cloud.queue(), cloud.kv_server()
         callback = "https://app.example.com/callback"
+        queue.destinations.respond(HOOK, *answers)
+
+        def take(request: object) -> int:
+            httpx.post(server.url, json=receiver.split(), headers=server.headers)
+            return 200
+
+        queue.destinations.call(callback, take)
         deliver(queue, HOOK, retries=len(answers) - 1, callback=callback)
+
+    return run
+
+
+def raises(*answers: int) -> Scene:
+    """Deliver a message whose handler raises an exception instead of answering 500."""
+
+    def run(cloud: Cloud) -> None:
+        queue, left = cloud.queue(), iter(answers)
+
+        def take(request: object) -> int:
+            if (status := next(left)) == 500:
+                raise KeyError("id")
+            return status
+
+        queue.destinations.call(HOOK, take)
+        deliver(queue, HOOK, retries=len(answers) - 1)
+
+    return run
+
+
+def in_a_run(*deliveries: str) -> Scene:
+    """Deliver messages of one workflow run, whose handler sends commands or submits a step."""
+
+    def run(cloud: Cloud) -> None:
+        queue, server, left = cloud.queue(), cloud.kv_server(), iter(deliveries)
+        queue.destinations.accept(f"{HOOK}/next")
+
+        def take(request: object) -> int:
+            for line in next(left).split(" & "):
+                if line == "step":
+                    url = f"{queue.url}/v2/publish/{HOOK}/next"
+                    httpx.post(url, headers=queue.headers)
+                elif line:
+                    httpx.post(server.url, json=line.split(), headers=server.headers)
+            return 200
+
+        queue.destinations.call(HOOK, take)
+        for _ in deliveries:
+            deliver(queue, HOOK, headers={"Upstash-Workflow-RunId": "wfr_1"})
 
     return run
 
@@ -154,7 +201,36 @@ CASES: dict[str, Scene] = {
         to("publish", Deduplication_Id="a"), to("publish", Deduplication_Id="b")
     ),
     "callbacks of two attempts": called_back(500, 200),
+    "callbacks of two attempts that append": called_back(500, 200, receiver="RPUSH log failed"),
+    "callbacks of two attempts that add to a field": called_back(
+        500, 200, receiver="HINCRBY stats failed 1"
+    ),
+    "callbacks of two attempts that only read": called_back(500, 200, receiver="GET failed"),
+    "callbacks of two attempts that set a value": called_back(500, 200, receiver="SET failed 1"),
     "the callback of one attempt": called_back(200),
+    "a retry delay of milliseconds": publishes(to("publish", Retry_Delay="30")),
+    "a retry delay of a minute": publishes(to("publish", Retry_Delay="60000")),
+    "a retry delay that grows": publishes(to("publish", Retry_Delay="30 * 1000")),
+    "a delay in milliseconds": publishes(to("publish", Delay="60000s")),
+    "a delay of a minute": publishes(to("publish", Delay="60s")),
+    "a delay of a day": publishes(to("publish", Delay="1d")),
+    "a timeout in milliseconds": publishes(to("publish", Timeout="30000s")),
+    "a timeout of half a minute": publishes(to("publish", Timeout="30s")),
+    "an exception that was raised": raises(500),
+    "an exception before a retry": raises(500, 200),
+    "an exception that was logged before an error": logs(422),
+    "an error without an exception": answered(500),
+    **{
+        f"a workflow run that writes {name}": in_a_run(*deliveries)
+        for name, deliveries in {
+            "outside of its steps": ("INCR n", "INCR n", "INCR n"),
+            "a list outside of its steps": ("RPUSH l a", "RPUSH l a"),
+            "before its step and after it": ("HINCRBY h f 1 & step", "HINCRBY h f 1"),
+            "in each step": ("INCR n & step", "INCR n & step", ""),
+            "once": ("step", "INCR n"),
+            "a value": ("SET a 1", "SET a 1"),
+        }.items()
+    },
 }
 
 
