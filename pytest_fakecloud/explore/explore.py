@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 from ..core.errors import ContractError, brief, broken_promise, counted, shown
 from ..core.timers import Duration, duration_us
 from ..every_failure import chosen_handles, names_of
+from .anomalies import Allowed
 from .patches import explored
 from .programs import Runs, kinds_of, may_assert, programs_of, schedule_to_replay
 from .promises import Promises
@@ -48,6 +49,7 @@ class ExploreOptions(TypedDict, total=False):
     patience: Duration
     horizon: Duration | None
     trust: bool
+    allow: str | Iterable[str]
 
 
 def explore(
@@ -66,6 +68,7 @@ def explore(
     patience: Duration = "1h",
     horizon: Duration | None = None,
     trust: bool = True,
+    allow: str | Iterable[str] = (),
 ) -> Exploration:
     """Run code under many schedules; raise an error with the smallest one that breaks a promise.
 
@@ -91,6 +94,9 @@ def explore(
     - ``patience``: how long a client may be slow in one run; a delivery may be slow until its timeout.
     - ``horizon``: how long after the start a queue's schedules fire (default: they fire three times).
     - ``trust``: whether to try if the promise notices lost writes, after the search.
+    - ``allow``: anomalies that do no harm here, such as ``"lost update"`` or ``"lost update: views"``.
+
+    Without ``check``, and without assertions in the code, an anomaly breaks the promise.
 
     Raises ``BrokenPromiseError``; the error of the undisturbed run; exceptions that end a test, such as
     ``pytest.skip()``; and ``ContractError`` if the code makes no call or cannot be explored, or if
@@ -103,6 +109,7 @@ def explore(
     if setup is not None and not callable(setup):
         raise ContractError(f"setup={shown(setup)} is not a function")
     promises = Promises(check)
+    allowed_anomalies = Allowed(allow)
     given = schedule_to_replay(schedule, programs)
     allowed = budget_of(budget)
     scope = Scope(
@@ -114,12 +121,14 @@ def explore(
         is_history_read=promises.reads_history,
     )
     asked = () if kinds is None else names_of("kinds", kinds)
+    asserts = bool(promises.given) or any(may_assert(program.function) for program in programs)
     threads = Threads()
     seed = cloud.seed if seed is None else seed
     try:
         with explored(cloud, programs, process_time=process_time, seed=seed) as world:
             subject = Subject(world, programs, scope, threads, world.awaited)
-            player = Player(world, subject, promises, setup)
+            player = Player(world, subject, promises, setup, allowed_anomalies)
+            player.tally.has_promise = asserts
             if given is not None:
                 _replay(player, given)
             else:
@@ -127,7 +136,8 @@ def explore(
                 _check_budget(player.tally, allowed)
                 _check_covered(player, asked)
                 promises.finish()
-                if trust:
+                allowed_anomalies.check_used()
+                if trust and asserts:
                     player.tally.trust = examine(player, undisturbed)
     finally:
         threads.close()
@@ -138,6 +148,8 @@ def _replay(player: Player, schedule: Schedule) -> None:
     __tracebackhide__ = True
     tally = player.tally
     tally.given = schedule
+    if not tally.has_promise and [*schedule]:
+        player.play(Schedule())  # with which patterns compare the run
     run = player.play(schedule, keep=True, stacks=True)
     missed = [event for event in schedule if event not in run.fired]
     if run.broken is not None:
@@ -160,11 +172,14 @@ def _search(player: Player, budget: Budget, seed: int | str) -> Run:
     undisturbed = player.play(Schedule(), notes=True, stacks=True)
     _check_undisturbed(player, undisturbed)
     _check_repeats(player, undisturbed, "the second time")
-    functions = [program.function for program in player.subject.programs]
-    if not player.promises.given and not any(map(may_assert, functions)):
+    if (
+        not player.tally.has_promise
+        and not undisturbed.accesses
+        and not _uses_services(undisturbed)
+    ):
         raise ContractError(
-            "nothing can fail: there is no check=, and the code asserts nothing. Pass check=, a "
-            "function that asserts what must hold after a run, or a promise such as once('key')"
+            "nothing can fail: there is no check=, the code asserts nothing, and it reads and writes "
+            "no data of a fake. Pass check=, a function that asserts what must hold after a run"
         )
     player.tally.coverage.kinds.clear()
     player.world.note_unwritten(undisturbed)
@@ -180,6 +195,11 @@ def _search(player: Player, budget: Budget, seed: int | str) -> Run:
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
     raise _broken_schedule(player, replays.run, replays) from replays.run.broken
+
+
+def _uses_services(run: Run) -> bool:
+    """Return whether a run called any fake but key-value servers."""
+    return any(line.call is not None and line.call.service != "kv" for line in run.lines)
 
 
 def _broken_schedule(

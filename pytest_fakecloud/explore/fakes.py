@@ -15,9 +15,9 @@ from ..core.timers import to_datetime
 from ..kv.reply import python_value
 from ..reporting.data import state_of
 from ..services import find
-from .footprint import ALL, Touch, key_of_touch, touch_of_key
+from .footprint import ALL, KEY_OF_DB, Touch, key_of_touch, touch_of_key
 from .run import Due
-from .schedule import Kind
+from .schedule import HOLD_US, Kind
 from .simulation.connections import Connections
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ..queue.model import Message
     from ..vector.handle import VectorIndex
 
-HOLD_US = 60_000_000
-"""Microseconds for which vectors remain pending after a ``hold`` event."""
 ROTATED_US = 10_000_000
 """Microseconds for which the code keeps using an old token after a ``rotate_token`` event."""
 MOST_TIMERS = 1_000
@@ -346,7 +344,7 @@ class Fakes:
     def state_of(self, touch: Touch) -> object:
         """Return the value of a key, or else all data of a fake, to compare it with another run's."""
         handle = next(each for each in self.handles if each.name == touch.fake)
-        database = touch.kind.removeprefix("key of db")
+        database = touch.kind.removeprefix(KEY_OF_DB)
         if not database.isdigit() or touch.name == ALL:
             return state_of(handle)
         engine: Any = handle._engine

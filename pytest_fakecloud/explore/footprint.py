@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ALL = "*"
 """The name of an access to everything of a kind."""
+KEY_OF_DB = "key of db"
+"""The kind of accesses to keys, without the number of the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ def _touches_of_data(fake: str, session: Any, spec: Any, argv: list[bytes]) -> I
         yield from touches
     elif spec.write or spec.readonly or name in ("INFO", "DEBUG", "SWAPDB", "MEMORY"):
         for index in range(len(session.engine.databases)):
-            yield Touch(fake, f"key of db{index}", ALL, bool(spec.write))
+            yield Touch(fake, f"{KEY_OF_DB}{index}", ALL, bool(spec.write))
     else:
         yield Touch(fake, "setting", ALL, spec.name != "CONFIG GET")
 
@@ -126,13 +128,13 @@ def _touches_of_keys(fake: str, database: int, spec: Any, argv: list[bytes]) -> 
     for key_spec in spec.keys:
         places = key_spec.positions(argv)
         if places is None:
-            yield Touch(fake, f"key of db{database}", ALL, bool(spec.write))
+            yield Touch(fake, f"{KEY_OF_DB}{database}", ALL, bool(spec.write))
         for place in places or ():
             yield touch_of_key(fake, database, argv[place], "RO" not in key_spec.flags)
 
 
 def touch_of_key(fake: str, database: int, key: bytes, writes: bool) -> Touch:
-    return Touch(fake, f"key of db{database}", _text(key), writes)
+    return Touch(fake, f"{KEY_OF_DB}{database}", _text(key), writes)
 
 
 def key_of_touch(touch: Touch) -> bytes:

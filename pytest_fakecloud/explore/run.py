@@ -13,6 +13,7 @@ from ..handle import Snapshot
 from ..queue.delivery.routes import Url
 from ..queue.handle import Queue
 from ..queue.model import Message
+from .anomalies import Access, Anomaly, Key
 from .footprint import Footprint, Touch
 from .schedule import Event, Kind, Schedule
 
@@ -215,6 +216,18 @@ class Run:
     fired: list[Event] = field(default_factory=list)
     """The applied events and decisions of a strategy; ``Schedule(fired)`` alone repeats the run."""
     lines: list[Line] = field(default_factory=list)
+    accesses: list[Access] = field(default_factory=list)
+    """The commands that the key-value engines ran, also those of scripts and transactions, and the
+    calls of other services.
+    """
+    left: dict[Key, bool] = field(default_factory=dict)
+    """Those of the accessed keys that exist at the end, and whether each lives forever."""
+    acknowledged: set[str] = field(default_factory=set)
+    """Names of the deliveries that their destinations answered with a success."""
+    workflow_runs: dict[str, str] = field(default_factory=dict)
+    """The workflow run that each delivery belongs to, by the delivery's name."""
+    anomalies: list[Anomaly] = field(default_factory=list)
+    """The anomalies of this run that ``allow=`` does not contain."""
     steps: list[Step] = field(default_factory=list)
     start_us: int = 0
     calls: dict[str, int] = field(default_factory=dict)

@@ -51,6 +51,8 @@ DELAY = 30
 """Length in seconds of the ``delay`` events that the search tries."""
 SLOW = (4, 30)
 """Lengths in seconds of the ``slow`` events to try: below and above usual client timeouts."""
+HOLD_US = 60_000_000
+"""Microseconds for which vectors remain pending after a ``hold`` event."""
 PARTITION = 60
 """Length in seconds of the ``partition`` events that the search tries."""
 TICKS = {"1ms": 1_000, "1s": 1_000_000, "9999ms": 9_999_000, "59999ms": 59_999_000}

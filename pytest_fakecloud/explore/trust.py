@@ -14,7 +14,7 @@ from ..base_cloud import BaseCloud
 from ..core.errors import ContractError, counted
 from ..handle import Handle
 from ..outside.replace import replace
-from .footprint import ALL, Touch, touch_of_key
+from .footprint import ALL, KEY_OF_DB, Touch, touch_of_key
 from .programs import may_assert
 from .result.story import line_text, lookups_of_run
 from .run import History, Line, Run
@@ -100,7 +100,7 @@ class Reads:
         if key is not None:
             yield touch_of_key(fake, keyspace.index, key, False)
         else:
-            yield Touch(fake, f"key of db{keyspace.index}", ALL, False)
+            yield Touch(fake, f"{KEY_OF_DB}{keyspace.index}", ALL, False)
 
     def keys_by_name(self) -> Iterator[Touch]:
         """Yield the keys that were read by name."""

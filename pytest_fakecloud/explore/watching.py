@@ -107,6 +107,7 @@ def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list
     simulation.record.touch(touches)
     if session.transport == "local":
         simulation.calls.add_command_of_test(argv)
+    simulation.calls.note_access(session, spec, argv, touches)
     world.time.note_data(b" ".join(argv[1:]))
     world.time.note_idle_time(fake, session.db.index, argv)
 

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..base_cloud import BaseCloud
+from .anomalies import Key
 from .fakes import MOST_TIMERS, Fakes
-from .footprint import READS_CLOCK, Touch
+from .footprint import KEY_OF_DB, READS_CLOCK, Touch
 from .programs import current_observer
 from .randomness import Randomness
 from .run import Run
@@ -55,6 +56,20 @@ class World(Fakes):
         finally:
             self.simulation = None
             current_observer.reset(token)
+
+    def left_of(self, keys: Iterable[Key]) -> dict[Key, bool]:
+        """Return those of the keys that exist, and whether each lives forever."""
+        keyspaces = {
+            (handle.name, f"{KEY_OF_DB}{keyspace.index}"): keyspace
+            for handle in self.handles
+            for keyspace in getattr(handle._engine, "databases", ())
+        }
+        left = {}
+        for key in keys:
+            keyspace, name = keyspaces.get((key.fake, key.kind)), key.name.encode()
+            if keyspace is not None and name in keyspace.values:
+                left[key] = name not in keyspace.expires
+        return left
 
     def note_unwritten(self, run: Run) -> None:
         """Note the keys that the promise read but that neither the baseline nor a run contains."""

@@ -35,8 +35,8 @@ class Exploration:
     allow. ``likely`` maps a number of ordered switches to the minimum probability that a bug that
     needs them was found. ``reads`` is what the promise read, ``unwritten`` the keys of it that no run
     wrote. Each of ``writes`` was left out in a run of its own; the promise did not notice
-    ``unnoticed``. ``notes`` describe unexplored code, ``seconds`` is wall-clock time,
-    ``str()`` a summary.
+    ``unnoticed``. ``anomalies`` are those that runs showed. ``notes`` describe unexplored code,
+    ``seconds`` is wall-clock time, ``str()`` a summary.
     """
 
     def __init__(self, tally: Tally, wanted: Sequence[str]) -> None:
@@ -60,15 +60,20 @@ class Exploration:
         self.unwritten = tally.trust.unwritten
         self.writes, self.unnoticed = tally.trust.writes, tally.trust.unnoticed
         self._trust = tuple(tally.trust.lines())
+        self.anomalies = tuple(
+            f"{anomaly}; {f'replay it with {schedule!r}' if schedule else 'in the undisturbed run'}"
+            for anomaly, schedule in tally.anomalies.values()
+        )
         self.seconds = tally.seconds
         self.seed = tally.seed
         self._has_same_numbers = (
             "numbers" in covered.possible and "numbers" not in wanted and not tally.given
         )
-        self._text = _summary(tally)
+        what = "the promise held" if tally.has_promise else "no anomaly was found"
+        self._text = f"{what} in {_summary(tally)}"
 
     def __str__(self) -> str:
-        lines = [f"the promise held in {self._text}"]
+        lines = [self._text]
         if self._ranges:
             texts = (f"{name} {_range(*calls)}" for name, calls in self._ranges.items())
             lines.append(f"calls: {', '.join(texts)}")
@@ -76,6 +81,7 @@ class Exploration:
             texts = (f"{kind} {times:,}" for kind, times in self.kinds.items())
             lines.append(f"events: {', '.join(texts)}")
         lines += self._trust
+        lines += (f"anomaly: {text}" for text in self.anomalies)
         if self.untried:
             lines.append(f"never had a place: {', '.join(self.untried)}")
         if self.unreached:
@@ -86,7 +92,7 @@ class Exploration:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<Exploration: the promise held in {self._text}>"
+        return f"<Exploration: {self._text}>"
 
 
 class BrokenPromiseError(FakecloudError, AssertionError):
@@ -117,7 +123,8 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         self.story = story(run)
         self.tried = tally.tried
         self.seconds = tally.seconds
-        text = f"the promise was broken by {self._schedule_text(tally)}"
+        what = "the promise was broken" if tally.has_promise else "an anomaly was found"
+        text = f"{what} by {self._schedule_text(tally)}"
         if replays is not None and replays.failed < replays.total:
             text += (
                 "; the code is not deterministic: it failed in "

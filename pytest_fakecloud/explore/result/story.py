@@ -12,6 +12,7 @@ from ...core.calls import Call
 from ...core.errors import counted
 from ...reporting.calls import SEVERAL, Lookups, gathered
 from ...reporting.wording import summarise
+from ..anomalies import AnomalyError
 from ..footprint import ALL, Touch
 from ..run import Line, Run
 
@@ -43,7 +44,8 @@ def story(run: Run) -> str:
     ]
     if later:
         lines.append(f"afterwards: {counted(later, 'more step')}")
-    return "\n".join([*lines, f"check: {reason(run.broken)}"])
+    what = "anomaly" if isinstance(run.broken, AnomalyError) else "check"
+    return "\n".join([*lines, f"{what}: {reason(run.broken)}"])
 
 
 def _rows_of(entries: Sequence[list[Line]], run: Run) -> list[tuple[str, str]]:

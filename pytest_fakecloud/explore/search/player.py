@@ -13,6 +13,7 @@ from ...core.field_types import check_returned
 from ...core.journal import recorder_of
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
+from ..anomalies import Allowed, Anomaly, AnomalyError, Record, find_anomalies
 from ..programs import check_has_run
 from ..promises import Promises
 from ..run import History, Plan, Redundant, Run, Strategy
@@ -205,6 +206,10 @@ class Tally:
     seconds: float = 0.0
     seed: int | str = 0
     trust: Trust = field(default_factory=Trust)
+    has_promise: bool = True
+    """Whether anything is asserted; without a promise, an anomaly breaks a run."""
+    anomalies: dict[tuple[str, str], tuple[Anomaly, str]] = field(default_factory=dict)
+    """The anomalies that runs showed, by name and subject, with the schedule of the first."""
 
     @property
     def tried(self) -> int:
@@ -223,6 +228,9 @@ class Player:
     subject: Subject
     promises: Promises
     setup: Callable[[], object] | None
+    allowed: Allowed
+    plain: Run | None = None
+    """The first run, in which no event happens unless the caller gave a schedule."""
     tally: Tally = field(default_factory=Tally)
     known: dict[Schedule, Schedule | None] = field(default_factory=dict)
 
@@ -267,6 +275,8 @@ class Player:
         with world.reads.recorded() if is_examined else contextlib.nullcontext():
             for check in self.promises.at_end:
                 run.broken = run.broken or self._broken_promise(check, simulation.history, schedule)
+        if left_out < 0:
+            self._note_anomalies(run)
         if not keep:
             recorder.forget_since(number)
         if left_out >= 0:
@@ -275,6 +285,19 @@ class Player:
             self.known[schedule] = Schedule(run.fired) if run.broken is not None else None
         self.tally.coverage.add(run)
         return run
+
+    def _note_anomalies(self, run: Run) -> None:
+        """Look for anomalies by comparison with the first run, if that had no events."""
+        self.plain = self.plain or run
+        if self.plain.fired:
+            return
+        run.left = self.world.left_of(key for one in run.accesses for key in one.keys)
+        run.anomalies = find_anomalies(Record(run, self.plain), self.allowed)
+        for anomaly in run.anomalies:
+            found = self.tally.anomalies
+            found.setdefault((anomaly.name, anomaly.subject), (anomaly, str(Schedule(run.fired))))
+        if not self.tally.has_promise and run.anomalies and run.broken is None:
+            run.broken = AnomalyError(run.anomalies[0])
 
     def varied(self, schedule: Schedule) -> Schedule:
         """Return a schedule with random numbers of its own, if the code draws any."""

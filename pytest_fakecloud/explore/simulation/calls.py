@@ -24,10 +24,11 @@ from ...kv.command_fields import only_prepares
 from ...queue.model import Outcome
 from ...reporting.calls import SEVERAL, command_of
 from ...reporting.data import state_of
-from ..fakes import HOLD_US, ROTATED_US
-from ..footprint import touches_of_request
+from ..anomalies import Access, Key
+from ..fakes import ROTATED_US
+from ..footprint import KEY_OF_DB, Touch, key_of_touch, touches_of_request
 from ..run import Due, Line
-from ..schedule import DELAY, FAULTS, PARTITION, PAUSES, SLOW, Event, Kind
+from ..schedule import DELAY, FAULTS, HOLD_US, PARTITION, PAUSES, SLOW, Event, Kind
 from .clock import RunClock
 from .state import Part, RunState, seconds
 from .strands import Crash, Source, Strand, carried_source, source_of
@@ -233,6 +234,30 @@ class Calls(Part):
         if is_served and interrupted is not None and not _is_several(interrupted):
             lines.insert(lines.index(interrupted), lines.pop())
 
+    def note_access(
+        self, session: Any, spec: Any, argv: Sequence[bytes], touches: Sequence[Touch]
+    ) -> None:
+        """Record a command with the values of its keys, for patterns of anomalies.
+
+        WATCH and EXEC read no values: what WATCH guards never runs if the key has changed.
+        """
+        strand = self._state.serving.get(threading.get_ident()) or self._state.here()
+        keys = [one for one in touches if one.kind.startswith(KEY_OF_DB)]
+        if strand is None or self._record.aside_depth or self._turns.has_ended:
+            return
+        if not keys or spec.name in ("WATCH", "EXEC"):
+            return
+        words = [word.decode("utf-8", "backslashreplace") for word in argv]
+        access = Access(
+            strand.name,
+            strand.line if session.in_script else object(),
+            (spec.name, *words[len(spec.name.split()) :]),
+            tuple(map(Key.of, keys)),
+            tuple(session.db.find(key_of_touch(one)) for one in keys),
+            any(one.writes for one in keys),
+        )
+        self._run.accesses.append(access)
+
     def at_gap(self) -> None:
         """Let other strands run between two commands of a pipeline."""
         strand = self._state.serving.get(threading.get_ident()) or self._state.here()
@@ -267,7 +292,13 @@ class Calls(Part):
         app: Any = handle._app
         app.recorder.renumber(request.call, now)
         line = strand.line = self._add_line(strand, request)
-        self._record.touch(touches_of_request(handle, request))
+        touches = list(touches_of_request(handle, request))
+        self._record.touch(touches)
+        subjects = tuple(Key.of(one) for one in touches if one.fake)
+        if subjects:
+            words, writes = (request.route, request.call.path), any(one.writes for one in touches)
+            access = Access(strand.name, line, words, subjects, (), writes, request.call)
+            self._run.accesses.append(access)
         if self._cut and self._cut.get((root.title, handle.name), 0) > now:
             line.event, line.words = True, f"does not reach {handle.name}"
             return Effect("drop")
@@ -453,7 +484,7 @@ def session_of(handle: Any, request: Request) -> Any:
     """Return the session of a command's connection, or None for an HTTP request."""
     if request.call.route != "database-port":
         return None
-    return next((c.session for c in list(handle._port._open) if c.client == request.client), None)
+    return next((c.session for c in handle._app.clients.copy() if c.client == request.client), None)
 
 
 _Loss = Literal["unreachable", "unheard"]
@@ -486,6 +517,8 @@ class DeliveryStrands(Part):
             return None
         self._run.fired += events
         strand = self._state.add(Strand(due.name, "delivery", body, due))
+        if due.message.workflow is not None:
+            self._run.workflow_runs[due.name] = due.message.workflow.run_id
         strand.deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
         self._state.created_by[due.name] = len(self._run.steps) - 1
         self._record.add_line(due.name, _delivery_words(due, events), event=bool(events))
@@ -516,6 +549,9 @@ class DeliveryStrands(Part):
             # Count only exceptions as failures, because a handler may answer 500 on purpose.
             handled = self._run.handler_outcomes.setdefault((route._where, route.prefix), [])
             handled.append(outcome.exception is None)
+        strand = self._state.here()
+        if outcome.delivered and loss is None and strand is not None:
+            self._run.acknowledged.add(strand.name)
         if outcome.status is not None:
             self._run.broken = self._run.broken or broken_promise(outcome.exception)
         if loss == "unheard":

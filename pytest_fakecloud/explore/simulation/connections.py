@@ -199,9 +199,8 @@ class Connections:
     def mount_at(self, port: int) -> Any:
         """Return the mount of the fake that listens on a port without TLS, or None."""
         for handle in self._handles:
-            opened: Any = getattr(handle, "_port", None)
-            for mount in (handle._mount, getattr(opened, "mount", None)):
-                if mount is not None and mount.port == port and mount.tls is None:
+            for mount in handle._mounts():
+                if mount.port == port and mount.tls is None:
                     return mount
         return None
 

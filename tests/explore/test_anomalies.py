@@ -1,0 +1,345 @@
+"""Anomalies that are found without a promise: programs that have one, and similar ones that do not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from upstash_redis import Redis
+from upstash_redis.errors import UpstashError
+
+from pytest_fakecloud import BrokenPromiseError, Cloud, ContractError, KVServer
+from pytest_fakecloud.explore.anomalies import NAMES, PATTERNS
+
+from ..docs.blocks import DOCS
+from .bugs import Make, reads, ten
+from .bugs.effects import EFFECTS
+from .conftest import holds, opened
+
+Clients = Mapping[str, Callable[[], object]]
+TAKE = "if tonumber(redis.call('GET', KEYS[1])) > 0 then return redis.call('DECR', KEYS[1]) end"
+ADD = "return redis.call('SET', KEYS[1], redis.call('GET', KEYS[1]) + 1)"
+RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end"
+FENCED = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[2], ARGV[2]) end"
+
+
+def both(work: Callable[[str], object]) -> Clients:
+    return {name: (lambda name=name: work(name)) for name in ("ann", "bob")}
+
+
+# -- programs with an anomaly ----------------------------------------------------------------------
+
+
+def add_view(redis: Redis) -> Clients:
+    return both(lambda _: redis.set("views", int(redis.get("views") or 0) + 1))
+
+
+def rename_field(redis: Redis) -> Clients:
+    return both(lambda name: redis.hset("user", "name", f"{redis.hget('user', 'name')}{name}"))
+
+
+def append_in_document(redis: Redis) -> Clients:
+    return both(lambda name: redis.mset({"doc": f"{redis.get('doc')} {name}"}))
+
+
+def take_stock(redis: Redis) -> Clients:
+    return both(lambda _: int(redis.get("stock") or 0) > 0 and redis.decr("stock"))
+
+
+def claim_seat(redis: Redis) -> Clients:
+    return both(lambda name: redis.get("seat") is None and redis.set("seat", name))
+
+
+def join_room(redis: Redis) -> Clients:
+    return both(lambda name: redis.llen("room") < 1 and redis.rpush("room", name))
+
+
+def leave_call(redis: Redis) -> Clients:
+    def leave(name: str) -> None:
+        if sum(redis.get(doctor) == "on" for doctor in ("ann", "bob")) > 1:
+            redis.set(name, "off")
+
+    return both(leave)
+
+
+def withdraw(redis: Redis) -> Clients:
+    def take(name: str) -> None:
+        if int(redis.get("ann") or 1) + int(redis.get("bob") or 1) >= 2:
+            redis.decrby(name, 2)
+
+    return both(take)
+
+
+def open_both(redis: Redis) -> Clients:
+    def open_valve(name: str) -> None:
+        if set(redis.mget("ann", "bob")) != {"open"}:
+            redis.set(name, f"open by {name}")
+
+    return both(open_valve)
+
+
+def under_lock(redis: Redis, end: Callable[[str], object]) -> Clients:
+    def work(name: str) -> None:
+        if redis.set("lock", name, nx=True, ex=10):
+            redis.incr("work")
+            end(name)
+
+    return both(work)
+
+
+def release_any(redis: Redis) -> Clients:
+    return under_lock(redis, lambda _: redis.delete("lock"))
+
+
+def extend_any(redis: Redis) -> Clients:
+    return under_lock(redis, lambda _: redis.expire("lock", 10))
+
+
+def mark_free(redis: Redis) -> Clients:
+    return under_lock(redis, lambda _: redis.unlink("lock"))
+
+
+def write_late(redis: Redis) -> Clients:
+    return under_lock(redis, lambda name: redis.set("report", name))
+
+
+def push_late(redis: Redis) -> Clients:
+    return under_lock(redis, lambda name: redis.rpush("rows", name))
+
+
+def score_late(redis: Redis) -> Clients:
+    return under_lock(redis, lambda name: redis.hset("board", "best", name))
+
+
+def count_then_expire(redis: Redis) -> Clients:
+    return {"ann": lambda: redis.incr("window") == 1 and redis.expire("window", 60)}
+
+
+def session_then_expire(redis: Redis) -> Clients:
+    return {"ann": lambda: redis.hset("session", "user", "ann") and redis.expire("session", 60)}
+
+
+def lock_forever(redis: Redis) -> Clients:
+    return {"ann": lambda: redis.setnx("lock", "ann") and redis.delete("lock")}
+
+
+def code_then_expire(redis: Redis) -> Clients:
+    return {"ann": lambda: redis.set("code", "1234") and redis.pexpire("code", 60_000)}
+
+
+def retried(work: Callable[[], object]) -> Clients:
+    def run() -> None:
+        for _ in range(2):
+            try:
+                work()
+                return
+            except Exception:
+                continue
+
+    return {"ann": run}
+
+
+def pay_again(redis: Redis) -> Clients:
+    return retried(lambda: redis.incrby("paid", 5))
+
+
+def log_again(redis: Redis) -> Clients:
+    return retried(lambda: redis.rpush("log", "paid"))
+
+
+def raise_again(redis: Redis) -> Clients:
+    return retried(lambda: redis.hincrby("account", "balance", 5))
+
+
+# -- guarded programs ------------------------------------------------------------------------------
+
+
+def add_by_script(redis: Redis) -> Clients:
+    return both(lambda _: redis.eval(ADD, keys=["views"]))
+
+
+def set_other_fields(redis: Redis) -> Clients:
+    return both(lambda name: redis.hset("user", name, f"{redis.hget('user', name)}!"))
+
+
+def set_the_same(redis: Redis) -> Clients:
+    return both(lambda _: redis.get("theme") != "dark" and redis.set("theme", "dark"))
+
+
+def take_by_script(redis: Redis) -> Clients:
+    return both(lambda _: redis.eval(TAKE, keys=["stock"]))
+
+
+def claim_once(redis: Redis) -> Clients:
+    return both(lambda name: redis.get("seat") is None and redis.set("seat", name, nx=True))
+
+
+def decrease_only(redis: Redis) -> Clients:
+    return both(lambda _: redis.decr("stock") < 0 and redis.incr("stock"))
+
+
+def release_own(redis: Redis) -> Clients:
+    def work(name: str) -> None:
+        if redis.set("lock", name, nx=True, ex=10):
+            redis.eval(FENCED, keys=["lock", "report"], args=[name, name])
+            redis.eval(RELEASE, keys=["lock"], args=[name])
+
+    return both(work)
+
+
+def write_fenced(redis: Redis) -> Clients:
+    def work(name: str) -> None:
+        if redis.set("lock", name, nx=True, ex=10):
+            redis.eval(FENCED, keys=["lock", "report"], args=[name, name])
+
+    return both(work)
+
+
+def write_own(redis: Redis) -> Clients:
+    def work(name: str) -> None:
+        if redis.set("lock", name, nx=True, ex=10):
+            redis.set(f"report:{name}", "done")
+
+    return both(work)
+
+
+def set_with_expiry(redis: Redis) -> Clients:
+    return {"ann": lambda: redis.set("code", "1234", ex=60)}
+
+
+def expire_in_transaction(redis: Redis) -> Clients:
+    def count() -> None:
+        steps = redis.multi()
+        steps.incr("window")
+        steps.expire("window", 60)
+        steps.exec()
+
+    return {"ann": count}
+
+
+def add_to_set_again(redis: Redis) -> Clients:
+    return retried(lambda: redis.sadd("paid", "order-1"))
+
+
+def set_again(redis: Redis) -> Clients:
+    return retried(lambda: redis.set("paid", "order-1"))
+
+
+def score_again(redis: Redis) -> Clients:
+    return retried(lambda: redis.zadd("paid", {"order-1": 5}))
+
+
+FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
+    "lost update": (add_view, rename_field, append_in_document),
+    "check then act": (take_stock, claim_seat, join_room),
+    "write skew": (leave_call, withdraw, open_both),
+    "foreign release": (release_any, extend_any, mark_free),
+    "expired lock": (write_late, push_late, score_late),
+    "key without TTL": (count_then_expire, session_then_expire, code_then_expire, lock_forever),
+    "repeated effect": (pay_again, log_again, raise_again),
+}
+SILENT = (
+    add_by_script, set_other_fields, set_the_same, take_by_script, claim_once, decrease_only,
+    release_own, write_fenced, write_own, set_with_expiry, expire_in_transaction,
+    add_to_set_again, set_again, score_again,
+)  # fmt: skip
+
+
+def filled(kv: KVServer) -> Redis:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+    redis.mset({"views": 1, "stock": 1, "doc": "text", "ann": "on", "bob": "on"})
+    redis.hset("user", "name", "x")
+    return redis
+
+
+@pytest.mark.parametrize(
+    ("name", "program"),
+    [(name, program) for name, programs in FIRE.items() for program in programs],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_an_anomaly_is_named_without_a_promise(
+    cloud: Cloud, kv: KVServer, name: str, program: Callable[[Redis], Clients]
+) -> None:
+    redis = filled(kv)
+    if program is withdraw:
+        redis.delete("ann", "bob")
+    others = [each for each in NAMES if each != name]
+    with pytest.raises(BrokenPromiseError) as found:
+        cloud.explore(program(redis), allow=others)
+    assert str(found.value.__cause__).startswith(f"{name} (")
+    with pytest.raises(BrokenPromiseError, match=name):
+        cloud.explore(program(redis), schedule=found.value.schedule, allow=others)
+
+
+@pytest.mark.parametrize("program", SILENT, ids=lambda program: program.__name__)
+def test_a_guarded_program_is_not_accused(
+    cloud: Cloud, kv: KVServer, program: Callable[[Redis], Clients]
+) -> None:
+    result = cloud.explore(program(filled(kv)), budget=80, trust=False)
+    assert not result.anomalies
+
+
+def test_commands_that_the_server_rejects_have_no_effect(cloud: Cloud, kv: KVServer) -> None:
+    redis = filled(kv)
+
+    def work() -> None:
+        for line in ("INCR doc", "INCRBY doc 5", "SET doc", "SET doc x NX XX", "HSET doc f v"):
+            with suppress(UpstashError):
+                redis.execute(line.split())
+
+    assert not cloud.explore(work, kinds=("lose_response", "respond"), budget=40).anomalies
+
+
+def test_a_search_for_a_promise_lists_the_anomalies(cloud: Cloud, kv: KVServer) -> None:
+    result = cloud.explore(add_view(filled(kv)), holds, budget=50)
+    assert "anomaly: lost update (views): ann: GET views, then bob: SET views 2" in str(result)
+    assert "'ann.2 switch bob'" in str(result)
+
+
+@pytest.mark.parametrize("allow", ["lost update", "lost update: vi*"])
+def test_an_anomaly_is_allowed_by_name_and_subject(cloud: Cloud, kv: KVServer, allow: str) -> None:
+    result = cloud.explore(add_view(filled(kv)), allow=allow, budget=50)
+    assert str(result).startswith("no anomaly was found in")
+
+
+@pytest.mark.parametrize(
+    ("allow", "text"),
+    [("lost updates", "did you mean"), ("write skew", "no run shows"), ([3], "is not the name")],
+)
+def test_an_allowed_anomaly_must_exist(cloud: Cloud, redis: Redis, allow: Any, text: str) -> None:
+    with pytest.raises(ContractError, match=text):
+        cloud.explore(lambda: redis.set("k", 1), allow=allow, budget=20)
+
+
+def test_the_reference_lists_every_pattern() -> None:
+    page = (DOCS / "reference" / "exploration.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([a-z A-Z]+)` \| [^|]* \| ([^|]*) \|$", page, re.MULTILINE)
+    assert rows == [(pattern.name, pattern.harmless) for pattern in PATTERNS]
+
+
+SERVICES: dict[str, tuple[Make, ...]] = {
+    **EFFECTS, "stale write": (ten.stale_cache,), "early search": (reads.pending_vectors,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [(name, make) for name, makes in SERVICES.items() for make in makes],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_an_anomaly_of_several_services_is_named_and_its_correction_is_not(
+    name: str, make: Make
+) -> None:
+    def explore(corrected: bool, **more: Any) -> Any:
+        with opened() as cloud:
+            of = make(cloud, corrected)
+            options = {**of.options, "budget": 80, "trust": False, **more}
+            return cloud.explore(of.run, workers=of.workers, setup=of.setup, **options)
+
+    with pytest.raises(BrokenPromiseError) as found:
+        explore(False, allow=[each for each in NAMES if each != name])
+    assert str(found.value.__cause__).startswith(f"{name} (")
+    assert not explore(True).anomalies
