@@ -5,8 +5,9 @@ delivered, and a failing test until its report is written. Requests come from ``
 the package. For each walk it prints the modules in the order in which they are first reached, the
 number of calls, how often the walk goes from one module into another (visits), and how many of
 these visits return to an earlier module (steps back). ``--calls`` prints every call. Each walk is
-made once before it is recorded, so that one-time initialisation is not counted. Python 3.11 also
-counts the frames of comprehensions.
+made once before it is recorded, so that one-time initialisation is not counted. The calls of each
+thread stay together, because threads run in a different order each time. Python 3.11 also counts
+the frames of comprehensions.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import io
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +30,7 @@ import requests
 
 import pytest_fakecloud
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.http.hub import default_hub
 
 ROOT = str(Path(pytest_fakecloud.__file__).parent) + "/"
 URL = "https://app.example/job"
@@ -52,7 +55,7 @@ class Step(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """All calls of a walk, in all threads, in their order."""
+    """All calls of a walk, thread by thread."""
 
     name: str
     calls: list[Step]
@@ -81,18 +84,27 @@ class Walk(NamedTuple):
         return f"{told}\n  {' > '.join(self.modules)}"
 
 
+Calls = dict[int, list[Step]]
+"""The calls of each thread."""
+
+
+def _thread_by_thread(calls: Calls) -> list[Step]:
+    return [step for own in calls.values() for step in own]
+
+
 class Tracer:
     """Records the calls within the package, in every thread that starts during a walk."""
 
     def __init__(self) -> None:
-        self._calls: list[Step] | None = None
-        self._recorded: list[Step] | None = None
+        self._calls: Calls | None = None
+        self._recorded: Calls = {}
 
     def _called(self, frame: FrameType, event: str, argument: object) -> None:
         calls, file = self._calls, frame.f_code.co_filename
         if event == "call" and calls is not None and file.startswith(ROOT):
             module = file.removeprefix(ROOT).removesuffix(".py").replace("/", ".")
-            calls.append(Step(module, frame.f_code.co_qualname))
+            own = calls.setdefault(threading.get_ident(), [])
+            own.append(Step(module, frame.f_code.co_qualname))
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -106,26 +118,31 @@ class Tracer:
             threading.setprofile(None)  # type: ignore[arg-type]
 
     def walk(self, name: str, way: Callable[[], object]) -> Walk:
-        """Make a walk once as preparation, and once to record it."""
-        way()
-        calls: list[Step] = []
-        self._calls = calls
-        try:
+        """Make a walk once as preparation, and once to record it, each to the end of its threads."""
+        pool = default_hub().workers
+        # The client keeps one connection to the fake, which the preparation opens.
+        most = len(pool.threads) - len(pool.idle) + 1
+        calls: Calls = {}
+        for recorded in (None, calls):
+            self._calls = recorded
             way()
-        finally:
+            give_up = time.monotonic() + 10
+            while len(pool.threads) - len(pool.idle) > most:
+                assert time.monotonic() < give_up, "a connection of the walk did not end"
+                time.sleep(0.001)
             self._calls = None
-        return Walk(name, calls)
+        return Walk(name, _thread_by_thread(calls))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
         """Record the last test of a session, without the fixtures that it requests."""
         if item is item.session.items[-1]:
-            self._calls = []
+            self._calls = {}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self) -> None:
         """Stop recording, because the report of the test has been written."""
-        self._recorded, self._calls = self._calls, None
+        self._recorded, self._calls = self._calls or {}, None
 
     def walk_of_a_failing_test(self) -> Walk:
         """Run ``FAILING`` in this process, and return the walk of its second test."""
@@ -137,7 +154,7 @@ class Tracer:
         assert "2 failed" in out.getvalue(), out.getvalue()
         assert "kv_server http://" in out.getvalue(), "the failing test has no report"
         assert self._recorded
-        return Walk("A failing test until its report", self._recorded)
+        return Walk("A failing test until its report", _thread_by_thread(self._recorded))
 
 
 def walks() -> list[Walk]:
