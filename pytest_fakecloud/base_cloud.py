@@ -17,7 +17,7 @@ from .core.clock import Clock
 from .core.errors import ContractError, call_all, shown
 from .core.field_types import OneOf
 from .core.ids import Ids
-from .core.journal import Journal, Results, results_of
+from .core.journal import Journal, Results, recorder_of, results_of
 from .core.matching import Field
 from .core.problems import PROBLEM_FIELDS, Allowances, Problem, with_allowance
 from .core.recorder import Recorder
@@ -399,6 +399,25 @@ def begin_test(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None 
     cloud._context.end_connections()
     cloud._time.rewind(now, clock)
     cloud.reset()
+
+
+def show_same(copy: BaseCloud, cloud: BaseCloud) -> None:
+    """Give a new cloud the data, the journal, the violations and the time of another one.
+
+    Its clock is frozen, and it delivers nothing until somebody moves it. Data is copied for fakes
+    that both clouds have.
+    """
+    context = copy._context
+    copy._time.on_background = None
+    copy._time.rewind(cloud.clock.now(), "frozen")
+    copies = {handle.name: handle for handle in copy.fakes()}
+    for handle in cloud.fakes():
+        # The journal shows the credentials of the other cloud, which reports must hide.
+        context.closed_fakes.add_secrets(handle)
+        if handle.name in copies:
+            copies[handle.name].restore(handle.snapshot())
+    recorder_of(copy.journal).adopt(recorder_of(cloud.journal))
+    context.problems.extend(cloud._context.problems)
 
 
 def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:

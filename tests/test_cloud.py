@@ -21,7 +21,7 @@ import pytest
 import urllib3
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.base_cloud import on_start, secrets_in
+from pytest_fakecloud.base_cloud import on_start, secrets_in, show_same
 from pytest_fakecloud.core.problems import PROBLEM_KINDS
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.handle import secrets_of
@@ -334,3 +334,12 @@ def test_reports_still_hide_credentials_that_were_rotated() -> None:
                 getattr(fake, rotate)()
                 assert old - secrets_of(fake), f"{fixture}.{rotate}() replaced nothing"
                 assert old <= secrets_in(cloud), f"{fixture}.{rotate}()"
+
+
+def test_a_copy_of_a_cloud_does_not_deliver_what_is_due() -> None:
+    with Cloud(delivery="driven") as cloud, Cloud(delivery="background") as copy:
+        queue, copied = (one.queue() for one in (cloud, copy))
+        queue.publish("https://app.test")
+        show_same(copy, cloud)
+        assert [one.url for one in copied.pending()] == ["https://app.test"]
+        assert copy._dispatcher is None

@@ -408,6 +408,16 @@ class Recorder:
             shared.forget_sites(gone.__contains__)
             shared.large.remove(entries)
 
+    def adopt(self, other: Recorder) -> None:
+        """Replace all entries by those of another cloud's recorder, and continue its numbers."""
+        with self.shared.lock:
+            self.entries = list(other.entries)
+            for child in self._children:
+                child.entries = [one for one in self.entries if one.handle == child._handle]
+            self.shared.sites.update(other.shared.sites)
+            last = self.entries[-1].number if self.entries else 0
+            self.shared.numbers = itertools.count(last + 1)
+
     def forget_since(self, number: int) -> None:
         """Undo a trial run: forget the entries after a number from ``reserve()`` in all journals."""
         with self.shared.lock:

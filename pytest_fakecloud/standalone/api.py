@@ -76,7 +76,8 @@ class ControlApp(App):
     whose ``Host`` is not one of ``hosts`` is rejected with 421. Errors are ``{"error": {"type",
     "message"}}``: 400 for a body that cannot be parsed and for a move that the clock rejects, 422
     for an invalid value. ``log_bug`` is called with the text of every bug of this app. ``clouds``
-    starts isolated clouds, which cannot start others. Requests to this app are not recorded.
+    starts isolated clouds, which cannot start others. ``begins`` is called with the cloud before it
+    begins another test. Requests to this app are not recorded.
     """
 
     service = "control"
@@ -89,8 +90,10 @@ class ControlApp(App):
         hosts: Hosts | None = None,
         log_bug: Callable[[str], object] = lambda text: None,
         clouds: IsolatedClouds | None = None,
+        begins: Callable[[Cloud], object] = lambda cloud: None,
     ) -> None:
         self.cloud = cloud
+        self._begins = begins
         self.token = token or new_token()
         self._hosts = hosts or Hosts()
         recorder = Recorder(cloud.clock.now_us, service="control", handle="control")
@@ -265,6 +268,7 @@ class ControlApp(App):
         ``{"now": a time, "clock": "running"|"frozen"}`` overrides the start time or the mode.
         """
         body = fields(request)
+        self._begins(self.cloud)
         with contract():
             begin_test(self.cloud, body.get("now"), body.get("clock"))
         return clock_view(self.cloud)

@@ -17,7 +17,6 @@ _QUERIES = {
     "list": PAGING,
     "item": PAGING,
     "changes": {"until": "the later snapshot; by default the current data"},
-    "end_cloud": {"failed": "true for the cloud of a failed test, which is kept"},
     "attempts": {"id": "return only attempts of the message with this id"},
 }
 _TEXTS = {"console": "text/html", "console_file": "text/*", "journal_stream": "text/event-stream"}

@@ -208,7 +208,7 @@ def run(options: Options, program: list[str]) -> int:
             raise Usage(f"cannot write the journal to {journal}: {error.strerror}") from error
     log = Log(options.log_format)
     clouds = _EndedClouds(keep_calls=journal is not None)
-    with serve_cloud(options, log, clouds.add) as served:
+    with serve_cloud(options, log, clouds.add, clouds.collect) as served:
         _warn_of_other_addresses(options, log)
         environment = {**os.environ, **served.app.environment()}
         try:
@@ -231,7 +231,7 @@ def run(options: Options, program: list[str]) -> int:
 
 
 class _EndedClouds:
-    """What ``run`` keeps of isolated clouds: the last ones, and the calls of all for an archive."""
+    """What ``run`` keeps of clouds: the last isolated ones, and the calls of all for an archive."""
 
     def __init__(self, *, keep_calls: bool) -> None:
         self._keep_calls = keep_calls
@@ -240,18 +240,25 @@ class _EndedClouds:
         self.calls: list[Mapping[str, Any]] = []
 
     def add(self, ended: Ended) -> None:
-        (self._failed if ended.failed else self._others).append(ended)
+        if ended.test:
+            self._failed.append(ended)
+        else:
+            self._others.append(ended)
+            self.collect(ended.cloud)
+
+    def collect(self, cloud: Cloud) -> None:
+        """Keep the calls of a cloud that is about to lose them."""
         if self._keep_calls:
             from ..cloud import archive_entries
 
-            self.calls += archive_entries(ended.cloud)
+            self.calls += archive_entries(cloud)
 
     def report(self, cloud: Cloud) -> str:
-        """Return the reports of the server's cloud and of those of failed tests, or of the last ones."""
+        """Return the reports of the server's cloud and of the last failed tests, or clouds."""
         from ..reporting.text import section
 
         ended = self._failed or [each for each in self._others if each.cloud.journal.entries]
-        reports = [f"cloud {each.id}:\n{section(each.cloud)}" for each in ended]
+        reports = [f"{each.test or f'cloud {each.id}'}:\n{section(each.cloud)}" for each in ended]
         if not ended or cloud.journal.entries:
             reports.insert(0, section(cloud))
         return "\n\n".join(reports)
@@ -361,22 +368,30 @@ def _default_port(name: str, port: int, host: str, of: str, log: Log) -> int:
 
 
 def serve_cloud(
-    options: Options, log: Log, ended: Callable[[Ended], object] = lambda cloud: None
+    options: Options,
+    log: Log,
+    ended: Callable[[Ended], object] = lambda cloud: None,
+    begins: Callable[[Cloud], object] = lambda cloud: None,
 ) -> AbstractContextManager[Served]:
     """Serve the fakes described by the options, with their control API, for a with-block.
 
-    ``ended`` is called with each isolated cloud that was closed.
+    ``ended`` is called with each isolated cloud that was closed, ``begins`` with every cloud before
+    it begins another test.
     """
     from .control.clouds import IsolatedClouds
 
     states = [(file, _state(file)) for file in options.load]
-    clouds = IsolatedClouds(partial(_isolated, options, states, log), ended)
-    return _served(options, states, log, clouds)
+    clouds = IsolatedClouds(partial(_isolated, options, states, log, begins), ended)
+    return _served(options, states, log, begins, clouds)
 
 
 @contextlib.contextmanager
 def _served(
-    options: Options, states: Sequence[State], log: Log, clouds: IsolatedClouds | None
+    options: Options,
+    states: Sequence[State],
+    log: Log,
+    begins: Callable[[Cloud], object],
+    clouds: IsolatedClouds | None,
 ) -> Iterator[Served]:
     """Serve a cloud with its control API; ``clouds`` is None for an isolated cloud, which has none."""
     from ..cloud import Cloud
@@ -402,7 +417,10 @@ def _served(
             # A server with a limited journal may run for long, so limit its problems, too.
             problems = context_of(cloud).problems
             problems.keep, problems.keep_exceptions = PROBLEMS, 0
-        app = ControlApp(cloud, options.control_token, hosts=hosts, log_bug=log.bug, clouds=clouds)
+        app = ControlApp(
+            cloud, options.control_token,
+            hosts=hosts, log_bug=log.bug, clouds=clouds, begins=begins,
+        )  # fmt: skip
         app.loading = "not begun" if states else ""
         mount = context_of(cloud).mount(app, host=options.host, port=options.control_port or 0)
         app.url = mount.url
@@ -475,7 +493,11 @@ def _load(cloud: Cloud, app: ControlApp, file: Path, content: Mapping[str, Any],
 
 @contextlib.contextmanager
 def _isolated(
-    options: Options, states: Sequence[State], log: Log, wanted: Mapping[str, Any]
+    options: Options,
+    states: Sequence[State],
+    log: Log,
+    begins: Callable[[Cloud], object],
+    wanted: Mapping[str, Any],
 ) -> Iterator[Isolated]:
     """Serve an isolated cloud with the server's options, except those in ``wanted``.
 
@@ -486,7 +508,7 @@ def _isolated(
     own = _isolated_options(options, wanted)
     parts = [(file, _part_for(own.services, content)) for file, content in states]
     try:
-        with _served(own, parts, log, clouds=None) as served:
+        with _served(own, parts, log, begins, clouds=None) as served:
             app = served.app
             yield Isolated(served.cloud, served.url, app.environment(), app.console_url)
     except Usage as error:

@@ -49,7 +49,7 @@ def run(*command: str, cwd: Path, **environment: str) -> str:
 
 
 def with_fakes(*command: str, cwd: Path, **environment: str) -> str:
-    fakes = (sys.executable, "-m", "pytest_fakecloud", "run", "--services", "kv", "--")
+    fakes = (sys.executable, "-m", "pytest_fakecloud", "run", "--services", "kv,queue", "--")
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return run(*fakes, *command, cwd=cwd, PYTHONPATH=path, **environment)
 
@@ -71,20 +71,23 @@ def node_folder(tmp_path: Path) -> Path:
 
 
 def test_vitest(node_folder: Path) -> None:
-    need("vitest", "@upstash/redis")
+    need("vitest", "@upstash/redis", "@upstash/qstash")
     folder = written("vitest.md", node_folder)
     # A second file runs in parallel with the first, in its own cloud.
     shutil.copy(folder / "session.test.js", folder / "again.test.js")
     program = folder / "node_modules" / "vitest" / "vitest.mjs"
     output = with_fakes("node", str(program), "run", "--no-color", cwd=folder)
-    assert re.search(r"Tests\s+5 passed \(5\)", output), output
+    assert re.search(r"Tests\s+7 passed \(7\)", output), output
     calls = folder / "calls.test.js"
     calls.write_text(calls.read_text("utf-8").replace('"session:*"', '"cart:*"'), "utf-8")
     (shown,) = re.findall(r"^```text\n(.*?)^```$", (GUIDES / "vitest.md").read_text(), re.M | re.S)
     with pytest.raises(AssertionError) as found:
         with_fakes("node", str(program), "run", "--no-color", "calls", cwd=folder)
     assert _without_numbers(shown) in _without_numbers(str(found.value))
-    assert re.search(r"\bcloud 1:\n.* *clock frozen(.*\n)+ +SET session:7 ada", str(found.value))
+    assert re.search(
+        r"calls.test.js > a session is written once:\n +clock frozen(.*\n)+ +SET session:7 ada",
+        str(found.value),
+    )
 
 
 def _without_numbers(text: str) -> str:

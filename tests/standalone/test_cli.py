@@ -240,9 +240,14 @@ with ControlClient(*place) as server:
     for name in ("first", "second", "third", "fourth"):
         cloud = server.ask("POST", "/clouds", {})
         env = cloud["env"]
-        Redis(env["UPSTASH_REDIS_REST_URL"], env["UPSTASH_REDIS_REST_TOKEN"]).set(name, "1")
-        end = "?failed=true" if name in sys.argv[1:] else ""
-        server.ask("DELETE", f"/clouds/{cloud['id']}{end}")
+        redis = Redis(env["UPSTASH_REDIS_REST_URL"], env["UPSTASH_REDIS_REST_TOKEN"])
+        redis.set(name, "1")
+        if name in sys.argv[1:]:
+            server.ask("POST", f"/clouds/{cloud['id']}/failed", {"test": f"the {name} test"})
+            with ControlClient(env["PYTEST_FAKECLOUD_URL"], env["PYTEST_FAKECLOUD_TOKEN"]) as own:
+                own.ask("POST", "/begin", {})
+            redis.get("of the next test")
+        server.ask("DELETE", f"/clouds/{cloud['id']}")
 sys.exit(1)
 """
 
@@ -264,10 +269,12 @@ def test_run_tells_what_happened_in_isolated_clouds(
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     assert re.findall(r"SET (\w+)", done.stderr) == reported
+    assert re.findall(r"^the (\w+) test:$", done.stderr, re.MULTILINE) == failed
+    assert "of the next test" not in done.stderr
     assert "no client has made a call" not in done.stderr
     entries = json.loads(journal.read_text(encoding="utf-8"))["log"]["entries"]
-    names = ("first", "second", "third", "fourth")
-    assert {name for one in entries for name in names if name in str(one["request"])} == {*names}
+    names = ["first", "second", "third", "fourth"]
+    assert [name for one in entries for name in names if name in str(one["request"])] == names
 
 
 MISUSE = {

@@ -204,41 +204,81 @@ def test_clouds_end_with_their_server(serve: Serve) -> None:
         ControlClient(cloud["env"]["PYTEST_FAKECLOUD_URL"], "x").fakes()
 
 
+def failed(server: Server, cloud: Any, test: str = "test one") -> Any:
+    """Keep a copy of a cloud whose test has failed."""
+    status, kept = server.ask("POST", f"/clouds/{cloud['id']}/failed", {"test": test})
+    assert status == 200, kept
+    return kept
+
+
+def inside(cloud: Any) -> ControlClient:
+    env = cloud["env"]
+    return ControlClient(env["PYTEST_FAKECLOUD_URL"], env["PYTEST_FAKECLOUD_TOKEN"])
+
+
 def test_the_cloud_of_a_failed_test_is_kept_with_its_console(host: Server) -> None:
     cloud = made(host, services={"kv": {}}, clock="running")
     kv(cloud, "/set/plan/paid")
-    path = f"/clouds/{cloud['id']}"
-    for _ in range(2):
-        assert host.ask("DELETE", f"{path}?failed=true") == (200, {"closed": False})
+    kept = failed(host, cloud)
+    with inside(cloud) as file:
+        file.ask("POST", "/begin", {})
+    assert kv(cloud, "/get/plan") == "free"
+    ended(host, cloud)
     [entry] = host.ask("GET", "/clouds")[1]
-    assert (entry["id"], entry["handles"], entry["failed"]) == (cloud["id"], ["kv_server"], True)
-    assert kv(cloud, "/get/plan") == "paid"
-    address, code = host.ask("POST", f"{path}/codes")[1]["url"].split("/#code=")
+    assert (entry["id"], entry["handles"], entry["test"]) == (kept["id"], ["kv_server"], "test one")
+    address, code = host.ask("POST", f"/clouds/{kept['id']}/codes")[1]["url"].split("/#code=")
     assert address == entry["url"]
     signed_in = fetch("POST", f"{address}/__control__/session", json={"code": code})
     token = json.loads(signed_in.data)["token"]
-    assert token == cloud["env"]["PYTEST_FAKECLOUD_TOKEN"]
-    with ControlClient(address, token) as inside:
-        assert inside.ask("GET", "/clock")["mode"] == "frozen"
-    ended(host, cloud)
+    assert token == kept["env"]["PYTEST_FAKECLOUD_TOKEN"]
+    with ControlClient(address, token) as copy:
+        assert copy.ask("GET", "/clock")["mode"] == "frozen"
+        [row] = copy.ask("GET", "/journal")
+        assert row["text"]["what"] == "SET plan paid"
+    assert kv(kept, "/get/plan") == "paid"
+    ended(host, kept)
     assert host.ask("GET", "/clouds") == (200, [])
 
 
-def test_a_bounded_number_of_failed_clouds_is_kept(
-    host: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = clouds.MOST_FAILED
-    all_made = [made(host, services={"kv": {}}) for _ in range(kept + 2)]
-    for cloud in all_made[1:]:
-        host.ask("DELETE", f"/clouds/{cloud['id']}?failed=true")
-    left = {entry["id"]: entry["failed"] for entry in host.ask("GET", "/clouds")[1]}
-    assert left == {all_made[0]["id"]: False, **{cloud["id"]: True for cloud in all_made[2:]}}
+def test_a_kept_copy_has_the_messages_and_hides_the_credentials_of_the_test(host: Server) -> None:
+    cloud = made(host, services={"queue": {"delivery": "background"}}, clock="frozen")
+    env = cloud["env"]
+    with inside(cloud) as file:
+        file.ask("DELETE", "/handles/queue/faults")
+    fetch(
+        "POST", f"{env['QSTASH_URL']}/v2/publish/http://127.0.0.1:1/hook?t={env['QSTASH_TOKEN']}",
+        headers={"Authorization": f"Bearer {env['QSTASH_TOKEN']}", "Upstash-Delay": "1h"},
+    )  # fmt: skip
+    kept = failed(host, cloud)
+    with inside(kept) as copy:
+        assert len(copy.ask("GET", "/handles/queue/lists/messages")["items"]) == 1
+        told = json.dumps(copy.ask("GET", "/journal"))
+    assert "publish" in told
+    assert env["QSTASH_TOKEN"] not in told
+
+
+def test_a_bounded_number_of_failed_clouds_is_kept(host: Server) -> None:
+    cloud = made(host, services={"kv": {}})
+    kept = [failed(host, cloud, f"test {n}") for n in range(clouds.MOST_FAILED + 2)]
+    left = {entry["id"]: entry["test"] for entry in host.ask("GET", "/clouds")[1]}
+    assert left == {
+        cloud["id"]: "",
+        **{one["id"]: f"test {n}" for n, one in enumerate(kept) if n >= 2},
+    }
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "wanted"),
-    [("9999?failed=true", 404, "no cloud '9999'"), ("1?failed=yes", 422, "must be true or false")],
+    ("method", "path", "status", "wanted"),
+    [
+        ("DELETE", "9999", 404, "no cloud '9999'"),
+        ("POST", "9999/failed", 404, "no cloud '9999'"),
+        ("POST", "{id}/failed", 422, "must be the name of a test"),
+    ],
 )
-def test_a_wrong_end_is_refused(host: Server, path: str, status: int, wanted: str) -> None:
-    found, answer = host.ask("DELETE", f"/clouds/{path}")
+def test_a_wrong_end_is_refused(
+    host: Server, method: str, path: str, status: int, wanted: str
+) -> None:
+    cloud = made(host, services={"kv": {}})
+    body = {"test": ""} if method == "POST" else None
+    found, answer = host.ask(method, f"/clouds/{path.format(**cloud)}", body)
     assert (found, wanted in answer["error"]["message"]) == (status, True)

@@ -968,8 +968,9 @@ def test_axe_finds_nothing(page: Any, server: Server, scheme: str, width: int) -
 
 def test_isolated_clouds_are_listed_opened_and_closed(page: Any, server: Server) -> None:
     server.ask("POST", "/clouds", {"services": {"kv": {}}})
-    cloud = server.ask("POST", "/clouds", {"services": {"queue": {}}})[1]
-    server.ask("DELETE", f"/clouds/{cloud['id']}?failed=true")
+    other = server.ask("POST", "/clouds", {"services": {"queue": {}}})[1]
+    cloud = server.ask("POST", f"/clouds/{other['id']}/failed", {"test": "failed"})[1]
+    server.ask("DELETE", f"/clouds/{other['id']}")
     at(page, "connect")
     page.locator("#nav a", has_text="Isolated clouds").click()
     rows = page.locator("main tbody tr")

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...base_cloud import context_of
+from ...base_cloud import context_of, show_same
 from ...core.errors import unknown_name
 from ...core.timers import to_datetime
 from ...http.app import Route
@@ -45,6 +45,8 @@ _MOST_DUE = 200
 MOST_CLOUDS = 1000
 MOST_FAILED = 20
 """Maximum number of clouds of failed tests that are kept."""
+_LONGEST_NAME = 500
+"""Maximum number of characters of a test's name that are kept."""
 
 
 class Isolated(NamedTuple):
@@ -60,11 +62,23 @@ class Isolated(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """An isolated cloud that was closed; ``failed`` says that a test failed with it."""
+    """An isolated cloud that was closed; ``test`` is the name of the test that failed with it."""
 
     id: str
     cloud: Cloud
-    failed: bool
+    test: str
+
+
+class _Running(NamedTuple):
+    """A served cloud, what closes it, and the options that it was started with.
+
+    ``test`` is the name of the failed test whose end it shows, or empty.
+    """
+
+    isolated: Isolated
+    closing: ExitStack
+    wanted: Mapping[str, Any]
+    test: str
 
 
 Opener = Callable[[Mapping[str, Any]], AbstractContextManager[Isolated]]
@@ -247,9 +261,7 @@ class IsolatedClouds:
     ) -> None:
         self._open = opener
         self._report_ended = ended
-        self._served: dict[str, tuple[Isolated, ExitStack]] = {}
-        self._failed: list[str] = []
-        """The clouds of failed tests, oldest first."""
+        self._served: dict[str, _Running] = {}
         self._numbers = itertools.count(1)
         # Start one cloud at a time: loading a state file records the warnings of the whole process.
         self._starting = threading.Lock()
@@ -260,21 +272,22 @@ class IsolatedClouds:
             Route("GET", f"{PREFIX}/clouds", "clouds", self.get_clouds),
             Route("POST", f"{PREFIX}/clouds", "new_cloud", self.new_cloud),
             Route("DELETE", f"{PREFIX}/clouds/{{id}}", "end_cloud", self.end_cloud),
+            Route("POST", f"{PREFIX}/clouds/{{id}}/failed", "keep_cloud", self.keep_cloud),
             Route("POST", f"{PREFIX}/clouds/{{id}}/codes", "cloud_code", self.make_code),
         ]
 
     def get_clouds(self, request: Request) -> list[CloudEntry]:
         """Return the isolated clouds, oldest first."""
         with self._lock:
-            served, failed = list(self._served.items()), set(self._failed)
+            served = list(self._served.items())
         return [
             {
                 "id": id,
-                "url": one.url,
-                "handles": [handle.name for handle in one.cloud.fakes()],
-                "failed": id in failed,
+                "url": isolated.url,
+                "handles": [handle.name for handle in isolated.cloud.fakes()],
+                "test": test,
             }
-            for id, (one, _) in served
+            for id, (isolated, _, _, test) in served
         ]
 
     def new_cloud(self, request: Request) -> NewCloud:
@@ -284,7 +297,12 @@ class IsolatedClouds:
         the server was started with. ``PYTEST_FAKECLOUD_URL`` and ``PYTEST_FAKECLOUD_TOKEN`` in
         ``env`` belong to the new cloud's own control API.
         """
-        wanted = fields(request)
+        return self._start(fields(request))
+
+    def _start(
+        self, wanted: Mapping[str, Any], shown: Cloud | None = None, test: str = ""
+    ) -> NewCloud:
+        """Start a cloud, and let it show what another one has seen when a test failed."""
         with ExitStack() as stack, contract(), self._starting:
             if len(self._served) >= MOST_CLOUDS:
                 raise Refused(
@@ -292,62 +310,61 @@ class IsolatedClouds:
                     f"there are {MOST_CLOUDS} clouds, the maximum: close unused ones with DELETE",
                 )
             served = stack.enter_context(self._open(wanted))
+            if shown is not None:
+                show_same(served.cloud, shown)
             id = str(next(self._numbers))
             made: NewCloud = {"id": id, "seed": served.cloud.seed, "env": served.env}
             with self._lock:
-                self._served[id] = served, stack.pop_all()
+                self._served[id] = _Running(served, stack.pop_all(), wanted, test)
+        return made
+
+    def keep_cloud(self, request: Request) -> NewCloud:
+        """Keep a copy of an isolated cloud whose test has failed: ``{"test": name}``.
+
+        The copy has the data, the journal, the problems and the time of now, and a console and
+        addresses of its own. Its clock is frozen, and it delivers nothing until the clock is moved.
+        It remains until it is closed, or until 20 newer ones exist.
+        """
+        known, test = self._known(request.segment("id")), fields(request)["test"]
+        if not isinstance(test, str) or not test:
+            raise Refused(422, f"test must be the name of a test, got {test!r:.100}")
+        made = self._start(known.wanted, known.isolated.cloud, test[:_LONGEST_NAME])
+        for oldest in self._kept()[:-MOST_FAILED]:
+            self._end(oldest)
         return made
 
     def end_cloud(self, request: Request) -> Closed:
-        """Close an isolated cloud, with its fakes and its control API.
+        """Close an isolated cloud, with its fakes and its control API."""
+        id = request.segment("id")
+        self._known(id)
+        self._end(id)
+        return {"closed": True}
 
-        With ``?failed=true``, it is the cloud of a failed test: it is kept with its fakes and its
-        console, and its clock is frozen, until it is closed without this query, or 20 newer clouds
-        have failed.
-        """
-        id, failed = request.segment("id"), request.query("failed") or "false"
-        if failed not in ("true", "false"):
-            raise Refused(422, f"failed must be true or false, got {failed!r:.100}")
-        isolated = self._known(id)
-        if failed == "false":
-            self._end(id)
-            return {"closed": True}
-        isolated.cloud.clock.freeze()
+    def _kept(self) -> list[str]:
         with self._lock:
-            # Another request may have closed it meanwhile.
-            if id in self._served and id not in self._failed:
-                self._failed.append(id)
-            too_many = self._failed[:-MOST_FAILED]
-        for oldest in too_many:
-            self._end(oldest)
-        return {"closed": False}
+            return [id for id, running in self._served.items() if running.test]
 
     def numbers(self) -> tuple[int, int]:
         """Return the numbers of isolated clouds, and of those of failed tests."""
-        with self._lock:
-            return len(self._served), len(self._failed)
+        return len(self._served), len(self._kept())
 
     def make_code(self, request: Request) -> ConsoleAddress:
         """Return a URL that signs one browser in to the console of an isolated cloud."""
-        return {"url": self._known(request.segment("id")).console_url()}
+        return {"url": self._known(request.segment("id")).isolated.console_url()}
 
-    def _known(self, id: str) -> Isolated:
+    def _known(self, id: str) -> _Running:
         with self._lock:
             found = self._served.get(id)
         if found is None:
             raise Refused(404, f"there is no cloud {id!r:.100}: GET {PREFIX}/clouds lists them")
-        return found[0]
+        return found
 
     def _end(self, id: str) -> None:
         with self._lock:
             found = self._served.pop(id, None)
-            failed = id in self._failed
-            if failed:
-                self._failed.remove(id)
         if found is not None:  # Another request may have closed it meanwhile.
-            isolated, stack = found
-            stack.close()
-            self._report_ended(Ended(id, isolated.cloud, failed))
+            found.closing.close()
+            self._report_ended(Ended(id, found.isolated.cloud, found.test))
 
     def close(self) -> None:
         """Close all isolated clouds. Called before the server closes."""

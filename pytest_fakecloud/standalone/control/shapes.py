@@ -101,7 +101,7 @@ class View(TypedDict):
 
 
 class Closed(TypedDict):
-    """Returned when a fake or a cloud is closed; false for the cloud of a failed test, which is kept."""
+    """Returned when a fake or a cloud is closed."""
 
     closed: bool
 
@@ -257,13 +257,13 @@ class Changes(TypedDict):
 class CloudEntry(TypedDict):
     """An isolated cloud and the address of its own control API.
 
-    ``failed`` says that a test failed with it, and that it is kept.
+    ``test`` is the name of the failed test whose end a kept copy shows; it is empty for other clouds.
     """
 
     id: str
     url: str
     handles: list[str]
-    failed: bool
+    test: str
 
 
 class NewCloud(TypedDict):
@@ -382,6 +382,12 @@ class SnapshotOptions(TypedDict, total=False):
     id: str | int
 
 
+class FailedTest(TypedDict):
+    """The name of a test that has failed."""
+
+    test: str
+
+
 class CloudOptions(TypedDict, total=False):
     """Options of an isolated cloud; ``services`` maps names such as ``kv`` to settings."""
 
@@ -426,6 +432,7 @@ BODIES: Mapping[str, Any] = {
     "add_fault": FaultOptions,
     "take_snapshot": SnapshotOptions,
     "new_cloud": CloudOptions,
+    "keep_cloud": FailedTest,
     "call": Use,
     "load": StateFile,
     "replay": Recording,

@@ -59,7 +59,7 @@ function differences({count: many, changes, not_compared: missing}) {
 
 const openConsole = async (id) => { open((await ask("POST", `/clouds/${id}/codes`, {})).url, "_blank", "noopener"); };
 export const cloudsPage = () => new LivePage("/clouds", (found) => !found.length ? empty("No isolated clouds.", "")
-  : table("isolated clouds", ["cloud", "", "fakes", "", ""], found, (one) => [one.id, one.failed ? el("span", {class: "bad"}, "failed") : "running", one.handles.join(", "), act("Open", `Open ${one.id}`, () => openConsole(one.id)), act("Close", `Close ${one.id}`, () => ask("DELETE", `/clouds/${one.id}`))]),
+  : table("isolated clouds", ["cloud", "", "fakes", "", ""], found, (one) => [one.id, one.test ? el("span", {class: "bad"}, one.test) : "running", one.handles.join(", "), act("Open", `Open ${one.id}`, () => openConsole(one.id)), act("Close", `Close ${one.id}`, () => ask("DELETE", `/clouds/${one.id}`))]),
 el("h1", {}, "Isolated clouds"), soft("Those of failed tests are kept."));
 
 // -- problems --
