@@ -16,7 +16,7 @@ export class Trace {
   // Options: numbered (number the rows from 1 and keep #row-12 in the address; otherwise a row keeps
   // its number of the journal), newest (start at the end and keep to it while rows arrive),
   // onselect(row), onfilter(wanted), isWanted(row) (another filter), tools (elements for the toolbar),
-  // details(one, trace) (more elements for the detail pane).
+  // details(one, trace) (more elements for the detail pane), loading() (older rows will come).
   constructor(root, options = {}) {
     Object.assign(this, {root, options, wanted: {...ALL_ROWS}, report: {rows: [], findings: [], fakes: []}, rows: [], items: [], shown: [], lanes: []});
     Object.assign(this, {number: null, drawn: new Map(), known: new WeakMap(), version: 0});
@@ -122,7 +122,7 @@ export class Trace {
       this.fake.dataset.names = names;
       this.fake.hidden = names.length < 2;
     }
-    this.problemsText.textContent = ` Problems only (${problems.toLocaleString("en")})`;
+    this.problemsText.textContent = ` Failed or faulty only (${problems.toLocaleString("en")})`;
     this.problemsLabel.hidden = !problems && !this.wanted.problems;
     this.top.hidden = !this.rows.length;
   }
@@ -141,7 +141,7 @@ export class Trace {
     this.shown = matches.size === rows.length ? rows : rows.filter((one) => matches.has(one) || context.has(one));
     this.count.textContent = matches.size === rows.length ? count(matches.size, "row") : `${matches.size} of ${count(rows.length, "row")}`;
     this.empty.hidden = this.shown.length > 0;
-    this.empty.replaceChildren(...rows.length ? ["No row matches the filters. ", el("button", {type: "button", onclick: () => this.filter(ALL_ROWS)}, "Clear the filters")] : ["No calls were recorded."]);
+    this.empty.replaceChildren(...rows.length ? [this.options.loading?.() ? "Searching older rows… " : "No row matches the filters. ", el("button", {type: "button", onclick: () => this.filter(ALL_ROWS)}, "Clear the filters")] : ["No calls were recorded."]);
     this.activate();
     this.measure();
   }
@@ -419,7 +419,7 @@ export class Trace {
   // The attempts of the row's message on a common time scale.
   attemptsElement(row) {
     const message = (row.subjects ?? []).find((subject) => subject.kind === "message");
-    const attempts = message ? this.rows.filter((one) => one.row.kind === "attempt" && hasSubject(one.row, message)) : [];
+    const attempts = message ? this.rows.filter((one) => one.row.kind === "attempt" && one.row.subjects.find(({kind}) => kind === "message")?.name === message.name) : [];
     if (attempts.length < 2) return null;
     return fold(`Attempts of ${shortName(message.name)}`, el("ol", {class: "trace-attempts"}, ...attempts.map(({row: each}, index) => {
       const wait = index ? gapText(attempts[index - 1].row.at_us, each.at_us) || "+0 s" : "";

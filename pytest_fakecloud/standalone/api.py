@@ -350,6 +350,8 @@ def _read(package: str, path: str) -> tuple[bytes, bytes]:
     # Served by programs, which fake no files; also finds the files in a zip file.
     data = get_data(package, path)
     assert data is not None
+    if path.endswith(".js"):
+        data = re.sub(rb"(?m)^ *//.*\n", b"", data)
     return data, gzip.compress(data, mtime=0)
 
 

@@ -368,14 +368,14 @@ def test_rows_are_filtered_with_their_causes(opened: Opened) -> None:
     assert rows_of(page) == ["POST /pay", "SET total 4"]
     assert page.locator("#row-3").get_attribute("class") == "trace-row trace-context"
     assert page.locator(".trace-tools output").inner_text() == "1 of 7 rows"
-    assert page.get_by_text("Problems only (2)").is_visible()
+    assert page.get_by_text("Failed or faulty only (2)").is_visible()
     search.fill("nowhere")
     assert page.get_by_text("No row matches the filters.").is_visible()
     page.get_by_role("button", name="Clear the filters").click()
     assert search.input_value() == ""
-    page.get_by_label("Problems only").check()
+    page.get_by_label("Failed or faulty only").check()
     assert rows_of(page) == ["POST /pay", "SET total 4", "attempt 1"]
-    page.get_by_label("Problems only").uncheck()
+    page.get_by_label("Failed or faulty only").uncheck()
     page.get_by_label("Fake").select_option("queue")
     assert rows_of(page) == ["attempt 1", "attempt 2"]
     # The link shows the row even if a filter hides it.
@@ -432,7 +432,7 @@ def test_a_row_takes_one_line_and_shows_what_failed_within_it(opened: Opened) ->
     heights = {one.bounding_box()["height"] for one in page.locator(".trace-row").all()}
     assert len(heights) == 1
     assert heights.pop() < 32
-    assert page.get_by_text("Problems only (2)").is_visible()
+    assert page.get_by_text("Failed or faulty only (2)").is_visible()
     assert page.locator("#row-2 .trace-bad").inner_text() == "1 failed: OK"
     assert page.locator("#row-2.trace-failed, #row-3.trace-failed").count() == 2
 

@@ -251,7 +251,7 @@ def test_snapshots_are_kept_on_the_server(server: Server) -> None:
     assert {"id": "one"} in server.ask("GET", "/snapshots")[1]
     before = server.ask("GET", "/state")[1]["latest"]
     assert server.ask("GET", "/snapshots/one/changes") == (
-        200, {"count": 0, "changes": [], "not_compared": []}
+        200, {"count": 0, "sums": {}, "changes": [], "not_compared": []}
     )  # fmt: skip
     assert server.ask("GET", "/state")[1]["latest"] == before
     assert server.ask("GET", "/snapshots/one/changes?until=none")[0] == 404

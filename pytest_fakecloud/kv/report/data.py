@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -315,6 +316,9 @@ def _is_text(data: bytes | bytearray) -> bool:
 def _preview(value: Any) -> str:
     if isinstance(value, bytes | bytearray):
         shown = _text(bytes(value[: 4 * PREVIEW]))
+    elif isinstance(value, HashValue):
+        fields = itertools.islice(value.fields.items(), 3)
+        shown = ", ".join(f"{_text(name)}: {_text(one[:PREVIEW])}" for name, one in fields)
     elif value.type_name in _ELEMENTS:
         return ""
     else:

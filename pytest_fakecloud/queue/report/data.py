@@ -317,10 +317,15 @@ def message(engine: Any, id: str, wanted: Wanted) -> View:
             for one in record.attempts
         ],
         "settings": _settings(record),
-        "dlq_id": record.dlq_id if record.state == "FAILED" else None,
+        "dlq_id": _kept(engine, record.dlq_id if record.state == "FAILED" else None),
         "callbacks": [_message_row(engine.messages[one._id]) for one in view.callbacks],
         "run": None if record.workflow is None else record.workflow.run_id,
     }
+
+
+def _kept(engine: Any, dlq_id: str | None) -> str | None:
+    """Return the id of a dead letter, or None if it has ended."""
+    return dlq_id if dlq_id and engine.find_dead_letter(dlq_id) else None
 
 
 @_locked
@@ -477,6 +482,7 @@ def runs(engine: Any, wanted: Wanted) -> View:
             "completed": _at(run.completed_us),
             "steps": len(run.steps),
             "label": " ".join(run.settings.labels),
+            **_progress(engine, run),
         }
 
     return page_of(
@@ -487,6 +493,22 @@ def runs(engine: Any, wanted: Wanted) -> View:
         text=lambda run: f"{run.id} {as_text(run.url)} {' '.join(run.settings.labels)}",
         facet=("state", _run_state),
     )
+
+
+def _progress(engine: Any, run: Any) -> View:
+    """Return what an unfinished run does, and until when: it sleeps, waits, or retries a step."""
+    pending = (engine.messages.get(id) for id in reversed(run.message_ids))
+    one = next((each for each in pending if each is not None and each.state in _DELIVERABLE), None)
+    if run.completed_us is not None or one is None:
+        return {"now": "", "until": None}
+    step = _step(one)
+    if one.attempts:
+        doing = f"retry {len(one.attempts)}"
+    elif event := step.get("waitEventId"):
+        doing = f"waits for {event}"
+    else:
+        doing = "sleeps" if "sleepFor" in step or step.get("stepType") == "SleepUntil" else ""
+    return {"now": doing, "until": _at(one.due_us)}
 
 
 def _run_state(run: Any) -> str:
@@ -507,6 +529,7 @@ def run(engine: Any, id: str, wanted: Wanted) -> View:
         "state": _run_state(found),
         "created": _at(found.created_us),
         "completed": _at(found.completed_us),
+        **_progress(engine, found),
         "input": None if first is None else _body(first.body, first.settings.redaction)["body"],
         "record": run_record(engine, found),
         "messages": [
@@ -522,7 +545,7 @@ def run(engine: Any, id: str, wanted: Wanted) -> View:
             }
             for one in tried
         ],
-        "dlq_id": found.dlq_id,
+        "dlq_id": _kept(engine, found.dlq_id),
     }
 
 

@@ -43,5 +43,18 @@ def changes_between(before: States, after: States) -> Changes:
         if name in after
         for change in changes_of(name, before[name], after[name])
     ]
-    missing = sorted(before.keys() ^ after.keys())
-    return {"count": len(changes), "changes": changes[:_MOST_CHANGES], "not_compared": missing}
+    sums: dict[str, dict[str, int]] = {}
+    for one in changes:
+        kind = (
+            "added" if one["before"] is None else "removed" if one["after"] is None else "changed"
+        )
+        of_fake = sums.setdefault(one["fake"], {"added": 0, "changed": 0, "removed": 0})
+        of_fake[kind] += 1
+    # Most removed items have expired.
+    changes.sort(key=lambda one: one["after"] is None)
+    return {
+        "count": len(changes),
+        "sums": sums,
+        "changes": changes[:_MOST_CHANGES],
+        "not_compared": sorted(before.keys() ^ after.keys()),
+    }

@@ -179,6 +179,7 @@ def describe(handle: Handle) -> HandleEntry:
         "url": handle.url,
         "env": handle._env_variables(),
         "headers": handle.headers,
+        "faults": len(handle.faults),
     }
 
 

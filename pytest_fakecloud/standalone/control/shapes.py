@@ -67,7 +67,9 @@ class Seed(TypedDict):
 
 
 class HandleEntry(TypedDict):
-    """A fake: its address, its environment variables, and the headers with its credentials."""
+    """A fake: its address, its environment variables, the headers with its credentials, and the number
+    of its faults that may still fire.
+    """
 
     name: str
     fixture: str
@@ -75,6 +77,7 @@ class HandleEntry(TypedDict):
     url: str
     env: dict[str, str]
     headers: dict[str, str]
+    faults: int
 
 
 class State(TypedDict):
@@ -244,12 +247,14 @@ class ItemChange(TypedDict):
 
 
 class Changes(TypedDict):
-    """The number of items that differ, and the first 500 of them; an item that is absent is null.
+    """The number of items that differ, and 500 of them, removed ones last; an absent item is null.
 
-    ``not_compared`` are fakes that are not in both, or that have more than 20,000 items.
+    ``sums`` has how many of each fake were added, changed and removed. ``not_compared`` are fakes that
+    are not in both, or that have more than 20,000 items.
     """
 
     count: int
+    sums: dict[str, dict[str, int]]
     changes: list[ItemChange]
     not_compared: list[str]
 

@@ -4,6 +4,8 @@ import {el, empty, go, link, number, own, redraw} from "./dom.js";
 import {entries, journal} from "./journal.js";
 import {Trace, failedItems} from "./trace.js";
 
+// For each fixture, the list in which a thing of a kind is found.
+const PLACES = {kv_server: {key: "keys"}, broker: {topic: "topics", group: "groups"}, queue: {message: "messages", run: "runs", schedule: "schedules", queue: "queues", "URL group": "url-groups"}};
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", fault: "Injected fault", open: "In progress"};
 const HAS_STATUS = {ok: (row) => row.ok && row.done && !failedItems(row), failed: (row) => row.done && (!row.ok || failedItems(row) > 0), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
 
@@ -20,6 +22,8 @@ export class ActivityPage {
       tools: [this.status, this.pause],
       isWanted: (row) => own(HAS_STATUS, this.status.value)?.(row) ?? true,
       onfilter: () => this.keep(),
+      details: ({row}) => [this.openLinks(row)],
+      loading: () => journal.older,
       onselect: (row) => go(this.address(row?.number)),
     });
     this.update = () => this.draw();
@@ -27,6 +31,14 @@ export class ActivityPage {
   }
   leave() { journal.listeners.delete(this.update); clearTimeout(this.timer); this.trace.destroy(); }
 
+  // Links to the things that a row is about.
+  openLinks({subjects = []}) {
+    const links = subjects.flatMap(({kind, name, fake}) => {
+      const handle = this.state().handles.find((one) => one.name === fake), places = handle && own(PLACES, handle.fixture);
+      return places && own(places, kind) && name ? [el("a", {class: "button", title: name, href: link(["fake", fake, places[kind], name])}, `Open the ${kind}`)] : [];
+    });
+    return links.length ? el("div", {class: "tools"}, links) : null;
+  }
   address(id) {
     const {search, fake, problems} = this.trace.wanted;
     return link(id == null ? ["activity"] : ["activity", id], {search, fake, problems: problems ? "yes" : "", status: this.status.value});

@@ -58,15 +58,17 @@ async function groupWithBounds(handle, id) {
   return {...group, partitions: group.partitions.map((one) => ({...one, owner: owner(one.partition), start: bounds.get(one.partition)?.start ?? 0, end: bounds.get(one.partition)?.end ?? 0}))};
 }
 
+// A link to the records that a group has not committed.
+const recordsFrom = (handle, {partition, committed, start}) => { const at = partition.lastIndexOf("-"); return el("a", {href: link(["fake", handle.name, "records"], {topic: partition.slice(0, at), partition: partition.slice(at + 1), offset: committed ?? start})}, partition); };
 const groups = {
-  list: "groups", noun: "group", item: groupWithBounds, key: (one) => one.name, columns: ["group", "state", "members", "lag"],
-  row: (one) => [one.name, pill(one.state), number(one.members.length), one.total_lag ? el("span", {class: "fault"}, number(one.total_lag)) : "0"],
+  list: "groups", noun: "group", item: groupWithBounds, key: (one) => one.name, columns: ["group", "state", "lag", "members"],
+  row: (one) => [one.name, pill(one.state), one.total_lag ? el("span", {class: "fault"}, number(one.total_lag)) : "0", number(one.members.length)],
   empty: () => empty("No consumer groups yet.", "A group appears when a client first consumes a topic. Consume one on the Records tab to try."),
   detail: (one, page) => {
     const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, () => call(page.handle, "group.leave", one.name, member.name), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
     return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: number(one.total_lag)}),
       head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
-      head("Offsets"), table("offsets", ["partition", "member", "committed", "position", "end", "lag"], one.partitions, (each) => [[each.partition, offsets(each)], each.owner, each.committed ?? "none", each.position ?? "", number(each.end), each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0"]),
+      head("Offsets"), table("offsets", ["partition", "lag", "committed", "position", "end", "member"], one.partitions, (each) => [[recordsFrom(page.handle, each), offsets(each)], each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0", each.committed ?? "none", each.position ?? "", number(each.end), each.owner]),
       form("Set a committed offset", "Set", [{name: "partition", label: "topic and partition", options: one.partitions.map((each) => each.partition)}, {name: "offset", label: "offset", kind: "number", value: "0"}],
         async ({partition, offset}) => { const at = partition.lastIndexOf("-"); await call(page.handle, "commit", one.name, partition.slice(0, at), Number(partition.slice(at + 1)), Number(offset)); return done("Set."); }, {open: false})];
   },

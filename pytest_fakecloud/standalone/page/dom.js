@@ -27,6 +27,8 @@ export function short(value, length = 160) {
 export function bytes(many) {
   return many < 10000 ? `${Math.round(many)} B` : many < 1e7 ? `${(many / 1024).toFixed(1)} KiB` : `${(many / 1048576).toFixed(1)} MiB`;
 }
+// Names a duration in a list by its two largest units.
+export const about = (us) => { const unit = [[8.64e10, 3.6e9], [3.6e9, 6e7], [6e7, 1e6]].find(([from]) => us >= from)?.[1] ?? 1; return span(Math.floor(us / unit) * unit); };
 // Indents JSON and returns other text unchanged.
 export function laidOut(text) {
   if (/^\s*[[{]/.test(text)) try { return JSON.stringify(JSON.parse(text), null, 2); } catch { /* Not JSON. */ }
@@ -90,7 +92,7 @@ export function copies(made, what = "this") {
 }
 
 // The bar above the details of an item. Close returns to the list.
-export const detailBar = (address) => el("div", {class: "tools detail-head"}, el("a", {class: "button", href: address, "aria-label": "close the details"}, "✕ Close"), copyButton(() => location.href, "Copy link to these details", "Copy link"));
+export const detailBar = (address, name) => el("div", {class: "tools detail-head"}, el("a", {class: "button", href: address, "aria-label": "close the details"}, "✕ Close"), name ? el("a", {href: link(["activity"], {search: name})}, "In Activity") : null, copyButton(() => location.href, "Copy link to these details", "Copy link"));
 
 // A button that changes data. It asks `question` first if the change cannot be undone.
 export function act(text, label, work, {question, danger} = {}) {
@@ -124,11 +126,11 @@ let made = 0;
 // A field is {name, label, note, value, kind, options, wide, needed, list}; `work` receives the values.
 export function form(title, button, fields, work, {open = true, danger} = {}) {
   const inputs = {}, out = el("div", {class: "out", role: "status"});
-  const parts = fields.map(({name, label, options, note, value, wide, kind, needed, list}) => {
+  const parts = fields.map(({name, label, options, note, value, wide, kind, needed, list, fixed}) => {
     const id = `field${++made}`;
     const input = options ? el("select", {id, name}, options.map((one) => el("option", {value: one.value ?? one}, one.label ?? (one || "any"))))
-      : kind === "area" ? el("textarea", {id, name, rows: 3, placeholder: note, required: needed, spellcheck: "false"})
-      : el("input", {id, name, type: kind || "text", placeholder: note, required: needed, autocomplete: "off", spellcheck: "false", list: list ? id + "list" : null, min: kind === "number" ? 0 : null});
+      : kind === "area" ? el("textarea", {id, name, rows: Math.max(3, Math.min(24, String(value ?? "").split("\n").reduce((sum, line) => sum + 1 + Math.floor(line.length / 80), 0))), placeholder: note, required: needed, spellcheck: "false"})
+      : el("input", {id, name, type: kind || "text", placeholder: note, required: needed, autocomplete: "off", spellcheck: "false", readonly: fixed, list: list ? id + "list" : null, min: kind === "number" ? 0 : null});
     if (value !== undefined) input.value = value;
     inputs[name] = input;
     const known = list ? el("datalist", {id: id + "list"}) : null;
@@ -226,6 +228,7 @@ export function showClock(found) {
   clock = found;
   const now = $("now");
   now.replaceChildren(el("span", {class: "date"}, day(clock.now)), " ", time(clock.now), el("small", {}, clock.mode === "frozen" ? " UTC, frozen" : " UTC"));
+  now.dataset.mode = clock.mode;
   now.title = clock.mode === "frozen" ? "The clock is frozen: time passes only when you advance it." : "The clock runs.";
   $("freeze").textContent = clock.mode === "frozen" ? "Resume" : "Freeze";
   $("freeze").dataset.mode = clock.mode;
@@ -233,7 +236,8 @@ export function showClock(found) {
   $("next").title = clock.next_due ? `next due at ${clock.next_due}` : "nothing is planned";
 }
 export async function move(body) {
-  await attempt(async () => showClock(await ask("POST", "/clock", body)));
+  say("Moving the clock…", "busy");
+  await attempt(async () => { const found = await ask("POST", "/clock", body); showClock(found); say(`It is ${both(found.now)} UTC.`, "good"); });
   document.dispatchEvent(new Event("changed"));
 }
 export function clockButtons() {

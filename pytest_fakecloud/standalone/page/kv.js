@@ -1,13 +1,13 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {$, act, attempt, bytes, code, copies, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, link, number, pill, redraw, short, soft, span, table, time, title, tools, words} from "./dom.js";
+import {$, act, attempt, bytes, code, copies, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, link, number, pill, redraw, short, soft, span, table, time, title, tools, words, about, confirmed} from "./dom.js";
 import {ask, call, item, list, path, send, sendWell} from "./api.js";
 import {entries} from "./journal.js";
 import {ListPage} from "./lists.js";
 
 const run = (handle, ...line) => sendWell(handle, "POST", "/", line.map(String)).then((answer) => answer.result);
-const ttl = (one) => one.ttl_ms == null ? "no TTL" : span(one.ttl_ms * 1000);
-const preview = (one) => one.preview || count(one.length, {hash: "field", stream: "entrie", zset: "member", set: "member"}[one.type] ?? "element").replace("entrie", "entry").replace("entrys", "entries");
+const ttl = (one) => one.ttl_ms == null ? "no TTL" : about(one.ttl_ms * 1000);
+const preview = (one) => one.preview || (one.type === "string" ? '""' : "") || count(one.length, {hash: "field", stream: "entrie", zset: "member", set: "member"}[one.type] ?? "element").replace("entrie", "entry").replace("entrys", "entries");
 
 const keys = {
   list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => one.key,
@@ -86,7 +86,7 @@ function valueOf(one, page) {
     async ({value}) => { await run(page.handle, "SET", one.key, value, "KEEPTTL"); document.activeElement.blur(); return done("Saved; the TTL stays."); }), ...(laidOut(one.value) !== one.value ? [head("As JSON"), code(laidOut(one.value), "value as JSON")] : [])];
   if (/json/i.test(one.type)) return [form("Document", "Save", [{name: "value", label: "JSON document", kind: "area", value: one.value, wide: true}],
     async ({value}) => { json(value, "The document"); await run(page.handle, "JSON.SET", one.key, "$", value); document.activeElement.blur(); return done("Saved."); })];
-  return [code(one.value, "value"), one.is_whole === false ? soft("The value is longer than what is shown.") : null];
+  return [one.is_editable === false ? soft("The value is binary: only a client can change it.") : null, code(one.value, "value"), one.is_whole === false ? soft("The value is longer than what is shown.") : null];
 }
 
 // The elements of a hash, list, set, sorted set or stream, in pages.
@@ -105,7 +105,7 @@ function elements(one, page) {
   function show(found) {
     const last = found.first + found.items.length - 1;
     redraw(place, el("p", {class: "soft", role: "status"}, found.items.length ? `${number(found.first)}–${number(last)} of ${number(found.matching)}` : "No element matches."),
-      table("elements", [...one.columns, editor.drop || one.type === "list" ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => short(row[column], 500)),
+      table("elements", [...one.columns, editor.drop || one.type === "list" ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : short(row[column], 500)),
         el("span", {class: "tools"}, editor.fields.includes("value") || one.type === "zset" ? el("button", {type: "button", "aria-label": `Edit ${name(row)}`, onclick: () => edit(row)}, "Edit") : null,
           editor.drop ? act("Remove", `Remove ${name(row)}`, () => run(handle, ...editor.drop(row))) : null)]),
       found.previous || found.next ? tools([["← Previous", "before", found.previous], ["Next →", "after", found.next]].map(([text, which, cursor]) =>
@@ -114,13 +114,15 @@ function elements(one, page) {
   const adding = el("div");
   function edit(row) {
     const given = row ?? {};
-    adding.replaceChildren(form(row ? `Edit ${name(row)}` : "Add an element", row ? "Save" : "Add", editor.fields.map((field) => ({name: field, label: field, value: row ? given[field] : undefined, wide: true, note: field === "fields" ? '{"name": "value"}' : "", needed: field !== "value"})),
+    adding.replaceChildren(form(row ? `Edit ${name(row)}` : "Add an element", row ? "Save" : "Add", editor.fields.map((field) => ({name: field, label: field, value: row ? given[field] : undefined, wide: true, fixed: Boolean(row) && ["field", "member"].includes(field), note: field === "fields" ? '{"name": "value"}' : "", needed: field !== "value"})),
       async (values) => { await run(handle, ...editor.put({...(row && one.type === "list" ? {index: row.index} : {}), ...values})); if (row) edit(); document.activeElement.blur(); return done(row ? "Saved." : "Added."); }, {open: Boolean(row)}));
-    if (row) adding.querySelector("input").focus();
+    if (row) adding.querySelector("input:not([readonly])").focus();
   }
   edit();
   show(one.elements);
-  return el("section", {}, head("Elements"), tools(search), adding, place);
+  const readers = el("div");
+  if (one.type === "stream") call(handle, "execute", "XINFO", "GROUPS", one.key).then((found) => found.length && readers.replaceChildren(head("Consumer groups"), table("consumer groups", ["group", "consumers", "pending", "last delivered"], found, (each) => ["name", "consumers", "pending", "last-delivered-id"].map((name) => String(Array.isArray(each) ? each[each.indexOf(name) + 1] : each[name]))))).catch(() => {});
+  return el("section", {}, readers, head("Elements"), tools(search), adding, place);
 }
 
 // -- search indexes --
@@ -156,13 +158,14 @@ export function split(line) {
   return found;
 }
 
-const PAIRED = new Set(["HGETALL", "CONFIG GET", "HRANDFIELD", "XINFO STREAM"]), SCORED = /WITHSCORES/i;
+const PAIRED = new Set(["HGETALL", "CONFIG GET", "HRANDFIELD", "XINFO STREAM"]), SCORED = /WITHSCORES/i, MOST = 200;
 // Shows a reply like redis-cli, which distinguishes integers, nil and arrays from strings.
 export function typed(line, value) {
   const name = line[0].toUpperCase(), both = `${name} ${(line[1] ?? "").toUpperCase()}`;
   if (Array.isArray(value) && value.length && value.length % 2 === 0 && (PAIRED.has(name) || PAIRED.has(both) || line.some((word) => SCORED.test(word))))
-    return table("reply", ["field", "value"], value.filter((_, at) => at % 2 === 0).map((field, at) => [field, value[2 * at + 1]]), (pair) => pair.map((one) => plain(one)));
-  return code(plain(value), "reply");
+    return [table("reply", line.some((word) => SCORED.test(word)) ? ["member", "score"] : ["field", "value"], value.slice(0, 2 * MOST).filter((_, at) => at % 2 === 0).map((field, at) => [field, value[2 * at + 1]]), (pair) => pair.map((one) => plain(one))), value.length > 2 * MOST ? soft(`The first ${MOST} of ${number(value.length / 2)}.`) : null];
+  const rows = plain(value).split("\n"), readable = typeof value === "string" ? laidOut(value) : value;
+  return [code(rows.slice(0, MOST).join("\n"), "reply"), rows.length > MOST ? soft(`The first ${MOST} of ${count(rows.length, "line")}.`) : null, readable === value ? null : code(readable, "reply as JSON")];
 }
 function plain(value, indent = "") {
   if (value === null) return "(nil)";
@@ -204,7 +207,8 @@ function boxOf(handle) {
 }
 class CommandBox {
   constructor(handle) {
-    Object.assign(this, {handle, said: [], at: 0});
+    this.said = JSON.parse(sessionStorage.getItem(`said ${handle.name}`) ?? "[]");
+    Object.assign(this, {handle, at: this.said.length});
     this.log = el("div", {class: "log", role: "log", "aria-label": "replies", tabindex: 0}, tools("Try:", EXAMPLES.map((line) => el("button", {type: "button", class: "facet mono", onclick: () => { this.input.value = line; this.input.focus(); this.suggest(); }}, line))));
     this.hint = el("p", {class: "soft hint", id: "hint", "aria-live": "polite"}, "Type a command; Tab completes it, arrow up brings back earlier ones. Paste several lines to run them all.");
     this.options = el("div", {class: "options", id: "options", role: "listbox", "aria-label": "commands", hidden: true});
@@ -260,19 +264,23 @@ class CommandBox {
     line = line.trim();
     if (!line) return;
     this.found = []; this.show();
-    if (!this.said.length) this.log.replaceChildren();
+    let argv;
+    try { argv = split(line); } catch (error) { this.hint.replaceChildren(el("span", {class: "bad"}, error.message)); return; }
+    if (/^FLUSH(ALL|DB)$/i.test(argv[0]) && !await confirmed("Delete all keys?", argv[0].toUpperCase())) return;
+    if (!this.log.querySelector(".entry")) this.log.replaceChildren();
     this.at = this.said.push(line);
+    sessionStorage.setItem(`said ${this.handle.name}`, JSON.stringify(this.said.slice(-100)));
     this.input.value = "";
     const parts = [], entry = el("div", {class: "entry"}, el("p", {class: "mono tools"}, el("b", {}, `> ${line}`), el("span", {class: "soft"}, $("now").textContent)));
     this.log.prepend(entry);
     try {
-      const argv = split(line), answer = await send(this.handle, "POST", "/", argv);
+      const answer = await send(this.handle, "POST", "/", argv);
       const row = (await ask("GET", "/journal?after=" + entries.cursor)).findLast((one) => one.handle === this.handle.name && one.kind === "call");
       for (const {description} of row?.faults ?? []) parts.push(el("p", {class: "fault"}, `Injected fault: ${description}`));
       if (answer.broken) parts.push(el("p", {class: "bad"}, `The connection was broken: ${words(answer.broken)}.`));
       else {
         const read = json(answer.body, "The answer");
-        parts.push(read.error !== undefined ? el("p", {class: "bad mono"}, `(error) ${read.error}`) : typed(argv, read.result));
+        parts.push(...[read.error !== undefined ? el("p", {class: "bad mono"}, `(error) ${read.error}`) : typed(argv, read.result)].flat().filter(Boolean));
       }
     } catch (error) { parts.push(el("p", {class: "bad"}, error.message)); }
     entry.append(...parts);

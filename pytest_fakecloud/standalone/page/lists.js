@@ -1,6 +1,6 @@
 // A list of a fake, searched and paged by the server, with the selected item beside it.
 
-import {act, count, detailBar, el, empty, go, isTyped, isTyping, link, number, redraw, tools, words} from "./dom.js";
+import {act, count, detailBar, el, empty, go, isTyped, isTyping, link, number, redraw, say, tools, words} from "./dom.js";
 import {item, list} from "./api.js";
 import {border} from "./elements.js";
 
@@ -16,7 +16,7 @@ export class ListPage {
     this.facets = el("div", {class: "facets", role: "group", "aria-label": "filter"});
     this.search = el("input", {type: "search", id: "search", placeholder: spec.searchNote ?? `Search ${spec.noun}s`, "aria-label": `search ${spec.noun}s`, oninput: () => this.change({search: this.search.value})});
     this.fields = (spec.filters ?? []).map(({name, label, note, options, type}) => {
-      const input = options ? el("select", {name, "aria-label": label}) : el("input", {name, type: type ?? "text", placeholder: note, "aria-label": label, size: 14, title: label});
+      const input = options ? el("select", {name, "aria-label": label}) : el("input", {name, type: type ?? "text", placeholder: note, "aria-label": label, size: Math.max(14, (note ?? "").length), title: label});
       input.addEventListener("change", () => this.change({[name]: input.value}));
       return {name, options, input};
     });
@@ -27,13 +27,14 @@ export class ListPage {
       spec.tools?.(handle, this), this.body), border("width of the list", 50), this.side);
     this.stop = new AbortController();
     addEventListener("keydown", (event) => this.step(event), {signal: this.stop.signal});
-    this.side.addEventListener("keydown", (event) => { if (event.key === "Escape" && !isTyped(this.side)) this.close(); });
   }
 
   leave() { this.stop.abort(); }
   get base() { return ["fake", this.handle.name, this.tab]; }
   address(id, values = this.values) { return link(id === undefined ? this.base : [...this.base, {raw: id}], values); }
-  close() { const id = this.id; go(this.address()); requestAnimationFrame(() => this.body.querySelector(`a[data-key="${CSS.escape(id)}"]`)?.focus()); }
+  close() { const id = this.id; go(this.address()); requestAnimationFrame(() => this.body.querySelector(`a[data-key="${CSS.escape(id)}"]`)?.focus({preventScroll: true})); }
+  // Where the details take the place of the list, they begin at their top, and the list is found where it was left.
+  place(opens) { if (!matchMedia("(max-width: 1080px)").matches) return; if (opens) { this.left = scrollY; scrollTo(0, 0); } else scrollTo(0, this.left ?? 0); }
 
   // Changes search or filters and returns to the first page.
   change(values) {
@@ -65,7 +66,7 @@ export class ListPage {
     if (turn !== this.turn) return;
     this.page = page;
     this.drawList(page);
-    if (id === undefined) { this.side.hidden = true; this.node.classList.remove("chosen"); this.drawn.item = ""; return; }
+    if (id === undefined) { const was = !this.side.hidden; this.side.hidden = true; this.node.classList.remove("chosen"); this.drawn.item = ""; if (was) this.place(false); return; }
     let found;
     try { found = spec.item ? await spec.item(this.handle, id) : spec.hasItem ? await item(this.handle, spec.list, id, this.itemValues()) : page.items.find((one) => spec.key(one) === decodeURIComponent(id)) ?? null; }
     catch (error) { if (error.status !== 404) throw error; found = {gone: error.message}; }
@@ -98,13 +99,13 @@ export class ListPage {
           spec.bulk ? el("td", {class: "check"}, el("input", {type: "checkbox", "aria-label": `choose ${spec.key(one)}`, "data-key": `choose ${id}`, checked: this.chosen.has(spec.key(one)),
             onchange: (event) => { this.chosen[event.target.checked ? "add" : "delete"](spec.key(one)); this.drawList(this.page); }})) : null,
           el("td", {class: "mono"}, el("a", {href: this.address(id), "data-key": id, "aria-current": id === this.id ? "true" : null}, first)),
-          rest.map((cell, at) => el("td", {class: `mono ${aside(at + 1)}`}, cell ?? "")));
+          rest.map((cell, at) => el("td", {class: `mono ${aside(at + 1)}`, "data-name": /^[\d<]/.test(cell?.textContent ?? cell) ? spec.columns[at + 1] : null}, cell ?? "")));
       }))));
   }
   // A column is sorted by the button in its head, if one page can hold all items.
   headElement(name, page, side) {
     const {sort} = this.values, order = sort === name ? "ascending" : sort === "-" + name ? "descending" : null;
-    return el("th", {scope: "col", class: side, "aria-sort": order}, page.matching > MOST ? name : el("button", {type: "button", "data-key": `sort ${name}`, onclick: () => go(link(this.base, {...this.values, after: "", before: "", sort: order === "ascending" ? "-" + name : name}))}, name, {ascending: " ↑", descending: " ↓"}[order]));
+    return el("th", {scope: "col", class: side, "aria-sort": order}, page.matching > MOST ? el("span", {title: `Lists of at most ${MOST} can be sorted: search or filter first.`}, name) : el("button", {type: "button", "data-key": `sort ${name}`, onclick: () => go(link(this.base, {...this.values, after: "", before: "", sort: order === "ascending" ? "-" + name : name}))}, name, {ascending: " ↑", descending: " ↓"}[order]));
   }
   sorted(items) {
     const {sort = ""} = this.values, {spec} = this, at = spec.columns.indexOf(sort.replace(/^-/, ""));
@@ -134,30 +135,34 @@ export class ListPage {
       for (const id of here) this.chosen[event.target.checked ? "add" : "delete"](id);
       this.drawList(this.page);
     }}), `all ${here.length} on this page`), this.chosen.size ? this.spec.bulk.map(({text, work, question}) =>
-      act(text.endsWith("…") ? `${text.slice(0, -1)} ${this.chosen.size}…` : `${text} ${this.chosen.size}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { await work(this.handle, [...this.chosen]); this.chosen.clear(); }, {question: question?.(this.chosen.size)})) : null);
+      act(text.endsWith("…") ? `${text.slice(0, -1)} ${this.chosen.size}…` : `${text} ${this.chosen.size}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { const many = this.chosen.size; await work(this.handle, [...this.chosen]); this.chosen.clear(); say(`${text.replace("…", "")}: ${count(many, this.spec.noun)}.`, "good"); }, {question: question?.(this.chosen.size)})) : null);
   }
 
   drawItem(id, found) {
     const shape = JSON.stringify([id, found]);
     if (shape === this.drawn.item) return;
-    const another = id !== this.shown;
+    const another = id !== this.shown, opens = this.side.hidden;
     if (!another && isTyped(this.side)) return;
-    this.drawn.item = shape;
-    this.shown = id;
+    Object.assign(this, {shown: id, drawn: {...this.drawn, item: shape}});
+    if (opens) this.place(true);
     this.side.hidden = false;
     this.node.classList.add("chosen");
     const parts = !found || found.gone ? [empty(`This ${this.spec.noun} is gone.`, found?.gone ?? "It was deleted, or the fake was reset.")] : this.spec.detail(found, this);
-    redraw(this.side, detailBar(this.address()), ...parts);
+    redraw(this.side, detailBar(this.address(), found && !found.gone && (found.public_id ?? this.spec.key(found))), ...parts);
     if (another) this.side.scrollTop = 0;
   }
 
   // j and k move between rows wherever the focus is, arrow keys only within the list.
   step(event) {
-    const {key, target} = event, by = {j: 1, k: -1, ...this.body.contains(target) ? {ArrowDown: 1, ArrowUp: -1} : {}}[key];
+    const {key, target} = event;
+    if (key === "Escape" && this.id !== undefined && !isTyping() && !document.querySelector("dialog[open]")) { this.close(); return; }
+    const by = {j: 1, k: -1, ...this.body.contains(target) ? {ArrowDown: 1, ArrowUp: -1} : {}}[key];
     if (!by || event.ctrlKey || event.metaKey || event.altKey || isTyping() || document.querySelector("dialog[open]")) return;
     const links = [...this.body.querySelectorAll("tbody a[data-key]")], at = links.indexOf(this.body.querySelector("tr:focus-within a[data-key]") ?? this.body.querySelector("tr.chosen a[data-key]"));
     event.preventDefault();
-    links[at < 0 ? 0 : Math.max(0, Math.min(links.length - 1, at + by))]?.focus();
+    const to = links[at < 0 ? 0 : Math.max(0, Math.min(links.length - 1, at + by))];
+    to?.focus();
+    if (to && this.id !== undefined) go(to.hash, {replace: true});
   }
 }
 

@@ -25,12 +25,13 @@ const PAGES = {
 
 function drawNav() {
   const {parts} = read();
-  const entry = (where, text, mark) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad"}, String(mark)) : null);
-  redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], title, {problems: state.problems, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.handles.map((handle) => entry(["fake", handle.name], [product(handle), el("small", {}, handle.name)])));
+  const entry = (where, text, mark, about) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad", title: about}, about ? count(mark, about) : String(mark)) : null);
+  redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], title, {problems: state.problems, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.handles.map((handle) => entry(["fake", handle.name], [product(handle), el("small", {}, handle.name)], handle.faults, "fault")));
   showCurrent($("nav"));
 }
 
 async function show() {
+  $("clock-more").setAttribute("aria-expanded", "false");
   const route = read(), [first, second] = route.parts;
   const handle = first === "fake" && state.handles.find((one) => one.name === second);
   if (!handle && !own(PAGES, first)) { if (first) say(first === "fake" ? `There is no fake named ${second}.` : `The console has no page ${first}.`); place = null; history.replaceState(null, "", link([entries.list.length ? "activity" : "connect"])); return show(); }
@@ -57,15 +58,16 @@ async function show() {
   await settled(() => page.go(read()));
 }
 // Errors of a page that was left are dropped, and a lost connection has its own message.
+let failing = false;
 async function settled(work) {
   const before = page;
-  try { await work(); } catch (error) { if (error instanceof NoToken) askForToken(); else if (!connection.lost && page === before) say(error.message); }
+  try { await work(); if (failing) { failing = false; say(""); } } catch (error) { if (error instanceof NoToken) askForToken(); else if (!connection.lost && page === before) { failing = true; say(error.message); } }
 }
 
 // -- refreshing --
 
 export const refresh = oneAtATime(async () => {
-  const found = await ask("GET", "/state"), named = (one) => one.handles.map((handle) => handle.name + handle.url).join();
+  const found = await ask("GET", "/state"), named = (one) => one.handles.map((handle) => handle.name + handle.url + handle.faults).join();
   const changed = named(found) !== named(state) || ["problems", "clouds", "failed_clouds"].some((name) => found[name] !== state[name]);
   state = found;
   // The journal was cleared elsewhere, by a reset or for another test.
@@ -107,12 +109,12 @@ connection.listeners.add((lost) => {
 
 function askForToken() {
   if ($("token")) return;
-  const input = el("input", {id: "token-input", type: "password", autocomplete: "off", required: true}), wrong = el("p", {class: "bad", role: "alert"});
+  const {origin} = location, place = origin === "http://127.0.0.1:7400" ? "" : ` --url ${origin}`, input = el("input", {id: "token-input", type: "password", autocomplete: "off", required: true}), wrong = el("p", {class: "bad", role: "alert"});
   const dialog = opened("token-title", {id: "token", oncancel: (event) => event.preventDefault()}, el("form", {onsubmit: async (event) => {
     event.preventDefault();
     keep(input.value.trim());
     try { await ask("GET", "/state"); dialog.remove(); await begin(); } catch { wrong.textContent = "The server rejects this token."; }
-  }}, el("h2", {id: "token-title"}, "The console needs the control token"), el("p", {}, "Run ", el("code", {}, "pytest-fakecloud console"), " to open this page signed in, or paste the token. ", el("code", {}, "pytest-fakecloud env"), " prints it as PYTEST_FAKECLOUD_TOKEN."),
+  }}, el("h2", {id: "token-title"}, "The console needs the control token"), el("p", {}, "Run ", el("code", {}, `pytest-fakecloud console${place}`), " to open this page signed in, or paste the token. ", el("code", {}, `pytest-fakecloud env${place}`), " prints it as PYTEST_FAKECLOUD_TOKEN."),
   el("label", {for: "token-input"}, "control token"), input, wrong, el("button", {type: "submit", class: "primary"}, "Open")));
 }
 
@@ -123,6 +125,8 @@ const SHORTCUTS = {"/": "search, or the command box", "?": "show these keys", "C
 function showShortcuts() {
   opened("keys", {}, el("form", {method: "dialog"}, el("h2", {id: "keys"}, "Keys"), el("dl", {class: "facts"}, Object.entries(SHORTCUTS).map(([key, does]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)))), el("button", {autofocus: true}, "Close")));
 }
+// The printed address was opened in a tab that shows the console already.
+addEventListener("hashchange", () => { if (location.hash.startsWith("#code=")) location.reload(); });
 let going = 0;
 addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && event.key === "k" && !document.querySelector("dialog[open]")) { event.preventDefault(); go(link(["find"])); }

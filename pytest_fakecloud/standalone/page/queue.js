@@ -1,8 +1,8 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
 
-import {act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, link, micros, number, own, pill, short, soft, span, table, title, tools, when, words} from "./dom.js";
-import {ask, item, path, sendWell} from "./api.js";
-import {track} from "./elements.js";
+import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, link, micros, move, number, own, pill, short, soft, say, span, table, title, tools, when, words} from "./dom.js";
+import {ask, item, list, path, sendWell} from "./api.js";
+import {shortName, track} from "./elements.js";
 import {ListPage} from "./lists.js";
 
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
@@ -37,18 +37,18 @@ async ({to, body: text, type, headers: more, delay, retries, label, queue, callb
 const contentType = (one) => Object.entries(one.headers).find(([name]) => name.toLowerCase() === "content-type")?.[1].toString() ?? "";
 const forwarded = (one) => Object.fromEntries(Object.entries(one.headers).filter(([name]) => name.toLowerCase() !== "content-type").map(([name, value]) => [name, value.toString()]));
 
-const messageColumns = ["message", "state", "to", "attempts", "last answer", "next attempt"];
+const messageColumns = ["message", "state", "to", "attempts", "last answer", "next attempt", "body"];
 // Lists show addresses without the scheme, so that the path is in sight.
 const address = ({method, url}) => el("span", {title: `${method} ${url}`}, short(`${method} ${url.replace(/^https?:\/\//, "")}`, 90));
-const messageRow = (one) => [when(one.created), state(one), address(one), `${one.attempts} of ${one.max_retries + 1}`, status(one), next(one)];
+const messageRow = (one) => [when(one.created), state(one), address(one), `${one.attempts} of ${one.max_retries + 1}`, status(one), next(one), short([one.label, one.preview].filter(Boolean).join(" · "), 40)];
 
 function messageDetail(one, page) {
   const {handle} = page, name = one.public_id, pending = one.state === "pending";
   return [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)),
-    facts({state: state(one), id: el("span", {class: "mono"}, name), published: both(one.created) + " UTC", "next attempt": next(one), about: one.about && el("a", {href: at(handle, "messages", one.about)}, one.about), run: one.run && el("a", {href: at(handle, "runs", one.run)}, one.run), ...one.settings}),
+    facts({state: state(one), id: el("span", {class: "mono"}, name), published: both(one.created) + " UTC", "next attempt": next(one), about: one.about && el("a", {href: at(handle, "messages", one.about)}, one.about), run: one.run && el("a", {href: at(handle, "runs", one.run)}, one.run), ...linked(handle, one.settings)}),
     tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, () => ask("POST", path(handle, `/messages/${encodeURIComponent(one.id)}/deliver`), {})) : null,
       pending ? act("Cancel…", `Cancel ${name}`, () => sendWell(handle, "DELETE", `/v2/messages/${encodeURIComponent(name)}`), {question: "Cancel this message? It will not be delivered."}) : null,
-      one.dlq_id ? act("Retry", `Retry ${name}`, () => retry(handle, [one.dlq_id])) : null,
+      one.dlq_id ? act("Retry", `Retry ${name}`, async () => { await retry(handle, [one.dlq_id]); say("Retried: the queue has published the message again.", "good"); }) : null,
       copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
     one.is_whole === false || one.run ? null : publish(handle, one),
     head(count(one.attempts.length, "attempt")), one.attempts.length + (one.next ? 1 : 0) > 1 ? attemptTrack(one, one.attempts) : null,
@@ -57,15 +57,18 @@ function messageDetail(one, page) {
     one.callbacks.length ? [head("Callbacks"), table("callbacks", ["callback", "state", "to"], one.callbacks, (each) => [el("a", {href: at(handle, "callbacks", each.id)}, both(each.created)), state(each), each.url])] : null,
     head("Timeline"), code(one.timeline, "timeline")].flat();
 }
+// The settings of a message, with links to what they name.
+const NAMED = {queue: "queues", "URL group": "url-groups", schedule: "schedules", "flow control": "flow-control"};
+const linked = (handle, given) => Object.fromEntries(Object.entries(given).map(([name, value]) => [name, own(NAMED, name) ? el("a", {href: at(handle, NAMED[name], value)}, value) : value]));
 const isGood = ({status: answered}) => answered >= 200 && answered < 300;
 // The attempts of a message and its planned next one on a line of time.
 function attemptTrack(one, attempts, {from = micros(attempts[0]?.at ?? one.next), until = micros(one.next ?? attempts.at(-1).at), bars = []} = {}) {
   const failed = attempts.filter((each) => !isGood(each)).length, told = [count(attempts.length, "attempt"), failed ? `${failed} failed` : "", one.next ? "next planned" : ""].filter(Boolean).join(", ");
   return track(told, from, until, bars, [...attempts.map((each) => [isGood(each) ? "good" : "bad", micros(each.at), `${fine(each.at)}: ${each.status ?? "no answer"}`]), ...one.next ? [["planned", micros(one.next), `planned for ${both(one.next)}`]] : []]);
 }
-function attemptPart(one) {
+function attemptPart(one, open = false) {
   const ended = one.exception ?? (one.status == null ? one.state : one.status), good = isGood(one);
-  return el("details", {class: "attempt"}, el("summary", {}, `Attempt ${one.number}: `, el("b", {class: good ? "ok" : "bad"}, short(String(ended), 80)), el("span", {class: "soft"}, ` ${fine(one.at)}${one.waited ? `, after ${span(one.waited * 1e6)} (${one.why})` : ""}`)),
+  return el("details", {class: "attempt", open}, el("summary", {}, `Attempt ${one.number}: `, el("b", {class: good ? "ok" : "bad"}, short(String(ended), 80)), el("span", {class: "soft"}, ` ${fine(one.at)}${one.waited ? `, after ${span(one.waited * 1e6)} (${one.why})` : ""}`)),
     one.faults.length ? el("p", {class: "fault"}, `Fault: ${one.faults.join(", ")}`) : null, one.exception ? code(one.exception, `error of attempt ${one.number}`) : null,
     one.status == null ? null : [el("h4", {}, "Answer"), ...body(one, `answer to attempt ${one.number}`), headers(`headers of the answer to attempt ${one.number}`, one.headers)]);
 }
@@ -88,14 +91,20 @@ const callbacks = {
 const retry = (handle, ids) => sendWell(handle, "POST", "/v2/dlq/retry" + several("dlqIds", ids));
 const discard = (handle, ids) => sendWell(handle, "DELETE", "/v2/dlq" + several("dlqIds", ids));
 const letters = {
-  list: "dead-letters", noun: "dead letter", key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"],
+  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"],
   row: (one) => [when(one.at), address(one), number(one.attempts), status(one), short(one.preview, 60)],
   bulk: [{text: "Retry", work: retry}, {text: "Delete…", work: discard, question: (many) => `Delete ${count(many, "dead letter")}? They cannot be retried afterwards.`}],
   empty: () => empty("No dead letters.", "A message appears here when it runs out of retries. Retry it once its destination works."),
   detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: both(one.at) + " UTC", attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.handle, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
-    tools(act("Retry", `Retry ${one.id}`, async () => { await retry(page.handle, [one.id]); location.hash = page.address(); }), act("Delete…", `Delete ${one.id}`, async () => { await discard(page.handle, [one.id]); location.hash = page.address(); }, {question: "Delete this dead letter?"})),
-    head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.handle, "messages", one.message)}, "Show the message with its attempts and answers"))],
+    tools(act("Retry", `Retry ${one.id}`, async () => { await retry(page.handle, [one.id]); location.hash = page.address(); say("Retried: the queue has published the message again.", "good"); }), act("Delete…", `Delete ${one.id}`, async () => { await discard(page.handle, [one.id]); location.hash = page.address(); }, {question: "Delete this dead letter?"})),
+    one.last ? attemptPart(one.last, true) : null, head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.handle, "messages", one.message)}, "Show the message with its attempts and answers"))],
 };
+
+// A dead letter with the last attempt of its message.
+async function letterWithAnswer(handle, id) {
+  const {items} = await list(handle, "dead-letters", {search: decodeURIComponent(id)}), one = items.find((each) => each.id === decodeURIComponent(id));
+  return one ? {...one, last: await item(handle, "messages", encodeURIComponent(one.message)).then(({attempts}) => attempts.at(-1), () => null)} : null;
+}
 
 // -- schedules --
 
@@ -116,42 +125,52 @@ const schedules = {
 
 // -- workflow runs --
 
+const doing = ({now, until}) => now ? `${now}${until ? ` until ${until.slice(5, 16).replace("T", " ")}` : ""}` : "";
 const runs = {
-  list: "runs", noun: "run", facet: "state", item: runWithProblems, key: (one) => one.id, columns: ["run", "state", "workflow", "steps", "started", "took"], kept: ["run", "state", "workflow", "started"],
-  row: (one) => [short(one.id, 40), state(one), address({method: "", url: one.url}), number(one.steps), when(one.created), one.completed ? span(micros(one.completed) - micros(one.created)) : ""],
+  list: "runs", noun: "run", facet: "state", item: runWithProblems, key: (one) => one.id, columns: ["workflow", "state", "now", "steps", "started", "took", "run"], kept: ["workflow", "state", "now", "started"],
+  row: (one) => [address({method: "", url: one.url}), state(one), doing(one), number(one.steps), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", shortName(one.id)],
   tools: (handle) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
     async ({to, input}) => { const made = await sendWell(handle, "POST", `/v2/trigger/${target(to)}`, input, {"Content-Type": "application/json"}); return done("Started ", el("a", {href: at(handle, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false}),
   empty: () => empty("No workflow runs yet.", "A run appears when your application triggers a workflow. Start one above with the URL of a workflow that you serve."),
   detail: (one, {handle}) => {
     const {record} = one, steps = Map.groupBy(record.steps.flatMap((group) => group.steps), (step) => step.messageId), ends = one.messages.flatMap((each) => [each.created, ...each.tries.map((attempt) => attempt.at), one.completed]).filter(Boolean).map(micros);
-    const time = {from: Math.min(...ends), until: Math.max(...ends)}, waits = one.messages.filter((each) => each.state === "pending" && each.step.waitTimeout && each.step.waitEventId);
-    return [title(one.id), facts({state: state(one), workflow: one.url, started: both(one.created) + " UTC", took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
+    ends.push(...one.completed ? [] : one.messages.flatMap(({next: due}) => due ? [micros(due)] : []));
+    const time = {from: Math.min(...ends), until: Math.max(...ends)}, again = (text, where) => act(text, `${text} ${one.id}`, async () => { const [made] = [await sendWell(handle, "POST", `/v2/workflows/dlq/${where}/${encodeURIComponent(one.dlq_id)}`)].flat(); location.hash = at(handle, "runs", made.workflowRunId); say(`${text}: this is the new run.`, "good"); }), waits = one.messages.filter((each) => each.state === "pending" && each.step.waitTimeout && each.step.waitEventId);
+    return [title(one.id), facts({state: state(one), now: doing(one), workflow: one.url, started: both(one.created) + " UTC", took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
       one.problems.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
       waits.map((each) => form(`Waits for the event ${each.step.waitEventId}`, "Notify", [{name: "data", label: `event data, as JSON; without it the wait ends at ${both(each.next)}`, note: '{"clicked": true}', wide: true}],
         async ({data}) => { await sendWell(handle, "POST", `/v2/notify/${encodeURIComponent(each.step.waitEventId)}`, data); return done("Notified."); })),
-      tools(one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, () => sendWell(handle, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`), {question: "Cancel this run? Its steps stop where they are."}) : null,
-        one.dlq_id ? [act("Resume", `Resume ${one.id}`, () => sendWell(handle, "POST", `/v2/workflows/dlq/resume/${encodeURIComponent(one.dlq_id)}`)), act("Restart", `Restart ${one.id}`, () => sendWell(handle, "POST", `/v2/workflows/dlq/restart/${encodeURIComponent(one.dlq_id)}`))] : null, copyButton(one.id, "Copy id", "Copy id")),
-      head(`Steps, over ${span(time.until - time.from)}`), one.messages.map((each) => stepPart(each, steps.get(each.id) ?? [], one, time, handle)),
+      tools(one.until ? act("Go there", `Go there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, () => sendWell(handle, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`), {question: "Cancel this run? Its steps stop where they are."}) : null,
+        one.dlq_id ? [again("Resume", "resume"), again("Restart", "restart")] : one.state === "failed" ? soft("Its dead letter has ended, so it cannot be resumed or restarted.") : null, copyButton(one.id, "Copy id", "Copy id")),
+      head("Steps"), soft(`Over ${span(time.until - time.from)}.`), one.messages.map((each) => stepPart(each, steps.get(each.id) ?? [], one, time, handle)),
       head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input."),
-      record.workflowRunResponse ? [head("Result"), code(laidOut(record.workflowRunResponse), "result")] : null].flat(2);
+      record.workflowRunResponse ? [head(one.state === "failed" ? "Error" : "Result"), code(failure(record.workflowRunResponse), "result")] : null].flat(2);
   },
 };
+// An error of a workflow as its message and its stack, any other text indented.
+function failure(text) {
+  try { const {error, message, stack} = JSON.parse(text); if (message) return stack?.includes(message) ? stack : [`${error}: ${message}`, stack].filter(Boolean).join("\n"); } catch { /* Not JSON. */ }
+  return laidOut(text);
+}
 async function runWithProblems(handle, id) {
   const [run, problems] = await Promise.all([item(handle, "runs", id), ask("GET", "/problems")]);
   return {...run, problems: problems.filter(({facts: {handle: name, run_id: about}}) => name === handle.name && about === run.id)};
 }
 // What a step does until its message is delivered, by its type.
-const DOES = new Map([["Run", () => "result"], ["SleepFor", ({sleepFor}) => `sleeps ${span(sleepFor * 1e6)}`], ["SleepUntil", () => "sleeps"], ["Wait", ({waitEventId}) => `waits for ${waitEventId}`], ["Call", () => "result of the call"]]);
+const DOES = new Map([["Run", () => "result"], ["SleepFor", ({sleepFor}) => `sleeps ${typeof sleepFor === "number" ? span(sleepFor * 1e6) : sleepFor}`], ["SleepUntil", () => "sleeps"], ["Wait", ({waitEventId}) => `waits for ${waitEventId}`], ["Call", () => "result of the call"]]);
 // A message of a run: its step, its waits and attempts on the time of the run, and both bodies.
 function stepPart(one, records, run, {from, until}, handle) {
   const {step} = one, ran = records.find(({out}) => out !== undefined) ?? {}, after = records.find(({stepName, out}) => stepName && out === undefined && stepName !== step.stepName);
   const calls = one.url !== run.url, name = step.stepName ?? (calls ? `${one.method} ${one.url}` : one.kind === "message" ? one.id === run.messages[0].id ? "start" : "next step" : words(one.kind));
   const does = step.targetStep ? "starts in parallel" : DOES.get(step.stepType)?.(step) ?? step.stepType ?? (calls ? "call" : ""), out = typeof ran.out === "string" ? ran.out : ran.out == null ? "" : JSON.stringify(ran.out);
   const begun = micros(one.tries[0]?.at ?? one.next ?? one.created), until_ = micros(one.next ?? one.tries.at(-1)?.at ?? one.created), bars = [["wait", micros(one.created), begun], [one.errors.length ? "failing" : "span", begun, until_]];
-  return el("details", {class: "attempt step"}, el("summary", {}, el("span", {class: "line"}, el("span", {}, el("b", {}, name), " ", el("span", {class: "soft"}, does), one.errors.length ? el("span", {class: "bad"}, ` ${one.errors.length} failed${after ? ` in ${after.stepName}` : ""}`) : null), attemptTrack(one, one.tries, {from, until, bars}))),
-    facts({message: el("a", {href: at(handle, "messages", one.id)}, one.id), state: state(one), created: fine(one.created), next: next(one), waited: begun > micros(one.created) ? span(begun - micros(one.created)) : "", "waits for event": step.waitEventId, calls: calls ? `${one.method} ${one.url}` : "", answered: ran.callResponseStatus, retries: String(one.max_retries)}),
-    one.errors.map((error) => [el("h4", {class: "bad"}, `Attempt ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`), code(laidOut(error.reason), `error of attempt ${error.number} of ${name}`)]),
-    calls && one.preview ? [el("h4", {}, "Input"), code(laidOut(one.preview), "input of the step")] : null, out ? [el("h4", {}, one.id === run.messages[0].id ? "Input of the run" : "Output"), code(laidOut(out), "output of the step")] : null);
+  const part = (title_, tries, text, ...content) => el("details", {class: "attempt step"}, el("summary", {}, el("span", {class: "line"}, el("span", {}, el("b", {}, title_), " ", text), attemptTrack(tries.length ? one : {...one, next: null}, tries, {from, until, bars: tries.length ? bars : bars.slice(0, 1)}))), content);
+  const failed = (what) => el("span", {class: "bad"}, ` ${one.errors.length} failed${what}`), errors = one.errors.map((error) => [el("h4", {class: "bad"}, `Attempt ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`), code(failure(error.reason), `error of attempt ${error.number} of ${name}`)]);
+  // A delivery brings the result of one step and runs the next one, in which it can fail.
+  const apart = one.errors.length && after, tried = one.next ? `, next at ${both(one.next)}` : "";
+  return [part(name, apart ? [] : one.tries, [el("span", {class: "soft"}, does), one.errors.length && !apart ? failed("") : null],
+    facts({message: el("a", {href: at(handle, "messages", one.id)}, one.id), state: state(one), created: fine(one.created), next: next(one), waited: begun > micros(one.created) ? span(begun - micros(one.created)) : "", "waits for event": step.waitEventId, calls: calls ? `${one.method} ${one.url}` : "", answered: ran.callResponseStatus, retries: String(one.max_retries)}), apart ? null : errors,
+    calls && one.preview ? [el("h4", {}, "Input"), code(laidOut(one.preview), "input of the step")] : null, out ? [el("h4", {}, one.id === run.messages[0].id ? "Input of the run" : "Output"), code(laidOut(out), "output of the step")] : null), apart ? part(after.stepName, one.tries, failed(tried), errors) : null];
 }
 
 // -- queues, URL groups, flow control --

@@ -24,12 +24,19 @@ function hitElement({handle, name, part}, one) {
 export class SearchPage {
   constructor(state) {
     Object.assign(this, {state, turn: 0});
-    this.input = el("input", {type: "search", "aria-label": "search everything", placeholder: "Keys, messages, runs, records, vectors, bodies", oninput: () => {
+    this.input = el("input", {type: "search", "aria-label": "search everything", placeholder: "Names of keys and vectors, messages, runs, records, bodies", oninput: () => {
       clearTimeout(this.timer);
       this.timer = setTimeout(() => go(link(["find"], {search: this.input.value}), {replace: true}), 200);
     }});
     this.found = el("div", {role: "status"});
+    // The arrow keys move between the field and the results.
+    const move = (event) => {
+      const by = {ArrowDown: 1, ArrowUp: -1}[event.key], all = [this.input, ...this.found.querySelectorAll("a")], at = all.indexOf(event.target);
+      if (by && at >= 0) { event.preventDefault(); all[Math.max(0, Math.min(all.length - 1, at + by))].focus(); }
+      else if (event.key === "Enter" && at === 0) all[1]?.click();
+    };
     this.node = el("div", {class: "page"}, el("h1", {}, "Search"), el("div", {class: "tools"}, this.input), this.found);
+    this.node.addEventListener("keydown", move);
   }
   leave() { clearTimeout(this.timer); }
   async go({query: {search = ""}}) {

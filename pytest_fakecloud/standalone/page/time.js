@@ -1,6 +1,6 @@
 // Due times, snapshots, isolated clouds and problems.
 
-import {LivePage, act, both, copies, count, day, done, el, empty, form, link, micros, move, number, own, picture, room, short, showClock, soft, span, svg, table, time, titled, words} from "./dom.js";
+import {LivePage, about, act, both, copies, count, day, done, el, empty, form, link, micros, move, number, own, picture, room, short, showClock, soft, span, svg, table, time, titled, words} from "./dom.js";
 import {ask} from "./api.js";
 import {changesTable} from "./elements.js";
 import {entries} from "./journal.js";
@@ -32,7 +32,7 @@ function strip(now, due) {
 const go = (one) => act("Go there", `Go there: ${one.what} at ${one.at}`, () => move({action: "move_to", to: one.at}));
 export const timePage = () => new LivePage("/due", ({now, count: many, due}) => [copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"), el("h2", {}, many ? `${count(many, "event")} planned` : "Nothing is planned"),
   many ? [strip(now, due), due.length < many ? soft(`The next ${due.length} of ${number(many)}:`) : null,
-    table("due events", ["in", "at", "event", ""], due, (one) => [span(micros(one.at) - micros(now)), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], short(one.what, 120), go(one)])]
+    table("due events", ["in", "at", "event", ""], due, (one) => [about(micros(one.at) - micros(now)), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], short(one.what, 120), go(one)])]
     : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.")],
 el("h1", {}, "Time"), soft("Retries, delays, schedules and TTLs use this clock, not the wall clock."),
 form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { showClock(await ask("POST", "/clock", {action: "move_to", to})); return done("Moved."); }, {open: false}));
@@ -48,10 +48,9 @@ el("h1", {}, "Snapshots"), soft("A snapshot saves the data of all fakes in the s
 form("Take a snapshot", "Take", [{name: "id", label: "name", note: "numbered"}], async ({id}) => done(`Taken: ${(await ask("POST", "/snapshots", id ? {id} : {})).id}.`)));
 
 // The items that a comparison found, and how many of each fake were added, removed and changed.
-function differences({count: many, changes, not_compared: missing}) {
-  const kindOf = ({before, after}) => before === null ? "added" : after === null ? "removed" : "changed";
-  const sums = [...Map.groupBy(changes, ({fake}) => fake)].map(([fake, all]) => `${fake}: ${[...Map.groupBy(all, kindOf)].map(([kind, some]) => `${number(some.length)} ${kind}`).join(", ")}`);
-  return [el("p", {role: "status"}, many ? sums.join(" · ") : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
+function differences({count: many, sums, changes, not_compared: missing}) {
+  const told = Object.entries(sums).map(([fake, kinds]) => [fake, Object.entries(kinds).filter(([, some]) => some).map(([kind, some]) => `${number(some)} ${kind}`).join(", ")]).filter(([, text]) => text).map((pair) => pair.join(": "));
+  return [el("p", {role: "status"}, many ? `${told.join(" · ")}. Removed items may have expired.` : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
     missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, changes.length ? changesTable(changes) : null];
 }
 

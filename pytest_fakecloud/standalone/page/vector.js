@@ -28,7 +28,7 @@ function plot(space) {
     parts.push(svg("path", {class: "query", d: `M${x - 8} ${y}H${x + 8}M${x} ${y - 8}V${y + 8}`}, titled("the last query")),
       svg("text", {x: x + 10, y: y - 6}, "query"));
   }
-  return picture(`${shown.length} vectors, projected onto a plane${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`, wide, high, parts);
+  return picture(`The ${shown.length} vectors of this page, projected onto a plane${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`, wide, high, parts);
 }
 
 const inside = (namespace) => namespace ? "/" + encodeURIComponent(namespace) : "";
