@@ -165,7 +165,7 @@ SIGNED = {"message": "m", "status": 401, "url": HOOK, "called": "http://127.0.0.
         ),
         (
             "key_mismatch",
-            {"key": "a", "other": "b", "run": "wfr_1"},
+            {"key": "a", "other": "b", "run": "wfr_1", "is_read": True},
             "both during workflow run wfr_1: code outside of steps is executed again",
         ),
         (

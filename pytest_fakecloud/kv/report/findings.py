@@ -368,8 +368,8 @@ FINDINGS = tuple(
     for one in (
         keys.check_then_set, keys.ttl_not_set, keys.wrong_time,
         keys.lock_without_ttl, keys.key_mismatch, keys.lock_of_another, keys.ttl_removed,
-        keys.ttl_renewed, accept_missing, keys.value_of_other_kind, keys.counter_mismatch,
-        keys.lost_update, commands_failed, scan_not_finished, keys.counter_recreated,
+        keys.ttl_renewed, accept_missing, keys.value_of_other_kind, keys.lost_update,
+        commands_failed, scan_not_finished, keys.counter_recreated,
         keys.read_after_expiry, keys.no_subscriber, equal_scores, keys.changed_nothing,
         repeated_after_failure, never_acknowledged, pages_overlap, limit_shared,
         effect_outside_steps,

@@ -465,35 +465,59 @@ _MIN_SIMILARITY = 0.8
 
 
 def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find keys that were read but never written, while others were written but never read.
+    """Find keys that were read or decremented but never written, while others were written but never
+    used.
 
-    The two keys are similar, or have the same last part (``paid:a`` and ``payed:a``). The most
-    similar of several is named. A pair that differs much is a hint, because a program also reads
-    keys that are optional, and writes keys that other programs read.
+    The written keys hold a value that the command can use; the most similar of them is named. Keys
+    that are similar, or that have the same last part (``paid:a`` and ``payed:a``), are a cause. Any
+    other pair is a hint, because a program also reads keys that are optional, and writes keys that
+    other programs read.
     """
     every = history(test, handle)
     if any(one.name == "" for one in every):
         return
     present = {str(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no dict)
     read_keys = {one.key for one in every if _reads(one)}
-    read = _used_only_by(every, _reads)
+    read = {key: one for key, one in _used_only_by(every, _reads).items() if key not in present}
     written = _used_only_by(every, _writes)
-    for key, command in read.items():
-        if key in present:
-            continue
+    for key, command in (read | _decremented(every)).items():
         # Names that differ only in a number refer to different things.
         name = re.sub(r"\d", "", key)
-        others = [one for one in written if re.sub(r"\d", "", one) != name]
+        others = [
+            one for one, write in written.items()
+            if re.sub(r"\d", "", one) != name and _fits(command, write)
+        ]  # fmt: skip
         alike = difflib.get_close_matches(key, others, 1, _MIN_SIMILARITY)
         alike = alike or _of_one_kind(key, read_keys, others)
         of_same = [one for one in others if _last_part(one) == _last_part(key) != ""]
-        nearest = alike or difflib.get_close_matches(key, of_same, 1, 0.0)
+        nearest = alike or difflib.get_close_matches(key, of_same or others, 1, 0.0)
         for other in nearest:
             write = written[other].entry
             run = _same_run(test, command.entry, write)
-            severity: Severity = "cause" if alike else "hint"
-            evidence = [write.number]
-            yield command.finding("key_mismatch", evidence, severity=severity, other=other, run=run)
+            severity: Severity = "cause" if alike or key not in read else "hint"
+            values = {"other": other, "run": run, "is_read": key in read}
+            yield command.finding("key_mismatch", [write.number], severity=severity, **values)
+
+
+def _decremented(every: Iterable[Command]) -> dict[str, Command]:
+    """Return the counters that a decrement created."""
+    first: dict[str, Command] = {}
+    for command in every:
+        for key in command.arguments:
+            first.setdefault(key, command)
+    return {
+        key: one
+        for key, one in first.items()
+        if one.name in ("DECR", "DECRBY") and key == one.key and _starts_at_zero(one)
+    }
+
+
+def _fits(command: Command, write: Command) -> bool:
+    """Return whether a command can use the value that another one wrote."""
+    groups = [one.spec.group if one.spec is not None else "" for one in (command, write)]
+    if command.name in ("DECR", "DECRBY"):
+        return write.name == "SET" and write.words[2].lstrip("-").isdigit()
+    return groups[0] in ("generic", groups[1])
 
 
 def _last_part(key: str) -> str:
@@ -562,30 +586,6 @@ def value_of_other_kind(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 values = {"command": command.name, "value": value, "by": by}
                 yield command.finding("value_of_other_kind", severity="hint", **values)
                 break
-
-
-def counter_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find counters decremented without an initial value, if one number was set but never used."""
-    every = history(test, handle)
-    if any(one.name == "" for one in every):
-        return
-    mentioned: set[str] = set()
-    used: set[str] = set()
-    numbers: dict[str, str] = {}
-    decremented: dict[str, Command] = {}
-    for command in every:
-        is_first = command.key not in mentioned
-        sets = command.name == "SET" and command.succeeded and command.words[2].isdigit()
-        if sets and is_first:
-            numbers[command.key] = command.words[2]
-        else:
-            used.update(command.arguments)
-        if command.name == "DECR" and is_first and command.result == -1:
-            decremented[command.key] = command
-        mentioned.update(command.arguments)
-    unused = [key for key in numbers if key not in used]
-    for command in decremented.values() if len(unused) == 1 else ():
-        yield command.finding("counter_mismatch", other=unused[0], value=numbers[unused[0]])
 
 
 def no_subscriber(test: ObservedTest, handle: Any) -> Iterator[Finding]:

@@ -271,7 +271,8 @@ def _failed_inside(values: Values, lookups: Lookups) -> str:
 
 def _key_mismatch(values: Values, lookups: Lookups) -> str:
     key, other = shortened(values["key"]), shortened(values["other"])
-    text = f"{key} was read but never written; {other} was written but never read"
+    read, written = ("read", "written") if values["is_read"] else ("decremented", "set")
+    text = f"{key} was {read} but never {written}; {other} was {written} but never read"
     if values["run"]:
         text += (
             f", both during workflow run {values['run']}: code outside of steps is executed "
@@ -355,8 +356,6 @@ SENTENCES: Sentences = {
     "none_in_key": "the key {key} contains None, which is how Python writes a missing value",
     "bytes_in_key": "the key {key} contains {text:raw}, which is how Python writes bytes: decode "
     "answers before using them in keys (decode_responses=True)",
-    "counter_mismatch": "{key} was decremented but never set; {other} was set to {value} but never "
-    "used",
     "lost_update": _replaced,
     "check_then_set": _check_then_set,
     "read_after_expiry": _read_after_expiry,

@@ -203,5 +203,6 @@ def test_commands_of_the_test_itself_are_part_of_the_history(cloud: Cloud) -> No
     server.reset()
     send("SET k 2")
     cloud.clock.advance("61s")
+    send("GET k")
     send("GET n")
     assert kinds(cloud) == []

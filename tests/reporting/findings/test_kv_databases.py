@@ -22,7 +22,6 @@ SCENES = {
     "equal_scores": "~a: ZADD z 1 a | ~b: ZADD z 1 b | ~b: ZRANGE z 0 -1",
     "counter_recreated": "~a: SET k 1 EX 5 | +6s | ~b: INCR k",
     "key_mismatch": "~a: SET user:alice:x v | ~b: GET user:alicex",
-    "counter_mismatch": "~a: SET stock 5 | ~b: DECR stocks",
     "changed_nothing": "~a: SET k 1 | ~b: SET k 2 NX",
     "pages_overlap": "~a: RPUSH l 1 2 3 4 5 | ~b: RPUSH l 1 2 3 4 5 | ~a: LRANGE l 0 2 | "
     "~b: LRANGE l 2 4",
