@@ -12,7 +12,7 @@ from ...core.errors import ServiceError
 from ...handle import engine_of
 from ...reporting.calls import QUERIES, UPSERTS, Lookups, executed, executed_but_lost
 from ...reporting.model import Finding, Subject
-from ...reporting.report import NONE, ObservedTest, Write, about_namespace
+from ...reporting.report import NONE, ObservedTest, about_namespace
 from ...reporting.values import items_of, parsed
 from ..filter import why_not
 
@@ -211,46 +211,32 @@ def deleted_by_prefix(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def hit_not_used(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find hits whose key, which contains the hit's ID, was not read before a similar one was written.
+def queried_before_ready(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find queries with fewer hits than requested that lack records which existed and match.
 
-    Example: a query returned ``q1``, ``answer:q1`` was written before the query and not read after
-    it, and ``answer:q2`` was written.
+    Such a record was still pending: queries see a record some time after the upsert's answer.
     """
+    if engine_of(handle).identity.kind.has_sparse:
+        return  # a query returns only records that have a dimension in common with it
     for query in _queries(test, handle):
-        content = ("includeMetadata", "includeData", "includeVectors")
-        if not query.hits or any(query.options.get(name) for name in content):
+        most = query.options.get("topK") or query.options.get("k")
+        if query.call.route == "resumable-query" or len(query.hits) >= (most or 10):
             continue
-        later = [call for call in test.calls if call.number > query.call.number]
-        if any(call.cut for call in later) or _are_mentioned(query.ids, later):
-            continue
-        for writes in test.writes():
-            if pair := _similar_keys(query, [one for one in writes if one.key]):
-                unread, write = pair
-                yield query.finding(
-                    "hit_not_used", [write.number], severity="hint", id=query.ids[0],
-                    score=query.hits[0]["score"], unread=unread, written=write.key,
-                )  # fmt: skip
-
-
-def _similar_keys(query: _Query, writes: list[Write]) -> tuple[str, Write] | None:
-    """Return the last key with the first hit's ID that was written before a query, and the first
-    later write to a key with the same text around an ID; None if there are none.
-    """
-    first, number = query.ids[0], query.call.number
-    earlier = [one.key for one in writes if one.number < number and first in one.key]
-    before, _, after = earlier[-1].partition(first) if earlier else ("", "", "")
-    later = (one for one in writes if one.number > number)
-    write = next(
-        (one for one in later if one.key.startswith(before) and one.key.endswith(after)), None
-    )
-    return (earlier[-1], write) if write is not None and (before or after) else None
-
-
-def _are_mentioned(ids: list[str], calls: list[Call]) -> bool:
-    return any(
-        one in call.target or one.encode() in call.request_body for call in calls for one in ids
-    )
+        condition = query.options.get("filter") or ""
+        with suppress(ServiceError):
+            missing = [
+                one
+                for one, metadata in _unchanged_metadata(test, handle, query).items()
+                if one not in query.ids and not (condition and why_not(condition, metadata))
+            ]
+            upserts = [
+                one.number
+                for one in _calls(test, handle)
+                if _namespace(one) == query.namespace
+                and any(str(item.get("id")) in missing for item in _written(one))
+            ]
+            if missing and upserts:
+                yield query.finding("queried_before_ready", upserts[-1:], ids=missing)
 
 
 def empty_namespace(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -330,7 +316,7 @@ def deleted_elsewhere(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 FINDINGS = (
-    filter_rejected, no_longer_matches, upserted_again, deleted_by_prefix, hit_not_used,
+    filter_rejected, no_longer_matches, upserted_again, deleted_by_prefix, queried_before_ready,
     empty_namespace, metadata_not_included, upsert_replaced, none_in_id, deleted_elsewhere,
 )  # fmt: skip
 OF_TEST = ()

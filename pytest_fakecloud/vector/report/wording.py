@@ -139,15 +139,6 @@ def _score(score: float) -> str:
     return next((text for text in texts if text != "1" or score == 1), "1")
 
 
-def _hit_not_used(values: Values, lookups: Lookups) -> str:
-    hit, unread, written = (shortened(values[name]) for name in ("id", "unread", "written"))
-    return (
-        f"the query returned {hit} with score {_score(values['score'])} (a similarity: the higher, "
-        f"the nearer), but {unread} was not read, and then {written} was written; was the score "
-        "compared as if it were a distance?"
-    )
-
-
 SENTENCES: Sentences = {
     "filter_rejected": "the filter rejected {ids:list}: {why:raw}",
     "no_longer_matches": _no_longer_matches,
@@ -156,7 +147,8 @@ SENTENCES: Sentences = {
     "in a retry",
     "deleted_by_prefix": "the prefix {prefix:json} also deleted {ids:list}; the prefix {narrower:json} "
     "matches only {others:list}",
-    "hit_not_used": _hit_not_used,
+    "queried_before_ready": "the query ran before {ids:list} could be found: an upsert is answered "
+    "before its records are indexed; wait until the index has no pending vectors",
     "empty_namespace": _empty_namespace,
     "metadata_not_included": "the query did not ask for metadata (includeMetadata), so its hits have "
     "none",

@@ -80,26 +80,35 @@ def answered_by_fault(cloud: Cloud) -> None:
     asks(A, A2, index=index)(cloud)
 
 
-def questions(
-    cloud: Cloud, second: str = "", reads: str = "PING", kind: str = "answer", **more: Any
-) -> None:
-    """Store an answer under the ID of its question, which a second question then finds."""
-    index, server = cloud.vector_index(), cloud.kv_server()
-    asks(record("q1"), index=index)(cloud)
-    steps = ["SET answer:q1 1", reads, *([f"SET {kind}:{second} 2"] if second else [])]
-    for number, step in enumerate(steps):
-        httpx.post(server.url, json=step.split(), headers=server.headers)
-        if number == 0:
-            asks(("query", query(includeMetadata=False) | more), index=index)(cloud)
+def queried_early(*requests: tuple[str, Any], then: tuple[tuple[str, Any], ...] = ()) -> Scene:
+    """Make requests to an index whose records are ready after a second."""
+
+    def run(cloud: Cloud) -> None:
+        index = cloud.vector_index(ready_after="1s")
+        asks(*requests, index=index)(cloud)
+        cloud.clock.advance("2s")
+        asks(*then, index=index)(cloud)
+
+    return run
 
 
 CASES: dict[str, Scene] = {
-    "a hit that was not used": lambda cloud: questions(cloud, "q2"),
-    "a hit that was read": lambda cloud: questions(cloud, "q2", "GET answer:q1"),
-    "a hit that was read with others": lambda cloud: questions(cloud, "q2", "MGET answer:q1 n"),
-    "a hit with its data": lambda cloud: questions(cloud, "q2", includeData=True),
-    "a hit before a key of another kind": lambda cloud: questions(cloud, "q2", kind="count"),
-    "a hit at the end": lambda cloud: questions(cloud),
+    "a query before the only record is ready": queried_early(A, ALL),
+    "a query with a filter before one of two is ready": queried_early(
+        A, record("b", {"n": 2}), ("query", query("n = 1"))
+    ),
+    "queries of a batch before their records are ready": queried_early(
+        A, B_FULL, ("query", [query(), query("n = 9")])
+    ),
+    "a query by data before its record is ready": queried_early(
+        A, ("query/full", query()), B_FULL, ("query/full", query())
+    ),
+    "a query after the records are ready": queried_early(A, then=(ALL,)),
+    "a query for fewer records than there are": queried_early(
+        A, then=(("query", query() | {"topK": 1}), record("b"), ("query", query() | {"topK": 1}))
+    ),
+    "a query before a record that is written again": queried_early(A, ALL, then=(A,)),
+    "a query before a record that is deleted": queried_early(A, ALL, then=(("delete", ["a"]),)),
     "a filter on what is absent": asks(A, ("query", query("m = 1"))),
     "a filter that matches": asks(A, ("query", query("n = 1"))),
     "a record written twice": asks(A, A),
