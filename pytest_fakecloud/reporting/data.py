@@ -14,13 +14,13 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, TypeVar
 
-from ..core.errors import ContractError, ServiceError
+from ..core.errors import ContractError, ServiceError, unknown_name
 from ..core.timers import instant_us, to_datetime
 from ..services import report_part
 
@@ -43,8 +43,11 @@ PAGING = {
     "after": "the cursor `next` of another page",
     "before": "the cursor `previous` of another page",
     "limit": f"maximum number of items, at most {LARGEST_PAGE}",
+    "sort": "a field of the items to sort by, with a - before it in descending order",
 }
 """The parameters of every list; each list also has its own filters."""
+MOST_SORTED = 20_000
+"""Maximum number of items that are sorted by a field, because the row of each is needed."""
 MOST_IN_VIEW = 500
 """Maximum number of keys, vectors, records or messages in a view, whose counts include the rest."""
 
@@ -108,6 +111,7 @@ class Wanted(NamedTuple):
 
     ``search`` is a string that an item must contain, ignoring case. ``after`` and ``before`` are
     cursors; without either, the first page is returned. ``filters`` are the list's own, by name.
+    ``sort`` is a field of the items, with ``-`` in descending order; empty for the list's own order.
     """
 
     search: str = ""
@@ -115,6 +119,7 @@ class Wanted(NamedTuple):
     before: str = ""
     limit: int = PAGE
     filters: Mapping[str, str] = MappingProxyType({})
+    sort: str = ""
 
     def number(self, name: str) -> int | None:
         """Return a filter as an integer, or None; raise ``ContractError`` for another string."""
@@ -172,7 +177,8 @@ def page_of(
     the filters, and ``first`` the position of the page's first item among the matching items.
     ``next`` and ``previous`` are cursors, or None at either end of the list. ``text`` returns the
     searchable text of an item. A ``facet`` is a filter by a property with few values; ``facets``
-    then counts the items of each value. Raises ``ContractError`` for a cursor of another list.
+    then counts the items of each value. Raises ``ContractError`` for a cursor of another list, for
+    an unknown field to sort by, and if there are too many items to sort.
     """
     every = list(items)
     found = every
@@ -185,7 +191,35 @@ def page_of(
         page["facets"] = dict(sorted(Counter(map(value_of, found)).items()))
         if value := wanted.filters.get(name):
             found = [item for item in found if value_of(item) == value]
-    found = sorted(found, key=sort_key)
+    if wanted.sort:
+        ordered = [*enumerate(_sorted(found, wanted.sort, show))]
+        return page | _part(ordered, wanted, lambda one: (one[0],), lambda one: one[1])
+    return page | _part(sorted(found, key=sort_key), wanted, sort_key, show)
+
+
+def _sorted(found: Collection[T], sort: str, show: Callable[[T], View]) -> list[View]:
+    """Return the rows of items in the order of a field; rows without a value are last."""
+    if len(found) > MOST_SORTED:
+        raise ContractError(
+            f"{len(found):,} items are too many to sort: search or filter for at most {MOST_SORTED:,}"
+        )
+    rows, name = [show(item) for item in found], sort.removeprefix("-")
+    if rows and name not in rows[0]:
+        raise ContractError(unknown_name("field of this list", name, sorted(rows[0])))
+
+    def key(row: View) -> tuple[bool, float, str]:
+        value = row[name]
+        is_number = isinstance(value, int | float)
+        return not is_number, value if is_number else 0, "" if is_number else str(value).casefold()
+
+    absent = [row for row in rows if row[name] is None]
+    present = [row for row in rows if row[name] is not None]
+    return sorted(present, key=key, reverse=sort != name) + absent
+
+
+def _part(
+    found: list[T], wanted: Wanted, sort_key: Callable[[T], SortKey], show: Callable[[T], View]
+) -> View:
     start, end = _ends(found, wanted, sort_key)
     rows = found[start:end]
     if rows:
@@ -194,7 +228,7 @@ def page_of(
         # The page is before or behind all items, because those around its cursor were removed. A
         # longer key is greater than its beginning, and the empty key is less than any other.
         first, last = (*sort_key(found[-1]), "") if found else (), ()
-    return page | {
+    return {
         "matching": len(found),
         "first": start + 1 if rows else 0,
         "items": [show(item) for item in rows],

@@ -141,6 +141,7 @@ def test_a_page_whose_items_were_removed_is_empty_and_leads_to_the_others(lists:
         ({"after": "[5]"}, "cursor"),
         ({"before": "[" * 100_000}, "cursor"),
         ({"limit": 0}, "limit must be from 1 to 500"),
+        ({"sort": "colour"}, "'colour' is not a field of this list. Known fields"),
         ({"limit": 501}, "limit must be from 1 to 500"),
         ({"limit": "9" * 19}, "limit must be a whole number"),
         ({"limit": "²"}, "limit must be a whole number"),
@@ -173,6 +174,27 @@ def test_an_unknown_list_or_item_is_not_found(lists: Lists) -> None:
         "callback_capture/lists": "has no lists",
     }.items():
         assert text in message(lists.refused(path), 404)
+
+
+def test_a_list_is_sorted_by_a_field_page_by_page(
+    lists: Lists, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kv = lists.cloud.kv_server()
+    for number, (name, ttl) in enumerate({"a": 500, "b": 9, "c": None, "d": 4000}.items()):
+        kv.execute("SET", name, "x" * number * 500, *(["EX", ttl] if ttl else []))
+    orders = {
+        sort: [ids(page) for page in lists.every("kv_server/lists/keys", sort=sort, limit=3)]
+        for sort in ("ttl_ms", "-ttl_ms", "-bytes", "type")
+    }
+    assert orders == {
+        "ttl_ms": [["b", "a", "d"], ["c"]],
+        "-ttl_ms": [["d", "a", "b"], ["c"]],
+        "-bytes": [["d", "c", "b"], ["a"]],
+        "type": [["a", "b", "c"], ["d"]],
+    }
+    monkeypatch.setattr("pytest_fakecloud.reporting.data.MOST_SORTED", 3)
+    status, answer = lists.refused("kv_server/lists/keys", sort="type")
+    assert (status, "too many to sort" in answer["error"]["message"]) == (422, True)
 
 
 def test_looking_leaves_no_trace(lists: Lists) -> None:

@@ -79,8 +79,9 @@ class DataRoutes:
     def page(self, request: Request) -> object:
         """Return a page of a list: ``items``, counts (``total`` and ``matching``) and two cursors.
 
-        ``?search=`` finds text, ``?limit=`` is at most 500, ``?after=`` and ``?before=`` take the
-        ``next`` and ``previous`` cursors of another page. Each list has its own filters.
+        ``?search=`` finds text, ``?sort=`` orders by a field (``-`` before it: descending),
+        ``?limit=`` is at most 500, ``?after=`` and ``?before=`` take the ``next`` and ``previous``
+        cursors of another page. Each list has its own filters.
         """
         handle, listing = self._listing(request)
         return listing.page(handle, _wanted(request, listing))
@@ -171,9 +172,11 @@ def _wanted(request: Request, listing: Listing) -> Wanted:
     limit = whole_number("limit", given.get("limit"))
     if limit is not None and not 1 <= limit <= LARGEST_PAGE:
         raise ContractError(f"limit must be from 1 to {LARGEST_PAGE}, got {limit}")
-    search, after, before = (given.get(name, "") for name in ("search", "after", "before"))
+    search, after, before, sort = (
+        given.get(name, "") for name in ("search", "after", "before", "sort")
+    )
     filters = {name: given[name] for name in listing.filters if name in given}
-    return Wanted(search, after, before, PAGE if limit is None else limit, filters)
+    return Wanted(search, after, before, PAGE if limit is None else limit, filters, sort)
 
 
 # -- the journal -----------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ async ({group, instance, topic, from}) => {
 }, {open: false});
 
 const topics = {
-  list: "topics", noun: "topic", hasItem: true, key: (one) => one.name, columns: ["topic", "partitions", "records"],
+  list: "topics", noun: "topic", hasItem: true, key: (one) => one.name, columns: ["topic", "partitions", "records"], fields: ["name", null, "records"],
   row: (one) => [one.name, number(one.partitions.length), number(one.records)],
   tools: (handle) => create(handle),
   empty: () => empty("No topics yet.", "Create one above, or start the server with: pytest-fakecloud serve --broker 'topics={\"orders\": 2}'"),
@@ -40,7 +40,7 @@ const topics = {
 };
 
 const records = {
-  list: "records", noun: "record", hasItem: true, itemFilters: ["topic"], needs: "topic", key: (one) => one.id, columns: ["record", "time", "key", "value"],
+  list: "records", noun: "record", hasItem: true, itemFilters: ["topic"], needs: "topic", key: (one) => one.id, columns: ["record", "time", "key", "value"], fields: ["id", "at", "key", "value"],
   filters: [{name: "topic", label: "topic", options: topicsOf}, {name: "partition", label: "partition", note: "partition", type: "number"}, {name: "offset", label: "from offset", note: "from offset", type: "number"}, {name: "at", label: "from time", note: "from time, 2026-01-01T00:00Z"}],
   tools: (handle, page) => el("div", {class: "forms"}, produce(handle, page), consume(handle)),
   row: (one) => [one.id, when(one.at), one.key ?? "", short(one.value, 200)],
@@ -61,7 +61,7 @@ async function groupWithBounds(handle, id) {
 // A link to the records that a group has not committed.
 const recordsFrom = (handle, {partition, committed, start}) => { const at = partition.lastIndexOf("-"); return el("a", {href: link(["fake", handle.name, "records"], {topic: partition.slice(0, at), partition: partition.slice(at + 1), offset: committed ?? start})}, partition); };
 const groups = {
-  list: "groups", noun: "group", item: groupWithBounds, key: (one) => one.name, columns: ["group", "state", "lag", "members"],
+  list: "groups", noun: "group", item: groupWithBounds, key: (one) => one.name, columns: ["group", "state", "lag", "members"], fields: ["name", "state", "total_lag"],
   row: (one) => [one.name, pill(one.state), one.total_lag ? el("span", {class: "fault"}, number(one.total_lag)) : "0", number(one.members.length)],
   empty: () => empty("No consumer groups yet.", "A group appears when a client first consumes a topic. Consume one on the Records tab to try."),
   detail: (one, page) => {

@@ -11,7 +11,7 @@ const preview = (one) => one.preview || (one.type === "string" ? '""' : "") || c
 
 const keys = {
   list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => one.key,
-  searchNote: "Search all keys, or a pattern: user:*", columns: ["key", "type", "TTL", "size", "value"], sorts: (one) => [one.key, one.type, one.ttl_ms ?? Number.MAX_VALUE, one.bytes ?? 0, preview(one)],
+  searchNote: "Search all keys, or a pattern: user:*", columns: ["key", "type", "TTL", "size", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
   row: (one) => [short(one.key, 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(preview(one), 120)],
   tools: (handle, page) => newKey(handle, page), above: (found, page) => [...tree(found, page), removeMatching(found, page)],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
@@ -128,7 +128,7 @@ function elements(one, page) {
 // -- search indexes --
 
 const indexes = {
-  list: "indexes", noun: "index", key: (one) => one.name, columns: ["index", "fields", "documents", "pending"],
+  list: "indexes", noun: "index", key: (one) => one.name, columns: ["index", "fields", "documents", "pending"], fields: ["name", null, "documents", "pending"],
   row: (one) => [one.name, one.fields.map((field) => field.field).join(", "), number(one.documents), number(one.pending)],
   empty: () => empty("No search indexes yet.", "SEARCH.CREATE makes one. Run it in the command box, for example:", code("SEARCH.CREATE books ON HASH PREFIX 1 book: SCHEMA title TEXT price F64", "example")),
   detail: (one, page) => [title(one.name), facts({documents: number(one.documents), pending: number(one.pending)}),

@@ -4,7 +4,7 @@ import {act, count, detailBar, el, empty, go, isTyped, isTyping, link, number, r
 import {item, list} from "./api.js";
 import {border} from "./elements.js";
 
-const LIMIT = 100, MOST = 500;
+const LIMIT = 100;
 
 // `spec` is {list, noun, columns, row, detail, hasItem, filters, facet, tools, empty, bulk, key}:
 // `row` returns the cells of an item, `detail` the content of the panel beside the list.
@@ -62,7 +62,7 @@ export class ListPage {
   async refresh() {
     const turn = ++this.turn, {id, spec} = this;
     if (spec.needs && !this.values[spec.needs]) { this.counted.textContent = ""; redraw(this.body, spec.empty(this)); return; }
-    const {sort, ...values} = this.values, page = await list(this.handle, spec.list, {limit: sort ? MOST : LIMIT, ...values});
+    const page = await list(this.handle, spec.list, {limit: LIMIT, ...this.values});
     if (turn !== this.turn) return;
     this.page = page;
     this.drawList(page);
@@ -92,8 +92,8 @@ export class ListPage {
   rows(page) {
     // Beside the details there is room for the columns by which one selects.
     const {spec} = this, aside = (at) => (spec.kept ? spec.kept.includes(spec.columns[at]) : at < 3) ? "" : "aside";
-    return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td") : null, spec.columns.map((name, at) => this.headElement(name, page, aside(at))))),
-      el("tbody", {}, this.sorted(page.items).map((one) => {
+    return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td") : null, spec.columns.map((name, at) => this.headElement(name, spec.fields?.[at], aside(at))))),
+      el("tbody", {}, page.items.map((one) => {
         const id = this.idOf(one), [first, ...rest] = spec.row(one, this);
         return el("tr", {class: id === this.id ? "chosen" : null, onclick: (event) => { if (!event.target.closest("a, button, input, label") && !String(getSelection())) go(this.address(id)); }},
           spec.bulk ? el("td", {class: "check"}, el("input", {type: "checkbox", "aria-label": `choose ${spec.key(one)}`, "data-key": `choose ${id}`, checked: this.chosen.has(spec.key(one)),
@@ -102,17 +102,10 @@ export class ListPage {
           rest.map((cell, at) => el("td", {class: `mono ${aside(at + 1)}`, "data-name": /^[\d<]/.test(cell?.textContent ?? cell) ? spec.columns[at + 1] : null}, cell ?? "")));
       }))));
   }
-  // A column is sorted by the button in its head, if one page can hold all items.
-  headElement(name, page, side) {
-    const {sort} = this.values, order = sort === name ? "ascending" : sort === "-" + name ? "descending" : null;
-    return el("th", {scope: "col", class: side, "aria-sort": order}, page.matching > MOST ? el("span", {title: `Lists of at most ${MOST} can be sorted: search or filter first.`}, name) : el("button", {type: "button", "data-key": `sort ${name}`, onclick: () => go(link(this.base, {...this.values, after: "", before: "", sort: order === "ascending" ? "-" + name : name}))}, name, {ascending: " ↑", descending: " ↓"}[order]));
-  }
-  sorted(items) {
-    const {sort = ""} = this.values, {spec} = this, at = spec.columns.indexOf(sort.replace(/^-/, ""));
-    if (at < 0) return items;
-    const value = spec.sorts ? (one) => spec.sorts(one)[at] : (one) => { const cell = spec.row(one, this)[at]; return cell?.title || (cell?.textContent ?? String(cell ?? "")).replaceAll(",", ""); };
-    const compare = (one, other) => typeof one === "number" ? one - other : String(one).localeCompare(String(other), "en", {numeric: true});
-    return items.map((one) => [value(one), one]).sort(([one], [other]) => (sort[0] === "-" ? -1 : 1) * compare(one, other)).map(([, one]) => one);
+  // The server sorts by the field of a column, which the button in its head chooses.
+  headElement(name, field, side) {
+    const {sort} = this.values, order = field && sort === field ? "ascending" : field && sort === "-" + field ? "descending" : null;
+    return el("th", {scope: "col", class: side, "aria-sort": order}, !field ? name : el("button", {type: "button", "data-key": `sort ${name}`, onclick: () => go(link(this.base, {...this.values, after: "", before: "", sort: order === "ascending" ? "-" + field : field}))}, name, {ascending: " ↑", descending: " ↓"}[order]));
   }
   idOf(one) { return one.id !== undefined && this.spec.rawId ? one.id : encodeURIComponent(this.spec.key(one)); }
 

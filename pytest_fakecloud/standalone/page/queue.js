@@ -74,7 +74,7 @@ function attemptPart(one, open = false) {
 }
 
 const messages = {
-  list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, row: messageRow, searchNote: "Search id, URL, label, body",
+  list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, fields: ["created", "state", "url", "attempts", "status", "next", "preview"], row: messageRow, searchNote: "Search id, URL, label, body",
   tools: (handle) => publish(handle), detail: messageDetail,
   moreFilters: true, filters: [{name: "since", label: "published since (UTC)", type: "datetime-local"}, {name: "until", label: "published before (UTC)", type: "datetime-local"},
     {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"}],
@@ -91,7 +91,7 @@ const callbacks = {
 const retry = (handle, ids) => sendWell(handle, "POST", "/v2/dlq/retry" + several("dlqIds", ids));
 const discard = (handle, ids) => sendWell(handle, "DELETE", "/v2/dlq" + several("dlqIds", ids));
 const letters = {
-  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"],
+  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], fields: ["at", "url", "attempts", "status", "preview"],
   row: (one) => [when(one.at), address(one), number(one.attempts), status(one), short(one.preview, 60)],
   bulk: [{text: "Retry", work: retry}, {text: "Delete…", work: discard, question: (many) => `Delete ${count(many, "dead letter")}? They cannot be retried afterwards.`}],
   empty: () => empty("No dead letters.", "A message appears here when it runs out of retries. Retry it once its destination works."),
@@ -109,7 +109,7 @@ async function letterWithAnswer(handle, id) {
 // -- schedules --
 
 const schedules = {
-  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["schedule", "state", "cron", "to", "next run"],
+  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["schedule", "state", "cron", "to", "next run"], fields: ["id", "paused", "cron", "destination", "next"],
   row: (one) => [one.id, running(one), one.cron, one.destination, one.paused ? "" : both(one.next[0])],
   tools: (handle) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "generated"}, {name: "body", label: "body", kind: "area", wide: true}],
     async ({to, cron, id, body: text}) => { const made = await sendWell(handle, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done(`Created ${made.scheduleId}.`); }, {open: false}),
@@ -127,7 +127,7 @@ const schedules = {
 
 const doing = ({now, until}) => now ? `${now}${until ? ` until ${until.slice(5, 16).replace("T", " ")}` : ""}` : "";
 const runs = {
-  list: "runs", noun: "run", facet: "state", item: runWithProblems, key: (one) => one.id, columns: ["workflow", "state", "now", "steps", "started", "took", "run"], kept: ["workflow", "state", "now", "started"],
+  list: "runs", noun: "run", facet: "state", item: runWithProblems, key: (one) => one.id, columns: ["workflow", "state", "now", "steps", "started", "took", "run"], kept: ["workflow", "state", "now", "started"], fields: ["url", "state", "now", "steps", "created", null, "id"],
   row: (one) => [address({method: "", url: one.url}), state(one), doing(one), number(one.steps), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", shortName(one.id)],
   tools: (handle) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
     async ({to, input}) => { const made = await sendWell(handle, "POST", `/v2/trigger/${target(to)}`, input, {"Content-Type": "application/json"}); return done("Started ", el("a", {href: at(handle, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false}),
@@ -177,7 +177,7 @@ function stepPart(one, records, run, {from, until}, handle) {
 
 const held = (handle, ids) => ids.length ? el("ol", {}, ids.map((id) => el("li", {}, el("a", {class: "mono", href: at(handle, "messages", id)}, id)))) : soft("No messages are waiting.");
 const queues = {
-  list: "queues", noun: "queue", key: (one) => one.name, columns: ["queue", "state", "parallelism", "messages"],
+  list: "queues", noun: "queue", key: (one) => one.name, columns: ["queue", "state", "parallelism", "messages"], fields: ["name", "paused", "parallelism", "lag"],
   row: (one) => [one.name, running(one), number(one.parallelism), number(one.lag)],
   tools: (handle) => form("Create a queue", "Create", [{name: "name", label: "name", needed: true}, {name: "parallelism", label: "parallelism", kind: "number", value: "1"}], async ({name, parallelism}) => { await sendWell(handle, "POST", "/v2/queues", {queueName: name, parallelism: Number(parallelism)}); return done("Created."); }, {open: false}),
   empty: () => empty("No queues yet.", "A queue delivers its messages in order. It appears when your application enqueues a message, or create one above."),
@@ -189,7 +189,7 @@ const queues = {
   },
 };
 const groups = {
-  list: "url-groups", noun: "URL group", key: (one) => one.name, columns: ["group", "endpoints"],
+  list: "url-groups", noun: "URL group", key: (one) => one.name, columns: ["group", "endpoints"], fields: ["name"],
   row: (one) => [one.name, one.endpoints.map((each) => each.url).join("\n")],
   tools: (handle) => form("Add an endpoint", "Add", [{name: "group", label: "group", needed: true}, {name: "url", label: "URL", needed: true, wide: true}, {name: "name", label: "name of the endpoint"}],
     async ({group, url, name}) => { await sendWell(handle, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); return done("Added."); }, {open: false}),
@@ -198,7 +198,7 @@ const groups = {
     tools(act("Delete group…", `Delete ${one.name}`, async () => { await sendWell(page.handle, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}`); location.hash = page.address(); }, {question: `Delete the URL group ${one.name}?`}))],
 };
 const flow = {
-  list: "flow-control", noun: "key", key: (one) => one.key, columns: ["key", "state", "waiting", "parallelism", "rate"],
+  list: "flow-control", noun: "key", key: (one) => one.key, columns: ["key", "state", "waiting", "parallelism", "rate"], fields: ["key", "paused", "waits", "active", "started"],
   row: (one) => [one.key, running(one), one.waits ? el("span", {class: "fault"}, number(one.waits)) : "0", `${one.active} of ${one.parallelism ?? "∞"}`, one.rate == null ? "no limit" : `${one.started} of ${one.rate} per ${one.period} s`],
   empty: () => empty("No flow-control keys yet.", "A key appears when your application publishes a message with flow control. It limits how many messages start at once, or per period."),
   detail: (one, page) => {

@@ -52,7 +52,7 @@ async ({id, by, what, metadata, namespace}) => {
 }, {open: false});
 
 const vectors = {
-  list: "vectors", noun: "vector", hasItem: true, itemFilters: ["namespace"], key: (one) => one.id, columns: ["id", "metadata", "data"],
+  list: "vectors", noun: "vector", hasItem: true, itemFilters: ["namespace"], key: (one) => one.id, columns: ["id", "metadata", "data"], fields: ["id"],
   filters: [{name: "namespace", label: "namespace", options: known}, {name: "filter", label: "metadata filter", note: "price < 10"}],
   tools: (handle, page) => el("div", {class: "forms"}, query(handle, page), upsert(handle, page)),
   row: (one) => [one.id, one.metadata, one.data],
@@ -72,7 +72,7 @@ const vectors = {
 };
 
 const namespaces = {
-  list: "namespaces", noun: "namespace", key: (one) => one.name || "(default)", columns: ["namespace", "vectors"],
+  list: "namespaces", noun: "namespace", key: (one) => one.name || "(default)", columns: ["namespace", "vectors"], fields: ["name", "count"],
   row: (one) => [one.name || "(default)", number(one.count)],
   empty: () => empty("No namespaces."),
   detail: (one, page) => [title(one.name || "(default)"), el("p", {}, el("a", {href: link(["fake", page.handle.name, "vectors"], {namespace: one.name})}, `Show its ${count(one.count, "vector")}`)),
