@@ -49,7 +49,6 @@ function go({method, url, headers, body}) {
 export const LANGUAGES = {curl, JavaScript: javascript, Python: python, Go: go};
 
 // -- what was made by hand through the control API, as code of a test --
-
 function literal(value) {
   if (value === null || typeof value === "boolean") return {null: "None", true: "True", false: "False"}[value];
   if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;

@@ -64,7 +64,6 @@ export function border(label, share) {
 }
 
 // -- changes of the data of fakes, as tables --
-
 // `changes` are {fake, section, item, before, after}, where null is an item that does not exist.
 export function changesTable(changes) {
   const sections = Map.groupBy(changes, ({fake, section}) => `${fake} · ${section}`);

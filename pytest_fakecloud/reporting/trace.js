@@ -90,7 +90,6 @@ export class Trace {
   }
 
   // -- building ----------------------------------------------------------------------------------
-
   build() {
     this.search = el("input", {type: "search", placeholder: "Search calls and bodies", "aria-label": "Search calls and bodies",
       oninput: () => this.filter({search: this.search.value})});
@@ -128,7 +127,6 @@ export class Trace {
   }
 
   // -- arranging: which rows are shown, and how high each is --------------------------------------
-
   arrange() {
     const {rows, wanted} = this, search = wanted.search.trim().toLowerCase(), {isWanted: another} = this.options;
     const matches = new Set(rows.filter((one) => isWanted(one, wanted, search) && another?.(one.row) !== false));
@@ -216,7 +214,6 @@ export class Trace {
   }
 
   // -- drawing: only what is near the window is in the document ------------------------------------
-
   draw() {
     const top = this.list.getBoundingClientRect().top;
     const from = -top - AHEAD, to = -top + innerHeight + AHEAD;
@@ -281,7 +278,6 @@ export class Trace {
   }
 
   // -- moving ------------------------------------------------------------------------------------
-
   clicked(event) {
     const element = event.target.closest("[role=option]");
     if (!element || String(getSelection())) return;
@@ -338,7 +334,6 @@ export class Trace {
   }
 
   // -- the detail pane ---------------------------------------------------------------------------
-
   fillPane() {
     const one = this.byNumber.get(this.number);
     this.pane.hidden = !one;
@@ -460,7 +455,6 @@ export class Trace {
 }
 
 // -- rows ---------------------------------------------------------------------------------------
-
 // Return for each row the names of its lanes, the colour of the request it belongs to, and its label; and a map by number.
 function prepare(report, known, numbered) {
   const byNumber = new Map();
@@ -562,7 +556,6 @@ function firstBelow(items, y) {
 }
 
 // -- words and elements -------------------------------------------------------------------------
-
 function isoDay(at_us) { return new Date(at_us / 1000).toISOString().slice(0, 10); }
 
 function clockTime(at_us) { return new Date(at_us / 1000).toISOString().slice(11, 23); }

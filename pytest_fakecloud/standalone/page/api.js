@@ -17,7 +17,6 @@ export async function signIn() {
 export function keep(given) { token = given; localStorage.setItem("token", given); }
 
 // -- requests --
-
 export const connection = {lastSeen: null, lost: false, listeners: new Set()};
 function heard(lost) {
   if (!lost) connection.lastSeen = new Date();
@@ -75,7 +74,6 @@ function reason(body) {
 }
 
 // -- the stream of events --
-
 // Calls `each` for every journal entry after a number; returns when the stream ends.
 export async function follow(after, each, signal) {
   const answer = await reach(`/journal/stream?after=${after}`, {headers: {Authorization: "Bearer " + token}, signal});

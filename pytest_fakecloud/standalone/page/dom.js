@@ -8,7 +8,6 @@ export {count, el, number, own, span, svg};
 export const $ = (id) => document.getElementById(id);
 
 // -- words --
-
 const WORDS = {"ReJSON-RL": "JSON", zset: "sorted set", search: "search index"};
 export const words = (state) => own(WORDS, state) ?? String(state).replaceAll("_", " ");
 export const day = (text) => text.slice(0, 10);
@@ -45,7 +44,6 @@ export function micros(text) {
 }
 
 // -- parts --
-
 export const pill = (text, kind = "") => el("span", {class: `pill ${kind}`}, text);
 export const soft = (...text) => el("p", {class: "soft"}, ...text);
 export const code = (text, label) => el("pre", {tabindex: 0, role: "group", "aria-label": label}, text);
@@ -68,7 +66,6 @@ export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs)
   .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 
 // -- results of actions --
-
 let fading = 0;
 export function say(text, kind = "bad") {
   clearTimeout(fading);
@@ -121,7 +118,6 @@ export function opened(label, attributes, ...content) {
 }
 
 // -- forms --
-
 let made = 0;
 // A field is {name, label, note, value, kind, options, wide, needed, list}; `work` receives the values.
 export function form(title, button, fields, work, {open = true, danger} = {}) {
@@ -160,7 +156,6 @@ export function showCurrent(nav) {
 }
 
 // -- redrawing --
-
 const keyOf = (one) => one.dataset.key || one.id || one.getAttribute("aria-label") || one.getAttribute("href") || one.textContent;
 // Redraws a part of the page and keeps focus, open details and scroll positions.
 export function redraw(place, ...children) {
@@ -178,7 +173,6 @@ export const isTyped = (place) => place.contains(document.activeElement) && isTy
 export const isTyping = () => document.activeElement.matches("select, textarea, input:not([type=checkbox])");
 
 // -- charts, drawn at the available width in pixels, so that text keeps its size --
-
 export function picture(told, wide, high, parts) {
   return svg("svg", {class: "picture", role: "img", "aria-label": told, viewBox: `0 0 ${wide} ${high}`, width: wide, height: high}, ...parts);
 }
@@ -186,7 +180,6 @@ export const room = () => Math.max(280, Math.min(900, (document.querySelector(".
 export const titled = (text) => svg("title", {}, text);
 
 // -- addresses in the fragment: #/fake/kv_server/keys/user%3A1?search=user --
-
 export function read(hash = location.hash) {
   const [place, search = ""] = hash.replace(/^#\/?/, "").split("?");
   return {parts: place.split("/").filter(Boolean).map(decoded), raw: place.split("/").filter(Boolean), query: Object.fromEntries(new URLSearchParams(search))};
@@ -222,7 +215,6 @@ export class LivePage {
 }
 
 // -- the clock in the header of every page --
-
 let clock = {};
 export function showClock(found) {
   clock = found;

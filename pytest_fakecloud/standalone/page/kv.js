@@ -126,7 +126,6 @@ function elements(one, page) {
 }
 
 // -- search indexes --
-
 const indexes = {
   list: "indexes", noun: "index", key: (one) => one.name, columns: ["index", "fields", "documents", "pending"], fields: ["name", null, "documents", "pending"],
   row: (one) => [one.name, one.fields.map((field) => field.field).join(", "), number(one.documents), number(one.pending)],
@@ -138,7 +137,6 @@ const indexes = {
 };
 
 // -- the command box --
-
 // Splits a line into words like a shell, with quotes.
 export function split(line) {
   const found = [];

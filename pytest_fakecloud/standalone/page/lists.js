@@ -158,4 +158,3 @@ export class ListPage {
     if (to && this.id !== undefined) go(to.hash, {replace: true});
   }
 }
-

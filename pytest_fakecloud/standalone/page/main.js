@@ -22,7 +22,6 @@ const PAGES = {
 };
 
 // -- navigation --
-
 function drawNav() {
   const {parts} = read();
   const entry = (where, text, mark, about) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad", title: about}, about ? count(mark, about) : String(mark)) : null);
@@ -65,7 +64,6 @@ async function settled(work) {
 }
 
 // -- refreshing --
-
 export const refresh = oneAtATime(async () => {
   const found = await ask("GET", "/state"), named = (one) => one.handles.map((handle) => handle.name + handle.url + handle.faults).join();
   const changed = named(found) !== named(state) || ["problems", "clouds", "failed_clouds"].some((name) => found[name] !== state[name]);
@@ -85,7 +83,6 @@ function soon() {
 }
 
 // -- stopped server, missing token --
-
 async function found() {
   const {latest} = await ask("GET", "/state");
   if (latest < entries.latest) startOver();
@@ -119,7 +116,6 @@ function askForToken() {
 }
 
 // -- keys --
-
 const SHORTCUTS = {"/": "search, or the command box", "?": "show these keys", "Ctrl K, g f": "search all fakes", "g a, g c, …": "go to a page, by its first letter", "g 1, g 2, …": "go to a fake", "j k ↓ ↑": "next or previous row",
   "n p": "next or previous problem in Activity", "← →": "cause or first effect of the row in Activity", Enter: "open the details", Esc: "close the details", Tab: "complete a command in the command box"};
 function showShortcuts() {
@@ -142,7 +138,6 @@ addEventListener("keydown", (event) => {
 });
 
 // -- start --
-
 let begun = false;
 async function begin() {
   state = await ask("GET", "/state");

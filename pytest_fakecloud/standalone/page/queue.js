@@ -18,7 +18,6 @@ const headers = (label, given) => { const rows = Array.isArray(given) ? given : 
 const body = (one, label) => [one.body ? code(laidOut(one.body), label) : soft("The body is empty."), one.is_whole === false ? soft("The body is longer than what is shown.") : null];
 
 // -- messages --
-
 // A form that publishes a message. `again` is a message whose fields the form starts with.
 const publish = (handle, again) => form(again ? "Edit and send again" : "Publish a message", again ? "Send again" : "Publish", [
   {name: "to", label: "destination", note: "https://app.example/hook", value: again?.url, wide: true, needed: true},
@@ -87,7 +86,6 @@ const callbacks = {
 };
 
 // -- dead letters --
-
 const retry = (handle, ids) => sendWell(handle, "POST", "/v2/dlq/retry" + several("dlqIds", ids));
 const discard = (handle, ids) => sendWell(handle, "DELETE", "/v2/dlq" + several("dlqIds", ids));
 const letters = {
@@ -107,7 +105,6 @@ async function letterWithAnswer(handle, id) {
 }
 
 // -- schedules --
-
 const schedules = {
   list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["schedule", "state", "cron", "to", "next run"], fields: ["id", "paused", "cron", "destination", "next"],
   row: (one) => [one.id, running(one), one.cron, one.destination, one.paused ? "" : both(one.next[0])],
@@ -124,7 +121,6 @@ const schedules = {
 };
 
 // -- workflow runs --
-
 const doing = ({now, until}) => now ? `${now}${until ? ` until ${until.slice(5, 16).replace("T", " ")}` : ""}` : "";
 const runs = {
   list: "runs", noun: "run", facet: "state", item: runWithProblems, key: (one) => one.id, columns: ["workflow", "state", "now", "steps", "started", "took", "run"], kept: ["workflow", "state", "now", "started"], fields: ["url", "state", "now", "steps", "created", null, "id"],
@@ -174,7 +170,6 @@ function stepPart(one, records, run, {from, until}, handle) {
 }
 
 // -- queues, URL groups, flow control --
-
 const held = (handle, ids) => ids.length ? el("ol", {}, ids.map((id) => el("li", {}, el("a", {class: "mono", href: at(handle, "messages", id)}, id)))) : soft("No messages are waiting.");
 const queues = {
   list: "queues", noun: "queue", key: (one) => one.name, columns: ["queue", "state", "parallelism", "messages"], fields: ["name", "paused", "parallelism", "lag"],

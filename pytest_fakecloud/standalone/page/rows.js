@@ -61,4 +61,3 @@ export function oneAtATime(work) {
     return next;
   };
 }
-

@@ -1,6 +1,6 @@
 // Due times, snapshots, isolated clouds and problems.
 
-import {LivePage, about, act, both, copies, count, day, done, el, empty, form, link, micros, move, number, own, picture, room, short, showClock, soft, span, svg, table, time, titled, words} from "./dom.js";
+import {LivePage, about, act, both, copies, count, day, done, el, empty, form, link, micros, move, number, own, picture, room, short, showClock, soft, span, svg, table, time, titled, tools, words} from "./dom.js";
 import {ask} from "./api.js";
 import {changesTable} from "./elements.js";
 import {entries} from "./journal.js";
@@ -32,13 +32,12 @@ function strip(now, due) {
 const go = (one) => act("Go there", `Go there: ${one.what} at ${one.at}`, () => move({action: "move_to", to: one.at}));
 export const timePage = () => new LivePage("/due", ({now, count: many, due}) => [copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"), el("h2", {}, many ? `${count(many, "event")} planned` : "Nothing is planned"),
   many ? [strip(now, due), due.length < many ? soft(`The next ${due.length} of ${number(many)}:`) : null,
-    table("due events", ["in", "at", "event", ""], due, (one) => [about(micros(one.at) - micros(now)), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], short(one.what, 120), go(one)])]
+    table("due events", ["in", "at", "event"], due, (one) => [about(micros(one.at) - micros(now)), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], tools(short(one.what, 120), go(one))])]
     : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.")],
 el("h1", {}, "Time"), soft("Retries, delays, schedules and TTLs use this clock, not the wall clock."),
 form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { showClock(await ask("POST", "/clock", {action: "move_to", to})); return done("Moved."); }, {open: false}));
 
 // -- snapshots --
-
 const at = (id, rest = "") => `/snapshots/${encodeURIComponent(id)}${rest}`;
 export const snapshotsPage = () => new LivePage("/snapshots", (found) => !found.length ? empty("No snapshots yet.", "Take one above before you change much data.")
   : [table("snapshots", ["snapshot", "", ""], found, (one) => [one.id, act("Restore…", `Restore ${one.id}`, () => ask("POST", at(one.id), {}), {question: `Restore the snapshot ${one.id}? The current data of all fakes is lost.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]),
@@ -55,14 +54,12 @@ function differences({count: many, sums, changes, not_compared: missing}) {
 }
 
 // -- isolated clouds --
-
 const openConsole = async (id) => { open((await ask("POST", `/clouds/${id}/codes`, {})).url, "_blank", "noopener"); };
 export const cloudsPage = () => new LivePage("/clouds", (found) => !found.length ? empty("No isolated clouds.", "")
   : table("isolated clouds", ["cloud", "", "fakes", "", ""], found, (one) => [one.id, one.test ? el("span", {class: "bad"}, one.test) : "running", one.handles.join(", "), act("Open", `Open ${one.id}`, () => openConsole(one.id)), act("Close", `Close ${one.id}`, () => ask("DELETE", `/clouds/${one.id}`))]),
 el("h1", {}, "Isolated clouds"), soft("Those of failed tests are kept."));
 
 // -- problems --
-
 // For each kind: its meaning, and what to do about it with `serve`.
 const ADVICE = {
   unstubbed: ({url}) => ["The queue delivers to loopback addresses only. Choose one:", ["Forward the address to your application: ", el("code", {}, `pytest-fakecloud serve --forward ${origin(url)}=http://127.0.0.1:3000`)],
@@ -74,7 +71,6 @@ const ADVICE = {
   bug: () => ["This is a bug of pytest-fakecloud. Please report it with the text below."],
 };
 const origin = (url) => { try { return new URL(url).origin; } catch { return "https://app.example"; } };
-
 
 // Violations with the same cause: of one kind, fake and site. Which message or run met it does not matter.
 const causeOf = ({kind, text, facts: {handle, url, message_id: id, run_id: run}}) => JSON.stringify([kind, handle, url ? origin(url) : id || run ? "" : text]);
