@@ -122,7 +122,7 @@ export class Trace {
       this.fake.hidden = names.length < 2;
     }
     this.problemsText.textContent = ` Failed or faulty only (${problems.toLocaleString("en")})`;
-    this.problemsLabel.hidden = !problems && !this.wanted.problems;
+    this.problemsLabel.hidden = !problems && !this.wanted.problems && !this.options.loading?.();
     this.top.hidden = !this.rows.length;
   }
 
@@ -138,6 +138,7 @@ export class Trace {
     this.matches = matches;
     this.shown = matches.size === rows.length ? rows : rows.filter((one) => matches.has(one) || context.has(one));
     this.count.textContent = matches.size === rows.length ? count(matches.size, "row") : `${matches.size} of ${count(rows.length, "row")}`;
+    if (this.options.loading?.()) this.count.textContent += ", loading older ones…";
     this.empty.hidden = this.shown.length > 0;
     this.empty.replaceChildren(...rows.length ? [this.options.loading?.() ? "Searching older rows… " : "No row matches the filters. ", el("button", {type: "button", onclick: () => this.filter(ALL_ROWS)}, "Clear the filters")] : ["No calls were recorded."]);
     this.activate();
@@ -303,12 +304,14 @@ export class Trace {
       PageDown: () => jump(10), PageUp: () => jump(-10), Home: () => this.shown[0], End: () => this.shown.at(-1),
       n: () => this.shown.slice(chosen < 0 ? place : place + 1).find(isProblem),
       p: () => this.shown.slice(0, Math.max(0, place)).findLast(isProblem),
-      ArrowLeft: () => row && this.byNumber.get(row.cause),
+      // An attempt without a cause follows the last row about its message.
+      ArrowLeft: () => row && (this.byNumber.get(row.cause) ?? this.rows.slice(0, this.byNumber.get(this.number).index).findLast((one) => (row.subjects ?? []).some((subject) => subject.kind === "message" && hasSubject(one.row, subject)))),
       ArrowRight: () => row && this.rows.find((one) => one.row.cause === row.number),
     }[event.key];
     if (to) {
       event.preventDefault();
       const found = to();
+      if (!found && event.key.startsWith("Arrow")) this.count.textContent = "No such row was recorded.";
       if (found) { this.select(found.row.number); if (target === document.body) this.list.focus({preventScroll: true}); }
     } else if (event.key === "Enter" && !this.pane.hidden) {
       event.preventDefault();
@@ -525,7 +528,9 @@ function withShortIds(text, {subjects = []}) {
 
 // Return the lines of a row in the list, each with a class and a text, the first also with the answer. The detail pane has the whole texts.
 function partsOf(one, {report, narrow, options, byNumber}) {
-  const {row, failed} = one, {note} = row.text, what = withShortIds(row.text.what, row);
+  const {row, failed} = one, {note} = row.text, host = laneName(row.peer);
+  // The lane shows the host of an address.
+  const what = withShortIds(/^https?:/.test(host) ? row.text.what.replace(`${host}/`, "/") : row.text.what, row);
   const answer = [failed ? `${failed} failed` : "", withShortIds(row.text.answer, row)].filter(Boolean).join(": ");
   const ends = `${options.numbered ? `${one.label} · ` : ""}${clockTime(row.at_us)} ${endsOf(one)}`;
   const more = row.text.lines?.[0]?.split("\n")[0];

@@ -658,7 +658,7 @@ def test_problems_of_one_cause_are_one_card_with_its_times(page: Any, server: Se
     page.locator(".problem h2 + .soft", has_text="2026-01-01 00:").first.wait_for()
     page.locator(".problem h2 + .soft", has_text=re.compile(r":\d\d to 2026-")).first.wait_for()
     page.click(".problem li a:text-is('https://app.example/hook1')")
-    page.locator(".trace-row", has_text="app.example/hook1").first.wait_for()
+    page.locator(".trace-row", has_text="POST /hook1").first.wait_for()
 
 
 # -- search ------------------------------------------------------------------------------------------

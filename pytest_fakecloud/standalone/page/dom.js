@@ -16,8 +16,8 @@ export const fine = (text) => text.slice(11, 23).replace(/[+Z].*/, "");
 // The services that the fixtures are fakes of.
 const PRODUCTS = {kv_server: "Upstash Redis", vector_index: "Upstash Vector", queue: "QStash, Workflow", broker: "Kafka REST"};
 export const product = ({fixture}) => own(PRODUCTS, fixture) ?? fixture;
-// A time in a list, whose day is omitted where there is little room.
-export const when = (text) => text ? el("span", {title: `${both(text)} UTC`}, el("span", {class: "day"}, `${day(text)} `), time(text)) : "";
+// A time in a list, without its day if that is the clock's, or where there is little room.
+export const when = (text) => text ? el("span", {title: `${both(text)} UTC`}, day(text) === day(clock.now ?? "") ? null : el("span", {class: "day"}, `${day(text)} `), time(text)) : "";
 export const both = (text) => text ? `${day(text)} ${time(text)}` : "";
 export function short(value, length = 160) {
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
@@ -59,7 +59,7 @@ export const empty = (title, ...advice) => el("div", {class: "empty"}, el("h2", 
 export function table(label, names, items, cells, rowAttributes = () => ({})) {
   return el("div", {class: "wide-table", tabindex: 0, role: "group", "aria-label": label}, el("table", {},
     el("thead", {}, el("tr", {}, names.map((name) => name ? el("th", {scope: "col"}, name) : el("td")))),
-    el("tbody", {}, items.map((item) => el("tr", rowAttributes(item), cells(item).map((cell) => el("td", {}, cell ?? "")))))));
+    el("tbody", {}, items.map((item) => el("tr", rowAttributes(item), cells(item).map((cell, at) => el("td", {"data-name": names[at] || null}, cell ?? "")))))));
 }
 
 export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs).filter(([, value]) => value != null && value !== "")

@@ -239,6 +239,8 @@ class CommandBox {
   }
   take(name) { this.input.value = name + " "; this.found = []; this.show(); this.suggest(); }
   key(event) {
+    // The shortcut that leads here was pressed once more.
+    if (event.key === "/" && !this.input.value) event.preventDefault();
     const open = this.found.length > 0;
     if (event.key === "Tab" && open && !event.shiftKey) { event.preventDefault(); this.take(this.found[Math.max(0, this.place)]); }
     else if (event.key === "Escape" && open) { this.found = []; this.show(); }
@@ -269,6 +271,7 @@ class CommandBox {
     this.at = this.said.push(line);
     sessionStorage.setItem(`said ${this.handle.name}`, JSON.stringify(this.said.slice(-100)));
     this.input.value = "";
+    this.suggest();
     const parts = [], entry = el("div", {class: "entry"}, el("p", {class: "mono tools"}, el("b", {}, `> ${line}`), el("span", {class: "soft"}, $("now").textContent)));
     this.log.prepend(entry);
     try {

@@ -14,7 +14,7 @@ export class ListPage {
     this.body = el("div", {class: "list-body"});
     this.counted = el("span", {class: "soft", role: "status", id: "count"}, "Loading…");
     this.facets = el("div", {class: "facets", role: "group", "aria-label": "filter"});
-    this.search = el("input", {type: "search", id: "search", placeholder: spec.searchNote ?? `Search ${spec.noun}s`, "aria-label": `search ${spec.noun}s`, oninput: () => this.change({search: this.search.value})});
+    this.search = el("input", {type: "search", id: "search", placeholder: spec.searchNote ?? `Search ${count(2, spec.noun).slice(2)}`, "aria-label": `search ${spec.noun}s`, oninput: () => this.change({search: this.search.value})});
     this.fields = (spec.filters ?? []).map(({name, label, note, options, type}) => {
       const input = options ? el("select", {name, "aria-label": label}) : el("input", {name, type: type ?? "text", placeholder: note, "aria-label": label, size: Math.max(14, (note ?? "").length), title: label});
       input.addEventListener("change", () => this.change({[name]: input.value}));
@@ -29,7 +29,7 @@ export class ListPage {
     addEventListener("keydown", (event) => this.step(event), {signal: this.stop.signal});
   }
 
-  leave() { this.stop.abort(); }
+  leave() { this.stop.abort(); clearTimeout(this.timer); }
   get base() { return ["fake", this.handle.name, this.tab]; }
   address(id, values = this.values) { return link(id === undefined ? this.base : [...this.base, {raw: id}], values); }
   close() { const id = this.id; go(this.address()); requestAnimationFrame(() => this.body.querySelector(`a[data-key="${CSS.escape(id)}"]`)?.focus({preventScroll: true})); }
@@ -110,7 +110,7 @@ export class ListPage {
   idOf(one) { return one.id !== undefined && this.spec.rawId ? one.id : encodeURIComponent(this.spec.key(one)); }
 
   pager(page) {
-    const at = (text, values) => values ? el("a", {class: "button", href: link(this.base, {...this.values, after: "", before: "", ...values})}, text) : el("span", {class: "button off"}, text);
+    const at = (text, values) => values ? el("a", {class: "button", href: link(this.base, {...this.values, after: "", before: "", ...values}), onclick: () => scrollTo(0, 0)}, text) : el("span", {class: "button off"}, text);
     return el("nav", {class: "tools", "aria-label": "pages of the list"}, at("← Previous", page.previous && {before: page.previous}), at("Next →", page.next && {after: page.next}));
   }
 

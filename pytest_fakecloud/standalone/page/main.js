@@ -1,6 +1,6 @@
 // The frame of the console: navigation, clock, and the page of the current address, kept up to date.
 
-import {$, attempt, clockButtons, confirmed, count, el, go, isTyping, link, opened, own, product, read, redraw, say, showClock, showCurrent} from "./dom.js";
+import {$, attempt, clockButtons, confirmed, count, el, go, isTyping, link, opened, own, product, read, redraw, say, showClock, showCurrent, soft} from "./dom.js";
 import {NoToken, ask, connection, keep, signIn} from "./api.js";
 import {catchUp, entries, journal, listen, startOver} from "./journal.js";
 import {oneAtATime} from "./rows.js";
@@ -142,6 +142,8 @@ let begun = false;
 async function begin() {
   state = await ask("GET", "/state");
   showClock(state.clock);
+  drawNav();
+  if (!begun) $("view").replaceChildren(soft("Loading…"));
   await catchUp();
   // The address may change while the first page is loaded.
   if (!begun) addEventListener("hashchange", show);

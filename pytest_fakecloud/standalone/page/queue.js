@@ -11,7 +11,7 @@ const running = (one) => one.paused ? pill("paused") : pill("active", "good");
 const pausing = ({paused}, name, handle, where) => { const text = paused ? "Resume" : "Pause"; return act(text, `${text} ${name}`, () => sendWell(handle, "POST", `${where}/${text.toLowerCase()}`)); };
 const at = (handle, tab, id) => link(["fake", handle.name, tab, id]);
 const status = (one) => one.status == null ? (one.attempts ? "no answer" : "") : el("span", {class: one.status < 300 ? "ok" : "bad"}, String(one.status));
-const next = (one) => one.next ? when(one.next) : one.waits_for ? `waits for ${one.waits_for}` : "";
+const next = (one) => one.next ? when(one.next) : one.state === "in_flight" ? "now" : one.waits_for ? `waits for ${one.waits_for}` : "";
 const several = (name, ids) => "?" + ids.map((id) => `${name}=${encodeURIComponent(id)}`).join("&");
 const target = (url) => encodeURI(url).replaceAll("%25", "%");
 const headers = (label, given) => { const rows = Array.isArray(given) ? given : Object.entries(given).map(([name, all]) => [name, [all].flat().join(", ")]); return rows.length ? table(label, ["header", "value"], rows, (pair) => pair) : soft("None."); };
@@ -47,7 +47,7 @@ function messageDetail(one, page) {
     facts({state: state(one), id: el("span", {class: "mono"}, name), published: both(one.created) + " UTC", "next attempt": next(one), about: one.about && el("a", {href: at(handle, "messages", one.about)}, one.about), run: one.run && el("a", {href: at(handle, "runs", one.run)}, one.run), ...linked(handle, one.settings)}),
     tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, () => ask("POST", path(handle, `/messages/${encodeURIComponent(one.id)}/deliver`), {})) : null,
       pending ? act("Cancel…", `Cancel ${name}`, () => sendWell(handle, "DELETE", `/v2/messages/${encodeURIComponent(name)}`), {question: "Cancel this message? It will not be delivered."}) : null,
-      one.dlq_id ? act("Retry", `Retry ${name}`, async () => { await retry(handle, [one.dlq_id]); say("Retried: the queue has published the message again.", "good"); }) : null,
+      one.dlq_id ? act("Retry", `Retry ${name}`, async () => { await retry(handle, [one.dlq_id]); say("Retried: the queue has published the message again.", "good"); }) : one.state === "dead_lettered" ? soft("Its dead letter has ended, so it cannot be retried.") : null,
       copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
     one.is_whole === false || one.run ? null : publish(handle, one),
     head(count(one.attempts.length, "attempt")), one.attempts.length + (one.next ? 1 : 0) > 1 ? attemptTrack(one, one.attempts) : null,
@@ -138,7 +138,7 @@ const runs = {
         async ({data}) => { await sendWell(handle, "POST", `/v2/notify/${encodeURIComponent(each.step.waitEventId)}`, data); return done("Notified."); })),
       tools(one.until ? act("Go there", `Go there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, () => sendWell(handle, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`), {question: "Cancel this run? Its steps stop where they are."}) : null,
         one.dlq_id ? [again("Resume", "resume"), again("Restart", "restart")] : one.state === "failed" ? soft("Its dead letter has ended, so it cannot be resumed or restarted.") : null, copyButton(one.id, "Copy id", "Copy id")),
-      head("Steps"), soft(`Over ${span(time.until - time.from)}.`), one.messages.map((each) => stepPart(each, steps.get(each.id) ?? [], one, time, handle)),
+      head("Steps"), soft(`Over ${span(time.until - time.from)}.`), one.messages.filter((each) => isStep(each, one)).map((each) => stepPart(each, steps.get(each.id) ?? [], one, time, handle)),
       head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input."),
       record.workflowRunResponse ? [head(one.state === "failed" ? "Error" : "Result"), code(failure(record.workflowRunResponse), "result")] : null].flat(2);
   },
@@ -152,21 +152,23 @@ async function runWithProblems(handle, id) {
   const [run, problems] = await Promise.all([item(handle, "runs", id), ask("GET", "/problems")]);
   return {...run, problems: problems.filter(({facts: {handle: name, run_id: about}}) => name === handle.name && about === run.id)};
 }
+// A parallel step that has its result, and the callback of a call that has its own, say nothing more.
+const isStep = ({kind, step}, {messages}) => !(step.targetStep && messages.some((other) => other.step.stepName === step.stepName && !other.step.targetStep)) && !(kind === "callback" && messages.some((other) => other.step.stepType === "Call"));
 // What a step does until its message is delivered, by its type.
 const DOES = new Map([["Run", () => "result"], ["SleepFor", ({sleepFor}) => `sleeps ${typeof sleepFor === "number" ? span(sleepFor * 1e6) : sleepFor}`], ["SleepUntil", () => "sleeps"], ["Wait", ({waitEventId}) => `waits for ${waitEventId}`], ["Call", () => "result of the call"]]);
 // A message of a run: its step, its waits and attempts on the time of the run, and both bodies.
 function stepPart(one, records, run, {from, until}, handle) {
   const {step} = one, ran = records.find(({out}) => out !== undefined) ?? {}, after = records.find(({stepName, out}) => stepName && out === undefined && stepName !== step.stepName);
-  const calls = one.url !== run.url, name = step.stepName ?? (calls ? `${one.method} ${one.url}` : one.kind === "message" ? one.id === run.messages[0].id ? "start" : "next step" : words(one.kind));
+  const calls = one.url !== run.url, name = step.stepName ?? (calls ? run.record.steps.flatMap((group) => group.steps).find(({callUrl}) => callUrl === one.url)?.stepName : null) ?? (calls ? `${one.method} ${one.url}` : one.kind === "message" ? one.id === run.messages[0].id ? "start" : "next step" : words(one.kind));
   const does = step.targetStep ? "starts in parallel" : DOES.get(step.stepType)?.(step) ?? step.stepType ?? (calls ? "call" : ""), out = typeof ran.out === "string" ? ran.out : ran.out == null ? "" : JSON.stringify(ran.out);
   const begun = micros(one.tries[0]?.at ?? one.next ?? one.created), until_ = micros(one.next ?? one.tries.at(-1)?.at ?? one.created), bars = [["wait", micros(one.created), begun], [one.errors.length ? "failing" : "span", begun, until_]];
   const part = (title_, tries, text, ...content) => el("details", {class: "attempt step"}, el("summary", {}, el("span", {class: "line"}, el("span", {}, el("b", {}, title_), " ", text), attemptTrack(tries.length ? one : {...one, next: null}, tries, {from, until, bars: tries.length ? bars : bars.slice(0, 1)}))), content);
   const failed = (what) => el("span", {class: "bad"}, ` ${one.errors.length} failed${what}`), errors = one.errors.map((error) => [el("h4", {class: "bad"}, `Attempt ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`), code(failure(error.reason), `error of attempt ${error.number} of ${name}`)]);
   // A delivery brings the result of one step and runs the next one, in which it can fail.
-  const apart = one.errors.length && after, tried = one.next ? `, next at ${both(one.next)}` : "";
-  return [part(name, apart ? [] : one.tries, [el("span", {class: "soft"}, does), one.errors.length && !apart ? failed("") : null],
+  const apart = one.errors.length && (after ?? (step.stepName && one.errors.every((error) => error.status != null) && {stepName: "next step"})), tried = one.next ? `, next at ${both(one.next)}` : "";
+  return [part(name, apart ? [{at: one.created, status: 200}] : one.tries, [el("span", {class: "soft"}, does), one.errors.length && !apart ? failed("") : null],
     facts({message: el("a", {href: at(handle, "messages", one.id)}, one.id), state: state(one), created: fine(one.created), next: next(one), waited: begun > micros(one.created) ? span(begun - micros(one.created)) : "", "waits for event": step.waitEventId, calls: calls ? `${one.method} ${one.url}` : "", answered: ran.callResponseStatus, retries: String(one.max_retries)}), apart ? null : errors,
-    calls && one.preview ? [el("h4", {}, "Input"), code(laidOut(one.preview), "input of the step")] : null, out ? [el("h4", {}, one.id === run.messages[0].id ? "Input of the run" : "Output"), code(laidOut(out), "output of the step")] : null), apart ? part(after.stepName, one.tries, failed(tried), errors) : null];
+    calls && one.preview ? [el("h4", {}, "Input"), code(laidOut(one.preview), "input of the step")] : null, out ? [el("h4", {}, one.id === run.messages[0].id ? "Input of the run" : "Output"), code(laidOut(out), "output of the step")] : null), apart ? part(apart.stepName, one.tries, failed(tried), errors) : null];
 }
 
 // -- queues, URL groups, flow control --

@@ -1,8 +1,8 @@
 // Due times, snapshots, isolated clouds and problems.
 
-import {LivePage, about, act, both, copies, count, day, done, el, empty, form, link, micros, move, number, own, picture, room, short, showClock, soft, span, svg, table, time, titled, tools, words} from "./dom.js";
+import {LivePage, about, act, both, copies, count, day, done, el, empty, form, link, micros, move, number, own, picture, room, say, short, showClock, soft, span, svg, table, time, titled, tools, words} from "./dom.js";
 import {ask} from "./api.js";
-import {changesTable} from "./elements.js";
+import {changesTable, fold} from "./elements.js";
 import {entries} from "./journal.js";
 import {failedItems} from "./trace.js";
 
@@ -32,25 +32,33 @@ function strip(now, due) {
 const go = (one) => act("Go there", `Go there: ${one.what} at ${one.at}`, () => move({action: "move_to", to: one.at}));
 export const timePage = () => new LivePage("/due", ({now, count: many, due}) => [copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"), el("h2", {}, many ? `${count(many, "event")} planned` : "Nothing is planned"),
   many ? [strip(now, due), due.length < many ? soft(`The next ${due.length} of ${number(many)}:`) : null,
-    table("due events", ["in", "at", "event"], due, (one) => [about(micros(one.at) - micros(now)), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], tools(short(one.what, 120), go(one))])]
+    table("due events", ["in", "at", "event"], due, (one) => [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], tools(short(one.what, 120), go(one))])]
     : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.")],
 el("h1", {}, "Time"), soft("Retries, delays, schedules and TTLs use this clock, not the wall clock."),
 form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { showClock(await ask("POST", "/clock", {action: "move_to", to})); return done("Moved."); }, {open: false}));
 
 // -- snapshots --
 const at = (id, rest = "") => `/snapshots/${encodeURIComponent(id)}${rest}`;
-export const snapshotsPage = () => new LivePage("/snapshots", (found) => !found.length ? empty("No snapshots yet.", "Take one above before you change much data.")
-  : [table("snapshots", ["snapshot", "", ""], found, (one) => [one.id, act("Restore…", `Restore ${one.id}`, () => ask("POST", at(one.id), {}), {question: `Restore the snapshot ${one.id}? The current data of all fakes is lost.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]),
-    form("Compare", "Compare", [{name: "since", label: "changes since", options: found.map((one) => one.id), value: found.at(-1).id}, {name: "until", label: "until", options: [{value: "", label: "now"}, ...found.map((one) => one.id)]}],
-      async ({since, until}) => differences(await ask("GET", at(since, until && `/changes?until=${encodeURIComponent(until)}`) + (until ? "" : "/changes"))))],
-el("h1", {}, "Snapshots"), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity."),
-form("Take a snapshot", "Take", [{name: "id", label: "name", note: "numbered"}], async ({id}) => done(`Taken: ${(await ask("POST", "/snapshots", id ? {id} : {})).id}.`)));
-
+export function snapshotsPage() {
+  // The form stays when the list is redrawn, with what was chosen and found.
+  const compare = form("Compare", "Compare", [{name: "since", label: "changes since", options: []}, {name: "until", label: "until", options: []}],
+    async ({since, until}) => differences(await ask("GET", at(since, until && `/changes?until=${encodeURIComponent(until)}`) + (until ? "" : "/changes")))), [since, until] = compare.querySelectorAll("select");
+  const fill = (select, options, chosen) => { const before = select.value; select.replaceChildren(...options.map(([value, text]) => el("option", {value}, text))); select.value = options.some(([value]) => value === before) ? before : chosen; };
+  const page = new LivePage("/snapshots", (found) => {
+    const ids = found.map(({id}) => [id, id]);
+    fill(since, ids, found.at(-1)?.id); fill(until, [["", "now"], ...ids], "");
+    return !found.length ? empty("No snapshots yet.", "Take one above before you change much data.")
+      : [table("snapshots", ["snapshot", "", ""], found, (one) => [one.id, act("Restore…", `Restore ${one.id}`, async () => { await ask("POST", at(one.id), {}); say(`Restored “${one.id}”.`, "good"); }, {question: `Restore the snapshot “${one.id}”? The current data of all fakes is lost.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]), compare];
+  }, el("h1", {}, "Snapshots"), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity."),
+  form("Take a snapshot", "Take", [{name: "id", label: "name", note: "numbered"}], async ({id}) => { const made = await ask("POST", "/snapshots", id ? {id} : {}); await page.refresh(); return done(`Taken: ${made.id}.`); }));
+  return page;
+}
 // The items that a comparison found, and how many of each fake were added, removed and changed.
 function differences({count: many, sums, changes, not_compared: missing}) {
   const told = Object.entries(sums).map(([fake, kinds]) => [fake, Object.entries(kinds).filter(([, some]) => some).map(([kind, some]) => `${number(some)} ${kind}`).join(", ")]).filter(([, text]) => text).map((pair) => pair.join(": "));
+  const gone = changes.filter(({after}) => after === null), kept = changes.filter(({after}) => after !== null);
   return [el("p", {role: "status"}, many ? `${told.join(" · ")}. Removed items may have expired.` : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
-    missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, changes.length ? changesTable(changes) : null];
+    missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept) : null, gone.length ? fold(count(gone.length, "removed item"), changesTable(gone), !kept.length) : null];
 }
 
 // -- isolated clouds --
