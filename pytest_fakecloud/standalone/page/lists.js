@@ -92,7 +92,7 @@ export class ListPage {
   rows(page) {
     // Beside the details there is room for the columns by which one selects.
     const {spec} = this, aside = (at) => (spec.kept ? spec.kept.includes(spec.columns[at]) : at < 3) ? "" : "aside";
-    return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td") : null, spec.columns.map((name, at) => this.headElement(name, spec.fields?.[at], aside(at))))),
+    return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td", {class: "check"}) : null, spec.columns.map((name, at) => this.headElement(name, spec.fields?.[at], aside(at))))),
       el("tbody", {}, page.items.map((one) => {
         const id = this.idOf(one), [first, ...rest] = spec.row(one, this);
         return el("tr", {class: id === this.id ? "chosen" : null, onclick: (event) => { if (!event.target.closest("a, button, input, label") && !String(getSelection())) go(this.address(id)); }},
