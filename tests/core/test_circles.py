@@ -21,8 +21,11 @@ from tests.harness import in_threads, wait_until
 def _garbage() -> Iterator[None]:
     gc.collect()
     gc.disable()
+    # What an earlier test left could lose its last reference during this one.
+    kept = gc.get_objects()
     gc.set_debug(gc.DEBUG_SAVEALL)
     yield
+    kept.clear()
     gc.set_debug(0)
     gc.garbage.clear()
     gc.enable()
