@@ -105,10 +105,16 @@ def test_what_falls_due_is_told_in_its_order(cloud: Cloud) -> None:
     due = ask(ControlApp(cloud, "token"), "GET", "/due")[1]
     assert (due["now"], due["count"]) == ("2026-01-01T00:00:00+00:00", 3)
     assert [(one["at"], one["what"]) for one in due["due"]] == [
-        ("2026-01-01T00:05:00+00:00", "http://127.0.0.1:9/5m"),
-        ("2026-01-01T02:00:00+00:00", "http://127.0.0.1:9/2h"),
-        ("2026-01-02T00:00:00+00:00", "http://127.0.0.1:9/1d"),
+        ("2026-01-01T00:05:00+00:00", "delivery: POST http://127.0.0.1:9/5m"),
+        ("2026-01-01T02:00:00+00:00", "delivery: POST http://127.0.0.1:9/2h"),
+        ("2026-01-02T00:00:00+00:00", "delivery: POST http://127.0.0.1:9/1d"),
     ]
+    cloud.clock.advance("5m")
+    first = ask(ControlApp(cloud, "token"), "GET", "/due")[1]["due"][0]
+    assert first["what"] == "retry 1: POST http://127.0.0.1:9/5m"
+    path = f"/handles/{first['handle']}/lists/messages/{first['message']}"
+    found = ask(ControlApp(cloud, "token"), "GET", path)[1]
+    assert found["url"] == "http://127.0.0.1:9/5m"
     cloud.reset()
     assert ask(ControlApp(cloud, "token"), "GET", "/due")[1]["due"] == []
 

@@ -12,7 +12,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ...core.errors import ContractError
-from ...core.timers import to_datetime
+from ...core.timers import Timer, to_datetime
 from ...handle import engine_of, time_of
 from ...reporting.data import (
     MOST_IN_VIEW,
@@ -345,6 +345,17 @@ def deliver_now(engine: Any, id: str) -> View:
     return _message_row(record)
 
 
+@_locked
+def planned(engine: Any) -> dict[Timer, tuple[str, str]]:
+    """Return the message that each timer is for, and what happens then."""
+    found = {}
+    for id, timer in engine.timers.items():
+        one = engine.messages[id]
+        event = f"{_doing(one) or 'delivery'}: {one.settings.method} {as_text(one.url)}"
+        found[timer] = id, event
+    return found
+
+
 # -- dead letters ----------------------------------------------------------------------------------
 
 
@@ -501,14 +512,17 @@ def _progress(engine: Any, run: Any) -> View:
     one = next((each for each in pending if each is not None and each.state in _DELIVERABLE), None)
     if run.completed_us is not None or one is None:
         return {"now": "", "until": None}
-    step = _step(one)
+    return {"now": _doing(one), "until": _at(one.due_us)}
+
+
+def _doing(one: Message) -> str:
+    """Return what a pending message does until it is due; empty if it only waits for its time."""
     if one.attempts:
-        doing = f"retry {len(one.attempts)}"
-    elif event := step.get("waitEventId"):
-        doing = f"waits for {event}"
-    else:
-        doing = "sleeps" if "sleepFor" in step or step.get("stepType") == "SleepUntil" else ""
-    return {"now": doing, "until": _at(one.due_us)}
+        return f"retry {len(one.attempts)}"
+    step = _step(one)
+    if event := step.get("waitEventId"):
+        return f"waits for {event}"
+    return "sleeps" if "sleepFor" in step or step.get("stepType") == "SleepUntil" else ""
 
 
 def _run_state(run: Any) -> str:

@@ -15,6 +15,7 @@ from ...core.errors import unknown_name
 from ...core.timers import to_datetime
 from ...http.app import Route
 from ...http.messages import Request
+from ...services import find, report_part
 from ..state_file import checked_state, load_state
 from . import PREFIX, Refused, contract, fields, handle_named
 from .changes import States, changes_between, states_of
@@ -154,10 +155,20 @@ class CloudRoutes:
     def get_due(self, request: Request) -> Due:
         """Return the number of planned events, and the next 200 of them."""
         count, soonest = context_of(self._cloud).clock.timers.planned(_MOST_DUE)
+        about = {
+            timer: (handle.name, *known)
+            for handle in self._cloud.fakes()
+            if find(handle.fixture).delivers
+            for timer, known in report_part(handle.fixture, "data").planned(handle).items()
+        }
+        rows = [(one, *about.get(one, (None, None, one.label))) for one in soonest]
         return {
             "now": _iso_time(self._cloud.clock.now_us()),
             "count": count,
-            "due": [{"at": _iso_time(one.due_us), "what": one.label} for one in soonest],
+            "due": [
+                {"at": _iso_time(one.due_us), "what": what, "handle": handle, "message": message}
+                for one, handle, message, what in rows
+            ],
         }
 
     def get_seed(self, request: Request) -> Seed:

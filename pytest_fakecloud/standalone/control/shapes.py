@@ -50,10 +50,14 @@ class Moved(Clock):
 class _Planned(TypedDict):
     at: str
     what: str
+    handle: str | None
+    message: str | None
 
 
 class Due(TypedDict):
-    """The number of planned events, and the next 200 of them."""
+    """The number of planned events, and the next 200 of them, with the message of a queue that each is
+    about.
+    """
 
     now: str
     count: int
