@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, cast
@@ -124,23 +125,24 @@ def explore(
     asserts = bool(promises.given) or any(may_assert(program.function) for program in programs)
     threads = Threads()
     seed = cloud.seed if seed is None else seed
-    try:
-        with explored(cloud, programs, process_time=process_time, seed=seed) as world:
-            subject = Subject(world, programs, scope, threads, world.awaited)
-            player = Player(world, subject, promises, setup, allowed_anomalies)
-            player.tally.has_promise = asserts
-            if given is not None:
-                _replay(player, given)
-            else:
-                undisturbed = _search(player, allowed, seed)
-                _check_budget(player.tally, allowed)
-                _check_covered(player, asked)
-                promises.finish()
-                allowed_anomalies.check_used()
-                if trust and asserts:
-                    player.tally.trust = examine(player, undisturbed)
-    finally:
-        threads.close()
+    # Threads end before the data is restored: code that catches everything may still send requests.
+    with (
+        explored(cloud, programs, process_time=process_time, seed=seed) as world,
+        contextlib.closing(threads),
+    ):
+        subject = Subject(world, programs, scope, threads, world.awaited)
+        player = Player(world, subject, promises, setup, allowed_anomalies)
+        player.tally.has_promise = asserts
+        if given is not None:
+            _replay(player, given)
+        else:
+            undisturbed = _search(player, allowed, seed)
+            _check_budget(player.tally, allowed)
+            _check_covered(player, asked)
+            promises.finish()
+            allowed_anomalies.check_used()
+            if trust and asserts:
+                player.tally.trust = examine(player, undisturbed)
     return Exploration(player.tally, asked if asked or given is not None else KINDS)
 
 
