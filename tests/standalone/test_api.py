@@ -244,11 +244,12 @@ def test_a_dead_letter_gets_another_life(server: Server) -> None:
 
 def test_snapshots_are_kept_on_the_server(server: Server) -> None:
     kv(server, "SET", "a", "1")
-    assert server.ask("POST", "/snapshots", {"id": "one"}) == (200, {"id": "one"})
+    at = server.ask("GET", "/clock")[1]["now"]
+    assert server.ask("POST", "/snapshots", {"id": "one"}) == (200, {"id": "one", "at": at})
     kv(server, "SET", "a", "2")
     assert server.ask("POST", "/snapshots/one", {})[0] == 200
     assert kv(server, "GET", "a")[1] == {"result": "1"}
-    assert {"id": "one"} in server.ask("GET", "/snapshots")[1]
+    assert {"id": "one", "at": at} in server.ask("GET", "/snapshots")[1]
     before = server.ask("GET", "/state")[1]["latest"]
     assert server.ask("GET", "/snapshots/one/changes") == (
         200, {"count": 0, "sums": {}, "changes": [], "not_compared": []}

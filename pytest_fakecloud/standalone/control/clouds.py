@@ -106,8 +106,8 @@ class CloudRoutes:
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
-        self._snapshots: dict[str, tuple[SavedState, States]] = {}
-        """Each snapshot, and the data to compare it with others."""
+        self._snapshots: dict[str, tuple[SavedState, States, str]] = {}
+        """Each snapshot, the data to compare it with others, and when it was taken."""
         self._numbers = itertools.count(1)
 
     def routes(self) -> list[Route]:
@@ -185,7 +185,10 @@ class CloudRoutes:
 
     def get_snapshots(self, request: Request) -> list[Snapshot]:
         """Return the snapshots that the server keeps."""
-        return [{"id": name} for name in self._snapshots]
+        return [self._described(name) for name in self._snapshots]
+
+    def _described(self, name: str) -> Snapshot:
+        return {"id": name, "at": self._snapshots[name][2]}
 
     def take_snapshot(self, request: Request) -> Snapshot:
         """Take a snapshot of all fakes. ``{"id": name}`` names it; the default name is a number."""
@@ -195,8 +198,9 @@ class CloudRoutes:
         if wanted is None:
             wanted = next(number for number in self._numbers if str(number) not in self._snapshots)
         name = str(wanted)
-        self._snapshots[name] = self._cloud.snapshot(), states_of(self._cloud)
-        return {"id": name}
+        at = _iso_time(self._cloud.clock.now_us())
+        self._snapshots[name] = self._cloud.snapshot(), states_of(self._cloud), at
+        return self._described(name)
 
     def _name_of(self, request: Request) -> str:
         return self._known(request.segment("id"))
@@ -209,19 +213,19 @@ class CloudRoutes:
     def restore_snapshot(self, request: Request) -> Snapshot:
         """Restore a snapshot."""
         name = self._name_of(request)
-        saved, _ = self._snapshots[name]
-        self._cloud.restore(saved)
-        return {"id": name}
+        self._cloud.restore(self._snapshots[name][0])
+        return self._described(name)
 
     def drop_snapshot(self, request: Request) -> Snapshot:
         """Delete a snapshot."""
         name = self._name_of(request)
+        dropped = self._described(name)
         del self._snapshots[name]
-        return {"id": name}
+        return dropped
 
     def get_changes(self, request: Request) -> Changes:
         """Return what changed since a snapshot, up to now or up to the snapshot ``?until=``."""
-        _, before = self._snapshots[self._name_of(request)]
+        before = self._snapshots[self._name_of(request)][1]
         until = request.query("until")
         after = self._snapshots[self._known(until)][1] if until else states_of(self._cloud)
         return changes_between(before, after)

@@ -235,9 +235,10 @@ class Fault(TypedDict):
 
 
 class Snapshot(TypedDict):
-    """A snapshot kept by the server."""
+    """A snapshot kept by the server, and the time of the clock at which it was taken."""
 
     id: str
+    at: str
 
 
 class ItemChange(TypedDict):
