@@ -290,7 +290,6 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
     brokers = [one for one in fakes if one.service == "broker"]
     messages = [message for queue in queues for message in _tried(queue.messages)]
     schedules = [schedule.id for queue in queues for schedule in _tried(queue.schedules)]
-    attempts = [each for queue in queues for each in _tried(_DETAILS, queue)]
     calls = [one for one in entries if isinstance(one, Call)]
     created = list(_created(calls))
     published: dict[str, int] = {}
@@ -307,10 +306,7 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
                 if call.route != "batch"},
         end_offsets={(broker.name, topic.name): topic.end_offsets
                      for broker in brokers for topic in _tried(broker.topics)},
-        attempts={
-            number: Exchanged(sent.headers, sent.body, outcome.headers, outcome.body)
-            for number, sent, outcome in attempts
-        },
+        attempts=exchanges_of(cloud),
         created_by_lost_call=_messages_of_lost_calls(queues, calls),
         grouped_calls={
             number: [mask.call(one) for one in grouped] for number, grouped in groups.items()
@@ -320,6 +316,16 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
                  for source in _scripts_of(call)},
         mask=mask,
     )  # fmt: skip
+
+
+def exchanges_of(cloud: BaseCloud) -> dict[int, Exchanged]:
+    """Return what recent delivery attempts sent and received, by the number at which each began."""
+    return {
+        number: Exchanged(sent.headers, sent.body, outcome.headers, outcome.body)
+        for queue in cloud.fakes()
+        if queue.service == "queue"
+        for number, sent, outcome in _tried(_DETAILS, queue)
+    }
 
 
 def records_of(cloud: BaseCloud) -> SharedRecords:

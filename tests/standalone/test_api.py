@@ -223,6 +223,15 @@ def test_views_show_what_the_fakes_hold(server: Server) -> None:
     assert (view["messages"], view["dead_letters"], view["schedules"]) == ([], [], [])
 
 
+def test_the_journal_has_the_bodies_of_deliveries_that_succeeded(server: Server) -> None:
+    state = {"destinations": {"https://shop.example/hook": {"status": 200, "body": {"ok": 1}}}}
+    assert server.ask("POST", "/load", {"state": state})[0] == 200
+    server.call("queue", "publish", "https://shop.example/hook", json={"order": 7})
+    server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
+    (row,) = [one for one in server.ask("GET", "/journal")[1] if one["kind"] == "attempt"]
+    assert (row["request"]["decoded"], row["response"]["decoded"]) == ({"order": 7}, {"ok": 1})
+
+
 def test_a_dead_letter_gets_another_life(server: Server) -> None:
     queue = server.handle("queue")
     fetch(

@@ -21,7 +21,7 @@ from ...handle import Handle
 from ...http.app import Route
 from ...http.messages import Answer, Request, Stream
 from ...reporting.as_json import row_json
-from ...reporting.calls import Lookups
+from ...reporting.calls import Lookups, exchanges_of
 from ...reporting.data import (
     LARGEST_PAGE,
     PAGE,
@@ -324,7 +324,7 @@ def _rows_from(cloud: Cloud, first: int, limit: int = 0) -> list[Row]:
 
 
 def _as_json_rows(cloud: Cloud, made: Iterable[ReportRow]) -> list[Row]:
-    lookups = Lookups(mask=Mask(cloud))
+    lookups = Lookups(attempts=exchanges_of(cloud), mask=Mask(cloud))
     return [cast("Row", row_json(row, (), lookups) | _progress_fields(row)) for row in made]
 
 
