@@ -459,6 +459,10 @@ class FaultTable:
             rule.removed = True
         self._update_refusing()
 
+    def kept(self) -> list[Rule]:
+        """Return the rules that were not removed, also those that cannot fire any more."""
+        return [rule for rule in self._all if not rule.removed]
+
     def unused(self) -> list[Rule]:
         """Return the rules that were used less often than planned."""
         return [rule for rule in self._all if rule.used < rule.planned]

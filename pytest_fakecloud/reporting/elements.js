@@ -42,9 +42,9 @@ export function span(us) {
   return parts.join(" ");
 }
 
-// A line of time from `first` to `last` in microseconds, with `bars` [kind, from, to] and `dots` [kind, at, text]. What is later is at its end.
+// A line of time from `first` to `last` in microseconds, with `bars` [kind, from, to] and `dots` [kind, at, text]. What is later is at its end. It is logarithmic, since waits may be long.
 export function track(told, first, last, bars, dots) {
-  const x = (at) => `${3 + 94 * Math.min(1, (at - first) / Math.max(1, last - first))}%`;
+  const place = (us) => Math.log1p(Math.max(0, us) / 1e5), x = (at) => `${3 + 94 * Math.min(1, place(at - first) / Math.max(1e-9, place(last - first)))}%`;
   return svg("svg", {class: "track", role: "img", "aria-label": told}, bars.map(([kind, from, to]) => svg("line", {class: kind, x1: x(from), x2: x(to), y1: 8, y2: 8})),
     dots.map(([kind, at, text]) => svg("circle", {class: kind, cx: x(at), cy: 8, r: 4.5}, svg("title", {}, text))));
 }
@@ -83,9 +83,21 @@ export function fieldsOf(item, value, other, {changed = false} = {}) {
   const differs = (name) => other !== null && JSON.stringify(own(other, name)) !== JSON.stringify(value[name]);
   const isShown = ([name, field]) => !(name === "id" && field === item) && (changed && other !== null ? differs(name) : field !== null);
   return el("div", {}, el("dl", {}, ...Object.entries(value).filter(isShown).map(([name, field]) => {
-    const text = field === null ? "none" : visible(typeof field === "string" ? field : JSON.stringify(field));
-    return el("div", {}, el("dt", {}, `${name} `), el("dd", {}, differs(name) ? el("mark", {}, text) : text));
+    const text = told(field);
+    return el("div", {}, el("dt", {}, `${name} `), el("dd", {}, !differs(name) ? text : other ? difference(text, told(own(other, name) ?? "")) : el("mark", {}, text)));
   })), typeof value.end === "number" && "committed" in value ? offsets(value) : null);
+}
+
+const told = (field) => field === null ? "none" : visible(typeof field === "string" ? field : JSON.stringify(field));
+// A text with the part marked that differs from another text. What is equal on both sides of a long text is cut.
+function difference(text, other) {
+  const most = Math.min(text.length, other.length);
+  let same = 0, end = 0;
+  if (most > 60) while (same < most && text[same] === other[same]) same++;
+  if (most > 60) while (end < most - same && text.at(-1 - end) === other.at(-1 - end)) end++;
+  const before = text.slice(0, same), after = end ? text.slice(-end) : "";
+  const cut = (part, most_) => part.length > most_ ? `${part.slice(0, most_)}…` : part;
+  return [before.length > 60 ? `…${before.slice(-60)}` : before, el("mark", {}, cut(text.slice(same, text.length - end), 240)), cut(after, 60)];
 }
 
 // Draw a partition from its first to its last offset: committed, delivered and waiting records.

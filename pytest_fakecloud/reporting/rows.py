@@ -351,11 +351,14 @@ def subjects_of(call: Call) -> Iterator[Subject]:
 
 
 def further_subjects(entry: Entry, began: int, lookups: Lookups) -> Iterator[Subject]:
-    """Yield the subjects of the calls that an entry's row includes, and the schedule of a delivery."""
+    """Yield the subjects of the calls that an entry's row includes, and the schedule and the workflow
+    run of a delivery.
+    """
     for step in lookups.grouped_calls.get(entry.number, ()):
         yield from subjects_of(step)
-    if schedule := lookups.header(began, "upstash-schedule-id"):
-        yield Subject("schedule", schedule, entry.handle)
+    for kind, name in (("schedule", "upstash-schedule-id"), ("run", "upstash-workflow-runid")):
+        if id := lookups.header(began, name):
+            yield Subject(kind, id, entry.handle)
 
 
 def subjects_of_action(action: Action, handle: Any, mask: Mask) -> Iterator[Subject]:

@@ -36,9 +36,6 @@ export class Trace {
     const first = !this.rows.length, atEnd = this.atEnd(), anchor = this.items[firstBelow(this.items, -this.list.getBoundingClientRect().top)];
     this.report = report;
     [this.rows, this.byNumber] = prepare(report, this.known, this.options.numbered);
-    this.lanes = lanesOf(this.rows, report.fakes ?? []);
-    // A lane is as wide as its name, between LANE_LEAST and LANE_MOST.
-    this.widths = this.lanes.map((name) => Math.max(LANE_LEAST, Math.min(LANE_MOST, hostOf(name).length * 6.4 + 14)));
     this.fillTools();
     this.arrange();
     if (first) this.follow();
@@ -121,7 +118,7 @@ export class Trace {
       this.fake.dataset.names = names;
       this.fake.hidden = names.length < 2;
     }
-    this.problemsText.textContent = ` Failed or faulty only (${problems.toLocaleString("en")})`;
+    this.problemsText.textContent = ` Failed or faulty only (${this.options.loading?.() ? "…" : problems.toLocaleString("en")})`;
     this.problemsLabel.hidden = !problems && !this.wanted.problems && !this.options.loading?.();
     this.top.hidden = !this.rows.length;
   }
@@ -137,6 +134,9 @@ export class Trace {
     }
     this.matches = matches;
     this.shown = matches.size === rows.length ? rows : rows.filter((one) => matches.has(one) || context.has(one));
+    this.lanes = lanesOf(this.shown, this.report.fakes ?? []);
+    // A lane is as wide as its name, between LANE_LEAST and LANE_MOST.
+    this.widths = this.lanes.map((name) => Math.max(LANE_LEAST, Math.min(LANE_MOST, hostOf(name).length * 7.2 + 14)));
     this.count.textContent = matches.size === rows.length ? count(matches.size, "row") : `${matches.size} of ${count(rows.length, "row")}`;
     if (this.options.loading?.()) this.count.textContent += ", loading older ones…";
     this.empty.hidden = this.shown.length > 0;
@@ -478,12 +478,8 @@ function prepare(report, known, numbered) {
   return [rows, byNumber];
 }
 
-function laneName(end) {
-  const url = /^(https?:\/\/[^/?#]+)/.exec(end);
-  return url ? url[1] : end;
-}
-
-function hostOf(lane) { return lane.replace(/^https?:\/\//, ""); }
+const laneName = (end) => /^https?:\/\/[^/?#]+/.exec(end)?.[0] ?? end;
+const hostOf = (lane) => lane.replace(/^https?:\/\//, "");
 
 function lanesOf(rows, fakes) {
   const known = new Set();
@@ -552,18 +548,13 @@ function endsOf(one) {
 
 // Return the index of the first item that ends below y.
 function firstBelow(items, y) {
-  let low = 0, high = items.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (items[middle].top + items[middle].height < y) low = middle + 1; else high = middle;
-  }
-  return low;
+  const found = items.findIndex(({top, height}) => top + height >= y);
+  return found < 0 ? items.length : found;
 }
 
 // -- words and elements -------------------------------------------------------------------------
-function isoDay(at_us) { return new Date(at_us / 1000).toISOString().slice(0, 10); }
-
-function clockTime(at_us) { return new Date(at_us / 1000).toISOString().slice(11, 23); }
+const isoDay = (at_us) => new Date(at_us / 1000).toISOString().slice(0, 10);
+const clockTime = (at_us) => new Date(at_us / 1000).toISOString().slice(11, 23);
 
 // Return the time between two rows in whole seconds ("+5 m"), with the date if the day changes; empty below a second.
 function gapText(from_us, to_us) {

@@ -538,18 +538,3 @@ def _luminance(colour: str) -> float:
     parts = [int(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
     red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def test_a_view_that_the_page_has_no_drawing_for_is_shown_as_tables(page: Any) -> None:
-    shown = page.evaluate(
-        """async () => {
-            const {plain} = await import("/console/fake.js"), place = document.createElement("div");
-            const view = {name: "toy", service: "toy", fixture: "toy", count: 2,
-                          notes: [{text: "<b>one</b>"}, {text: "two", at: 5}], words: ["x"]};
-            place.append(...plain(view));
-            return [...place.querySelectorAll("p, h2, th, td")].map((one) => one.textContent);
-        }"""
-    )
-    assert shown == [
-        "count: 2", "notes", "text", "at", "<b>one</b>", "", "two", "5", "words", "value", "x",
-    ]  # fmt: skip

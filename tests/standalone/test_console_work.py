@@ -174,6 +174,8 @@ def test_a_command_is_completed_explained_and_its_reply_typed(page: Any, server:
     assert page.locator(".log .entry:first-child td").count() == 2
     run("GET nothing", "(nil)")
     run("LRANGE nothing 0 -1", "(empty array)")
+    run(r'SET q "two\nlines\x41 \"q\""', "OK")
+    assert server.call("kv_server", "value", "q") == 'two\nlinesA "q"'
     run("INCR h", "(error) WRONGTYPE")
     page.fill("#command", "GET 'never closed")
     page.keyboard.press("Enter")
@@ -447,12 +449,14 @@ def test_dead_letters_are_retried_and_deleted_together(page: Any, server: Server
     page.click("table.rows a")
     press(page, "Retry")
     wait_until(lambda: len(listed(server, "queue/lists/messages")) == 7)
+    new = listed(server, "queue/lists/messages")[0]["id"]
+    wait_until(lambda: page.url.endswith(f"/messages/{new}"))
 
 
 def test_a_schedule_is_created_run_paused_resumed_and_deleted(page: Any, server: Server) -> None:
     at(page, "fake/queue/schedules", ".empty")
     typed(page, "Create a schedule", to="https://app.example/x", cron="0 3 * * *", id="nightly")
-    page.click("table.rows a:text-is('nightly')")
+    page.click("table.rows a:has-text('app.example/x')")
     press(page, "Run now")
     wait_until(lambda: len(listed(server, "queue/lists/messages")) == 1)
     press(page, "Pause")
@@ -526,6 +530,9 @@ def test_a_workflow_run_shows_steps_inputs_and_outputs_and_is_cancelled(
     page.locator("form[aria-label^='Waits for']").wait_for(state="detached")
     press(page, "Cancel…", sure=True)
     page.locator(".detail .pill", has_text="canceled").first.wait_for()
+    page.click(".detail-head a:has-text('In Activity')")
+    page.locator(".trace-row.trace-failed", has_text="attempt 2").first.wait_for()
+    assert "kind=run&name=wfr_1" in page.url
 
 
 # -- faults, requests, problems ------------------------------------------------------------------------
@@ -546,6 +553,11 @@ def test_faults_are_added_seen_to_hit_and_removed(
     ).wait_for()
     server.ask("POST", "/handles/kv_server/requests", {"body": ["INCR", "n"]})
     page.locator(".sentences .pill", has_text="hit once").wait_for()
+    server.ask("POST", "/handles/kv_server/requests", {"body": ["INCR", "n"]})
+    page.locator(".sentences .pill", has_text="used up").wait_for()
+    press(page, "Add again")
+    page.locator(".sentences .pill", has_text="not hit yet").wait_for()
+    server.ask("DELETE", "/handles/kv_server/faults/2")
     made = {"kind": "respond", "args": [503], "command": "INCR", "times": 2}
     assert server.ask("GET", "/handles/kv_server/faults")[1][0]["made"] == made
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)

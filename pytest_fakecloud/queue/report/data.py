@@ -32,7 +32,7 @@ from ...reporting.data import (
     shown_time,
 )
 from ...reporting.data import Message as MessageView
-from ...reporting.values import readable
+from ...reporting.values import items_of, readable
 from ..model import NOTHING_REDACTED, Message, Redaction
 from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
 from ..wire.values import as_text, shown_headers, shown_text
@@ -507,9 +507,16 @@ def runs(engine: Any, wanted: Wanted) -> View:
 
 
 def _progress(engine: Any, run: Any) -> View:
-    """Return what an unfinished run does, and until when: it sleeps, waits, or retries a step."""
+    """Return what an unfinished run does, and until when: it sleeps, waits, or retries a step.
+
+    A failed run has its error in place of that.
+    """
     pending = (engine.messages.get(id) for id in reversed(run.message_ids))
     one = next((each for each in pending if each is not None and each.state in _DELIVERABLE), None)
+    if run.state == "RUN_FAILED":
+        response = shown_text(run.response or b"", run.settings.redaction)
+        errors = [each.get("message") for each in items_of(response)] or [response]
+        return {"now": str(errors[0] or "").split("\n")[0][:_LONGEST_ERROR], "until": None}
     if run.completed_us is not None or one is None:
         return {"now": "", "until": None}
     return {"now": _doing(one), "until": _at(one.due_us)}
@@ -563,7 +570,17 @@ def run(engine: Any, id: str, wanted: Wanted) -> View:
     }
 
 
-_STEP_FIELDS = ("stepName", "stepType", "targetStep", "sleepFor", "waitEventId", "waitTimeout")
+_LONGEST_ERROR = 200
+"""Maximum number of characters of an error in the list of runs."""
+_STEP_FIELDS = (
+    "stepId",
+    "stepName",
+    "stepType",
+    "targetStep",
+    "sleepFor",
+    "waitEventId",
+    "waitTimeout",
+)
 
 
 def _step(message: Message) -> View:

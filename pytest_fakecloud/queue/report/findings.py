@@ -278,10 +278,19 @@ def unfinished(queue: Any, lookups: Lookups) -> Iterator[Finding]:
 
 
 def subjects(call: Call) -> Iterator[Subject]:
-    """Yield the queue of a request, and the messages and schedules that it created."""
+    """Yield the queue and the workflow runs of a request, and what it created."""
     if call.facts.get("queue"):
         yield Subject("queue", str(call.facts["queue"]), call.handle)
+    given: list[Any] = [one.get("headers") for one in items_of(call.request_body)]
+    for headers in (dict(call.request_headers.pairs), *given):
+        for name, value in headers.items() if isinstance(headers, dict) else ():
+            if name.lower() == "upstash-workflow-runid" and isinstance(value, str):
+                yield Subject("run", value, call.handle)
     for one in items_of(call.response_body) if has_full_answer(call) else ():
-        for name, kind in (("messageId", "message"), ("scheduleId", "schedule")):
+        for name, kind in _CREATED.items():
             if isinstance(one.get(name), str):
                 yield Subject(kind, one[name], call.handle)
+
+
+_CREATED = {"messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"}
+"""The IDs in an answer, with what they name."""

@@ -284,7 +284,7 @@ class _UnsentRows:
             self._last = entry.number
             if not self._wait_for_response(entry):
                 self._open_calls.append(entry)
-        found = _as_json_rows(self._cloud, rows(self._cloud, answered))
+        found = _rows_of(self._cloud, answered)
         return found + (_rows_from(self._cloud, min(map(began, new))) if new else [])
 
     def _wait_for_response(self, entry: Entry) -> bool:
@@ -319,13 +319,18 @@ def _rows_from(cloud: Cloud, first: int, limit: int = 0) -> list[Row]:
     entries = _entries_from(cloud, first - CONTEXT)
     if limit:
         entries = entries[: bisect_left(entries, first, key=attrgetter("number")) + limit]
-    made = rows(cloud, entries)
-    return _as_json_rows(cloud, [row for row in made if row.number >= first])
+    return _rows_of(cloud, entries, first)
 
 
-def _as_json_rows(cloud: Cloud, made: Iterable[ReportRow]) -> list[Row]:
-    lookups = Lookups(attempts=exchanges_of(cloud), mask=Mask(cloud))
-    return [cast("Row", row_json(row, (), lookups) | _progress_fields(row)) for row in made]
+def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[Row]:
+    """Return the rows of entries, from a number on."""
+    mask = Mask(cloud)
+    lookups = Lookups(attempts=exchanges_of(cloud), mask=mask)
+    return [
+        cast("Row", row_json(row, (), lookups) | _progress_fields(row))
+        for row in rows(cloud, entries, lookups=lookups, mask=mask)
+        if row.number >= first
+    ]
 
 
 def _progress_fields(row: ReportRow) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from ...core.calls import Call, parts_of
 from ...core.errors import ContractError, shown, unknown_name
 from ...core.field_types import TOKEN
-from ...faults.plan import fault_kinds
+from ...faults.plan import fault_kinds, table_of
 from ...faults.table import Fault as InjectedFault
 from ...faults.table import rule_of
 from ...handle import HANDLE_FIELDS, Handle, app_of
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _METHOD = re.compile(r"[A-Za-z]{1,20}")
 _TARGET = re.compile(r"/[!-~]*")
+_MOST_USED_UP = 20
 _VALUE = re.compile(r"[\t -~\x80-\xff]*")
 
 
@@ -97,8 +98,8 @@ class HandleRoutes:
     # -- faults ----------------------------------------------------------------------------------
 
     def get_faults(self, request: Request) -> list[Fault]:
-        """Return the injected faults of a fake."""
-        return [self._fault(fault) for fault in named(self._cloud, request).faults]
+        """Return the injected faults of a fake, and the last 20 of those that are used up."""
+        return [self._fault(fault) for fault in _kept(named(self._cloud, request))]
 
     def _number_of(self, fault: InjectedFault) -> int:
         number = self._numbers.get(fault)
@@ -149,7 +150,7 @@ class HandleRoutes:
     def remove_fault(self, request: Request) -> Fault:
         """Remove one fault."""
         wanted = whole_number("id", request.params["id"])
-        for fault in named(self._cloud, request).faults:
+        for fault in _kept(named(self._cloud, request)):
             if self._number_of(fault) == wanted:
                 fault.remove()
                 return self._fault(fault)
@@ -170,7 +171,7 @@ def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any])
     return handle
 
 
-def describe(handle: Handle) -> HandleEntry:
+def describe(handle: Any) -> HandleEntry:
     """Return a fake's address and credentials without opening a port."""
     return {
         "name": handle.name,
@@ -180,7 +181,14 @@ def describe(handle: Handle) -> HandleEntry:
         "env": handle._env_variables(),
         "headers": handle.headers,
         "faults": len(handle.faults),
+        "dead_letters": len(handle.dead_letters()) if find(handle.fixture).delivers else 0,
     }
+
+
+def _kept(handle: Handle) -> list[InjectedFault]:
+    table = table_of(handle.faults)
+    used_up = [rule for rule in table.kept() if not rule.active]
+    return [rule.fault for rule in (*table.active, *used_up[-_MOST_USED_UP:])]
 
 
 def _form(method: Callable[..., Any]) -> str:

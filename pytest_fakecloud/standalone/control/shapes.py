@@ -71,8 +71,8 @@ class Seed(TypedDict):
 
 
 class HandleEntry(TypedDict):
-    """A fake: its address, its environment variables, the headers with its credentials, and the number
-    of its faults that may still fire.
+    """A fake: its address, its environment variables, the headers with its credentials, and the numbers
+    of its faults that may still fire and of its dead letters.
     """
 
     name: str
@@ -82,6 +82,7 @@ class HandleEntry(TypedDict):
     env: dict[str, str]
     headers: dict[str, str]
     faults: int
+    dead_letters: int
 
 
 class State(TypedDict):

@@ -1,13 +1,18 @@
 // The activity page: the timeline component of the reports, fed with the live journal.
 
-import {el, empty, go, link, number, own, redraw} from "./dom.js";
+import {KINDS, el, empty, go, link, number, own, redraw} from "./dom.js";
 import {entries, journal} from "./journal.js";
 import {Trace, failedItems} from "./trace.js";
 
-// For each fixture, the list in which a thing of a kind is found.
-const PLACES = {kv_server: {key: "keys"}, broker: {topic: "topics", group: "groups"}, queue: {message: "messages", run: "runs", schedule: "schedules", queue: "queues", "URL group": "url-groups"}};
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", fault: "Injected fault", open: "In progress"};
 const HAS_STATUS = {ok: (row) => row.ok && row.done && !failedItems(row), failed: (row) => row.done && (!row.ok || failedItems(row) > 0), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
+
+// Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later.
+function inOrder(rows) {
+  const first = new Map(), sorted = rows.slice().sort((one, other) => one.began - other.began || one.number - other.number);
+  for (const row of sorted) first.set(row.number, first.get(row.cause) ?? row.at_us);
+  return sorted.sort((one, other) => first.get(one.number) - first.get(other.number));
+}
 
 export class ActivityPage {
   constructor(state) {
@@ -34,14 +39,14 @@ export class ActivityPage {
   // Links to the things that a row is about.
   openLinks({subjects = []}) {
     const links = subjects.flatMap(({kind, name, fake}) => {
-      const handle = this.state().handles.find((one) => one.name === fake), places = handle && own(PLACES, handle.fixture);
-      return places && own(places, kind) && name ? [el("a", {class: "button", title: name, href: link(["fake", fake, places[kind], name])}, `Open the ${kind}`)] : [];
+      const place = Object.keys(KINDS).find((one) => KINDS[one] === kind);
+      return place && name ? [el("a", {class: "button", title: name, href: link(["fake", fake, place, name])}, `Open the ${kind}`)] : [];
     });
     return links.length ? el("div", {class: "tools"}, links) : null;
   }
   address(id) {
-    const {search, fake, problems} = this.trace.wanted;
-    return link(id == null ? ["activity"] : ["activity", id], {search, fake, problems: problems ? "yes" : "", status: this.status.value});
+    const {search, fake, problems, subject} = this.trace.wanted;
+    return link(id == null ? ["activity"] : ["activity", id], {search, fake, problems: problems ? "yes" : "", status: this.status.value, ...subject && {kind: subject.kind, name: subject.name, of: subject.fake}});
   }
   // Write the filters into the address, shortly after the last keystroke.
   keep() {
@@ -50,12 +55,12 @@ export class ActivityPage {
   }
 
   async go(route) {
-    const {search = "", fake = "", problems, status = ""} = route.query, {wanted} = this.trace;
+    const {search = "", fake = "", problems, status = "", kind, name = "", of} = route.query;
     this.id = route.parts[1];
     this.draw();
     if (this.address(this.id) === location.hash) { this.select(); return; }
     this.status.value = own(STATUSES, status) ? status : "";
-    if (document.activeElement !== this.trace.search || !search) this.trace.filter({search, fake, problems: Boolean(problems)});
+    if (document.activeElement !== this.trace.search || !search) this.trace.filter({search, fake, problems: Boolean(problems), subject: kind ? {kind, name, fake: of} : null});
     clearTimeout(this.timer);
     this.select();
   }
@@ -78,10 +83,10 @@ export class ActivityPage {
       : all.length ? journal.older && el("p", {class: "soft", role: "status"}, "Loading older rows…")
       : empty("No requests yet.", el("p", {}, "Every request to a fake appears here as it is made. ", el("a", {href: "#/connect"}, "Connect your application"), " to begin.")));
     this.place.hidden = !all.length;
-    if (all === this.shown) return;
-    this.shown = all;
+    if (all === this.shown && journal.older === this.older) return;
+    Object.assign(this, {shown: all, older: journal.older});
     const fakes = this.state().handles.map(({name, url, headers}) => ({name, url, headers}));
-    this.trace.show({rows: all.slice().sort((one, other) => one.began - other.began || one.number - other.number), findings: [], fakes});
+    this.trace.show({rows: inOrder(all), findings: [], fakes});
     if (this.id !== undefined) this.select();
   }
 }

@@ -2,6 +2,7 @@
 
 import {code, copyButton, el, own, product, redraw, tools} from "./dom.js";
 import {ask} from "./api.js";
+import {entries, journal} from "./journal.js";
 import {LANGUAGES, shell} from "./copying.js";
 
 export const FORMATS = {
@@ -40,14 +41,14 @@ function choice(label, options, chosen, take, text = (one) => one) {
 }
 
 export class ConnectPage {
-  constructor(state, journal) {
-    Object.assign(this, {state, journal, format: ".env", language: "curl"});
+  constructor(state) {
+    Object.assign(this, {state, format: ".env", language: "curl"});
     this.body = el("div");
     this.node = el("div", {class: "page"}, el("h1", {}, "Connect your application"), this.body);
     this.update = () => this.draw();
     journal.listeners.add(this.update);
   }
-  leave() { this.journal.listeners.delete(this.update); }
+  leave() { journal.listeners.delete(this.update); }
   async go() { await this.refresh(); }
   async refresh() {
     const known = JSON.stringify(this.state().handles);
@@ -58,7 +59,7 @@ export class ConnectPage {
     const state = this.state(), {env} = this;
     if (!env) return;
     const known = state.handles.filter((one) => own(FIRST, one.fixture));
-    const many = this.journal.size(), shape = JSON.stringify([env, known, this.format, this.language, this.fake, many > 0]);
+    const many = entries.list.length, shape = JSON.stringify([env, known, this.format, this.language, this.fake, many > 0]);
     if (shape === this.shape) return;
     this.shape = shape;
     const handle = known.find((one) => one.name === this.fake) ?? known[0], text = FORMATS[this.format](env);

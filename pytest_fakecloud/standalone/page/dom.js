@@ -13,6 +13,8 @@ export const words = (state) => own(WORDS, state) ?? String(state).replaceAll("_
 export const day = (text) => text.slice(0, 10);
 export const time = (text) => text.slice(11, 19);
 export const fine = (text) => text.slice(11, 23).replace(/[+Z].*/, "");
+// What the items of a list are in the recorded calls.
+export const KINDS = {keys: "key", topics: "topic", groups: "group", messages: "message", runs: "run", schedules: "schedule", queues: "queue", "url-groups": "URL group", callbacks: "message", "dead-letters": "message"};
 // The services that the fixtures are fakes of.
 const PRODUCTS = {kv_server: "Upstash Redis", vector_index: "Upstash Vector", queue: "QStash, Workflow", broker: "Kafka REST"};
 export const product = ({fixture}) => own(PRODUCTS, fixture) ?? fixture;
@@ -89,23 +91,30 @@ export function copies(made, what = "this") {
 }
 
 // The bar above the details of an item. Close returns to the list.
-export const detailBar = (address, name) => el("div", {class: "tools detail-head"}, el("a", {class: "button", href: address, "aria-label": "close the details"}, "✕ Close"), name ? el("a", {href: link(["activity"], {search: name})}, "In Activity") : null, copyButton(() => location.href, "Copy link to these details", "Copy link"));
+export const detailBar = (address, name, about = {search: name}) => el("div", {class: "tools detail-head"}, el("a", {class: "button", href: address, "aria-label": "close the details"}, "✕ Close"), name ? el("a", {href: link(["activity"], about)}, "In Activity") : null, copyButton(() => location.href, "Copy link to these details", "Copy link"));
 
 // A button that changes data. It asks `question` first if the change cannot be undone.
 export function act(text, label, work, {question, danger} = {}) {
   const name = text.replace("…", "");
-  return el("button", {type: "button", "aria-label": label.startsWith(name) ? label : `${name}: ${label}`, class: danger || question ? "risky" : null, onclick: async () => {
+  return el("button", {type: "button", "aria-label": label.startsWith(name) ? label : `${name}: ${label}`, class: danger || question ? "risky" : null, onclick: async ({currentTarget}) => {
     const asked = typeof question === "function" ? await attempt(question) : question;
     if (question && !(asked && await confirmed(asked, name))) return;
-    await attempt(work);
+    await attempt(() => onlyOnce(currentTarget, work));
     document.dispatchEvent(new Event("changed"));
   }}, text);
+}
+
+// Works once for a button, which shows that it is busy, however often it is pressed meanwhile.
+async function onlyOnce(button, work) {
+  if (button.ariaBusy === "true") return undefined;
+  button.ariaBusy = "true";
+  try { return await work(); } finally { button.ariaBusy = null; }
 }
 
 export function confirmed(question, button) {
   return new Promise((done) => {
     const dialog = opened("question", {onclose: () => done(dialog.returnValue === "yes")}, el("form", {method: "dialog"}, typeof question === "string" ? el("p", {id: "question"}, question) : question,
-      tools(el("button", {value: "yes", class: "danger"}, button), el("button", {value: "no", autofocus: true}, "Cancel"))));
+      tools(el("button", {value: "yes", class: "danger"}, button), el("button", {value: "no", autofocus: true}, button === "Cancel" ? "Keep" : "Cancel"))));
   });
 }
 // Opens a dialog that is labelled by one of its elements and is removed when it closes.
@@ -138,7 +147,7 @@ export function form(title, button, fields, work, {open = true, danger} = {}) {
     out.replaceChildren();
     const before = change.number;
     try {
-      const shown = [await work(Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value])), inputs)].flat().filter((one) => one != null);
+      const shown = [await onlyOnce(body.querySelector("[type=submit]"), () => work(Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value])), inputs))].flat().filter((one) => one != null);
       out.replaceChildren(...shown, ...change.number === before ? [] : [copies({...change})]);
       // The details are redrawn when the item changes, so show the result outside of them.
       if (body.closest(".detail") && shown[0]?.className === "ok") say(shown[0].textContent, "good");
@@ -227,9 +236,13 @@ export function showClock(found) {
   $("next").disabled = !clock.next_due;
   $("next").title = clock.next_due ? `next due at ${clock.next_due}` : "nothing is planned";
 }
+let moving = false;
 export async function move(body) {
-  say("Moving the clock…", "busy");
-  await attempt(async () => { const found = await ask("POST", "/clock", body); showClock(found); say(`It is ${both(found.now)} UTC.`, "good"); });
+  if (moving) { say("The clock is still moving. Wait until it has arrived.", "busy"); return; }
+  moving = true;
+  say(`Moving the clock${body.to ? ` to ${both(body.to)} UTC` : ""}…`, "busy");
+  await attempt(async () => { const found = await ask("POST", "/clock", body); showClock(found); say(`It is ${both(found.now)} UTC.${found.fired.length ? ` ${count(found.fired.length, "event")} became due.` : ""}`, "good"); });
+  moving = false;
   document.dispatchEvent(new Event("changed"));
 }
 export function clockButtons() {

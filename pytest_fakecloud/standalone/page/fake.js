@@ -1,24 +1,14 @@
 // The page of one fake: tabs with counts, and the current tab.
 
-import {LivePage, code, copyButton, el, form, json, laidOut, link, number, own, product, redraw, short, showCurrent, soft, table} from "./dom.js";
+import {code, copyButton, el, form, json, laidOut, link, number, own, product, redraw, showCurrent, soft, table} from "./dom.js";
 import {ask, path, send} from "./api.js";
 import {FaultsPage} from "./faults.js";
 
 const CODE = {kv_server: () => import("./kv.js"), vector_index: () => import("./vector.js"), broker: () => import("./broker.js"), queue: () => import("./queue.js")};
 
-// Loads the code for a kind of fake and returns the page of a fake.
+// Loads the code for a kind of fake and returns the page of a fake. Others than these have no data to show.
 export async function open(handle) { return new FakePage(handle, (await own(CODE, handle.fixture)?.())?.tabs); }
 
-// The generic view of a fake without pages of its own: lists as tables, other values as lines.
-export function plain({name, service, fixture, fault_kinds, ...content}) {
-  const rows = Object.entries(content);
-  if (!rows.length) return [soft("This fake has no data to show.")];
-  return rows.flatMap(([title, value]) => {
-    if (!Array.isArray(value)) return [el("p", {class: "soft mono"}, `${title}: ${short(value, 300)}`)];
-    const columns = [...new Set(value.flatMap((one) => one && typeof one === "object" ? Object.keys(one) : ["value"]))];
-    return [el("h2", {}, title), value.length ? table(title, columns, value, (one) => columns.map((column) => short(one && typeof one === "object" ? own(one, column) ?? "" : column === "value" ? one : "", 300))) : soft("Empty.")];
-  });
-}
 // A form for any request. It is sent like a client's: it meets faults and is recorded.
 class RequestPage {
   constructor(handle) {
@@ -37,8 +27,7 @@ class FakePage {
   constructor(handle, tabs) {
     this.handle = handle;
     this.hasLists = Boolean(tabs);
-    const own = tabs ?? [{name: "view", title: "Data", make: (one) => new LivePage(path(one, "/view"), plain)}];
-    this.tabs = [...own, {name: "faults", title: "Faults", counted: "faults", make: (one) => new FaultsPage(one)}, {name: "request", title: "Request", make: (one) => new RequestPage(one)}];
+    this.tabs = [...tabs ?? [], {name: "faults", title: "Faults", counted: "faults", make: (one) => new FaultsPage(one)}, {name: "request", title: "Request", make: (one) => new RequestPage(one)}];
     this.nav = el("nav", {class: "subtabs", "aria-label": `parts of ${handle.name}`});
     this.place = el("div");
     this.counts = {};
@@ -70,7 +59,7 @@ class FakePage {
     this.shape = shape;
     redraw(this.nav, this.tabs.map(({name, title, counted}) => {
       const many = this.counts[counted];
-      return el("a", {href: link(["fake", this.handle.name, name]), "data-key": name, "aria-current": name === this.current ? "page" : null}, title, many ? el("span", {class: "many"}, number(many)) : null);
+      return el("a", {href: link(["fake", this.handle.name, name]), "data-key": name, "aria-current": name === this.current ? "page" : null}, title, many ? el("span", {class: name === "dead-letters" ? "many bad" : "many"}, number(many)) : null);
     }));
     showCurrent(this.nav);
   }

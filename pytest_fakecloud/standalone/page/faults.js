@@ -1,6 +1,6 @@
 // Injected faults of a fake as sentences, and a form with the fields of each kind.
 
-import {LivePage, act, copies, done, el, empty, form, number, own, pill, words} from "./dom.js";
+import {LivePage, act, copies, done, el, empty, form, link, number, own, pill, words} from "./dom.js";
 import {ask, path} from "./api.js";
 
 const whole = (name, label, value, note) => ({name, label, kind: "number", value, note});
@@ -68,8 +68,8 @@ export class FaultsPage extends LivePage {
     this.adding.replaceChildren(made);
   }
   drawn(faults) {
-    return faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}`, "wait") : pill("not hit yet"), " ", one.active ? null : pill("used up"),
-      one.made ? copies({method: "POST", path: this.path, body: one.made}, `the fault: ${sentence(one)}`) : null,
+    return faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? el("a", {href: link(["activity"], {fake: this.handle.name, status: "fault"})}, pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}`, "wait")) : pill("not hit yet"), " ", one.active ? null : pill("used up"),
+      one.made ? [copies({method: "POST", path: this.path, body: one.made}, `the fault: ${sentence(one)}`), one.active ? null : act("Add again", `Add again: ${sentence(one)}`, () => ask("POST", this.path, one.made))] : null,
       act("Remove", `Remove the fault: ${sentence(one)}`, () => ask("DELETE", path(this.handle, `/faults/${one.id}`)))))),
     faults.length > 1 ? act("Remove all…", "Remove all faults", () => ask("DELETE", this.path), {question: "Remove all faults of this fake?"}) : null]
       : empty("No faults.", "An injected fault makes this fake misbehave on purpose. Add one above; it applies to the next request.");

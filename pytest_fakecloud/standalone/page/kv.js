@@ -1,6 +1,6 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {$, act, attempt, bytes, code, copies, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, link, number, pill, redraw, short, soft, span, table, time, title, tools, words, about, confirmed} from "./dom.js";
+import {$, act, attempt, bytes, code, copies, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, link, number, own, pill, redraw, short, soft, span, table, time, title, tools, words, about, confirmed} from "./dom.js";
 import {ask, call, item, list, path, send, sendWell} from "./api.js";
 import {entries} from "./journal.js";
 import {ListPage} from "./lists.js";
@@ -137,23 +137,13 @@ const indexes = {
 };
 
 // -- the command box --
-// Splits a line into words like a shell, with quotes.
+// Splits a line into words like redis-cli, with quotes and the escapes of double quotes.
+const WORD = /(?:"(?:\\.|[^"\\])*"|'[^']*'|[^\s"'])+/g, ESCAPED = {n: "\n", r: "\r", t: "\t", b: "\b", a: "\x07"};
 export function split(line) {
-  const found = [];
-  let word = null, quote = "";
-  for (let at = 0; at < line.length; at++) {
-    const one = line[at];
-    if (quote) {
-      if (one === quote) quote = "";
-      else if (one === "\\" && quote === '"' && at + 1 < line.length) word += line[++at];
-      else word += one;
-    } else if (one === '"' || one === "'") { quote = one; word ??= ""; }
-    else if (/\s/.test(one)) { if (word !== null) found.push(word); word = null; }
-    else word = (word ?? "") + one;
-  }
-  if (quote) throw new Error(`The quote ${quote} is not closed.`);
-  if (word !== null) found.push(word);
-  return found;
+  const [unclosed] = line.replace(WORD, "").trim();
+  if (unclosed) throw new Error(`The quote ${unclosed} is not closed.`);
+  const plain_ = (text) => text.replace(/\\(?:x([0-9a-fA-F]{2})|(.))/g, (_, hex, letter) => hex ? String.fromCharCode(parseInt(hex, 16)) : own(ESCAPED, letter) ?? letter);
+  return (line.match(WORD) ?? []).map((word) => word.replace(/"((?:\\.|[^"\\])*)"|'([^']*)'/g, (_, double, single) => single ?? plain_(double)));
 }
 
 const PAIRED = new Set(["HGETALL", "CONFIG GET", "HRANDFIELD", "XINFO STREAM"]), SCORED = /WITHSCORES/i, MOST = 200;
@@ -162,8 +152,8 @@ export function typed(line, value) {
   const name = line[0].toUpperCase(), both = `${name} ${(line[1] ?? "").toUpperCase()}`;
   if (Array.isArray(value) && value.length && value.length % 2 === 0 && (PAIRED.has(name) || PAIRED.has(both) || line.some((word) => SCORED.test(word))))
     return [table("reply", line.some((word) => SCORED.test(word)) ? ["member", "score"] : ["field", "value"], value.slice(0, 2 * MOST).filter((_, at) => at % 2 === 0).map((field, at) => [field, value[2 * at + 1]]), (pair) => pair.map((one) => plain(one))), value.length > 2 * MOST ? soft(`The first ${MOST} of ${number(value.length / 2)}.`) : null];
-  const rows = plain(value).split("\n"), readable = typeof value === "string" ? laidOut(value) : value;
-  return [code(rows.slice(0, MOST).join("\n"), "reply"), rows.length > MOST ? soft(`The first ${MOST} of ${count(rows.length, "line")}.`) : null, readable === value ? null : code(readable, "reply as JSON")];
+  const rows = plain(value).split("\n"), readable = typeof value === "string" ? laidOut(value) : value, isText = readable === value && typeof value === "string" && value.includes("\n");
+  return [isText ? code(value, "reply as text") : code(rows.slice(0, MOST).join("\n"), "reply"), rows.length > MOST ? [soft(`The first ${MOST} of ${count(rows.length, "line")}.`), copyButton(rows.join("\n"), "Copy the whole reply", "Copy all")] : null, readable === value ? null : code(readable, "reply as JSON")].flat();
 }
 function plain(value, indent = "") {
   if (value === null) return "(nil)";
@@ -262,7 +252,7 @@ class CommandBox {
   }
   async run(line = this.input.value) {
     line = line.trim();
-    if (!line) return;
+    if (!line || line.startsWith("#")) return;
     this.found = []; this.show();
     let argv;
     try { argv = split(line); } catch (error) { this.hint.replaceChildren(el("span", {class: "bad"}, error.message)); return; }

@@ -1,6 +1,6 @@
 // A list of a fake, searched and paged by the server, with the selected item beside it.
 
-import {act, count, detailBar, el, empty, go, isTyped, isTyping, link, number, redraw, say, tools, words} from "./dom.js";
+import {KINDS, act, count, detailBar, el, empty, go, isTyped, isTyping, link, number, own, redraw, say, tools, words} from "./dom.js";
 import {item, list} from "./api.js";
 import {border} from "./elements.js";
 
@@ -62,7 +62,9 @@ export class ListPage {
   async refresh() {
     const turn = ++this.turn, {id, spec} = this;
     if (spec.needs && !this.values[spec.needs]) { this.counted.textContent = ""; redraw(this.body, spec.empty(this)); return; }
-    const page = await list(this.handle, spec.list, {limit: LIMIT, ...this.values});
+    let page;
+    try { page = await list(this.handle, spec.list, {limit: LIMIT, ...this.values}); }
+    catch (error) { if (turn === this.turn && error.status) { this.drawn.list = this.counted.textContent = ""; redraw(this.body, empty("Nothing is shown.", error.message)); } throw error; }
     if (turn !== this.turn) return;
     this.page = page;
     this.drawList(page);
@@ -141,7 +143,8 @@ export class ListPage {
     this.side.hidden = false;
     this.node.classList.add("chosen");
     const parts = !found || found.gone ? [empty(`This ${this.spec.noun} is gone.`, found?.gone ?? "It was deleted, or the fake was reset.")] : this.spec.detail(found, this);
-    redraw(this.side, detailBar(this.address(), found && !found.gone && (found.public_id ?? this.spec.key(found))), ...parts);
+    const name = found && !found.gone && (this.spec.list === "dead-letters" ? found.message : found.public_id ?? this.spec.key(found)), kind = own(KINDS, this.spec.list);
+    redraw(this.side, detailBar(this.address(), name, kind ? {kind, name, of: this.handle.name} : undefined), ...parts);
     if (another) this.side.scrollTop = 0;
   }
 

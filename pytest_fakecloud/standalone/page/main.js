@@ -1,22 +1,21 @@
 // The frame of the console: navigation, clock, and the page of the current address, kept up to date.
 
-import {$, attempt, clockButtons, confirmed, count, el, go, isTyping, link, opened, own, product, read, redraw, say, showClock, showCurrent, soft} from "./dom.js";
+import {$, attempt, clockButtons, confirmed, count, el, go, isTyping, link, number, opened, own, product, read, redraw, say, showClock, showCurrent, soft} from "./dom.js";
 import {NoToken, ask, connection, keep, signIn} from "./api.js";
-import {catchUp, entries, journal, listen, startOver} from "./journal.js";
+import {catchUp, entries, listen, startOver} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 
 const EVERY = 2000;
 let state = {handles: [], problems: 0}, page = null, place = null, shown = null;
 const current = () => state;
-journal.size = () => entries.list.length;
 
 // The code of a page is loaded when the page is first visited.
 const PAGES = {
   activity: {title: "Activity", make: async () => new (await import("./activity.js")).ActivityPage(current)},
   find: {title: "Search", make: async () => new (await import("./search.js")).SearchPage(current)},
-  connect: {title: "Connect", make: async () => new (await import("./connect.js")).ConnectPage(current, journal)},
+  connect: {title: "Connect", make: async () => new (await import("./connect.js")).ConnectPage(current)},
   time: {title: "Time", make: async () => (await import("./time.js")).timePage()},
-  problems: {title: "Problems", make: async () => (await import("./time.js")).problemsPage()},
+  problems: {title: "Problems", make: async () => (await import("./time.js")).problemsPage(current)},
   snapshots: {title: "Snapshots", make: async () => (await import("./time.js")).snapshotsPage()},
   isolated: {title: "Isolated clouds", make: async () => (await import("./time.js")).cloudsPage()},
 };
@@ -24,8 +23,8 @@ const PAGES = {
 // -- navigation --
 function drawNav() {
   const {parts} = read();
-  const entry = (where, text, mark, about) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad", title: about}, about ? count(mark, about) : String(mark)) : null);
-  redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], title, {problems: state.problems, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.handles.map((handle) => entry(["fake", handle.name], [product(handle), el("small", {}, handle.name)], handle.faults, "fault")));
+  const entry = (where, text, mark, about, letters) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad", title: about}, about ? count(mark, about) : String(mark)) : null, letters ? el("span", {class: "many bad", title: "dead letters"}, `${number(letters)} dead`) : null);
+  redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], title, {problems: state.problems, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.handles.map((handle) => entry(["fake", handle.name], [product(handle), el("small", {}, handle.name)], handle.faults, "fault", handle.dead_letters)));
   showCurrent($("nav"));
 }
 
@@ -65,7 +64,7 @@ async function settled(work) {
 
 // -- refreshing --
 export const refresh = oneAtATime(async () => {
-  const found = await ask("GET", "/state"), named = (one) => one.handles.map((handle) => handle.name + handle.url + handle.faults).join();
+  const found = await ask("GET", "/state"), named = (one) => one.handles.map((handle) => [handle.name, handle.url, handle.faults, handle.dead_letters]).join();
   const changed = named(found) !== named(state) || ["problems", "clouds", "failed_clouds"].some((name) => found[name] !== state[name]);
   state = found;
   // The journal was cleared elsewhere, by a reset or for another test.

@@ -44,10 +44,10 @@ const messageRow = (one) => [when(one.created), state(one), address(one), `${one
 function messageDetail(one, page) {
   const {handle} = page, name = one.public_id, pending = one.state === "pending";
   return [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)),
-    facts({state: state(one), id: el("span", {class: "mono"}, name), published: both(one.created) + " UTC", "next attempt": next(one), about: one.about && el("a", {href: at(handle, "messages", one.about)}, one.about), run: one.run && el("a", {href: at(handle, "runs", one.run)}, one.run), ...linked(handle, one.settings)}),
+    facts({state: state(one), id: el("span", {class: "mono"}, name), published: both(one.created) + " UTC", "next attempt": next(one), about: one.about && el("a", {href: at(handle, "messages", one.about)}, one.about), run: one.run && el("a", {href: at(handle, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(handle, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(handle, one.settings)}),
     tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, () => ask("POST", path(handle, `/messages/${encodeURIComponent(one.id)}/deliver`), {})) : null,
       pending ? act("Cancel…", `Cancel ${name}`, () => sendWell(handle, "DELETE", `/v2/messages/${encodeURIComponent(name)}`), {question: "Cancel this message? It will not be delivered."}) : null,
-      one.dlq_id ? act("Retry", `Retry ${name}`, async () => { await retry(handle, [one.dlq_id]); say("Retried: the queue has published the message again.", "good"); }) : one.state === "dead_lettered" ? soft("Its dead letter has ended, so it cannot be retried.") : null,
+      one.dlq_id ? act("Retry", `Retry ${name}`, () => retryOne(handle, one.dlq_id)) : one.state === "dead_lettered" ? soft("Its dead letter has ended, so it cannot be retried.") : null,
       copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
     one.is_whole === false || one.run ? null : publish(handle, one),
     head(count(one.attempts.length, "attempt")), one.attempts.length + (one.next ? 1 : 0) > 1 ? attemptTrack(one, one.attempts) : null,
@@ -73,7 +73,7 @@ function attemptPart(one, open = false) {
 }
 
 const messages = {
-  list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, fields: ["created", "state", "url", "attempts", "status", "next", "preview"], row: messageRow, searchNote: "Search id, URL, label, body",
+  list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, kept: ["message", "state", "to", "body"], fields: ["created", "state", "url", "attempts", "status", "next", "preview"], row: messageRow, searchNote: "Search id, URL, label, body",
   tools: (handle) => publish(handle), detail: messageDetail,
   moreFilters: true, filters: [{name: "since", label: "published since (UTC)", type: "datetime-local"}, {name: "until", label: "published before (UTC)", type: "datetime-local"},
     {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"}],
@@ -87,14 +87,20 @@ const callbacks = {
 
 // -- dead letters --
 const retry = (handle, ids) => sendWell(handle, "POST", "/v2/dlq/retry" + several("dlqIds", ids));
+// Retries a dead letter and opens the new message.
+async function retryOne(handle, id) {
+  const {responses: [{messageId}]} = await retry(handle, [id]);
+  location.hash = at(handle, "messages", messageId);
+  say("Retried: this is the new message.", "good");
+}
 const discard = (handle, ids) => sendWell(handle, "DELETE", "/v2/dlq" + several("dlqIds", ids));
 const letters = {
-  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], fields: ["at", "url", "attempts", "status", "preview"],
+  list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], kept: ["since", "to", "last answer", "body"], fields: ["at", "url", "attempts", "status", "preview"],
   row: (one) => [when(one.at), address(one), number(one.attempts), status(one), short(one.preview, 60)],
   bulk: [{text: "Retry", work: retry}, {text: "Delete…", work: discard, question: (many) => `Delete ${count(many, "dead letter")}? They cannot be retried afterwards.`}],
   empty: () => empty("No dead letters.", "A message appears here when it runs out of retries. Retry it once its destination works."),
   detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: both(one.at) + " UTC", attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.handle, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
-    tools(act("Retry", `Retry ${one.id}`, async () => { await retry(page.handle, [one.id]); location.hash = page.address(); say("Retried: the queue has published the message again.", "good"); }), act("Delete…", `Delete ${one.id}`, async () => { await discard(page.handle, [one.id]); location.hash = page.address(); }, {question: "Delete this dead letter?"})),
+    tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.handle, one.id)), act("Delete…", `Delete ${one.id}`, async () => { await discard(page.handle, [one.id]); location.hash = page.address(); }, {question: "Delete this dead letter?"})),
     one.last ? attemptPart(one.last, true) : null, head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.handle, "messages", one.message)}, "Show the message with its attempts and answers"))],
 };
 
@@ -106,8 +112,8 @@ async function letterWithAnswer(handle, id) {
 
 // -- schedules --
 const schedules = {
-  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["schedule", "state", "cron", "to", "next run"], fields: ["id", "paused", "cron", "destination", "next"],
-  row: (one) => [one.id, running(one), one.cron, one.destination, one.paused ? "" : both(one.next[0])],
+  list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "cron", "next run", "schedule"], fields: ["destination", "paused", "cron", "next", "id"],
+  row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron, one.paused ? "" : both(one.next[0]), one.id],
   tools: (handle) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "generated"}, {name: "body", label: "body", kind: "area", wide: true}],
     async ({to, cron, id, body: text}) => { const made = await sendWell(handle, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done(`Created ${made.scheduleId}.`); }, {open: false}),
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
@@ -132,13 +138,13 @@ const runs = {
     const {record} = one, steps = Map.groupBy(record.steps.flatMap((group) => group.steps), (step) => step.messageId), ends = one.messages.flatMap((each) => [each.created, ...each.tries.map((attempt) => attempt.at), one.completed]).filter(Boolean).map(micros);
     ends.push(...one.completed ? [] : one.messages.flatMap(({next: due}) => due ? [micros(due)] : []));
     const time = {from: Math.min(...ends), until: Math.max(...ends)}, again = (text, where) => act(text, `${text} ${one.id}`, async () => { const [made] = [await sendWell(handle, "POST", `/v2/workflows/dlq/${where}/${encodeURIComponent(one.dlq_id)}`)].flat(); location.hash = at(handle, "runs", made.workflowRunId); say(`${text}: this is the new run.`, "good"); }), waits = one.messages.filter((each) => each.state === "pending" && each.step.waitTimeout && each.step.waitEventId);
-    return [title(one.id), facts({state: state(one), now: doing(one), workflow: one.url, started: both(one.created) + " UTC", took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
+    return [title(one.url.replace(/^https?:\/\//, "")), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(handle, "dead-letters", one.dlq_id)}, one.dlq_id), started: both(one.created) + " UTC", took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
       one.problems.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
       waits.map((each) => form(`Waits for the event ${each.step.waitEventId}`, "Notify", [{name: "data", label: `event data, as JSON; without it the wait ends at ${both(each.next)}`, note: '{"clicked": true}', wide: true}],
         async ({data}) => { await sendWell(handle, "POST", `/v2/notify/${encodeURIComponent(each.step.waitEventId)}`, data); return done("Notified."); })),
       tools(one.until ? act("Go there", `Go there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, () => sendWell(handle, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`), {question: "Cancel this run? Its steps stop where they are."}) : null,
         one.dlq_id ? [again("Resume", "resume"), again("Restart", "restart")] : one.state === "failed" ? soft("Its dead letter has ended, so it cannot be resumed or restarted.") : null, copyButton(one.id, "Copy id", "Copy id")),
-      head("Steps"), soft(`Over ${span(time.until - time.from)}.`), one.messages.filter((each) => isStep(each, one)).map((each) => stepPart(each, steps.get(each.id) ?? [], one, time, handle)),
+      head("Steps"), soft(`Over ${span(time.until - time.from)}, drawn on a logarithmic scale.`), one.messages.filter((each) => isStep(each, one)).map((each) => stepPart(each, steps.get(each.id) ?? [], one, time, handle)),
       head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input."),
       record.workflowRunResponse ? [head(one.state === "failed" ? "Error" : "Result"), code(failure(record.workflowRunResponse), "result")] : null].flat(2);
   },
@@ -156,19 +162,23 @@ async function runWithProblems(handle, id) {
 const isStep = ({kind, step}, {messages}) => !(step.targetStep && messages.some((other) => other.step.stepName === step.stepName && !other.step.targetStep)) && !(kind === "callback" && messages.some((other) => other.step.stepType === "Call"));
 // What a step does until its message is delivered, by its type.
 const DOES = new Map([["Run", () => "result"], ["SleepFor", ({sleepFor}) => `sleeps ${typeof sleepFor === "number" ? span(sleepFor * 1e6) : sleepFor}`], ["SleepUntil", () => "sleeps"], ["Wait", ({waitEventId}) => `waits for ${waitEventId}`], ["Call", () => "result of the call"]]);
+// A retried dead letter brings the result of a step again, which did not run again.
+const isAgain = (one, {messages}) => one.step.stepId !== undefined && messages.some((other) => other !== one && other.step.stepId === one.step.stepId && other.step.stepName === one.step.stepName && other.step.targetStep === one.step.targetStep && other.created < one.created);
 // A message of a run: its step, its waits and attempts on the time of the run, and both bodies.
 function stepPart(one, records, run, {from, until}, handle) {
   const {step} = one, ran = records.find(({out}) => out !== undefined) ?? {}, after = records.find(({stepName, out}) => stepName && out === undefined && stepName !== step.stepName);
   const calls = one.url !== run.url, name = step.stepName ?? (calls ? run.record.steps.flatMap((group) => group.steps).find(({callUrl}) => callUrl === one.url)?.stepName : null) ?? (calls ? `${one.method} ${one.url}` : one.kind === "message" ? one.id === run.messages[0].id ? "start" : "next step" : words(one.kind));
   const does = step.targetStep ? "starts in parallel" : DOES.get(step.stepType)?.(step) ?? step.stepType ?? (calls ? "call" : ""), out = typeof ran.out === "string" ? ran.out : ran.out == null ? "" : JSON.stringify(ran.out);
   const begun = micros(one.tries[0]?.at ?? one.next ?? one.created), until_ = micros(one.next ?? one.tries.at(-1)?.at ?? one.created), bars = [["wait", micros(one.created), begun], [one.errors.length ? "failing" : "span", begun, until_]];
-  const part = (title_, tries, text, ...content) => el("details", {class: "attempt step"}, el("summary", {}, el("span", {class: "line"}, el("span", {}, el("b", {}, title_), " ", text), attemptTrack(tries === one.tries ? one : {...one, next: null}, tries, {from, until, bars: tries === one.tries ? bars : bars.slice(0, 1)}))), content);
+  const part = (title_, tries, text, ...content) => el("details", {class: "attempt step"}, el("summary", {}, el("span", {class: "line"}, el("span", {}, el("b", {}, title_), " ", text, el("span", {class: "soft nowrap"}, ` +${about(micros(tries[0]?.at ?? one.created) - from)}`)), attemptTrack(tries === one.tries ? one : {...one, next: null}, tries, {from, until, bars: tries === one.tries ? bars : bars.slice(0, 1)}))), content);
   const failed = (what) => el("span", {class: "bad"}, ` ${one.errors.length} failed${what}`), errors = one.errors.map((error) => [el("h4", {class: "bad"}, `Attempt ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`), code(failure(error.reason), `error of attempt ${error.number} of ${name}`)]);
   // A delivery brings the result of one step and runs the next one, in which it can fail.
   const apart = one.errors.length && (after ?? (step.stepName && one.errors.every((error) => error.status != null) && (run.record.steps.flatMap((group) => group.steps).find(({stepName, out}) => stepName && out === undefined && stepName !== step.stepName) ?? {stepName: "next step"}))), tried = one.next ? `, next at ${both(one.next)}` : "";
+  const facts_ = facts({message: el("a", {href: at(handle, "messages", one.id)}, one.id), state: apart ? "" : state(one), created: fine(one.created), next: next(one), waited: begun > micros(one.created) ? span(begun - micros(one.created)) : "", "waits for event": step.waitEventId, calls: calls ? `${one.method} ${one.url}` : "", answered: ran.callResponseStatus, retries: String(one.max_retries)});
+  if (isAgain(one, run)) return [part(apart ? apart.stepName : name, one.tries, ["after a retry", one.errors.length ? failed(tried) : null], facts_, errors)];
   return [part(name, apart ? [{at: one.created, status: 200}] : one.tries, [el("span", {class: "soft"}, does), one.errors.length && !apart ? failed("") : null],
-    facts({message: el("a", {href: at(handle, "messages", one.id)}, one.id), state: state(one), created: fine(one.created), next: next(one), waited: begun > micros(one.created) ? span(begun - micros(one.created)) : "", "waits for event": step.waitEventId, calls: calls ? `${one.method} ${one.url}` : "", answered: ran.callResponseStatus, retries: String(one.max_retries)}), apart ? null : errors,
-    calls && one.preview ? [el("h4", {}, "Input"), code(laidOut(one.preview), "input of the step")] : null, out ? [el("h4", {}, one.id === run.messages[0].id ? "Input of the run" : "Output"), code(laidOut(out), "output of the step")] : null), apart ? part(apart.stepName, one.tries, failed(tried), errors) : null];
+    facts_, apart ? null : errors,
+    calls && one.preview ? [el("h4", {}, "Input"), code(laidOut(one.preview), "input of the step")] : null, out ? [el("h4", {}, one.id === run.messages[0].id ? "Input of the run" : "Output"), code(laidOut(out), "output of the step")] : null), apart ? part(apart.stepName, one.tries, failed(tried), facts({message: el("a", {href: at(handle, "messages", one.id)}, one.id), state: state(one)}), errors) : null];
 }
 
 // -- queues, URL groups, flow control --

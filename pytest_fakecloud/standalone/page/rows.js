@@ -49,15 +49,6 @@ export class Rows {
 
 // Runs `work` one at a time. Calls during a run share one run after it.
 export function oneAtATime(work) {
-  let running = null, next = null;
-  const start = () => {
-    running = Promise.resolve().then(work).finally(() => { running = null; });
-    return running;
-  };
-  return () => {
-    if (next) return next;
-    if (!running) return start();
-    next = running.catch(() => {}).then(() => { next = null; return start(); });
-    return next;
-  };
+  let last = Promise.resolve(), next = null;
+  return () => next ??= last = last.catch(() => {}).then(() => { next = null; return work(); });
 }

@@ -42,7 +42,7 @@ export class SearchPage {
   async go({query: {search = ""}}) {
     const turn = ++this.turn, words = search.trim();
     if (document.activeElement !== this.input) { this.input.value = search; this.input.focus(); }
-    if (!words) { redraw(this.found, empty("Search all fakes at once.", "The search looks at names, addresses, labels, bodies and recorded calls.")); return; }
+    if (!words) { redraw(this.found, empty("Search all fakes at once.", "The search looks at names, addresses, labels, bodies and recorded calls. It does not look at the values of keys.")); return; }
     const jobs = this.state().handles.flatMap((handle) => (own(LISTS, handle.fixture) ?? []).map((name) => hitsIn(handle, name, words)));
     const found = (await Promise.all(jobs)).flat().filter(({page}) => page.matching), calls = entries.list.filter((row) => JSON.stringify([row.text, row.request, row.response]).toLowerCase().includes(words.toLowerCase())).length;
     if (turn !== this.turn) return;

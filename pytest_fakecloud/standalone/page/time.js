@@ -46,7 +46,7 @@ export function snapshotsPage() {
   const fill = (select, options, chosen) => { const before = select.value; select.replaceChildren(...options.map(([value, text]) => el("option", {value}, text))); select.value = options.some(([value]) => value === before) ? before : chosen; };
   const page = new LivePage("/snapshots", (found) => {
     const ids = found.map(({id}) => [id, id]);
-    fill(since, ids, found.at(-1)?.id); fill(until, [["", "now"], ...ids], "");
+    fill(since, ids, (found.at(-2) ?? found.at(-1))?.id); fill(until, [["", "now"], ...ids], "");
     return !found.length ? empty("No snapshots yet.", "Take one above before you change much data.")
       : [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), act("Restore…", `Restore ${one.id}`, async () => { await ask("POST", at(one.id), {}); say(`Restored “${one.id}”.`, "good"); }, {question: `Restore the snapshot “${one.id}”? The current data of all fakes is lost.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]), compare];
   }, el("h1", {}, "Snapshots"), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity."),
@@ -84,10 +84,11 @@ const origin = (url) => { try { return new URL(url).origin; } catch { return "ht
 const causeOf = ({kind, text, facts: {handle, url, message_id: id, run_id: run}}) => JSON.stringify([kind, handle, url ? origin(url) : id || run ? "" : text]);
 const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.some(({name}) => name === id || name === run) || [url, path].some((one) => one && `${row.request?.line} ${row.request?.body}`.includes(one));
 // A fault that has not fired yet may still fire; the Faults tab shows it.
-export const problemsPage = () => Object.assign(new LivePage("/problems", (found) => {
-  const causes = Map.groupBy(found.filter(({kind}) => kind !== "unused_fault"), causeOf);
-  return causes.size ? [...causes.values()].map(problem) : empty("No problems.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers.");
-}, el("h1", {}, "Problems")), {version: () => entries.list.at(-1)?.number});
+export const problemsPage = (state) => Object.assign(new LivePage("/problems", (found) => {
+  const causes = Map.groupBy(found.filter(({kind}) => kind !== "unused_fault"), causeOf), failed = entries.list.filter((row) => row.done && (!row.ok || failedItems(row))).length;
+  return [causes.size ? [...causes.values()].map(problem) : empty("No problems.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call"))) : null,
+    state().handles.filter((one) => one.dead_letters).map((one) => el("p", {}, el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)))];
+}, el("h1", {}, "Problems")), {version: () => [entries.list.at(-1)?.number, state().handles.map((one) => one.dead_letters)]});
 
 function problem(all) {
   const [{kind, text, facts: known}] = all, rows = entries.list.filter((row) => (!row.ok || failedItems(row)) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));

@@ -18,10 +18,11 @@ function plot(space) {
   }, [[], []]);
   const scale = Math.min((wide / 2 - 60) / reach[0], (high / 2 - 24) / reach[1]);
   const at = ([x, y]) => [wide / 2 + (x - middle[0]) * scale, high / 2 - (y - middle[1]) * scale];
+  const labels = [], isFree = ([x, y]) => !labels.some(([left, top]) => Math.abs(left - x) < 76 && Math.abs(top - y) < 13) && labels.push([x, y]);
   const parts = shown.flatMap((vector) => {
     const [x, y] = at(vector.point);
     return [svg("circle", {class: found.has(vector.id) ? "vector found" : "vector", cx: x, cy: y, r: found.has(vector.id) ? 6 : 4}, titled(`${vector.id} ${JSON.stringify(vector.metadata ?? "").slice(0, 160)}`)),
-      shown.length <= wide / 32 || found.has(vector.id) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
+      (shown.length <= wide / 32 || found.has(vector.id)) && isFree([x, y]) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
   });
   if (query) {
     const [x, y] = at(query.point);
