@@ -274,7 +274,6 @@ def whole_body(call: Call) -> bytes:
 
 
 def weight_of(call: Call) -> int:
-    """Return roughly how many bytes the journal keeps for a call."""
     heads = (*call.request_headers.pairs, *call.response_headers.pairs)
     return (
         len(call.request_body)
@@ -311,14 +310,11 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
                 for name, value in pairs[:_HEADERS_OF_CUT]
             ]
         )
-    for name, begin in (
-        ("target", _beginning),
-        ("request_body", CutBytes.of),
-        ("response_body", CutBytes.of),
-    ):
+    for name in ("target", "request_body", "response_body"):
         value = getattr(call, name)
         if len(value) > KEPT_OF_CUT and name not in call.cut:
-            cut[name], kept[name] = len(value), begin(value)
+            cut[name] = len(value)
+            kept[name] = _beginning(value) if name == "target" else CutBytes.of(value)
     # Record the cut first, so that no other thread mistakes a shortened field for the whole.
     record_cut(call, cut)
     for name, value in kept.items():
@@ -473,8 +469,7 @@ EVENT_FIELDS: Mapping[str, Field] = dict.fromkeys(("began", "alone", "held"), Fi
 
 # -- names of calls --------------------------------------------------------------------------------
 
-_NAMED_BY = frozenset({"target", "command", "facts"})
-"""The fields from which the names of a call are read."""
+_NAMED_BY = frozenset({"target", "command", "facts"})  # what the names of a call are read from
 
 
 class CallNames(Text):

@@ -105,7 +105,6 @@ def describe_error(error: BaseException) -> str:
 
 
 def formatted(error: BaseException) -> str:
-    """Return an exception with its traceback, as Python prints it."""
     # Imported here, because most processes never format one.
     import traceback
 
@@ -113,7 +112,6 @@ def formatted(error: BaseException) -> str:
 
 
 def print_error(error: BaseException) -> None:
-    """Print an exception with its traceback to standard error."""
     print(formatted(error), end="", file=sys.stderr)
 
 
@@ -231,7 +229,6 @@ def runs_through_test(error: BaseException) -> bool:
 
 SHOWN = 200
 """Maximum number of characters of a value that is shown in full."""
-PIECE = 60
 _ABSENT = object()
 
 
@@ -255,7 +252,6 @@ def counted(count: int, noun: str) -> str:
 
 
 def plural(noun: str, count: int) -> str:
-    """Return a noun, in the plural unless the count is 1."""
     return noun if count == 1 else f"{noun}s"
 
 
@@ -331,15 +327,9 @@ def differences(found: Any, wanted: Any, place: str) -> Iterator[str]:
     elif same_json(found, wanted):
         return
     elif isinstance(found, str) and isinstance(wanted, str) and len(found) + len(wanted) > SHOWN:
-        yield _text_difference(found, wanted, place)
+        pairs = enumerate(zip(found, wanted, strict=False))
+        at = next((n for n, (a, b) in pairs if a != b), min(len(found), len(wanted)))
+        one, other = brief(found[at:], 60), brief(wanted[at:], 60)
+        yield f"{place} from character {at} on is {one}, not {other}"
     else:
         yield f"{place} is {brief(found)}, not {brief(wanted)}"
-
-
-def _text_difference(found: str, wanted: str, place: str) -> str:
-    pairs = enumerate(zip(found, wanted, strict=False))
-    at = next((n for n, (a, b) in pairs if a != b), min(len(found), len(wanted)))
-    return (
-        f"{place} from character {at} on is {brief(found[at:], PIECE)}, "
-        f"not {brief(wanted[at:], PIECE)}"
-    )

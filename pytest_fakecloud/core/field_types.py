@@ -397,8 +397,6 @@ class _Number(FieldType):
 
 
 class WholeNumber(_Number):
-    """An integer within bounds, both included."""
-
     def __init__(self, minimum: int, maximum: int | None = None) -> None:
         self.minimum, self.maximum = minimum, maximum
         above = "" if maximum is None else f" to {maximum}"
@@ -535,7 +533,6 @@ METHOD = _Method()
 OF_CLASS: Mapping[type, FieldType] = {
     str: TEXT, int: NUMBER, float: NUMBER, bool: FLAG, bytes: BYTES, datetime: INSTANT,
 }  # fmt: skip
-"""The type of a field whose values have a class."""
 
 
 def _is_url(text: str) -> bool:
@@ -571,7 +568,6 @@ MESSAGE_ID = Shaped("the id of a message", "msg_5b5eb2f7", begins=("msg_",), nev
 
 
 def either(field_types: Iterable[FieldType]) -> FieldType:
-    """Return the type of a field that may be of any of these types."""
     found = tuple(dict.fromkeys(field_types))
     return found[0] if len(found) == 1 else _Either(found)
 

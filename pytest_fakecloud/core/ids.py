@@ -20,7 +20,6 @@ _MOST_BITS = 4096  # of a seed; a longer one cannot be copied by hand to repeat 
 
 
 def check_seed(seed: object) -> None:
-    """Raise ``ContractError`` for a seed that is not an integer or a string."""
     if isinstance(seed, str):
         return
     if not isinstance(seed, int) or isinstance(seed, bool):
@@ -72,7 +71,6 @@ class RandomStream:
         return self._random.choice(items)
 
     def sample(self, items: Sequence[T], count: int) -> list[T]:
-        """Return ``count`` different items in random order."""
         return self._random.sample(items, count)
 
     def shuffle(self, items: MutableSequence[T]) -> None:
@@ -82,11 +80,9 @@ class RandomStream:
         return self._random.randbytes(count)
 
     def hex(self, digits: int) -> str:
-        """Return a string of that many random lower-case hexadecimal digits."""
         return self._random.randbytes((digits + 1) // 2).hex()[:digits]
 
     def base58(self, length: int) -> str:
-        """Return a string of ``length`` random base-58 digits."""
         return "".join(self._random.choices(BASE58, k=length))
 
 

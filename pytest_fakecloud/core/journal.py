@@ -14,12 +14,8 @@ from .recorder import Recorder
 from .settings import optional, whole
 
 if TYPE_CHECKING:
-    from .typed import CloudCallFields, CloudEventFields
-
-
-if TYPE_CHECKING:
     # Type checkers derive the fields of ``where()`` from the item's class.
-    from .typed import Items
+    from .typed import CloudCallFields, CloudEventFields, Items
 else:
     Items = list
 
@@ -79,10 +75,8 @@ class Results(Items[T]):
     def _fields_for(self, asked: Mapping[str, object]) -> Mapping[str, Field]:
         if self._fields is not None:
             return self._fields
-        if not self:
-            # An empty list has no items to derive fields from, so accept any field.
-            return dict.fromkeys(asked, Field())
-        return _fields_of_items(self)
+        # An empty list has no items to derive fields from, so accept any field.
+        return _fields_of_items(self) if self else dict.fromkeys(asked, Field())
 
     def _with_items(self, items: Iterable[T]) -> Results[T]:
         made: Results[T] = Results(items)
@@ -169,22 +163,17 @@ def expect(
     misses += [
         (item, [*query.differences(item), Mismatch(False, why)]) for item, why in not_counted
     ]
-    lines = [
-        _headline(what, query, times, count),
-        *_lines_of_matches(matched, show),
-        *_lines_of_misses(misses, query, show),
-    ]
+    expected = "never" if times == 0 else "at least once"
+    if times:
+        expected = counted(times, "time")
+    lines = [f"expected {' '.join(filter(None, (what, str(query), expected)))}, found {count}"]
+    lines += [f"  matched: {_indented(show(item))}" for item in matched[:_LISTED_MATCHES]]
+    if count > _LISTED_MATCHES:
+        lines.append(f"  ... and {count - _LISTED_MATCHES} more that match")
+    lines += _lines_of_misses(misses, query, show)
     if not matched and not misses:
         lines.append(f"  {if_empty}")
     raise AssertionError("\n".join([*lines, *notes(count)]))
-
-
-def _headline(what: str, query: Query, times: int | None, count: int) -> str:
-    asked = str(query)
-    expected = (
-        "at least once" if times is None else "never" if times == 0 else counted(times, "time")
-    )
-    return f"expected {what}{f' {asked}' if asked else ''} {expected}, found {count}"
 
 
 def _sorted_by_match(items: Iterable[T], query: Query) -> tuple[list[T], list[T], list[CannotTell]]:
@@ -201,13 +190,6 @@ def _sorted_by_match(items: Iterable[T], query: Query) -> tuple[list[T], list[T]
         except CannotTell as error:
             undecided.append(error)
     return matched, others, undecided
-
-
-def _lines_of_matches(matched: list[T], show: Callable[[T], str]) -> Iterator[str]:
-    for item in matched[:_LISTED_MATCHES]:
-        yield f"  matched: {_indented(show(item))}"
-    if len(matched) > _LISTED_MATCHES:
-        yield f"  ... and {len(matched) - _LISTED_MATCHES} more that match"
 
 
 def _lines_of_misses(

@@ -174,7 +174,6 @@ class Question:
 class _Pairs(FieldType):
     """Pairs of a name and a string; names may repeat. Matches if every wanted pair is present."""
 
-    fold = False
     samples: tuple[object, ...] = ({}, [])
     expected = "a dict from names to strings, patterns or functions"
 
@@ -210,19 +209,20 @@ class _Pairs(FieldType):
         pairs = _pairs(found)
         for name, value in wanted.items():
             question = Question(f"header {name}", value, TEXT)
-            values = [one for key, one in pairs if self._same(key, name)]
+            values = [one for key, one in pairs if self._normal(key) == self._normal(name)]
             if not values:
                 names = ", ".join(sorted({key for key, _ in pairs})) or "none"
                 yield f"header {name} is absent, not {brief(value)} (there are: {names})"
             elif not any(map(question.agrees, values)):
                 yield question.refusal(values[0] if len(values) == 1 else values)
 
-    def _same(self, one: str, other: str) -> bool:
-        return one.lower() == other.lower() if self.fold else one == other
+    def _normal(self, name: str) -> str:
+        return name
 
 
 class _Headers(_Pairs):
-    fold = True
+    def _normal(self, name: str) -> str:
+        return name.lower()
 
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)

@@ -9,8 +9,7 @@ from .errors import ContractError, describe_error, formatted, shown, unknown_nam
 from .field_types import MAPPING, MESSAGE_ID, METHOD, PATH, TEXT, URL, OneOf
 from .matching import Field, Query
 
-_LONGEST_PROBLEM = 20_000
-"""Maximum number of characters of a violation's text."""
+_LONGEST_PROBLEM = 20_000  # characters of a violation's text
 
 
 class Problem(NamedTuple):
@@ -63,8 +62,7 @@ class Problems(list[Problem]):
 
     def report_raised(self, error: BaseException, where: str, **facts: Any) -> None:
         """Record an exception that a callback of the test raised; ``where`` begins the text."""
-        raised = raised_problem(error, where, **facts)
-        self._add(raised)
+        self._add(raised_problem(error, where, **facts))
 
     def report_bug(self, error: BaseException, what: str, **facts: Any) -> None:
         """Record an exception that this package should not raise; ``what`` begins the text."""
@@ -90,20 +88,15 @@ def new_problem(
 
 
 def with_allowance(text: str, kind: str, facts: Mapping[str, Any]) -> str:
-    """Add the call that allows a violation to the first line of its text."""
-    first, newline, rest = text.partition("\n")
-    return f"{first} (if intended: {allowance(kind, facts)}){newline}{rest}"
-
-
-def allowance(kind: str, facts: Mapping[str, Any]) -> str:
-    """Return the call that allows violations like one with these facts, as Python code."""
+    """Add the call that allows a violation, as Python code, to the first line of its text."""
     name = next((name for name in _IDENTIFYING if _matches(kind, name, facts)), None)
-    if name is None:
-        return f'fakecloud.allow("{kind}")'
-    value = str(facts[name])
-    is_plain = value.isprintable() and '"' not in value and "\\" not in value
-    code = f'"{value}"' if is_plain else repr(value)
-    return f'fakecloud.allow("{kind}", {name}={code})'
+    argument = ""
+    if name is not None:
+        value = str(facts[name])
+        is_plain = value.isprintable() and '"' not in value and "\\" not in value
+        argument = f', {name}="{value}"' if is_plain else f", {name}={value!r}"
+    first, newline, rest = text.partition("\n")
+    return f'{first} (if intended: fakecloud.allow("{kind}"{argument})){newline}{rest}'
 
 
 def _matches(kind: str, name: str, facts: Mapping[str, Any]) -> bool:
@@ -167,7 +160,6 @@ class Allowances:
         self._queries: list[tuple[str, Query]] = []
 
     def add(self, kind: str, where: Mapping[str, object]) -> None:
-        """Allow a kind of violation, or only those whose facts match ``where``."""
         if not isinstance(kind, str) or kind not in ALLOWABLE:
             raise ContractError(unknown_name("kind of problem", kind, ALLOWABLE))
         self._queries.append((kind, Query(where, ALLOWABLE[kind], f"problem of kind {kind!r}")))

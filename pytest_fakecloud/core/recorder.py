@@ -189,7 +189,6 @@ class Recorder:
             self._parent._apps[service] = known
 
     def words(self) -> Iterator[str]:
-        """Yield the names that calls can be filtered by: routes and commands."""
         for _, reference in self._apps.values():
             app = reference()
             if app is not None:
@@ -222,14 +221,12 @@ class Recorder:
 
     @property
     def event_fields(self) -> Mapping[str, Field]:
-        """The fields that events can be filtered by, of all services."""
         fields = {**EVENT_FIELDS}
         for app, _ in self._apps.values():
             fields.update(app.event_fields)
         return fields
 
     def event_kinds(self) -> frozenset[str]:
-        """Return the kinds of events that the services of this recorder record."""
         kinds = (app.event_kinds for app, _ in self._apps.values())
         return EVENT_KINDS.union(*kinds) if self._apps else frozenset()
 
@@ -283,7 +280,6 @@ class Recorder:
         shorten(call, read_facts=False)
 
     def add_event(self, kind: str, text: str, *, at_us: int | None = None, **data: object) -> Event:
-        """Record an event inside the service."""
         at_us = self._now_us() if at_us is None else at_us
         event = Event(0, at_us, self._service, self._handle, kind, text, data)
         self._append(event)
@@ -429,12 +425,10 @@ class Recorder:
 
 
 def code_place(frame: FrameType) -> CodePlace:
-    """Return the place that a frame executes."""
     return frame.f_code, frame.f_lasti
 
 
 def place_at(place: CodePlace) -> Place:
-    """Return the file, line and function of a place."""
     code, index = place
     line = next((n for start, end, n in code.co_lines() if start <= index < end), None)
     return {
@@ -467,7 +461,6 @@ def details_of(
 
 
 def arguments_shown(given: Sequence[Any], named: Mapping[str, Any]) -> list[str]:
-    """Format the arguments of an action."""
     return [
         *map(_argument, given),
         # Headers may contain secrets, so omit their values.
@@ -498,9 +491,8 @@ def is_library(filename: str) -> bool:
     """Return whether a file belongs to a library, perhaps of another environment, or to this package."""
     if filename.startswith((*_library_folders(), _FOLDER, "<frozen")):
         return True
-    return not {"site-packages", "dist-packages"}.isdisjoint(
-        os.path.normpath(filename).split(os.sep)
-    )
+    folders = os.path.normpath(filename).split(os.sep)
+    return "site-packages" in folders or "dist-packages" in folders
 
 
 @lru_cache
@@ -513,14 +505,8 @@ def _library_folders() -> tuple[str, ...]:
 
 
 _number_of = attrgetter("number")
-
-
-_MAX_LINE_LENGTH = 80
-"""Maximum length of a source line that is shown."""
-
-
-_MAX_VALUE_LENGTH = 60
-"""Maximum length of a value shown next to a source line."""
+_MAX_LINE_LENGTH = 80  # of a source line that is shown
+_MAX_VALUE_LENGTH = 60  # of a value shown next to a source line
 
 
 def raised_text(exception: BaseException, did: str = "the handler raised") -> str:

@@ -78,7 +78,6 @@ def either(first: Kind[A], second: Kind[B]) -> Kind[A | B]:
 
 
 def optional(kind: Kind[A]) -> Kind[A | None]:
-    """Accept None and the values of a kind."""
     return either(kind, _NONE)
 
 
@@ -106,8 +105,6 @@ def whole(minimum: int | None = None, maximum: int | None = None) -> Kind[int]:
 
 
 def number(minimum: float, maximum: float | None = None) -> Kind[float]:
-    """Accept a real number within these bounds."""
-
     def fits(value: Any) -> bool:
         from numbers import Real  # imported here, because few fakes have such a setting
 
@@ -150,7 +147,6 @@ def texts(*known: str) -> Kind[tuple[str, ...]]:
 
 
 def mapping(accepts: Any, expected: str) -> Kind[Any]:
-    """Accept a mapping."""
     return Kind(accepts, expected, lambda value: isinstance(value, Mapping))
 
 

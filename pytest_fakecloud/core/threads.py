@@ -121,10 +121,8 @@ class _Worker:
 
 AT_ONCE = 64
 """Maximum number of deliveries in progress. Others wait until one of them ends."""
-_AT_EXIT = 1.0
-"""Seconds that an exiting interpreter waits for deliveries in progress."""
-# Maximum seconds between two checks of the clock, which tools can move without notice.
-_LONGEST_NAP = 0.05
+_AT_EXIT = 1.0  # seconds that an exiting interpreter waits for deliveries in progress
+_LONGEST_NAP = 0.05  # seconds between two checks of the clock, which tools can move without notice
 
 
 class Dispatcher:

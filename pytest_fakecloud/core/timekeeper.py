@@ -52,7 +52,8 @@ BACKGROUND: tuple[Lane, ...] = ("background",)
 
 
 class Timekeeper:
-    """The clock of a cloud, as the fakes use it. Tests use the ``Clock`` that holds it.
+    """The clock of a cloud, as the fakes use it. Tests use the ``Clock`` that holds it and documents
+    the methods of the same name.
 
     ``now`` is an aware datetime or an ISO string with an offset; it freezes the clock unless
     ``mode`` says otherwise. Internally, times are integers: microseconds since the Unix epoch.
@@ -90,7 +91,6 @@ class Timekeeper:
         self.drives = 0
         """The number of calls of tests that moved the clock or triggered due events."""
         self._drive_ends: Registry[Callable[[], None]] = Registry()
-        """Functions to call at the end of each of these calls."""
         self._ties: Registry[tuple[str]] = Registry()
         """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
         self._start_us, self._starts_frozen = start_of(now, mode)
@@ -108,19 +108,15 @@ class Timekeeper:
 
     @property
     def mode(self) -> Mode:
-        """See ``Clock.mode``."""
         return "running" if self._frozen_us is None else "frozen"
 
     def now(self) -> datetime:
-        """See ``Clock.now()``."""
         return to_datetime(self.now_us())
 
     def now_ms(self) -> int:
-        """See ``Clock.now_ms()``."""
         return self.now_us() // 1000
 
     def now_us(self) -> int:
-        """See ``Clock.now_us()``."""
         # Read without the lock, because every request does. A running clock's value is used only if
         # the clock still runs afterwards, because another thread may have stopped it earlier.
         offset = self._live_us
@@ -151,7 +147,6 @@ class Timekeeper:
     # -- moving ----------------------------------------------------------------------------------
 
     def freeze(self) -> None:
-        """See ``Clock.freeze()``."""
         self._check_free()
         with self._lock:
             if self._frozen_us is None:
@@ -159,7 +154,6 @@ class Timekeeper:
         self._moved()
 
     def resume(self) -> None:
-        """See ``Clock.resume()``."""
         self._check_can_run()
         with self._lock:
             if self._frozen_us is not None:
@@ -170,19 +164,16 @@ class Timekeeper:
         self._moved()
 
     def advance(self, duration: Duration) -> list[Fired]:
-        """See ``Clock.advance()``."""
         __tracebackhide__ = True
         with self.drive():
             return self.fire(self.target_after(duration))
 
     def move_to(self, instant: Instant) -> list[Fired]:
-        """See ``Clock.move_to()``."""
         __tracebackhide__ = True
         with self.drive():
             return self.fire(self.target_at(instant))
 
     def advance_to_next(self) -> list[Fired]:
-        """See ``Clock.advance_to_next()``."""
         __tracebackhide__ = True
         target = self.next_target()
         if target is None:
@@ -257,13 +248,15 @@ class Timekeeper:
                     self._check_free()
                 while (timer := self.timers.pop(lanes, target_us)) is not None:
                     if timer.due_us > self._held_us:
-                        self._hold(timer.due_us)
+                        self._held_us = timer.due_us
+                        self._moved()
                     yield timer
                     if turn.breach is not None:
                         break
                 else:
                     if moved and target_us > self._held_us:
-                        self._hold(target_us)
+                        self._held_us = target_us
+                        self._moved()
             finally:
                 self._release()
             if turn.breach is not None:
@@ -292,7 +285,6 @@ class Timekeeper:
     # -- state -----------------------------------------------------------------------------------
 
     def _begin_at(self, start_us: int | None, frozen: bool) -> None:
-        """Start at a time (None: the process's time), running or frozen."""
         self._live_us = None
         real_us = process_us()
         first_us = real_us if start_us is None else start_us
@@ -331,10 +323,6 @@ class Timekeeper:
                 "9999: start earlier (now=), or advance by less"
             )
 
-    def _hold(self, instant: int) -> None:
-        self._held_us = instant
-        self._moved()
-
     def _release(self) -> None:
         with self._lock:
             held = self._held_us
@@ -360,7 +348,6 @@ class Timekeeper:
 
     @property
     def driving(self) -> bool:
-        """Whether an advance is in progress."""
         return self._turns.moving
 
     def tie_to_real_time(self, reason: str) -> Callable[[], None]:
@@ -427,7 +414,6 @@ class Timekeeper:
         self._moved()
 
     def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
-        """Return when the next timer is due, or None if none is planned."""
         return self.timers.next_due_us(lanes)
 
     def dispatch(
@@ -475,9 +461,7 @@ class Timekeeper:
         return self._listeners.add(listener)
 
     def on_drive_end(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call the listener after each call of a test that moved the clock or triggered due events;
-        return a function that removes it.
-        """
+        """Call the listener after each of ``drives``; return a function that removes it."""
         return self._drive_ends.add(listener)
 
     # -- timers ----------------------------------------------------------------------------------
@@ -555,7 +539,6 @@ def start_of(now: Instant | None, mode: Mode | None) -> tuple[int | None, bool]:
 
 
 def process_us() -> int:
-    """Return the process's own time in microseconds since the Unix epoch."""
     return int(time.time() * 1_000_000)
 
 

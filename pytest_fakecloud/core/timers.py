@@ -268,7 +268,6 @@ class Timers:
                 planned.clear()
 
     def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
-        """Return when the next timer of the lanes is due, or None if none is planned."""
         with self._lock:
             heads = [head.due_us for lane in lanes if (head := self._head(lane)) is not None]
         return min(heads, default=None)
@@ -291,19 +290,19 @@ class Timers:
 class Signal:
     """Wakes sleeping calls: at ``notify()``, when the clock moves, and at ``close()``."""
 
-    __slots__ = ("__weakref__", "_condition", "_lock", "_sleeping", "_version", "closed")
+    __slots__ = ("__weakref__", "_condition", "_lock", "_sleeping", "closed", "version")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
         self._sleeping = 0
-        self._version = 0
+        self.version = 0
+        """A number that increases with each notification."""
         self.closed = False
 
     def notify(self) -> None:
-        """Wake all waiting calls, so that they check for changes."""
         with self._lock:
-            self._version += 1
+            self.version += 1
             if self._sleeping:
                 self._condition.notify_all()
 
@@ -312,15 +311,10 @@ class Signal:
         self.closed = True
         self.notify()
 
-    @property
-    def version(self) -> int:
-        """A number that increases with each notification."""
-        return self._version
-
     def sleep(self, seen: int, seconds: float) -> None:
         """Sleep until ``version`` exceeds ``seen``, but at most ``seconds`` real seconds."""
         with self._lock:
-            if self._version == seen and not self.closed:
+            if self.version == seen and not self.closed:
                 self._sleeping += 1
                 try:
                     self._condition.wait(seconds)

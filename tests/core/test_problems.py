@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.problems import Allowances, Problem, Problems, allowance, shortened
+from pytest_fakecloud.core.problems import Allowances, Problem, Problems, shortened, with_allowance
 
 
 def raised() -> ValueError:
@@ -99,8 +99,10 @@ def test_the_call_that_allows_a_problem_is_code(
     kind: str, facts: dict[str, str], code: str
 ) -> None:
     called: list[tuple[Any, ...]] = []
-    allow = allowance(kind, facts)
-    assert allow == f'fakecloud.allow("{kind}"{code and ", "}{code})'
+    allow = f'fakecloud.allow("{kind}"{code and ", "}{code})'
+    assert (
+        with_allowance("it failed\nhere", kind, facts) == f"it failed (if intended: {allow})\nhere"
+    )
     fake = SimpleNamespace(allow=lambda kind, **where: called.append((kind, where)))
     eval(allow, {"fakecloud": fake})
     allowances = Allowances()
