@@ -119,14 +119,6 @@ class BaseCloud:
             handle.url, origin, self._authority.ca_file if self._authority else None
         )
 
-    def _open_transport(self, handle: Handle) -> None:
-        self._changes.refresh()
-        if self._in_process and find(handle.fixture).in_process:
-            from .outside.inprocess import origins
-            from .outside.shortcut import Shortcut
-
-            handle.on_close(origins.add(handle._mount.origin, Shortcut(handle._mount)))
-
     @property
     def seed(self) -> int | str:
         """The seed of all randomness."""
@@ -180,8 +172,15 @@ class BaseCloud:
         its credentials. Raises ``ContractError`` for unknown settings, and if the system has no
         file descriptor left.
         """
+        if self.closed:
+            raise ContractError("this cloud is closed: create a new one")
+        service = find(fixture)
+        if not isinstance(settings, Mapping):
+            raise ContractError(
+                f"{shown(settings)} are not settings of {service.fixture}: pass a dict"
+            )
         try:
-            return self._started(fixture, settings)
+            handle = self._context.start(handle_class(service), settings)
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
@@ -190,18 +189,13 @@ class BaseCloud:
                 "uses a file: close unused clients and clouds (use with-blocks), or raise the limit of "
                 "the process (ulimit -n)"
             ) from error
-
-    def _started(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
-        if self.closed:
-            raise ContractError("this cloud is closed: create a new one")
-        service = find(fixture)
-        fixture = service.fixture
-        made_by: Any = handle_class(service)
-        if not isinstance(settings, Mapping):
-            raise ContractError(f"{shown(settings)} are not settings of {fixture}: pass a dict")
-        handle = self._context.start(made_by, settings)
         try:
-            self._open_transport(handle)
+            self._changes.refresh()
+            if self._in_process and service.in_process:
+                from .outside.inprocess import origins
+                from .outside.shortcut import Shortcut
+
+                handle.on_close(origins.add(handle._mount.origin, Shortcut(handle._mount)))
             for listener in self._listeners.items:
                 listener(handle)
         except BaseException:
@@ -211,7 +205,13 @@ class BaseCloud:
 
     def fakes(self) -> Results[Handle]:
         """The open fakes, in the order they were started."""
-        return found_handles(self._context.handles)
+        found = list(self._context.handles)
+        fields = {
+            name: _one_of(name, frozenset(map(attrgetter(name), found)))
+            for name in ("name", "fixture", "service")
+            if found
+        }
+        return results_of(found, {**HANDLE_FIELDS, **fields}, "handle")
 
     @property
     def env(self) -> dict[str, str]:
@@ -228,7 +228,9 @@ class BaseCloud:
 
     def problems(self) -> Results[Problem]:
         """The strict-mode violations so far, except those that ``allow()`` covers."""
-        found = [*self._context.problems, *self._context.left_behind(self._closed_together)]
+        found = [*self._context.problems]
+        for handle in (*self._context.handles, *self._closed_together):
+            found += handle._left_behind()
         counted = (one for one in found if not self._allowed.covers(one.kind, one.facts))
         return results_of(counted, PROBLEM_FIELDS, "problem")
 
@@ -266,7 +268,8 @@ class BaseCloud:
         self._context.problems.clear()
         self._allowed.clear()
         self.journal.clear()
-        self._context.closed_fakes.clear()
+        self._context.closed_addresses.clear()
+        self._context.former_secrets.clear()
         self._closed_together = ()
 
     # -- closing ---------------------------------------------------------------------------------
@@ -335,7 +338,6 @@ def context_of(cloud: BaseCloud) -> Context:
 
 
 def set_fixture_settings(cloud: BaseCloud, settings: Mapping[str, Any]) -> None:
-    """Set the settings of the fixtures' fakes of a cloud, by the names of the fixtures."""
     cloud._fixture_settings = settings
 
 
@@ -353,7 +355,6 @@ def fixture_fake(cloud: BaseCloud, fixture: str) -> Any:
 
 
 def used_fixtures(cloud: BaseCloud) -> Collection[str]:
-    """Return the names of the fixtures whose fakes have been started."""
     return cloud._fixture_handles.keys()
 
 
@@ -396,7 +397,8 @@ def begin_test(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None 
     Closes requests in progress and open connections and returns every fake to its baseline.
     Sets the clock to its initial time and mode, or to ``now`` and ``clock`` if given.
     """
-    cloud._context.end_connections()
+    for handle in cloud._context.handles:
+        handle._end_connections()
     cloud._time.rewind(now, clock)
     cloud.reset()
 
@@ -413,7 +415,7 @@ def show_same(copy: BaseCloud, cloud: BaseCloud) -> None:
     copies = {handle.name: handle for handle in copy.fakes()}
     for handle in cloud.fakes():
         # The journal shows the credentials of the other cloud, which reports must hide.
-        context.closed_fakes.add_secrets(handle)
+        context.former_secrets |= secrets_of(handle)
         if handle.name in copies:
             copies[handle.name].restore(handle.snapshot())
     recorder_of(copy.journal).adopt(recorder_of(cloud.journal))
@@ -426,12 +428,12 @@ def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
     If ``strict`` contains the kind ``undelivered``, record strict-mode violations instead.
     """
     found = []
-    for name, text in cloud._context.undelivered():
-        facts = {"handle": name}
-        if cloud._allowed.covers("undelivered", facts):
+    for handle in cloud._context.handles:
+        text, facts = handle._undelivered(), {"handle": handle.name}
+        if text is None or cloud._allowed.covers("undelivered", facts):
             continue
         if "undelivered" in strict:
-            cloud._context.problems.report("undelivered", text, handle=name)
+            cloud._context.problems.report("undelivered", text, handle=handle.name)
         else:
             found.append(with_allowance(text, "undelivered", facts))
     return found
@@ -445,14 +447,14 @@ def allows(cloud: BaseCloud, kind: str, facts: Mapping[str, Any]) -> bool:
 def closed_addresses(cloud: BaseCloud) -> dict[str, tuple[str, str]]:
     """Return the fixture and the address of each closed fake of a cloud, by name."""
     closed = {each.name: (each.fixture, each.url) for each in cloud._closed_together}
-    return cloud._context.closed_fakes.addresses | closed
+    return cloud._context.closed_addresses | closed
 
 
 def secrets_in(cloud: BaseCloud) -> set[str]:
     """Return the credentials of all fakes of a cloud, of closed ones too."""
     context = cloud._context
     fakes = (*context.handles, *cloud._closed_together)
-    return context.closed_fakes.secrets.union(*map(secrets_of, fakes))
+    return context.former_secrets.union(*map(secrets_of, fakes))
 
 
 _dropped: deque[BaseCloud] = deque()
@@ -466,18 +468,6 @@ def _close_dropped() -> None:
         except IndexError:  # Another thread has taken the last one.
             return
         cloud.close()
-
-
-def found_handles(handles: Iterable[Handle]) -> Results[Handle]:
-    """Return a list of fakes whose ``where()`` rejects unknown names and services."""
-    found = list(handles)
-    if not found:
-        return results_of(found, HANDLE_FIELDS, "handle")
-    names = {
-        name: _one_of(name, frozenset(map(attrgetter(name), found)))
-        for name in ("name", "fixture", "service")
-    }
-    return results_of(found, {**HANDLE_FIELDS, **names}, "handle")
 
 
 @functools.lru_cache(maxsize=64)

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Unpack
 
 from .base_cloud import BaseCloud, Transport
+from .core.clock import in_thread
 from .core.errors import ContractError, importing
 from .core.settings import PROCESS_TIME
 from .core.timekeeper import STANDS, Mode
@@ -164,10 +165,7 @@ class AioCloud:
     """Awaitable versions of a cloud's methods, for asyncio and trio."""
 
     def __init__(self, cloud: Cloud) -> None:
-        from .core.clock import in_thread
-
         self._cloud = cloud
-        self._in_thread = in_thread
 
     async def every_failure(
         self, run: Callable[[], object], **options: Unpack[FailureOptions]
@@ -183,11 +181,11 @@ class AioCloud:
     ) -> Exploration:
         """Run ``Cloud.explore()`` in a running event loop, also with asynchronous functions."""
         __tracebackhide__ = True
-        return await self._in_thread(self._cloud.explore, run, check, **options)
+        return await in_thread(self._cloud.explore, run, check, **options)
 
     async def replay(
         self, file: str | Path | Mapping[str, Any], **options: Unpack[ReplayOptions]
     ) -> Results[Difference]:
         """Run ``Cloud.replay()`` without blocking the event loop."""
         __tracebackhide__ = True
-        return await self._in_thread(self._cloud.replay, file, **options)
+        return await in_thread(self._cloud.replay, file, **options)

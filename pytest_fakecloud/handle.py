@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import (
@@ -61,8 +61,7 @@ class Context:
 
     ``clock`` (for tests ``public_clock``), ``ids`` and ``journal`` are the cloud's, ``problems``
     collects strict-mode violations, ``delivery`` determines how the queue's messages are delivered,
-    ``interceptor`` answers requests for hard-coded origins, ``handles`` are the open fakes, and
-    ``closed_fakes`` has records of those that closed before the cloud.
+    ``interceptor`` answers requests for hard-coded origins, and ``handles`` are the open fakes.
     """
 
     def __init__(
@@ -78,7 +77,10 @@ class Context:
         self.tls: Any = None
         self.interceptor: Interceptor | None = None
         self.entered: Registry[Handle] = Registry()
-        self.closed_fakes = ClosedFakes()
+        self.closed_addresses: dict[str, tuple[str, str]] = {}
+        """The fixture and the address of each fake that closed before the cloud, by name."""
+        self.former_secrets: set[str] = set()
+        """Credentials of these fakes, and replaced ones, which reports must hide."""
         self.closing = False
         """Whether all fakes close, together with their cloud."""
         self._numbers: dict[str, itertools.count[int]] = {}
@@ -105,22 +107,6 @@ class Context:
         handle._given_settings = settings
         return handle
 
-    def end_connections(self) -> None:
-        """Abort requests in progress and close every open connection of all fakes."""
-        for handle in self.handles:
-            handle._end_connections()
-
-    def left_behind(self, closed: Iterable[Handle]) -> Iterator[Problem]:
-        """Yield the strict-mode violations known only at the end of a test, of closed fakes too."""
-        for handle in (*self.handles, *closed):
-            yield from handle._left_behind()
-
-    def undelivered(self) -> Iterator[tuple[str, str]]:
-        """Yield the fakes with published messages that were never delivered: name, description."""
-        for handle in self.handles:
-            if (text := handle._undelivered()) is not None:
-                yield handle.name, text
-
     def name_for(self, fixture: str, given: str | None) -> str:
         """Return the fake's name: the given one, the fixture's, or the fixture's with a number.
 
@@ -145,32 +131,6 @@ class Context:
         if self.tls is not None:
             options.setdefault("tls", self.tls)
         return self.hub.mount(app, **options)
-
-
-class ClosedFakes:
-    """Names, addresses and credentials of fakes that closed before their cloud, for reports."""
-
-    def __init__(self) -> None:
-        self.addresses: dict[str, tuple[str, str]] = {}
-        """The fixture and the address of each fake, by name."""
-        self.secrets: set[str] = set()
-
-    def add(self, handle: Handle) -> None:
-        self.addresses[handle.name] = handle.fixture, handle.url
-        self.add_secrets(handle)
-
-    def add_secrets(self, handle: Handle) -> None:
-        self.secrets.update(secrets_of(handle))
-
-    def clear(self) -> None:
-        """Forget all closed fakes; called when the journal is cleared."""
-        self.addresses.clear()
-        self.secrets.clear()
-
-
-def note_token(token: str) -> None:
-    """Record the token with which a fake of this process starts."""
-    _recent_tokens.append(token)
 
 
 def was_given(token: str) -> bool:
@@ -331,7 +291,7 @@ class Handle:
         self._time = context.clock
         self._app = app
         self.token = config.token or self._new_token()
-        note_token(self.token)
+        _recent_tokens.append(self.token)
         self._recorder = Recorder(
             self._time.now_us, self.service, self.name, recorder_of(context.journal)
         )
@@ -348,19 +308,13 @@ class Handle:
             problems=context.problems,
             name=self.name,
         )
-        self._mount = self._mounted(config)
+        self._mount = context.mount(app, host=config.host or "127.0.0.1", port=config.port or 0)
+        self._mount.on_close.append(self._fault_table.close)
+        self._mount.on_error.append(self._reports_failure())
+        self._fault_table.gate = self._mount.gate
         self._baseline = self._first_baseline()
         self.closed = False
         context.entered.add(self)
-
-    def _mounted(self, config: HandleConfig) -> Mount:
-        mount = self._context.mount(
-            self._app, host=config.host or "127.0.0.1", port=config.port or 0
-        )
-        mount.on_close.append(self._fault_table.close)
-        mount.on_error.append(self._reports_failure())
-        self._fault_table.gate = mount.gate
-        return mount
 
     def _configure(self, context: Context, declared: type[C], given: Mapping[str, Any]) -> C:
         """Parse the constructor's keywords and choose a name if none is given."""
@@ -401,7 +355,7 @@ class Handle:
     @action
     def rotate_token(self) -> str:
         """Replace the credentials; return the new token. Requests with the old ones are rejected."""
-        self._context.closed_fakes.add_secrets(self)
+        self._context.former_secrets |= secrets_of(self)
         self._set_tokens(*(self._new_token() for _ in self._token_names))
         return self.token
 
@@ -549,7 +503,8 @@ class Handle:
         context = self._context
         context.entered.remove(self)
         if not context.closing:
-            context.closed_fakes.add(self)
+            context.closed_addresses[self.name] = self.fixture, self.url
+            context.former_secrets |= secrets_of(self)
             context.problems += self._left_behind()
 
     def __enter__(self) -> Self:

@@ -333,7 +333,7 @@ def fakecloud_session(fakecloud_session_settings: dict[str, Any]) -> Cloud:
     from .session.options import without_traceback
 
     run = _present()
-    return without_traceback(lambda: run.session_cloud(fakecloud_session_settings))
+    return without_traceback(lambda: run.session.open(fakecloud_session_settings))
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
@@ -350,8 +350,12 @@ def fakecloud(
     ``fakecloud.clock.advance("24h")`` moves the clock of all fakes of the test.
     ``fakecloud.kv_server(name="second")`` starts another fake.
     """
+    from .session.options import without_traceback
+
     run = _present()
-    cloud = run.open_cloud(fakecloud_settings, fakecloud_session_settings)
+    cloud = without_traceback(
+        lambda: run.open_cloud(fakecloud_settings, fakecloud_session_settings)
+    )
     yield cloud
     run.close_cloud(cloud)
 

@@ -12,7 +12,7 @@ from ..core.errors import ContractError, did_you_mean, importing, listed
 from ..core.ids import new_token
 from ..core.matching import Condition
 from ..core.recorder import code_place
-from ..handle import Aio, Context, Snapshot, action, perform
+from ..handle import Aio, Context, Snapshot, action, perform, secrets_of
 from .acl import tester
 from .algorithms.glob import matcher
 from .engine.engine import Engine
@@ -107,7 +107,7 @@ class KVServer(Handle):
         As documented by the vendor, the tokens are replaced too. Connections to the database port
         that have already logged in stay open, as after any password change.
         """
-        self._context.closed_fakes.add_secrets(self)
+        self._context.former_secrets |= secrets_of(self)
         self._set_password(new_token(32))
         return self.rotate_token()
 

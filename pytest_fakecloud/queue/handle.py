@@ -18,7 +18,7 @@ from ..core.ids import new_token
 from ..core.journal import recorder_of
 from ..core.timers import Duration, weakly
 from ..faults.answers import bytes_of
-from ..handle import Context, Snapshot, action
+from ..handle import Context, Snapshot, action, secrets_of
 from .actions import QueueActions, load, text
 from .assertions import QueueAssertions
 from .attempt_reports import AttemptReports, BackgroundProblems, DeliveryProblems
@@ -196,7 +196,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
     @action
     def rotate_keys(self) -> tuple[str, str]:
         """Make the next signing key the current one, create a new next key, and return both."""
-        self._context.closed_fakes.add_secrets(self)
+        self._context.former_secrets |= secrets_of(self)
         keys = self._engine.rotate_keys()
         return keys.current, keys.next
 

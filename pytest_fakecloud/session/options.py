@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -37,12 +37,6 @@ PER_TEST_SETTINGS = ("strict", "env")
 """Settings that one test may have although its fakes outlive it."""
 
 
-def is_set_to(config: pytest.Config, name: str, value: str) -> bool:
-    """Return whether the user set a setting to this value; False if that is only its default."""
-    found = config.getini(name)
-    return found == value and type(found) is str
-
-
 def folder_of(config: pytest.Config, option: str) -> Path | None:
     folder = config.getoption(option, None)
     return config.invocation_params.dir / folder if folder else None
@@ -69,14 +63,6 @@ def merge_service(settings: dict[str, Any], name: str, value: Any, general: Iter
         raise misuse(f"the setting {name} must be a dict of that service's settings, got {value!r}")
 
 
-def _check_service_settings(name: str, settings: Mapping[str, Any]) -> None:
-    """Reject unknown settings of a service, even if no fixture of the test starts a fake of it."""
-    try:
-        read(handle_class(SERVICES[name])._settings, settings, name)
-    except ContractError as error:
-        raise misuse(str(error)) from None
-
-
 def switch_of(text: str) -> bool | None:
     """Parse the boolean in an ini file; return None for other words."""
     word = text.strip().lower()
@@ -87,21 +73,14 @@ def switch_of(text: str) -> bool | None:
 
 def kinds_of(strict: object) -> tuple[str, ...]:
     """Return the kinds of violations that fail a test, given a boolean, names, or an ini value."""
-    return _kinds_of_text(strict) if isinstance(strict, str) else _kinds(strict)
-
-
-@cache
-def _kinds_of_text(text: str) -> tuple[str, ...]:
-    switch = switch_of(text)
-    return _kinds(text.lower().replace(",", " ").split() if switch is None else switch)
-
-
-def _kinds(value: object) -> tuple[str, ...]:
     from ..core.problems import NAMED_KINDS, PROBLEM_KINDS
 
-    if isinstance(value, bool):
-        return tuple(PROBLEM_KINDS) if value else ()
-    kinds = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (str(value),)
+    if isinstance(strict, str):
+        switch = switch_of(strict)
+        strict = strict.lower().replace(",", " ").split() if switch is None else switch
+    if isinstance(strict, bool):
+        return tuple(PROBLEM_KINDS) if strict else ()
+    kinds = tuple(strict) if isinstance(strict, list | tuple | set | frozenset) else (str(strict),)
     known = (*PROBLEM_KINDS, *NAMED_KINDS)
     for kind in kinds:
         if kind not in known:
@@ -113,10 +92,8 @@ def without_traceback(make: Callable[[], T]) -> T:
     """Call a function; turn its ``ContractError`` into a failure without a traceback."""
     try:
         return make()
-    except Exception as error:
-        if not isinstance(error, ContractError):
-            raise
-        # Fail without a traceback: the plugin's frames do not help.
+    except ContractError as error:
+        # The plugin's frames do not help.
         raise misuse(str(error)) from None
 
 
@@ -129,10 +106,6 @@ CHOICES = {
     "fakecloud_transport": ("socket", "inprocess"),
 }
 """Ini settings with a list of values, the default first."""
-SWITCHES = ("fakecloud_env", "fakecloud_share_tls_context")
-"""Ini settings that are true or false."""
-FOLDERS = ("--fakecloud-record", "--fakecloud-report")
-"""Options that name a folder to write to."""
 
 
 def check_settings(config: pytest.Config) -> None:
@@ -141,66 +114,49 @@ def check_settings(config: pytest.Config) -> None:
         value = config.getini(name)
         if value not in known:
             raise pytest.UsageError(f"{name} = {value} is unknown: pass {' or '.join(known)}")
-    for name in SWITCHES:
+    for name in ("fakecloud_env", "fakecloud_share_tls_context"):
         try:
             config.getini(name)
         except (ValueError, pytest.UsageError) as error:
             raise pytest.UsageError(f"{name}: {error}; pass true or false") from None
-    _check_contradictions(config)
-    _check_strict(config.getini("fakecloud_strict"))
-    for option in FOLDERS:
+    scope = config.getini("fakecloud_scope")  # of another type than str if the user has not set it
+    if config.getini("fakecloud_early") and type(scope) is str and scope != "session":
+        raise pytest.UsageError(
+            f"fakecloud_early and fakecloud_scope = {scope} contradict each other: fakes that "
+            "start before the first test last for the whole run. Remove one of the two settings"
+        )
+    strict = config.getini("fakecloud_strict")
+    # Look kinds up only if necessary: a run without fakes never imports their modules.
+    if switch_of(strict) is None:
+        try:
+            kinds_of(strict)
+        except pytest.fail.Exception as error:
+            raise pytest.UsageError(f"fakecloud_strict: {error.msg}") from None
+    for option in ("--fakecloud-record", "--fakecloud-report"):
         folder = folder_of(config, option)
         if folder is not None:
             _check_folder(option, folder)
     if config.getoption("--fakecloud-record", None):
-        _check_recordings()
+        from ..cloud import archive_writer
 
-
-def _check_contradictions(config: pytest.Config) -> None:
-    if not config.getini("fakecloud_early"):
-        return
-    for scope in CHOICES["fakecloud_scope"]:
-        if scope != "session" and is_set_to(config, "fakecloud_scope", scope):
-            raise pytest.UsageError(
-                f"fakecloud_early and fakecloud_scope = {scope} contradict each other: fakes that "
-                "start before the first test last for the whole run. Remove one of the two settings"
-            )
-
-
-def _check_strict(text: str) -> None:
-    # Look kinds up only if necessary: a run without fakes never imports their modules.
-    if switch_of(text) is None:
         try:
-            kinds_of(text)
-        except pytest.fail.Exception as error:
-            raise pytest.UsageError(f"fakecloud_strict: {error.msg}") from None
+            archive_writer("--fakecloud-record")
+        except ContractError as error:
+            raise pytest.UsageError(str(error)) from None
 
 
 def _check_folder(option: str, folder: Path) -> None:
+    """Reject a folder that cannot be created, because the nearest existing place is a file."""
     try:
-        place = _nearest(folder)
+        for place in (folder, *folder.parents):
+            # Path.exists() would also hide other errors.
+            with suppress(FileNotFoundError, NotADirectoryError):
+                place.stat()
+                break
     except (OSError, ValueError) as error:
         raise pytest.UsageError(f"{option}={folder} cannot be a folder: {error}") from None
     if not place.is_dir():
         raise pytest.UsageError(f"{option}={folder} cannot be a folder: {place} is a file")
-
-
-def _check_recordings() -> None:
-    from ..cloud import archive_writer
-
-    try:
-        archive_writer("--fakecloud-record")
-    except ContractError as error:
-        raise pytest.UsageError(str(error)) from None
-
-
-def _nearest(place: Path) -> Path:
-    for each in (place, *place.parents):
-        # Path.exists() would also hide other errors.
-        with suppress(FileNotFoundError, NotADirectoryError):
-            each.stat()
-            break
-    return each
 
 
 # -- the settings of a test ------------------------------------------------------------------------
@@ -310,10 +266,11 @@ class RunOptions:
                     settings[name] = default if value is None else value
                 else:
                     merge_service(settings, fixture_of(name), value, known)
-        # Check the merged settings of a service, because some only go together.
-        for name in SERVICES:
+        # Check the merged settings, because some only go together; even if the test has no such fake.
+        for name, service in SERVICES.items():
             if name in settings:
-                _check_service_settings(name, settings[name])
+                declared = handle_class(service)._settings
+                without_traceback(partial(read, declared, settings[name], name))
         if settings["process_time"]:
             self._check_process_time(settings)
         return settings
@@ -323,7 +280,8 @@ class RunOptions:
 
         if settings["clock"] == "running":
             raise misuse(f"clock='running' is not possible: {STANDS}")
-        if settings["clock"] is None and is_set_to(self.config, "fakecloud_clock", "running"):
+        ini = self.config.getini("fakecloud_clock")
+        if settings["clock"] is None and ini == "running" and type(ini) is str:
             raise misuse(
                 "process_time is not possible with fakecloud_clock = running: a clock cannot follow "
                 "the time that follows it. Remove that line, because running is the default, or pass "

@@ -33,7 +33,6 @@ from .options import (
     kinds_of,
     misuse,
     own_markers,
-    without_traceback,
 )
 
 if TYPE_CHECKING:
@@ -75,9 +74,9 @@ class Run:
     def __init__(self, config: pytest.Config) -> None:
         self.options = RunOptions(config)
         self.test = TestState()
-        self._session = SessionCloud(self.options)
+        self.session = SessionCloud(self.options)
         self._shared = SharedCloud(self.options)
-        self._lasting = (self._shared, self._session)
+        self._lasting = (self._shared, self.session)
         self._own: Mapping[str, Any] = {}
         """The settings that ``fakecloud_settings`` returned for the fixtures' fakes."""
         self.sleep = SleepMeter()
@@ -90,18 +89,8 @@ class Run:
 
     # -- clouds ----------------------------------------------------------------------------------
 
-    def session_cloud(self, settings: Any) -> Cloud:
-        """Return the cloud that lasts for the run, with the settings of the session."""
-        return self._session.open(settings)
-
     def open_cloud(self, own: Any, session_settings: Any) -> Cloud:
-        """Return the cloud of the fixtures. If it cannot be created, fail without a traceback.
-
-        ``own`` is the value of ``fakecloud_settings``.
-        """
-        return without_traceback(lambda: self._open_cloud(own, session_settings))
-
-    def _open_cloud(self, own: Any, session_settings: Any) -> Cloud:
+        """Return the cloud of the fixtures; ``own`` is the value of ``fakecloud_settings``."""
         item, scope = self.test.item, self.options.scope
         assert item is not None, "fixtures of fakes are for tests"
         if not isinstance(own, Mapping):
@@ -111,7 +100,7 @@ class Run:
         self.options.check_own_settings(item, own)
         settings = None
         if scope == "session":
-            cloud = self._session.open(session_settings)
+            cloud = self.session.open(session_settings)
         elif (owner := self.options.owner_of(item)) is not item:
             cloud = self._shared.open(owner, own)
         else:
@@ -129,7 +118,7 @@ class Run:
         """Close the cloud of the fixtures at the end of their scope, unless it lasts for the run."""
         if cloud is self._shared.cloud:
             self._shared.close()
-        elif cloud is not self._session.cloud:
+        elif cloud is not self.session.cloud:
             cloud.close()
 
     def _use(self, cloud: Cloud, settings: Mapping[str, Any]) -> None:
@@ -163,7 +152,7 @@ class Run:
 
     def _settings(self, item: pytest.Item) -> dict[str, Any]:
         """Return the settings of a test."""
-        base = self._session.settings_of_tests if self.options.scope == "session" else {}
+        base = self.session.settings_of_tests if self.options.scope == "session" else {}
         return self.options.settings_of(item, base, self._own)
 
     @property
@@ -202,7 +191,7 @@ class Run:
 
     def start_early(self, names: list[str]) -> None:
         """Start fakes and set their variables for the whole run."""
-        for variable, value in self._session.start_early(names).items():
+        for variable, value in self.session.start_early(names).items():
             self._environment.setenv(variable, value)
 
     # -- changes to the process ------------------------------------------------------------------
@@ -240,7 +229,7 @@ class Run:
         if self.options.scope == "function":
             self._own = {}
             return
-        cloud = (self._session if self.options.scope == "session" else self._shared).cloud
+        cloud = (self.session if self.options.scope == "session" else self._shared).cloud
         if cloud is not None and is_user:
             self._use(cloud, self._settings(item))
 
@@ -249,7 +238,7 @@ class Run:
         self.sleep.start()
         if self.test.item is not None:
             self._check_settings(self.test.item)
-        cloud = self.test.cloud or self._session.cloud
+        cloud = self.test.cloud or self.session.cloud
         if cloud is not None:
             self.observation.observe(cloud, self.test.item)
         for each in self._lasting:
@@ -263,8 +252,8 @@ class Run:
         funcargs = getattr(item, "funcargs", {})
         scope = self.options.scope
         is_session_used = scope == "session" or "fakecloud_session" in funcargs
-        if is_session_used and SESSION_SETTINGS in funcargs and self._session.cloud is not None:
-            self._session.open(funcargs[SESSION_SETTINGS])
+        if is_session_used and SESSION_SETTINGS in funcargs and self.session.cloud is not None:
+            self.session.open(funcargs[SESSION_SETTINGS])
         if scope != "function" and SETTINGS in funcargs:
             self._check_own(item, funcargs[SETTINGS])
 
@@ -301,7 +290,7 @@ class Run:
             names = {fixture_of(name) for name in marker.kwargs}
             if test.cloud is None:
                 # Strict mode also applies to early fakes that only the application uses.
-                names -= {"strict"} if self._session.cloud is not None else set()
+                names -= {"strict"} if self.session.cloud is not None else set()
                 if names:
                     raise misuse(
                         f"{', '.join(sorted(names))} of the marker has no effect, because the test uses "
