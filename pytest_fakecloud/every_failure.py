@@ -175,7 +175,6 @@ class _Runs:
         self._recorder = recorder_of(first.journal)
 
     async def fail_each_call(self) -> Results[Failure]:
-        """Run the code without faults, then once per call and fault."""
         __tracebackhide__ = True
         restore = partial(self._cloud.restore, self._cloud.snapshot())
         found: Results[Failure] = Results()
@@ -278,10 +277,7 @@ class _Runs:
         return None
 
     def _end_run(self, began: int, text: str, held: bool | None = None) -> None:
-        """Record the end of a run: reports assign everything recorded since ``began`` to it.
-
-        ``held`` is None for a run in which no call failed, which is not in the result.
-        """
+        """Record the end of a run. ``held`` is None if no call failed in it."""
         self._recorder.add_event("run", text, began=began, alone=True, held=held)
 
 
@@ -415,7 +411,6 @@ class _Plan:
         return replace(target, number=sum(map(target.is_met_by, self.calls[:number])))
 
     def describe_miss(self, number: int) -> str:
-        """Return the error message for a call that further runs have not made."""
         text = (
             f"call {number} ({self.calls[number - 1]}) of the run without faults was to fail by "
             f"{self.fault!r}, but {MOST_MISSES} further runs did not make this call. "

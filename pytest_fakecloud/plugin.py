@@ -117,7 +117,6 @@ which takes as long as creating a cloud.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the command line options and ini settings."""
     group = parser.getgroup("fakecloud")
     for option, keywords in OPTIONS.items():
         group.addoption(option, **keywords)

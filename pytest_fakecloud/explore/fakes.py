@@ -336,7 +336,7 @@ class Fakes:
         self.cloud.restore(data)
         context_of(self.cloud).ids.reseed(self.cloud.seed)
         if self.wall is not None:
-            self.wall.forget_reads()
+            self.wall.reads.forget()
         self.deliveries = Deliveries(self._queues, start_us)
         # A queue limits the chain of messages that cause each other within one drive.
         self.clock.drives += 1

@@ -177,13 +177,10 @@ class AnswerMaker:
         Raises ``ContractError`` for invalid values.
         """
         checked_status(status)
-        named = checked_headers(headers)
-        others = tuple(pair for pair in named if pair[0].lower() != "content-type")
-        types = [value for name, value in named if name.lower() == "content-type"]
-        kind = checked_type(types[-1] if types else content_type)
+        others, kind = _split_headers(headers, content_type)
         if body is not None:
             raw = self.encoded_body(body)
-            usual = "text/plain; charset=utf-8" if isinstance(body, bytes | str) else JSON_TYPE
+            usual = TEXT_TYPE if isinstance(body, bytes | str) else JSON_TYPE
             return lambda serve: Answer(raw, status, others, kind or usual)
 
         def respond(serve: Serve) -> Answer:
@@ -210,10 +207,7 @@ class AnswerMaker:
                 "it out, and inject faults.delay() too"
             )
         headers, body = response._encoded
-        named = checked_headers(headers)
-        others = tuple(pair for pair in named if pair[0].lower() != "content-type")
-        types = [value for name, value in named if name.lower() == "content-type"]
-        kind = checked_type(types[-1] if types else None)
+        others, kind = _split_headers(headers)
         return Answer(body, checked_status(response.status), others, kind)
 
     def encoded_body(self, body: object) -> bytes:
@@ -300,6 +294,14 @@ def checked_headers(headers: object) -> HeaderPairs:
             )
         listed.append((name, _encodable(value)))
     return tuple(listed)
+
+
+def _split_headers(headers: object, content_type: object = None) -> tuple[HeaderPairs, str | None]:
+    """Return valid headers without the content type, and the content type, if any is given."""
+    named = checked_headers(headers)
+    others = tuple(pair for pair in named if pair[0].lower() != "content-type")
+    types = [value for name, value in named if name.lower() == "content-type"]
+    return others, checked_type(types[-1] if types else content_type)
 
 
 def checked_type(content_type: object) -> str | None:

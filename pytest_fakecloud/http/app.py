@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from ..core.timekeeper import Timekeeper
 
 
-_LARGEST_KEYS = 64 * 1024
-"""Size in characters of the keys that a violation can be allowed by."""
+_LARGEST_KEYS = 64 * 1024  # characters of the keys that a violation can be allowed by
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -200,7 +199,6 @@ class App:
         return (route.name for route in self.table.routes)
 
     def dump(self, value: object) -> bytes:
-        """Encode a response body as JSON."""
         try:
             return orjson.dumps(value)
         except TypeError:
@@ -442,12 +440,8 @@ RouteMatch: TypeAlias = tuple[Route, dict[str, str]] | frozenset[str] | None
 """A route and its raw parameters; the path's methods if another one was asked for; or None."""
 
 
-class _Entry(NamedTuple):
-    number: int
-    pattern: str
-    allowed: frozenset[str]
-
-
+_Entry: TypeAlias = tuple[int, str, frozenset[str]]
+"""A route's number, pattern and methods."""
 _INDEXED = 2
 """Number of leading segments by which routes are indexed."""
 
@@ -491,20 +485,15 @@ def _index(routes: tuple[tuple[str, str], ...]) -> Mapping[tuple[str, ...], Sequ
     """Return the routes that may match a path, by the path's first literal segments."""
     by_own: dict[tuple[str, ...], list[_Entry]] = {(): []}
     for number, (methods, pattern) in enumerate(routes):
-        entry = _Entry(number, pattern, frozenset(methods.split()))
-        by_own.setdefault(_head(pattern), []).append(entry)
+        segments = pattern.split("/")[1 : _INDEXED + 1]
+        head = tuple(takewhile(lambda segment: not segment.startswith("{"), segments))
+        by_own.setdefault(head, []).append((number, pattern, frozenset(methods.split())))
     found = {}
     for head in by_own:
         starts = [head[:length] for length in range(1, len(head) + 1)]
         found[head] = sorted(entry for start in starts for entry in by_own.get(start, ()))
         found[head] += by_own[()]
     return found
-
-
-def _head(pattern: str) -> tuple[str, ...]:
-    """Return the literal segments with which a pattern begins, at most ``_INDEXED``."""
-    segments = pattern.split("/")[1 : _INDEXED + 1]
-    return tuple(takewhile(lambda segment: not segment.startswith("{"), segments))
 
 
 @lru_cache(maxsize=1024)

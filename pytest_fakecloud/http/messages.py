@@ -78,10 +78,9 @@ class Request:
 
     def query_items(self) -> list[tuple[str, str]]:
         """Return the decoded names and values of the query in order, including duplicates."""
-        return query_items(self.query_string) if self.query_string else []
+        return query_items(self.query_string)
 
     def query(self, name: str) -> str | None:
-        """Return the first value of a query parameter, or None."""
         return next((value for key, value in self.query_items() if key == name), None)
 
 
@@ -115,7 +114,6 @@ class Stream:
     on_close: Callable[[], None] | None = None
 
     def end(self) -> None:
-        """Close ``chunks``, then call ``on_close``."""
         close_chunks(self.chunks)
         if self.on_close is not None:
             self.on_close()
@@ -175,15 +173,10 @@ def decode_bytes(raw: str) -> bytes:
 def query_items(query_string: str) -> list[tuple[str, str]]:
     """Return the decoded names and values of a raw query string in order, including empty values."""
     items = []
-    for part in query_string.split("&"):
-        if part:
-            name, _, value = part.partition("=")
-            items.append((_decode_query(name), _decode_query(value)))
+    for part in filter(None, query_string.split("&")):
+        name, _, value = part.replace("+", " ").partition("=")
+        items.append((decode_segment(name), decode_segment(value)))
     return items
-
-
-def _decode_query(raw: str) -> str:
-    return decode_segment(raw.replace("+", " "))
 
 
 def json_value(body: bytes) -> Any:

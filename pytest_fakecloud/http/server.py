@@ -31,8 +31,6 @@ from .messages import (
 )
 
 if TYPE_CHECKING:
-    import ssl
-
     from .hub import Mount
 
 
@@ -159,19 +157,16 @@ class Connection:
             if sys.platform != "win32":
                 # Otherwise, a closed connection would prevent listening on the port again.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if self.mount.tls is not None:
-                self._secure(self.mount.tls)
+            if (tls := self.mount.tls) is not None:
+                with self.mount.lock:
+                    if self.ended:
+                        return False
+                    secured = tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+                    self.sock = secured
+                secured.do_handshake()
         except (OSError, ValueError):
             return False
         return True
-
-    def _secure(self, tls: ssl.SSLContext) -> None:
-        with self.mount.lock:
-            if self.ended:
-                raise OSError("the mount is closed")
-            secured = tls.wrap_socket(self.sock, server_side=True, do_handshake_on_connect=False)
-            self.sock = secured
-        secured.do_handshake()
 
     def reset_when_closed(self) -> None:
         """Make closing the socket send a TCP reset."""

@@ -15,6 +15,7 @@ from functools import lru_cache
 from types import FrameType
 
 from ..core.recorder import CallSite, code_place, is_library, is_own
+from .clocks import module_of
 
 _NOT_CLIENTS = sys.stdlib_module_names | {
     "_pytest",
@@ -26,10 +27,8 @@ _NOT_CLIENTS = sys.stdlib_module_names | {
 """Modules whose own tasks make no calls."""
 _PAUSES = {"asyncio.locks", "asyncio.queues", "asyncio.tasks", "asyncio.timeouts"}
 """Modules in which a task waits for another task or a time, such as ``asyncio.sleep()``."""
-_MAX_FRAMES = 300
-"""Maximum number of frames to search in a stack."""
-_MOST_PLACES = 6
-"""Maximum number of places that are recorded for a call."""
+_MAX_FRAMES = 300  # to search in a stack
+_MOST_PLACES = 6  # to record for a call
 
 
 def call_site() -> CallSite:
@@ -99,10 +98,11 @@ def _tasks(stack: list[FrameType]) -> Iterator[list[FrameType]]:
             frames = stack[:at][::-1] if task is running else _coroutine_frames(task)
             application = _application(frames[::-1])
             if not application:
-                if any(map(_is_client, frames)):
+                # One of these libraries may make calls.
+                if not _NOT_CLIENTS.issuperset(module_of(one).partition(".")[0] for one in frames):
                     yield []
             # Skip a task that runs the application's code or only pauses: it waits for no response.
-            elif not all(map(_is_pause, frames[frames.index(application[0]) + 1 :])):
+            elif not _PAUSES.issuperset(map(module_of, frames[frames.index(application[0]) + 1 :])):
                 yield application
 
 
@@ -117,19 +117,6 @@ def _coroutine_frames(task: asyncio.Task[object]) -> list[FrameType]:
             frames.append(frame)
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
     return frames
-
-
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
-
-
-def _is_client(frame: FrameType) -> bool:
-    """Return whether a frame belongs to a library that may make calls."""
-    return _module(frame).partition(".")[0] not in _NOT_CLIENTS
-
-
-def _is_pause(frame: FrameType) -> bool:
-    return _module(frame) in _PAUSES
 
 
 @lru_cache(maxsize=4096)

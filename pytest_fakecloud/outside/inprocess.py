@@ -91,7 +91,6 @@ class Origins(Hooks):
         return True
 
     def restore(self, origin: Origin) -> None:
-        """Stop redirecting an origin."""
         with self._lock:
             del self.detours[origin]
         self.leave()
@@ -323,7 +322,6 @@ class _CompleteBody(io.BytesIO):
     headers: Sequence[tuple[str, str]] = ()
 
     def isclosed(self) -> bool:
-        """Return whether everything has been read."""
         return self.closed or self.tell() == len(self.getbuffer())
 
     @property

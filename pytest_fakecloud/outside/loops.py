@@ -55,7 +55,8 @@ class AsyncioLoop:
         self.sleep_really = real_sleep
         self._ahead = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._timeouts: weakref.WeakSet[asyncio.TimerHandle] = weakref.WeakSet()
+        self.timeouts: weakref.WeakSet[asyncio.TimerHandle] = weakref.WeakSet()
+        """Timeouts of the code under test, to which the clock may move."""
         original, reference = type(loop).time, weakref.ref(loop)
 
         def time() -> float:
@@ -132,13 +133,9 @@ class AsyncioLoop:
             return True
         return any(fd != own.fileno() for fd in list(selector.get_map()))
 
-    def add_timeout(self, handle: asyncio.TimerHandle) -> None:
-        """Allow the clock to move to a timeout of the code under test."""
-        self._timeouts.add(handle)
-
     def has_timeouts(self) -> bool:
         now = self._loop.time()
-        return any(not one.cancelled() and one.when() > now for one in list(self._timeouts))
+        return any(not one.cancelled() and one.when() > now for one in list(self.timeouts))
 
     def next_timeout(self) -> float | None:
         ends = [one.when() for one in self._loop._scheduled if not one.cancelled()]
@@ -359,7 +356,7 @@ class Autojump:
                 and not times_out_really(sys._getframe(1))
             ):
                 running = AsyncioLoop.running(sleepers, asyncio_sleep)
-                running.add_timeout(handle)
+                running.timeouts.add(handle)
                 watch(running, sleepers)
             return handle
 
@@ -369,9 +366,8 @@ class Autojump:
 
     def _replace_trio(self) -> None:
         trio = sys.modules["trio"]
-        trio_sleep, trio_sleep_until, trio_run = map(
-            original_of, (trio.sleep, trio.sleep_until, trio.run)
-        )
+        originals = (trio.sleep, trio.sleep_until, trio.run)
+        trio_sleep, trio_sleep_until, trio_run = map(original_of, originals)
 
         async def sleep_in_trio(seconds: float) -> None:
             loop = TrioRun.running(self._sleepers, trio_sleep)

@@ -165,7 +165,7 @@ class Wall:
         self._shown_us = 0
         self._travel: _Travel | None = None
         self._unlisten: Callable[[], None] = lambda: None
-        self._reads = _FrozenReads()
+        self.reads = _FrozenReads()
         self.on_read: Callable[[], None] | None = None
         """A function that is called when code reads the time, but not for HTTP headers and logs."""
 
@@ -188,18 +188,14 @@ class Wall:
         if name not in _OF_REQUESTS:
             if self.on_read is not None and name != "logging":
                 self.on_read()
-            self._reads.check(reader)
-
-    def forget_reads(self) -> None:
-        """Reset the counts of consecutive reads at one line."""
-        self._reads.forget()
+            self.reads.check(reader)
 
     def _follow(self) -> None:
         with self._lock:
             now_us = self._clock.now_us()
             moved = datetime.timedelta(microseconds=now_us - self._shown_us)
             self._shown_us = now_us
-            self._reads.forget()
+            self.reads.forget()
             if not moved:
                 return
             if self._travel is not None:

@@ -169,7 +169,6 @@ class LastingCloud:
                 call.note = call.note or "made before the test's own code, maybe by an earlier test"
 
     def close(self) -> None:
-        """Close the cloud."""
         cloud, self.cloud = self.cloud, None
         self._handles_before_test, self._seed_is_given = None, False
         if cloud is not None:
@@ -180,7 +179,6 @@ class SharedCloud(LastingCloud):
     """The cloud of the fixtures of a class or a module."""
 
     def open(self, node: Node, own: Mapping[str, Any]) -> Cloud:
-        """Create the cloud with the settings of a class or a module."""
         self.cloud = self._created([own, *markers_of(node)], "driven")
         return self.cloud
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ..cloud import Cloud
     from ..core.problems import Problem
     from ..reporting.model import Report
-    from ..reporting.page import Picture
     from ..reporting.text import TextLine
 
 
@@ -319,8 +318,10 @@ def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
         # Tools search for the first line of a hint, so only the indented lines are wrapped.
         texts = wrapped(hint, width) if hint.startswith(" ") else [hint]
         lines += [TextLine(text, "cause") for text in texts]
+    # An error can have a context manager in which the fakes hold the data that it is about.
+    scene: Any = getattr(type(phase.raised), "_fakecloud_scene", None)
     failed = report_failure(NO_REPORT, lambda text: lines.append(TextLine(text)))
-    with failed, _scene_of(phase.raised, cloud):
+    with failed, nullcontext() if scene is None else scene(phase.raised, cloud):
         lines += _journal(phase, cloud, name, hints, width)
     return lines
 
@@ -392,23 +393,14 @@ def _written(
     """Write the HTML page of a test and its JSON; return the path of the page, or the failure."""
     from ..reporting import as_json, page
 
+    # An error such as a broken promise can have a function that makes its page.
+    picture: Any = getattr(type(phase.raised), "_fakecloud_picture", None)
     failures: list[str] = []
     with report_failure("it could not be written", failures.append):
-        written = page.write(cloud, folder, data, _picture_of(phase.raised), beside)
+        own_page = None if picture is None else partial(picture, phase.raised)
+        written = page.write(cloud, folder, data, own_page, beside)
         as_json.write(data, written.with_suffix(".json"))
         # These properties are copied to the report of the teardown, which JUnit's XML reads.
         phase.item.user_properties.append(("fakecloud_timeline", str(written)))
         return str(written)
     return f"({failures[0]})"
-
-
-def _scene_of(raised: BaseException | None, cloud: Cloud) -> AbstractContextManager[None]:
-    """Return a context manager in which the fakes hold the data that an error is about."""
-    scene: Any = getattr(type(raised), "_fakecloud_scene", None)
-    return nullcontext() if scene is None else scene(raised, cloud)
-
-
-def _picture_of(raised: BaseException | None) -> Picture | None:
-    """Return the function of an error that makes its page, such as a broken promise; else None."""
-    picture: Any = getattr(type(raised), "_fakecloud_picture", None)
-    return None if picture is None else partial(picture, raised)

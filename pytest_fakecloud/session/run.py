@@ -151,7 +151,6 @@ class Run:
         )
 
     def _settings(self, item: pytest.Item) -> dict[str, Any]:
-        """Return the settings of a test."""
         base = self.session.settings_of_tests if self.options.scope == "session" else {}
         return self.options.settings_of(item, base, self._own)
 
@@ -190,7 +189,6 @@ class Run:
         return test.strict
 
     def start_early(self, names: list[str]) -> None:
-        """Start fakes and set their variables for the whole run."""
         for variable, value in self.session.start_early(names).items():
             self._environment.setenv(variable, value)
 
@@ -424,7 +422,6 @@ class SleepMeter:
         self._began: tuple[float, float, int] | None = None
 
     def start(self) -> None:
-        """Start measuring."""
         self._began = _figures()
 
     def seconds(self) -> float:
@@ -475,15 +472,8 @@ NOT_OF_A_TEST = ("__main__", "cli", "kafka", "redis", "standalone", "support", "
 
 
 IMPORTED_LATER = (
-    "decimal",
-    "difflib",
-    "email.utils",
-    "fractions",
-    "jwt",
-    "ssl",
-    "sysconfig",
-    "zoneinfo",
-)
+    "decimal", "difflib", "email.utils", "fractions", "jwt", "ssl", "sysconfig", "zoneinfo",
+)  # fmt: skip
 """Modules that functions of this package import when they are first called."""
 
 
