@@ -369,7 +369,6 @@ class Handle:
             setattr(self, name, token)
 
     def _mounts(self) -> list[Mount]:
-        """Return the addresses that this fake serves."""
         return [self._mount]
 
     def _take_over(self, former: Any) -> None:
@@ -578,7 +577,6 @@ def _close_client(client: Any) -> None:
 
 
 def engine_of(handle: Handle) -> Any:
-    """Return the engine of a fake, for reports and the console."""
     return handle._engine
 
 

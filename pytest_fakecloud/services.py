@@ -39,11 +39,6 @@ class Service(NamedTuple):
     files: Mapping[str, tuple[bytes, ...]] = {}
     view: str | None = None
 
-    @property
-    def alias(self) -> str | None:
-        """The alternative name of its fixture (``fakecloud_kv``), for suites that use the first."""
-        return None if self.word is None else f"fakecloud_{self.word}"
-
 
 def _service(
     fixture: str,
@@ -128,13 +123,11 @@ def find(fixture: object) -> Service:
 
 
 def handle_class(service: Service) -> type[Handle]:
-    """Import the class of a service's fake."""
     found: type[Handle] = _imported(service.handle)
     return found
 
 
 def view_of(service: Service) -> Callable[[Any], dict[str, Any]] | None:
-    """Import the function of a descriptor's ``view``; None if there is none."""
     return None if service.view is None else _imported(service.view)
 
 

@@ -25,7 +25,7 @@ from pytest_fakecloud.base_cloud import on_start, secrets_in, show_same
 from pytest_fakecloud.core.problems import PROBLEM_KINDS
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.handle import secrets_of
-from pytest_fakecloud.outside.surroundings import Changes
+from pytest_fakecloud.outside.surroundings import no_proxy
 from pytest_fakecloud.services import SERVICES
 
 from .harness import wait_until
@@ -282,12 +282,12 @@ def test_a_cloud_that_nobody_holds_is_given_back(transport: Any) -> None:
             ResourceWarning, match="<Cloud .*> was garbage-collected without close()"
         ):
             wait_until(partial(_is_gone, drop()))
-        wait_until(lambda: Changes.users() == users)
+        wait_until(lambda: no_proxy.users == users)
 
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         gc.collect()  # sockets of clients that earlier tests left open
     gc.freeze()  # The following collections only inspect objects of this test.
-    users = Changes.users()
+    users = no_proxy.users
     dropped()
     before = descriptors()
     for _ in range(3):

@@ -332,7 +332,6 @@ class Journal:
 
 
 def recorder_of(journal: Journal) -> Recorder:
-    """Return the ``Recorder`` behind a journal. For the fakes, not for tests."""
     return journal._recorder
 
 

@@ -20,17 +20,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import (
-    Any,
-    Generic,
-    Literal,
-    NamedTuple,
-    ParamSpec,
-    TypeAlias,
-    TypeGuard,
-    TypeVar,
-    overload,
-)
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar, overload
 
 from .errors import ContractError, counted, shown
 
@@ -75,7 +65,9 @@ def duration_us(value: Duration) -> int:
         spans = (float(count) * _UNITS[unit] for count, unit in re.findall(_PART, found[2]))
         microseconds = sum(round(min(span, 1e21)) for span in spans)
         microseconds = -microseconds if found[1] else microseconds
-    elif _is_number(value) and -math.inf < value < math.inf:
+    elif (
+        type(value) is not bool and isinstance(value, int | float) and -math.inf < value < math.inf
+    ):
         # Clamp the number first: a large float times a million would be infinity.
         microseconds = round(min(max(value, -1e15), 1e15) * 1_000_000)
     else:
@@ -131,10 +123,6 @@ def clock_time(at_us: int, like_us: int | None = None) -> str:
     same_day = like_us is not None and to_datetime(like_us).date() == at.date()
     day = "" if same_day else f"{at:%Y-%m-%d} "
     return f"{day}{at:%H:%M:%S}{part}Z"
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _true_monotonic() -> Callable[[], float]:

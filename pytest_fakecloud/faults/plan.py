@@ -252,7 +252,6 @@ class FaultPlan:
 
 
 def table_of(plan: FaultPlan) -> FaultTable:
-    """Return the ``FaultTable`` behind a plan. For the fakes, not for tests."""
     return plan._table
 
 

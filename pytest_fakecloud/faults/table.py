@@ -246,7 +246,6 @@ class Fault:
 
 
 def rule_of(fault: Fault) -> Rule:
-    """Return the ``Rule`` behind a fault. For the fakes, not for tests."""
     return fault._rule
 
 

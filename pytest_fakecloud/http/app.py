@@ -266,7 +266,6 @@ class App:
         return self.wrong_method(request, allowed)
 
     def _new_call(self, request: Request) -> Call:
-        """Return a request's entry for the journal, which the recorder numbers."""
         call = request.call = Call(
             0, 0, self.service, self.name, request.method, request.target, request.headers,
             request.body, request.client, self._read_facts,
@@ -275,7 +274,6 @@ class App:
         return call
 
     def _admit(self, request: Request, proceed: Serve) -> AnyResponse:
-        """Authenticate a request on its way through the chain."""
         request.principal = self.authenticate(request)
         return proceed()
 

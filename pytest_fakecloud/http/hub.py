@@ -47,7 +47,6 @@ class Acceptor:
         self._mount = weakref.ref(mount)
 
     def ready(self) -> None:
-        """Accept waiting connections. Called by the hub's thread."""
         mount = self._mount()
         if mount is not None:
             mount.ready()
@@ -174,7 +173,6 @@ class Mount:
             self.hub.register(self.listener, self.acceptor)
 
     def gate(self, shut: bool) -> None:
-        """Call ``refuse()`` if ``shut``, otherwise ``accept()``."""
         if shut:
             self.refuse()
         else:
@@ -401,7 +399,6 @@ class Hub:
         self._nudge()
 
     def forget(self, mount: Mount) -> None:
-        """Remove a mount that has been closed."""
         self._mounts.discard(mount)
 
     # -- the thread ------------------------------------------------------------------------------
@@ -538,7 +535,6 @@ _shared_lock = threading.Lock()
 
 
 def default_hub() -> Hub:
-    """Return the hub of this process."""
     global _shared
     with _shared_lock:
         if _shared is None:

@@ -88,7 +88,6 @@ class Connection:
         return True
 
     def leave(self) -> None:
-        """Mark the end of a call into the engine."""
         self.inside = False
         if self.ended:
             handler_returned = self.mount.hub.handler_returned

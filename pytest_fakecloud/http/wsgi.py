@@ -75,7 +75,6 @@ class _Framing(enum.Enum):
 
 
 def serve_wsgi(connection: Connection) -> None:
-    """Serve HTTP for a WSGI application until either side closes."""
     WSGIHandler(connection).handle()
 
 

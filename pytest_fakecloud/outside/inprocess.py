@@ -227,7 +227,6 @@ class _HttpxRequest(NamedTuple):
     length: int
 
     def exchange(self, body: bytes) -> Any:
-        """Send the request with its body; return the response."""
         import httpx
 
         try:

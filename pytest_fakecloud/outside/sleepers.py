@@ -238,7 +238,10 @@ async def sleep_in(loop: Loop, sleepers: Sleepers, seconds: float) -> None:
     with sleepers.asleep(until_us, loop.key) as sleeper:
         while not sleepers.over and sleepers.clock.now_us() < until_us:
             if sleepers.first_of(loop.key) is not sleeper:
-                await _wait_to_be_first(loop, sleepers, sleeper)
+                sleeper.wake, wait = loop.event()
+                # Look again: before it could be woken, this sleeper may have become the first.
+                if not sleepers.over and sleepers.first_of(loop.key) is not sleeper:
+                    await wait()
                 continue
             # Go on even if the loop does not become idle: it may wait for this sleep in a loop of its
             # own, as in `while not task.done(): await asyncio.sleep(0)`.
@@ -252,12 +255,6 @@ async def sleep_in(loop: Loop, sleepers: Sleepers, seconds: float) -> None:
         watch(loop, sleepers)
     # Sleep even if no time is left, so that other tasks can run.
     await loop.sleep_really(sleepers.left(until_us))
-
-
-async def _wait_to_be_first(loop: Loop, sleepers: Sleepers, sleeper: Sleeper) -> None:
-    sleeper.wake, wait = loop.event()
-    if not sleepers.over and sleepers.first_of(loop.key) is not sleeper:
-        await wait()
 
 
 def watch(loop: Loop, sleepers: Sleepers) -> None:

@@ -18,7 +18,6 @@ import os
 import sys
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -39,14 +38,15 @@ class _NoProxy:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._users = 0
+        self.users = 0
+        """The number of open clouds, each of which changes the process."""
         self._changed: dict[str, tuple[str | None, str]] = {}
         """The value of each variable before, and the value that was set."""
 
     def enter(self) -> None:
         with self._lock:
-            self._users += 1
-            if self._users == 1:
+            self.users += 1
+            if self.users == 1:
                 self._apply()
 
     def refresh(self) -> None:
@@ -54,7 +54,7 @@ class _NoProxy:
         name = _PROXY_VARIABLES[1]
         if name not in self._changed or os.environ.get(name) != self._changed[name][1]:
             with self._lock:
-                if self._users:
+                if self.users:
                     self._apply()
 
     def _apply(self) -> None:
@@ -69,8 +69,8 @@ class _NoProxy:
 
     def leave(self) -> None:
         with self._lock:
-            self._users -= 1
-            if self._users:
+            self.users -= 1
+            if self.users:
                 return
             for name, (before, ours) in self._changed.items():
                 # Do not restore a variable that other code has set since.
@@ -160,11 +160,6 @@ cheap_clients = Hooks(_hooks_of_httpx())
 # -- all changes -----------------------------------------------------------------------------------
 
 
-_changing = threading.Lock()
-_users: Counter[tuple[_NoProxy | Hooks, ...]] = Counter()
-"""The number of users of each combination of changes. Different combinations share parts."""
-
-
 class Changes:
     """The changes to the process for one open cloud."""
 
@@ -176,29 +171,18 @@ class Changes:
             from .inprocess import origins
 
             self._parts += (origins,)
-        with _changing:
-            _users[self._parts] += 1
-            if _users[self._parts] == 1:
-                for part in self._parts:
-                    part.enter()
+        for part in self._parts:
+            part.enter()
 
     def refresh(self) -> None:
         """Redo the changes that other code has undone."""
         for part in self._parts:
             part.refresh()
 
-    @staticmethod
-    def users() -> int:
-        """Return the number of changes that are not yet undone: one for each open cloud."""
-        return _users.total()
-
     def close(self) -> None:
         """Undo the changes, unless another open cloud needs them."""
-        with _changing:
-            _users[self._parts] -= 1
-            if not _users[self._parts]:
-                for part in reversed(self._parts):
-                    part.leave()
+        for part in reversed(self._parts):
+            part.leave()
 
 
 # -- HTTPS ------------------------------------------------------------------------------------------

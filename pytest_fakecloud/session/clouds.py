@@ -19,26 +19,15 @@ from ..cloud import Cloud
 from ..core.errors import call_all
 from ..outside.replace import replace
 from ..services import SERVICES
-from .options import (
-    PER_TEST_SETTINGS,
-    SESSION_SETTINGS,
-    Node,
-    RunOptions,
-    fixture_of,
-    markers_of,
-    misuse,
-)
+from .options import PER_TEST_SETTINGS, SESSION_SETTINGS, RunOptions, fixture_of, misuse
 
 if TYPE_CHECKING:
     import pytest
 
-    from ..handle import Handle
-
-BACKGROUND = "background"
-"""How the queues of the session's fakes deliver, which applications use beside the tests."""
+    from ..handle import Delivery, Handle
 
 
-def new_cloud(settings: Mapping[str, Any], delivery: Any) -> Cloud:
+def new_cloud(settings: Mapping[str, Any], delivery: Delivery) -> Cloud:
     """Create a cloud with the settings of a test or of the session, and of its fixtures' fakes."""
     cloud = Cloud(
         settings["seed"],
@@ -127,9 +116,8 @@ def _check_variables(former: Handle, handle: Handle) -> None:
 
 
 class LastingCloud:
-    """A cloud that outlives tests and returns to its baseline before each of them.
-
-    ``cloud`` is None until it is created, and after it is closed.
+    """A cloud that outlives tests and returns to its baseline before each of them: that of a class, a
+    module or the session. ``cloud`` is None until it is created, and after it is closed.
     """
 
     def __init__(self, options: RunOptions) -> None:
@@ -139,11 +127,13 @@ class LastingCloud:
         self._seed_is_given = False
         self._handles_before_test: list[Any] | None = None
 
-    def _created(self, layers: Sequence[Mapping[str, Any]], delivery: str) -> Cloud:
+    def create(self, layers: Sequence[Mapping[str, Any]], delivery: Delivery) -> Cloud:
+        """Create the cloud with the settings of these layers, of which later ones win."""
         self._seed_is_given = any(layer.get("seed") is not None for layer in layers)
         merged = self._options.merged(self._seed, layers)
         self._seed = merged["seed"]
-        return new_cloud(merged, delivery)
+        self.cloud = new_cloud(merged, delivery)
+        return self.cloud
 
     def begin_test(self, item: pytest.Item) -> None:
         """Return to the baseline. Random values start over from the test's own seed."""
@@ -175,16 +165,9 @@ class LastingCloud:
             cloud.close()
 
 
-class SharedCloud(LastingCloud):
-    """The cloud of the fixtures of a class or a module."""
-
-    def open(self, node: Node, own: Mapping[str, Any]) -> Cloud:
-        self.cloud = self._created([own, *markers_of(node)], "driven")
-        return self.cloud
-
-
 class SessionCloud(LastingCloud):
-    """The cloud that lasts for a whole run, if the run needs one.
+    """The cloud that lasts for a whole run, if the run needs one. Its queues deliver in the background,
+    because applications use them beside the tests.
 
     Early fakes start before ``fakecloud_session_settings`` can be read, so they are replaced by fakes
     with these settings at the same addresses before the first test.
@@ -203,7 +186,7 @@ class SessionCloud(LastingCloud):
 
     def start_early(self, fixtures: Sequence[str]) -> dict[str, str]:
         """Start fakes with default settings; return their environment variables."""
-        self.cloud = cloud = self._created([], BACKGROUND)
+        cloud = self.create([], "background")
         variables: dict[str, str] = {}
         for fixture in fixtures:
             variables |= fixture_fake(cloud, fixture).env
@@ -223,12 +206,13 @@ class SessionCloud(LastingCloud):
                 )
             return self.cloud
         self._check(settings)
-        if self.cloud is None:
-            self.cloud = self._created([settings], BACKGROUND)
-        elif settings:
-            self.cloud = self._replaced(self.cloud, settings)
+        early = self.cloud
+        if early is None:
+            cloud = self.create([settings], "background")
+        else:
+            cloud = self._replaced(early, settings) if settings else early
         self._settings = settings
-        return self.cloud
+        return cloud
 
     def _check(self, settings: Any) -> None:
         """Fail the test if settings of the session cannot take effect."""
@@ -257,12 +241,12 @@ class SessionCloud(LastingCloud):
     def _replaced(self, early: Cloud, settings: Mapping[str, Any]) -> Cloud:
         """Replace early fakes by fakes with the settings of the session, at the same addresses."""
         _check_connections({each.fixture: each for each in early.fakes()}, settings)
-        cloud = self._created([settings], BACKGROUND)
-        self.cloud = None
+        cloud = self.create([settings], "background")
         try:
             for former, handle in replace_early_fakes(cloud, early):
                 _check_variables(former, handle)
         except BaseException:
+            self.cloud = None
             cloud.close()
             raise
         return cloud

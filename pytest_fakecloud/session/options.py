@@ -212,9 +212,7 @@ class RunOptions:
         self.journal_when = str(config.getoption("--fakecloud-journal"))
         """When a test's report shows the journal: failed, always or never."""
         self.recordings = folder_of(config, "--fakecloud-record")
-        """The folder for HTTP archives of the tests' calls, or None."""
         self.timelines = folder_of(config, "--fakecloud-report")
-        """The folder for timelines of failing tests, or None."""
         self.reports_passing = self.journal_when == "always" or bool(
             self.recordings or self.timelines
         )
@@ -224,12 +222,6 @@ class RunOptions:
         )
         """How long the fakes of fixtures last: function, class, module or session."""
         self._call_sites = config.getini("fakecloud_call_sites")
-
-    @cached_property
-    def fixtures(self) -> frozenset[str]:
-        """The names of all fixtures that return fakes."""
-        aliases = (service.alias for service in SERVICES.values() if service.alias is not None)
-        return frozenset((*SERVICES, *aliases, "fakecloud", "fakecloud_env"))
 
     @cached_property
     def defaults(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ..core.journal import recorder_of
 from ..core.timers import monotonic
 from ..services import SERVICES, services_by_word
 from . import warn
-from .clouds import SessionCloud, SharedCloud, new_cloud, publish_env
+from .clouds import LastingCloud, SessionCloud, new_cloud, publish_env
 from .options import (
     SESSION_SETTINGS,
     SETTINGS,
@@ -31,6 +31,7 @@ from .options import (
     check_settings,
     fixture_of,
     kinds_of,
+    markers_of,
     misuse,
     own_markers,
 )
@@ -75,7 +76,7 @@ class Run:
         self.options = RunOptions(config)
         self.test = TestState()
         self.session = SessionCloud(self.options)
-        self._shared = SharedCloud(self.options)
+        self._shared = LastingCloud(self.options)
         self._lasting = (self._shared, self.session)
         self._own: Mapping[str, Any] = {}
         """The settings that ``fakecloud_settings`` returned for the fixtures' fakes."""
@@ -102,7 +103,7 @@ class Run:
         if scope == "session":
             cloud = self.session.open(session_settings)
         elif (owner := self.options.owner_of(item)) is not item:
-            cloud = self._shared.open(owner, own)
+            cloud = self._shared.create([own, *markers_of(owner)], "driven")
         else:
             settings = self.options.settings_of(item, own)
             self._keep_process_changes(settings)
@@ -219,7 +220,7 @@ class Run:
         """
         self.end_test()
         self.test = TestState(item)
-        is_user = not self.options.fixtures.isdisjoint(getattr(item, "fixturenames", ()))
+        is_user = "fakecloud" in getattr(item, "fixturenames", ())
         if self._process_changes is not None and not is_user:
             self._undo_process_changes()
         for each in self._lasting:

@@ -440,6 +440,8 @@ def test_a_program_may_import_the_package_before_it_runs_pytest(pytester: pytest
 def test_the_texts_of_the_plugin_name_every_service() -> None:
     for service in SERVICES.values():
         assert f"{service.fixture}={{...}}" in plugin.MARKER
-        assert {service.fixture, service.alias} - {None} <= plugin._FIXTURES
+        assert {service.fixture, f"fakecloud_{service.word}"} - {
+            "fakecloud_None"
+        } <= plugin._FIXTURES
     early = [service.fixture for service in services_by_word().values()]
     assert f"'{' '.join(early)}'" in plugin.SETTINGS["fakecloud_early"][0]
