@@ -289,7 +289,8 @@ def test_plugin_and_clouds_offer_it_typed(service: Service) -> None:
     from pytest_fakecloud import plugin
 
     name = handle_class(service).__name__
-    for fixture in filter(None, (service.fixture, service.alias)):
+    alias = service.word and f"fakecloud_{service.word}"
+    for fixture in filter(None, (service.fixture, alias)):
         definition: Any = getattr(plugin, fixture)
         made = definition._get_wrapped_function()
         assert made.__annotations__["return"] == name
