@@ -166,12 +166,7 @@ class BaseCloud:
         return cast("Destination", self._start("destination", settings))
 
     def _start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
-        """Start a fake by the name of its fixture.
-
-        Besides the settings of the service, ``host`` and ``port`` choose its address and ``token``
-        its credentials. Raises ``ContractError`` for unknown settings, and if the system has no
-        file descriptor left.
-        """
+        """Start a fake by the name of its fixture, with settings of its service."""
         if self.closed:
             raise ContractError("this cloud is closed: create a new one")
         service = find(fixture)
@@ -342,10 +337,7 @@ def set_fixture_settings(cloud: BaseCloud, settings: Mapping[str, Any]) -> None:
 
 
 def fixture_fake(cloud: BaseCloud, fixture: str) -> Any:
-    """Return the fake of a fixture in a cloud, started on first use.
-
-    Raises ``ContractError`` for an unknown fixture.
-    """
+    """Return the fake of a fixture in a cloud, started on first use."""
     fixture = find(fixture).fixture
     handle = cloud._fixture_handles.get(fixture)
     if handle is None:
@@ -392,11 +384,7 @@ def keep_only(cloud: BaseCloud, known: Iterable[Handle]) -> None:
 
 
 def begin_test(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None = None) -> None:
-    """Prepare a cloud for another test: remove all traces of the previous one.
-
-    Closes requests in progress and open connections and returns every fake to its baseline.
-    Sets the clock to its initial time and mode, or to ``now`` and ``clock`` if given.
-    """
+    """Prepare a cloud for another test: end all requests, rewind the clock, reset every fake."""
     for handle in cloud._context.handles:
         handle._end_connections()
     cloud._time.rewind(now, clock)
@@ -404,10 +392,8 @@ def begin_test(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None 
 
 
 def show_same(copy: BaseCloud, cloud: BaseCloud) -> None:
-    """Give a new cloud the data, the journal, the violations and the time of another one.
-
-    Its clock is frozen, and it delivers nothing until somebody moves it. Data is copied for fakes
-    that both clouds have.
+    """Give a new cloud the data, the journal, the violations and the time of another one. Its clock
+    is frozen, and it delivers nothing until somebody moves it.
     """
     context = copy._context
     copy._time.on_background = None
@@ -423,9 +409,8 @@ def show_same(copy: BaseCloud, cloud: BaseCloud) -> None:
 
 
 def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
-    """Describe the queues with messages that a test published but never delivered.
-
-    If ``strict`` contains the kind ``undelivered``, record strict-mode violations instead.
+    """Describe the queues with messages that a test published but never delivered. If ``strict``
+    contains this kind, record strict-mode violations instead.
     """
     found = []
     for handle in cloud._context.handles:

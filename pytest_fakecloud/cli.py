@@ -34,10 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> Parser:
-    """Return the parser of the command line.
-
-    Each subcommand sets ``run``, a function that takes the parsed arguments and returns the exit
-    code. Subcommands in a folder that is not installed are left out.
+    """Return the parser of the command line, without subcommands that are not installed. Each
+    subcommand sets ``run``, a function that takes the parsed arguments and returns the exit code.
     """
     parser = Parser(
         prog="pytest-fakecloud",

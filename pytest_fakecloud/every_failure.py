@@ -342,10 +342,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The call to fail in a run: the ``number``-th one whose description is ``text``.
-
-    ``words`` are the words of such calls that are in each run.
-    """
+    """The call to fail: the ``number``-th one described as ``text`` by the ``words`` of all runs."""
 
     kind: str
     detail: _Detail
@@ -369,9 +366,8 @@ def _common(text: str, words: frozenset[str]) -> str:
 
 
 class _Plan:
-    """The calls to which one kind of fault happens, and the runs so far in which none of them failed.
-
-    ``error`` is the exception that the last of these runs raised, or None.
+    """The calls to which one kind of fault happens, and the runs so far in which none of them
+    failed, the last of which raised ``error``.
     """
 
     def __init__(self, fault: FailureName, calls: Sequence[_Seen]) -> None:
@@ -443,7 +439,6 @@ class _Watch:
 
     @property
     def hit(self) -> Call | None:
-        """The call that failed, or None."""
         return self._call if any(rule.hits for rule in self._rules) else None
 
     @contextmanager

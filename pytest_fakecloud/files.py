@@ -18,10 +18,8 @@ DATA_BYTES = 1 << 30
 
 
 def open_file(path: str | PathLike[str], most: int = MOST_BYTES) -> BinaryIO:
-    """Open a regular file for reading.
-
-    Raises ``ContractError`` for a file that cannot be opened, is larger than ``most`` bytes, or is
-    a folder, a pipe or a device, where reading may never end.
+    """Open a regular file of at most ``most`` bytes for reading; raise ``ContractError`` for
+    others, and for a folder, a pipe or a device, where reading may never end.
     """
     try:
         file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115
@@ -52,10 +50,7 @@ def read_file(path: str | PathLike[str], most: int = MOST_BYTES) -> bytes:
 
 
 def read_json(path: str | PathLike[str], kind: str) -> Any:
-    """Return the JSON of a file; ``kind`` describes the file in errors (``"an HTTP archive"``).
-
-    Raises ``ContractError`` for a file that is not JSON, and like ``open_file()``.
-    """
+    """Return the JSON of a file; ``kind`` describes the file in errors (``"an HTTP archive"``)."""
     try:
         # Use utf-8-sig, because some tools write a byte order mark.
         return json.loads(read_file(path, DATA_BYTES).decode("utf-8-sig"))

@@ -108,10 +108,7 @@ class Context:
         return handle
 
     def name_for(self, fixture: str, given: str | None) -> str:
-        """Return the fake's name: the given one, the fixture's, or the fixture's with a number.
-
-        Raises ``ContractError`` if an open fake has the given name.
-        """
+        """Return the fake's name: the given one, the fixture's, or the fixture's with a number."""
         taken = {handle.name for handle in self.handles}
         if given is not None:
             if given in taken:
@@ -191,9 +188,8 @@ def action_as(kind: str) -> Callable[[Method], Method]:
 
 
 def action_method(handle: Handle, kind: str, given: Sequence[Any]) -> Callable[..., Any]:
-    """Return a function that repeats an action on another fake, given the action's arguments.
-
-    ``given`` are its positional arguments. See ``action_as()`` for the form of ``kind``.
+    """Return a function that repeats an action (see ``action_as()``) on another fake, given the
+    action's positional arguments.
     """
     owner, _, name = kind.rpartition(".")
     if not owner:
@@ -214,9 +210,8 @@ def perform(
     named: Mapping[str, Any],
     kind: str = "",
 ) -> Any:
-    """Call a method as an action that the test takes on the fake, at a place of the test's code.
-
-    ``kind`` is the name of the action in reports, by default the method's name.
+    """Call a method as an action that the test takes on the fake, at a place of the test's code,
+    with the method's name as its ``kind`` unless another is given.
     """
     __tracebackhide__ = True
     recorder = handle._recorder

@@ -1,8 +1,5 @@
-"""The list of all services, with a descriptor for each.
-
-The cloud, the plugin, the command, the control API and the console read it. A new service also
-needs a fixture in ``plugin`` and a method of ``BaseCloud``, both for type checkers. Modules are
-named here and not imported, because every run that checks a setting imports this one.
+"""The list of all services, with a descriptor for each. Modules are named here and not imported,
+because every run that checks a setting imports this one.
 """
 
 from __future__ import annotations
@@ -133,11 +130,9 @@ def view_of(service: Service) -> Callable[[Any], dict[str, Any]] | None:
 
 @cache
 def report_part(name: str, part: str) -> Any:
-    """Import a module that a service has for reports; None if it has none.
-
-    ``name`` is that of its fixture, or its ``word``. ``part`` is ``data`` (what a fake contains),
-    ``findings`` (the subjects of its calls, and detectors), ``replay`` (a copy of a fake) or
-    ``wording`` (sentences).
+    """Import a module that a service, given by fixture or ``word``, has for reports; None if it has
+    none: ``data`` (what a fake contains), ``findings`` (the subjects of its calls, and detectors),
+    ``replay`` (a copy of a fake) or ``wording`` (sentences).
     """
     service = named(name)
     path = None if service is None else service.report.get(part)

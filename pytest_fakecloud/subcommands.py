@@ -22,17 +22,15 @@ class Usage(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of a command.
-
-    ``details`` returns a text below the help, and is called only when the help is printed.
-    ``missing`` are sentences about subcommands that are not installed, which follow any error.
+    """A parser of a command. ``details`` returns a text below the help, and is called only when the
+    help is printed. ``missing`` are sentences about subcommands that are not installed, added to
+    any error.
     """
 
     details: Callable[[], str] | None = None
     missing: tuple[str, ...] = ()
 
     def format_help(self) -> str:
-        """Return the help, followed by its details."""
         text = super().format_help()
         return text if self.details is None else f"{text}\n{self.details()}\n"
 
@@ -53,12 +51,10 @@ def complain(text: str) -> None:
 def ended_by_signals(
     take: Callable[[int], object], exit_code: Callable[[int], int], *, within_s: float
 ) -> Iterator[None]:
-    """Pass the first signal to ``take``, and end the process if the block does not end in time.
-
-    ``take`` runs inside a signal handler, which may interrupt this thread while it holds a lock.
-    ``within_s`` are the real seconds that the block may take to end. ``exit_code`` returns the exit
-    code of a process that is ended this way. A second signal ends the process by the signal's default
-    action, which does not need to run Python code.
+    """Pass the first signal to ``take``, and end the process with ``exit_code()`` if the block does
+    not end within ``within_s`` real seconds. ``take`` runs inside a signal handler, which may
+    interrupt this thread while it holds a lock. A second signal has its default action, which needs
+    no Python code.
     """
     signals = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in signals}

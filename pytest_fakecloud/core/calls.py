@@ -341,7 +341,6 @@ def faults_ended(call: Call) -> int:
 
 
 def set_facts(call: Call, facts: dict[str, Any]) -> None:
-    """Replace the facts of a call, instead of reading them from its request."""
     call._facts = facts
 
 

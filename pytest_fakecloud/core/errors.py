@@ -85,10 +85,7 @@ def shown(value: object) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return one line about an error; never raises.
-
-    A message that was not written for readers gets the error's type and its source line.
-    """
+    """Return one line about an error, with its source line if not for readers. Never raises."""
     try:
         text = str(error).partition("\n")[0]
     except KeyboardInterrupt:

@@ -1,8 +1,4 @@
-"""Types of fields: which values and conditions a test may give for a field, and how they compare.
-
-A condition can be a function, a compiled pattern, an object that defines its own equality, or a
-string with ``*`` for any characters (``\\*`` is a literal star).
-"""
+"""Types of fields: which values and conditions a test may give for a field, and how they compare."""
 
 from __future__ import annotations
 
@@ -144,7 +140,6 @@ def pieces_of(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def glob_matcher(pattern: str) -> Callable[[str], bool]:
-    """Return a function that tests whether a string matches a glob pattern."""
     return pieces_matcher(pieces_of(pattern))
 
 
@@ -183,7 +178,6 @@ class Absent:
 
 
 ABSENT: Any = Absent()
-"""The value of a field that an item does not have."""
 _MOST_DIFFERENCES = 3
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "RESP")
 """HTTP methods, and RESP for commands received over the Redis protocol."""
@@ -222,11 +216,9 @@ class FieldType:
             )
 
     def matches_pattern(self, found: Any, pattern: Any) -> bool:
-        """Return whether a compiled pattern is found in a value."""
         return isinstance(found, type(pattern.pattern)) and bool(pattern.search(found))
 
     def equals(self, found: Any, wanted: Any) -> bool:
-        """Return whether a value of the field equals the wanted one."""
         if isinstance(wanted, str) and isinstance(found, str) and "*" in wanted:
             return found == wanted or glob_matcher(wanted)(found)
         return bool(found == wanted)

@@ -143,12 +143,10 @@ def expect(
 ) -> Results[T]:
     """Return the items that match; fail unless at least one does, or exactly ``times``.
 
-    The failure begins with ``what`` ("a call") and lists the query, the matches, and then the other
-    items with their differences, nearest first. ``show`` formats an item, in one or more lines.
-    ``not_counted`` are pairs of an item that does not count and the reason. ``notes`` receives the
-    number of matches and returns further lines. ``if_empty`` is the line for an empty list. Raises
-    ``AssertionError``, ``ContractError`` for an invalid ``times``, and ``CannotTell`` if the result
-    depends on items that the journal has cut.
+    The failure begins with ``what`` ("a call") and lists the matches, and then the other items with
+    their differences, nearest first. ``not_counted`` are pairs of an item that does not count and
+    the reason. ``notes`` receives the number of matches and returns further lines. Raises
+    ``CannotTell`` if the result depends on items that the journal has cut.
     """
     __tracebackhide__ = True
     checked_count("times", times)

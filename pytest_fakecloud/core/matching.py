@@ -280,9 +280,8 @@ class Mismatch(NamedTuple):
 class Query:
     """Several conditions on one item, all of which must hold.
 
-    ``fields`` are the known fields by name; an unknown name raises a ``ContractError`` that lists
-    them and suggests the nearest. ``kind`` names an item in messages. Functions are called last,
-    and only for items that match all other conditions.
+    ``fields`` are the known fields by name, ``kind`` names an item in messages. Functions are
+    called last, and only for items that match all other conditions.
     """
 
     def __init__(

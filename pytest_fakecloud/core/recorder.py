@@ -120,7 +120,6 @@ class SharedRecords:
 
     @property
     def actions(self) -> list[Action]:
-        """The last actions of the test."""
         # Iterate over a copy, because other threads may record actions.
         return [_action(*one) for one in self.recorded.copy()]
 
@@ -294,9 +293,8 @@ class Recorder:
         *details: object,
     ) -> None:
         """Record an action of the test on the fake, with a number from ``reserve()``, for reports.
-
-        ``place`` is in the test's code, ``call`` the arguments of the method ``kind``. The action's
-        data are ``describe(*details)``.
+        ``call`` are the arguments of the method ``kind``, and ``describe(*details)`` returns the
+        action's data.
         """
         owner = self._service, self._handle
         # Create the Action only for a report, because most tests need none.
@@ -330,10 +328,7 @@ class Recorder:
                         break
 
     def watch(self, watcher: Callable[[Entry], None]) -> Callable[[], None]:
-        """Call the watcher with each new entry, and again with a call that has been answered.
-
-        Return a function that stops the watcher.
-        """
+        """Call the watcher with new entries and answered calls; return a function that stops it."""
         return self._watchers.add(watcher)
 
     def _append(self, entry: Entry) -> None:
@@ -509,10 +504,8 @@ _MAX_VALUE_LENGTH = 60  # of a value shown next to a source line
 
 
 def raised_text(exception: BaseException, did: str = "the handler raised") -> str:
-    """Describe a handler's exception, with the last source line in the test or the application.
-
-    The text begins with ``did``. The source line is left out if it is long or repeats the
-    exception.
+    """Describe a handler's exception in a text that begins with ``did``, with the last source line
+    in the test or the application, unless it is long or repeats the exception.
     """
     # Imported here, because most handlers raise no exception.
     import traceback

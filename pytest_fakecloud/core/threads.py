@@ -15,10 +15,7 @@ from .timers import monotonic
 
 
 def place_of(ident: int) -> str:
-    """Return the innermost lines that a thread executes, or why they are unknown.
-
-    Never raises: a warning about a thread must not end in an error of its own.
-    """
+    """Return the innermost lines that a thread executes, or why they are unknown; never raises."""
     found: list[str] = []
     with report_failure("the place of a thread could not be found", found.append):
         # Imported here, because a thread rarely outlasts its fake.

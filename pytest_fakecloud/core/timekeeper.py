@@ -365,9 +365,8 @@ class Timekeeper:
             )
 
     def anchor(self) -> Callable[[], None]:
-        """Stop the clock, which the process's time follows; return a function to undo this.
-
-        Until then, the clock cannot run, and ``rewind()`` returns to its current time.
+        """Stop the clock, which the process's time follows, until the returned function is called.
+        Until then it cannot run, and ``rewind()`` returns to its current time.
         """
         before = self.mode, self.anchored, self._start_us, self._starts_frozen
         self.freeze()
@@ -400,8 +399,7 @@ class Timekeeper:
         """Return to the clock's initial mode and time, or once to the given ones.
 
         Called between two tests that use the same cloud; nothing else moves time back. Timers stay
-        planned; their owners replace them. Raises ``ContractError`` during an advance, for another
-        start if the clock cannot be moved, and for a running mode if the process's time follows it.
+        planned; their owners replace them.
         """
         start_us, frozen = self._start_us, self._starts_frozen
         if now is not None or mode is not None:

@@ -172,9 +172,8 @@ class AnswerMaker:
         headers: HeaderPairs | Mapping[str, str] = (),
         content_type: str | None = None,
     ) -> Callable[[Serve], Answer]:
-        """Return a function that responds instead of the endpoint.
-
-        Raises ``ContractError`` for invalid values.
+        """Return a function that responds instead of the endpoint; raise ``ContractError`` if
+        invalid.
         """
         checked_status(status)
         others, kind = _split_headers(headers, content_type)

@@ -1,10 +1,10 @@
 """Faults, the rules behind them, and the order in which requests pass through the rules of a fake.
 
 The table is applied between authentication and the endpoint. A request passes through every
-matching rule, level by level: first the rules that delay it or call the test's code, then the rules
-that break the connection before the engine, then the rules that damage the response, and last the
-rules that respond instead of the endpoint. Rules of the same level apply in the order they were
-added, so ``answer(503, times=1)`` followed by ``answer(429)`` gives one 503 and then 429s.
+matching rule, level by level: rules that delay it or call the test's code, that break the
+connection before the engine, that damage the response, and that respond instead of the endpoint.
+Rules of the same level apply in the order they were added, so ``answer(503, times=1)`` followed by
+``answer(429)`` gives one 503 and then 429s.
 """
 
 from __future__ import annotations
@@ -51,10 +51,8 @@ _Condition: TypeAlias = tuple[Question, Field, Callable[[Any], object]]
 
 
 class Rule:
-    """The rule behind a fault, which is applied to requests.
-
-    ``respond`` is its effect and ``order`` its level. ``hits`` is the number of times that it
-    fired. A strict test fails if ``used`` is less than ``planned``.
+    """The rule behind a fault, with its effect (``respond``) and its level (``order``). ``hits``
+    counts how often it fired; a strict test fails if ``used`` is less than ``planned``.
     """
 
     claimed_by_service: ClassVar[bool] = False
@@ -388,11 +386,8 @@ class CallRule(Rule):
 
 
 class FaultTable:
-    """The rules of one fake.
-
-    ``fact_fields`` are the facts of requests that rules can match, which are those of the app.
-    ``service_fields`` are the facts that rules of the service's own kinds match, if these rules do not
-    match requests.
+    """The rules of one fake. ``fact_fields`` are the facts of requests that rules can match,
+    ``service_fields`` those of the service's own rules, if these do not match requests.
     """
 
     fact_fields: Mapping[str, Field] = MappingProxyType({})

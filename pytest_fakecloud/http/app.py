@@ -154,7 +154,6 @@ class App:
 
     @cached_property
     def chain(self) -> Chain:
-        """The interceptors around every exchange."""
         return Chain()
 
     @cached_property
@@ -256,9 +255,8 @@ class App:
         return partial(self.no_endpoint, allowed=found)
 
     def no_endpoint(self, request: Request, allowed: frozenset[str] | None = None) -> Answer:
-        """Report a request without a route; return or raise the service's response.
-
-        ``allowed`` are the methods that its path accepts, or None if the path is unknown.
+        """Report a request without a route; return or raise the service's response. ``allowed`` are
+        the methods of its path, or None if the path is unknown.
         """
         self._unrouted(request, allowed)
         if allowed is None:
@@ -302,10 +300,9 @@ class App:
         self.recorder.add_event("refused", text)
 
     def foreign(self, request: Request) -> Answer:
-        """Return the response to a request with a method that no path accepts.
-
-        Only its method and target have been read. It is recorded as unrouted and needs no
-        credentials. The response for an unknown path lists the methods of the whole service.
+        """Return the response to a request with a method that no path accepts, of which only the
+        method and the target have been read. The response for an unknown path lists the methods of
+        all paths.
         """
         call = self._new_call(request)
         call.at_us = self.clock.now_us()
@@ -455,7 +452,6 @@ class RouteTable:
         self._by_head = _index(tuple((r.methods, r.pattern) for r in self.routes))
 
     def find(self, method: str, path: str) -> RouteMatch:
-        """Return the result of searching for a request's route."""
         segments = tuple(path.split("/", _INDEXED + 1)[1 : _INDEXED + 1])
         while segments and segments not in self._by_head:
             segments = segments[:-1]

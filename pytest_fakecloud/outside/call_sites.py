@@ -47,10 +47,7 @@ def _places(frames: list[FrameType]) -> CallSite:
 
 
 def _waiting_callers() -> Iterator[list[FrameType]]:
-    """Yield the application's frames of each other thread or task that may be waiting.
-
-    A task that runs only library code has none.
-    """
+    """Yield the application's frames, if any, of each thread or task that may be waiting."""
     own = threading.get_ident()
     for ident, top in sys._current_frames().items():
         if ident == own:

@@ -301,10 +301,8 @@ class Autojump:
             sys.meta_path.remove(self._finder)
 
     def _takes_real_time(self, seconds: object) -> bool:
-        """Return whether a sleep must take real time.
-
-        This is so for a time that is zero, infinite or invalid, for a sleep that ends after the year
-        9999, and for every sleep after the sleepers have ended.
+        """Return whether a sleep must take real time: after the sleepers have ended, and for a time
+        that is zero, infinite, invalid or after the year 9999.
         """
         return (
             self._sleepers.over

@@ -285,7 +285,6 @@ class ProcessTime:
 
     def stop(self) -> None:
         """Stop controlling the process's time. A clock that ran before continues from its time.
-
         Raises the exception of a handler that failed while the clock moved to a loop's timeout.
         """
         self._ends.close()

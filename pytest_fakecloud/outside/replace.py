@@ -1,10 +1,6 @@
 """Replaces attributes and functions of other code, alongside other tools that replace them.
 
-``replace()`` replaces one attribute of a module, class or object. ``Everywhere`` replaces functions
-wherever a module holds them. A ``Hook`` replaces a function of a library once the library has been
-imported, while the hook has users.
-
-Whatever ends first, each of them restores exactly what it found. If other code has replaced an
+Whatever ends first, everything restores exactly what it found. If other code has replaced an
 attribute since, its replacement stays. Source: decided here.
 """
 
@@ -106,9 +102,8 @@ class _Default(Replacement):
 
 
 def original_of(value: Any) -> Any:
-    """Return what a replacement replaced, if it has ended; return any other value unchanged.
-
-    Other code may keep a replacement, or restore it later.
+    """Return what a replacement replaced, if it has ended; return any other value unchanged. Other
+    code may keep a replacement, or restore it later.
     """
     while (ended := _covered.get(id(value))) is not None:
         value = ended._before
@@ -314,7 +309,7 @@ class Hook:
         ):
             return
         with self._lock:
-            holder = self._find() if self._users else None
+            holder = self._find(library) if self._users else None
             if holder is None:
                 return
             present = getattr(holder, self._name)
@@ -324,7 +319,7 @@ class Hook:
                 present = self._made[0]
             if self._made is None or present is not self._made[0]:
                 self._made = present, self._wrap(present, self.active)
-            self._library = sys.modules[self.module]
+            self._library = library
             self._last = replace(holder, self._name, self._made[1])
 
     def leave(self) -> None:
@@ -335,11 +330,8 @@ class Hook:
                 self._last.restore()
                 self._last = None
 
-    def _find(self) -> Any:
-        module = sys.modules.get(self.module)
-        if module is None:
-            return None
-        holder: Any = module
+    def _find(self, holder: Any) -> Any:
+        """Return the part of the library that has the function; None, with a warning, if none has."""
         for owner in self._owners:
             holder = getattr(holder, owner, None)
         if callable(getattr(holder, self._name, None)):

@@ -258,9 +258,8 @@ async def sleep_in(loop: Loop, sleepers: Sleepers, seconds: float) -> None:
 
 
 def watch(loop: Loop, sleepers: Sleepers) -> None:
-    """Move the clock to the timeouts of a loop while no task in it sleeps.
-
-    Call this in the loop's thread, after a timeout was set or the last sleeper has finished.
+    """Move the clock to the timeouts of a loop while no task in it sleeps. Call this in the loop's
+    thread, after a timeout was set or the last sleeper has finished.
     """
     if loop.key not in sleepers.watched and not sleepers.over:
         sleepers.watched.add(loop.key)

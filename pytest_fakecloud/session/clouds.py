@@ -44,9 +44,8 @@ def new_cloud(settings: Mapping[str, Any], delivery: Delivery) -> Cloud:
 
 
 def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Set the variables of a cloud's fakes and of later ones; return a function that ends this.
-
-    Call that function at the end of the test, because the cloud may outlive it.
+    """Set the variables of a cloud's fakes and of later ones; return a function that ends this, to
+    be called at the end of the test, because the cloud may outlive it.
     """
     seen: set[str] = set()
     ends: list[Callable[[], None]] = []
@@ -70,10 +69,9 @@ def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
 
 
 def _replace_default_opener() -> Callable[[], None]:
-    """Give ``urlopen()`` an opener that has read the variables with the certificate authority.
-
-    Since Python 3.12, its shared opener keeps the first TLS context. An application's own stays.
-    Return a function that restores the opener.
+    """Give ``urlopen()`` an opener that has read the variables with the certificate authority;
+    return a function that restores it. Since Python 3.12, the shared opener keeps the first TLS
+    context. An application's own opener stays.
     """
     import urllib.request
 
@@ -149,9 +147,8 @@ class LastingCloud:
         context_of(cloud).ids.reseed(self._seed)
 
     def begin_call(self) -> None:
-        """Mark calls recorded before the test's own code, and remember the fakes that exist.
-
-        Fakes that the test's own code starts are closed after the test.
+        """Mark calls recorded before the test's own code, and remember the fakes that exist. Those
+        that the test's own code starts are closed after it.
         """
         if self.cloud is not None:
             self._handles_before_test = list(self.cloud.fakes())
@@ -193,9 +190,8 @@ class SessionCloud(LastingCloud):
         return variables
 
     def open(self, settings: Any) -> Cloud:
-        """Return the cloud with the settings of the session, created on first use.
-
-        Fails the test if they are not the settings that the cloud was created with.
+        """Return the cloud, created on first use; fail a test with other settings than the cloud
+        was created with.
         """
         if self.cloud is not None and self._settings is not None:
             if settings is not self._settings and settings != self._settings:

@@ -237,11 +237,9 @@ class RunOptions:
         }
 
     def settings_of(self, node: Node, *fixtures: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of a test, or of all tests of a class or module:
-        function > class > module > fixtures > options > ini.
-
-        ``fixtures`` are the settings returned by fixtures; later ones override earlier ones.
-        Settings of a service are merged key by key. An unknown key fails the test.
+        """Return the settings of a test, or of all tests of a class or module: function > class >
+        module > later fixtures > earlier ones > options > ini. Settings of a service are merged key
+        by key.
         """
         return self.merged(node.nodeid, [*fixtures, *markers_of(node)])
 
@@ -303,10 +301,7 @@ class RunOptions:
         return (item.getparent(pytest.Class) if self.scope == "class" else None) or item
 
     def check_own_settings(self, item: pytest.Item, fixture: Mapping[str, Any]) -> None:
-        """Fail a test whose own settings cannot apply to its fakes, because they outlive it.
-
-        ``fixture`` are the settings that ``fakecloud_settings`` returned.
-        """
+        """Fail a test whose own settings cannot apply to its fakes, because they outlive it."""
         if self.scope == "function":
             return
         owner = self.owner_of(item)

@@ -62,9 +62,8 @@ def _undelivered(run: Run, clouds: list[Cloud]) -> list[str]:
 
 
 def explain(run: Run, item: pytest.Item, error: Exception) -> None:
-    """Raise an earlier exception of a callback that explains the error of a failed test.
-
-    An outcome of pytest ends the test. An assertion becomes the cause of the error.
+    """Raise an outcome of pytest that a callback raised before the error of a failed test, or let a
+    callback's failed assertion be the cause of the error.
     """
     found: list[Problem] = []
     with report_failure("the exceptions of callbacks could not be read", partial(warn, item)):
@@ -83,9 +82,8 @@ def explain(run: Run, item: pytest.Item, error: Exception) -> None:
 
 
 def _failing_violations(run: Run, clouds: list[Cloud]) -> list[Problem]:
-    """Return the violations that fail a test.
-
-    An outcome of pytest raised by a callback ends the test even without strict mode.
+    """Return the violations that fail a test. An outcome of pytest raised by a callback ends the
+    test even without strict mode.
     """
     kinds = run.strict_kinds()
     return [
@@ -233,9 +231,8 @@ def _show(report: pytest.TestReport, lines: list[TextLine], findings: list[str])
 
 
 def colour(report: pytest.TestReport, markup: Callable[..., str]) -> None:
-    """Colour the section of a report for the terminal, by pytest's function for it.
-
-    Call it after all loggers have read the report, because files must not contain colours.
+    """Colour the section of a report for the terminal, after all loggers have read the report,
+    because files must not contain colours.
     """
     lines = report.fakecloud_lines
     text = "\n".join(

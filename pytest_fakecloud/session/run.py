@@ -1,7 +1,6 @@
 """The state of one pytest run: the current test, its cloud, and the cloud that outlives tests.
 
-Imported when a test first uses a fake. The fakes are imported when needed. In runs with early
-fakes, this module is also a plugin, because of its fixture.
+In runs with early fakes, this module is also a plugin, because of its fixture.
 """
 
 from __future__ import annotations
@@ -49,11 +48,8 @@ except ImportError:  # Windows has no ``resource`` module.
 
 @dataclass
 class TestState:
-    """The state of the current test.
-
-    ``cloud`` is the test's cloud, if created. ``is_reported`` is True once the journal has been added
-    to a report. ``strict`` are the kinds of violations that fail the test, if known. ``ends`` are
-    called at the end of the test.
+    """The state of the current test. ``strict`` are the kinds of violations that fail the test, if
+    known; ``ends`` are called at its end.
     """
 
     __test__ = False
@@ -66,10 +62,8 @@ class TestState:
 
 
 class Run:
-    """The state that the hooks and fixtures of one pytest run share.
-
-    ``test`` is the state of the current test. A run may also have clouds that outlive tests: one for
-    the session, and one for the current class or module.
+    """The state that the hooks and fixtures of one pytest run share: the current ``test``, and the
+    clouds that outlive tests, one for the session and one for the current class or module.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -106,7 +100,14 @@ class Run:
             cloud = self._shared.create([own, *markers_of(owner)], "driven")
         else:
             settings = self.options.settings_of(item, own)
-            self._keep_process_changes(settings)
+            if self._process_changes is None:
+                # Keep a cloud's process-wide patches, because reapplying them for each test is costly.
+                from ..outside.surroundings import Changes
+
+                self._process_changes = Changes(
+                    shares_tls_context=settings["share_tls_context"],
+                    in_process=settings["transport"] == "inprocess",
+                )
             cloud = new_cloud(settings, "driven")
         try:
             self._use(cloud, settings or self._settings(item))
@@ -161,9 +162,8 @@ class Run:
         return self.test.cloud is not None or any(each.cloud for each in self._lasting)
 
     def clouds(self) -> list[Cloud]:
-        """Return the clouds of the test: its own, and those that outlive it if they were used.
-
-        These are included because an application may call fakes that no test requests.
+        """Return the test's own cloud and those that outlive it, if they were used: an application
+        may call fakes that no test requests.
         """
         clouds = [] if self.test.cloud is None else [self.test.cloud]
         return clouds + [
@@ -176,14 +176,11 @@ class Run:
         return [one for one in clouds if one is not None and one is not self.test.cloud]
 
     def strict_kinds(self) -> tuple[str, ...]:
-        """Return the kinds of strict-mode violations that fail the current test.
-
-        If the test has not requested a fake, its settings are read only for violations in a cloud
-        that outlives tests.
-        """
+        """Return the kinds of strict-mode violations that fail the current test."""
         test = self.test
         if test.strict is not None:
             return test.strict
+        # Read the settings of a test without fakes only if a cloud that outlives it has violations.
         if test.item is None or not any(cloud.problems() for cloud in self._unrequested()):
             return ()
         test.strict = kinds_of(self._settings(test.item)["strict"])
@@ -192,18 +189,6 @@ class Run:
     def start_early(self, names: list[str]) -> None:
         for variable, value in self.session.start_early(names).items():
             self._environment.setenv(variable, value)
-
-    # -- changes to the process ------------------------------------------------------------------
-
-    def _keep_process_changes(self, settings: Mapping[str, Any]) -> None:
-        # Keep a cloud's process-wide patches, because reapplying them for each test is costly.
-        if self._process_changes is None:
-            from ..outside.surroundings import Changes
-
-            self._process_changes = Changes(
-                shares_tls_context=settings["share_tls_context"],
-                in_process=settings["transport"] == "inprocess",
-            )
 
     def _undo_process_changes(self) -> None:
         if self._process_changes is not None:
@@ -214,10 +199,7 @@ class Run:
     # -- between tests ---------------------------------------------------------------------------
 
     def begin_test(self, item: pytest.Item) -> None:
-        """Return every fake to its baseline and remove all traces of earlier tests.
-
-        For a test without fakes, the changes to the process are undone.
-        """
+        """Return every fake to its baseline and remove all traces of earlier tests."""
         self.end_test()
         self.test = TestState(item)
         is_user = "fakecloud" in getattr(item, "fixturenames", ())
@@ -244,9 +226,8 @@ class Run:
             each.begin_call()
 
     def _check_settings(self, item: pytest.Item) -> None:
-        """Fail a test whose settings cannot apply to the clouds that outlive it.
-
-        pytest returns the value of a fixture of a wide scope without looking at the settings again.
+        """Fail a test whose settings cannot apply to the clouds that outlive it. pytest returns the
+        value of a fixture of a wide scope without looking at the settings again.
         """
         funcargs = getattr(item, "funcargs", {})
         scope = self.options.scope
@@ -257,9 +238,8 @@ class Run:
             self._check_own(item, funcargs[SETTINGS])
 
     def _check_own(self, item: pytest.Item, own: Mapping[str, Any]) -> None:
-        """Apply the value of ``fakecloud_settings`` of a test whose fakes outlive it.
-
-        Fail the test if it has other settings than an earlier one, except for strict mode.
+        """Apply the value of ``fakecloud_settings`` of a test whose fakes outlive it; fail the test
+        if more than strict mode differs from an earlier one.
         """
         self.options.check_own_settings(item, own)
         if own == self._own:
@@ -280,9 +260,8 @@ class Run:
             self.test.strict = kinds_of(self._settings(item)["strict"])
 
     def check_marker(self, item: pytest.Item) -> None:
-        """Fail a passing test whose own marker had no effect.
-
-        The marker of a class or a module may be meant for its other tests.
+        """Fail a passing test whose own marker had no effect. That of a class or a module may be
+        meant for its other tests.
         """
         test = self.test
         for marker, is_of_all in own_markers(item):
@@ -350,7 +329,6 @@ class Observation:
         self._found = 0
         """The number of frameworks that the process had imported when requests were last observed."""
         self._cloud: Cloud | None = None
-        """The cloud of the current test."""
 
     def observe(self, cloud: Cloud, item: pytest.Item | None) -> None:
         """Record what the report of a test needs, from now on or since an earlier call."""
@@ -405,9 +383,8 @@ _OF_THREAD = getattr(resource, "RUSAGE_THREAD", getattr(resource, "RUSAGE_SELF",
 
 
 def _figures() -> tuple[float, float, int]:
-    """Return real seconds, CPU seconds, and how often this thread was given the CPU (0 if unknown).
-
-    The seconds are real even if tools change the process's time.
+    """Return real seconds (even if tools change the process's time), CPU seconds, and how often
+    this thread was given the CPU (0 if unknown).
     """
     turns = 0
     if resource is not None:
@@ -426,10 +403,8 @@ class SleepMeter:
         self._began = _figures()
 
     def seconds(self) -> float:
-        """Return the seconds slept since the start; 0 if unknown.
-
-        On a busy machine a process also waits for the CPU. Those waits are frequent and short, so
-        only a long average wait counts as sleep.
+        """Return the seconds slept since the start; 0 if unknown. Waits for the CPU on a busy
+        machine are frequent and short, so only a long average wait counts as sleep.
         """
         if self._began is None:
             return 0.0
@@ -479,10 +454,9 @@ IMPORTED_LATER = (
 
 
 def import_fakes() -> None:
-    """Import every module that fakes may need.
-
-    For tests that fake the file system: a module imported while files are faked would keep the
-    faked objects and be forgotten afterwards, and some modules cannot be imported twice.
+    """Import every module that fakes may need, for tests that fake the file system: a module
+    imported while files are faked would keep the faked objects and be forgotten afterwards, and
+    some modules cannot be imported twice.
     """
     for found in walk_packages(__path__, f"{__package__.partition('.')[0]}."):
         if not any(word in NOT_OF_A_TEST for word in found.name.split(".")):
