@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from .core.typed import ProblemFields
     from .kv.handle import KVServer
     from .kv.settings import KVSettings
-    from .outside.inprocess import Interception
     from .outside.surroundings import Authority
     from .queue.capture.handle import CallbackCapture
     from .queue.delivery.destination_server import Destination
@@ -88,12 +87,12 @@ class BaseCloud:
         self._exits: list[Callable[[], None]] = []
         self._in_process = transport == "inprocess"
         self._authority: Authority | None = None
-        self._context.interceptor = self._intercept
         if tls:
             from .outside.surroundings import Authority
 
             self._authority = Authority()
             self._context.tls = self._authority.server_context
+            self._context.ca_file = self._authority.ca_file
             self._exits.append(self._authority.close)
         self._changes = Changes(shares_tls_context=share_tls_context, in_process=self._in_process)
         self._exits.append(self._changes.close)
@@ -110,13 +109,6 @@ class BaseCloud:
     def _delivery_failed(self, error: BaseException) -> None:
         self._context.problems.report(
             "bug", f"a background delivery failed: {shown(error)}", exception=error
-        )
-
-    def _intercept(self, handle: Handle, origin: str) -> Interception:
-        from .outside.inprocess import Interception
-
-        return Interception(
-            handle.url, origin, self._authority.ca_file if self._authority else None
         )
 
     @property
@@ -290,7 +282,7 @@ class BaseCloud:
         ends: list[Callable[[], object]] = [handle.close for handle in reversed(handles)]
         call_all([self._stop_delivering, *ends, *reversed(self._exits)])
         # Until now, an open fake kept its cloud open.
-        context.interceptor = self._time.on_background = None
+        self._time.on_background = None
         self._time.timers.clear()
 
     def __del__(self) -> None:

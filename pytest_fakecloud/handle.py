@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 
 Delivery = Literal["driven", "background"]
-Interceptor = Callable[["Handle", str], AbstractContextManager[object]]
 _recent_tokens: deque[str] = deque(maxlen=1000)
 """The first tokens of the latest fakes of this process."""
 SECRETS = (
@@ -61,7 +60,7 @@ class Context:
 
     ``clock`` (for tests ``public_clock``), ``ids`` and ``journal`` are the cloud's, ``problems``
     collects strict-mode violations, ``delivery`` determines how the queue's messages are delivered,
-    ``interceptor`` answers requests for hard-coded origins, and ``handles`` are the open fakes.
+    ``tls`` and ``ca_file`` are for HTTPS, and ``handles`` are the open fakes.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class Context:
         self.delivery = delivery
         self.hub: Hub | None = None
         self.tls: Any = None
-        self.interceptor: Interceptor | None = None
+        self.ca_file: str | None = None
         self.entered: Registry[Handle] = Registry()
         self.closed_addresses: dict[str, tuple[str, str]] = {}
         """The fixture and the address of each fake that closed before the cloud, by name."""
@@ -401,10 +400,12 @@ class Handle:
         if self.closed:
             # Check first: a fake that is already closed would never remove the interception.
             raise ContractError(f"{self.name} is closed and cannot answer for {shown(origin)}")
-        if self._context.interceptor is None:
+        if self._given_settings is None:
             raise ContractError("intercept() needs a fake that was started by a Cloud")
-        interception = self._context.interceptor(self, origin)
-        self._ends.append(partial(interception.__exit__, None, None, None))
+        from .outside.inprocess import Interception
+
+        interception = Interception(self.url, origin, self._context.ca_file)
+        self._ends.append(interception.close)
         return interception
 
     # -- data ------------------------------------------------------------------------------------

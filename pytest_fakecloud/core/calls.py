@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -434,13 +435,9 @@ def _json_or_absent(read: Callable[[Call], Any]) -> Callable[[Call], Any]:
     return value
 
 
-def field_reader(name: str) -> Callable[[Call], Any]:
-    return lambda call: field_of(call, name)
-
-
 CALL_FIELDS: Mapping[str, Field] = {
     **{
-        name: Field(field_type, field_reader(name))
+        name: Field(field_type, partial(field_of, name=name))
         for field_type, names in (
             (NUMBER, "number at_us status"),
             (INSTANT, "at"),

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import attrgetter
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
@@ -28,7 +28,7 @@ from .calls import (
     Entry,
     Event,
     Listed,
-    field_reader,
+    field_of,
     shorten,
     weight_of,
 )
@@ -202,7 +202,7 @@ class Recorder:
         facts = {
             name: Field(
                 either(one.type for one in known),
-                known[0].read or field_reader(name),
+                known[0].read or partial(field_of, name=name),
                 any(one.several for one in known),
                 optional=any(one.optional for one in known),
                 parts=next((one.parts for one in known if one.parts is not None), None),

@@ -107,7 +107,11 @@ class Rule:
             yield Question("route", self.route, names), field, lambda one: NamesOf(one.call)
         for name, wanted in self.facts.items():
             known = self.fields[name]
-            yield Question(name, wanted, known.type, known.several), known, _reader_of(name)
+            yield (
+                Question(name, wanted, known.type, known.several),
+                known,
+                partial(_fact_of, name=name),
+            )
         if self.when is not None:
             yield Question("when", self.when), Field(), lambda request: request
 
@@ -260,14 +264,11 @@ def _caller() -> str:
     return f"at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
 
 
-def _reader_of(fact: str) -> Callable[[Any], object]:
-    def read(request: Any) -> object:
-        call = request.call
-        if fact in getattr(call, "cut", ()):  # a delivery has no journal entry
-            raise cannot_tell(f"the {fact} ({call.cut[fact]:,} bytes) of {call!r}")
-        return call.facts.get(fact, ABSENT)
-
-    return read
+def _fact_of(request: Any, name: str) -> object:
+    call = request.call
+    if name in getattr(call, "cut", ()):  # a delivery has no journal entry
+        raise cannot_tell(f"the {name} ({call.cut[name]:,} bytes) of {call!r}")
+    return call.facts.get(name, ABSENT)
 
 
 class RandomRule(Rule):

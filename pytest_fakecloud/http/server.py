@@ -253,7 +253,6 @@ class HTTPHandler:
     def __init__(self, connection: Connection) -> None:
         self.sock = connection.sock
         self.connection = connection
-        self.mount = connection.mount
         self.app = connection.mount.app
         limit = connection.mount.body_limit
         self.reader = RequestReader(
