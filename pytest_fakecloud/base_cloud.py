@@ -20,7 +20,6 @@ from .core.ids import Ids
 from .core.journal import Journal, Results, recorder_of, results_of
 from .core.matching import Field
 from .core.problems import PROBLEM_FIELDS, Allowances, Problem, with_allowance
-from .core.recorder import Recorder
 from .core.settings import SWITCH, TRANSPORT, choice
 from .core.timekeeper import Mode, Timekeeper
 from .core.timers import Instant, Registry
@@ -81,7 +80,7 @@ class BaseCloud:
         self._allowed = Allowances()
         self._time = Timekeeper(now, clock)
         ids = Ids(int.from_bytes(os.urandom(4)) if seed is None else seed)
-        self._context = Context(self._time, ids, Journal(Recorder(self._time.now_us)), delivery)
+        self._context = Context(self._time, ids, delivery)
         self._time.on_background = self._deliver
         self._dispatcher: Dispatcher | None = None
         self._exits: list[Callable[[], None]] = []

@@ -63,13 +63,11 @@ class Context:
     ``tls`` and ``ca_file`` are for HTTPS, and ``handles`` are the open fakes.
     """
 
-    def __init__(
-        self, clock: Timekeeper, ids: Ids, journal: Journal, delivery: Delivery = "driven"
-    ) -> None:
+    def __init__(self, clock: Timekeeper, ids: Ids, delivery: Delivery = "driven") -> None:
         self.clock = clock
         self.public_clock = Clock(clock)
         self.ids = ids
-        self.journal = journal
+        self.journal = Journal(Recorder(clock.now_us))
         self.problems = Problems()
         self.delivery = delivery
         self.hub: Hub | None = None
@@ -90,8 +88,7 @@ class Context:
         cls, *, now: Instant | None = None, clock: Mode | None = None, seed: int | str = 0
     ) -> Context:
         """Return a context without a cloud, for a single fake."""
-        time = Timekeeper(now, clock)
-        return cls(time, Ids(seed), Journal(Recorder(time.now_us)))
+        return cls(Timekeeper(now, clock), Ids(seed))
 
     @property
     def handles(self) -> Sequence[Handle]:

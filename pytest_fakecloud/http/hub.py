@@ -26,6 +26,7 @@ from ..core.errors import ContractError, print_error
 from ..core.threads import WorkerPool, place_of
 from ..core.timers import give_way, monotonic
 from .app import App
+from .messages import BODY_LIMIT
 from .ports import BACKLOG, PortAllocator, kept, listen
 from .server import Connection, ConnectionHandler, Watch, serve_http
 
@@ -61,10 +62,10 @@ class Mount:
     after its connections were shut down, so that an application can wake its waiting handlers.
     ``reset_connections()`` calls the functions in ``on_reset`` for the same reason. The functions
     in ``on_error`` receive exceptions from an application that is not an ``App``. ``body_limit`` is
-    the maximum size of a request's body in bytes, or None for the server's limit.
+    the maximum size of a request's body in bytes.
     """
 
-    body_limit: int | None = None
+    body_limit: int = BODY_LIMIT
 
     def __init__(
         self,

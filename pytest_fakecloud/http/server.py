@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.timers import monotonic
 from .messages import (
-    BODY_LIMIT,
     Answer,
     AnyResponse,
     Effect,
@@ -255,9 +254,7 @@ class HTTPHandler:
         self.connection = connection
         self.app = connection.mount.app
         limit = connection.mount.body_limit
-        self.reader = RequestReader(
-            connection.address, body_limit=BODY_LIMIT if limit is None else limit
-        )
+        self.reader = RequestReader(connection.address, body_limit=limit)
 
     def handle(self, begun: bytes = b"") -> None:
         sock, reader = self.sock, self.reader

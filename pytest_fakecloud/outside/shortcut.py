@@ -73,8 +73,7 @@ class Shortcut:
         if len(target) > _MOST_TARGET_BYTES or _TARGET.fullmatch(target) is None:
             return None
         length = _announced_length(headers)
-        limit = _MOST_BODY_BYTES if mount.body_limit is None else mount.body_limit
-        if length is None or length > min(limit, _MOST_BODY_BYTES):
+        if length is None or length > min(mount.body_limit, _MOST_BODY_BYTES):
             return None
         if self._lingers:
             return length

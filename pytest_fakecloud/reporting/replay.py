@@ -17,8 +17,7 @@ from ..base_cloud import context_of
 from ..core.calls import Action, Call, Entry, Event
 from ..core.errors import report_failure
 from ..core.ids import Ids
-from ..core.journal import Journal, recorder_of
-from ..core.recorder import Recorder
+from ..core.journal import recorder_of
 from ..core.timekeeper import Timekeeper
 from ..core.timers import Instant
 from ..handle import Context, Handle, action_method, app_of, beginning_of
@@ -203,7 +202,7 @@ class _Player:
     def __init__(self, cloud: BaseCloud, start: Instant, reasons: dict[str, str]) -> None:
         self.time = Time(cloud, start)
         self.copies: dict[str, Copy] = {}
-        self._context = Context(self.time, Ids(cloud.seed), Journal(Recorder(self.time.now_us)))
+        self._context = Context(self.time, Ids(cloud.seed))
         # Do not let a replayed call wait: the call that it waited for may come later in the replay.
         self._context.clock.wait_cap = 0.0
         self._reasons = reasons
