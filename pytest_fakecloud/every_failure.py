@@ -392,17 +392,11 @@ class _Plan:
 
     def _target(self, number: int, detail: _Detail) -> _Target:
         call = self.calls[number - 1]
-        words = frozenset.intersection(
-            *(
-                frozenset(
-                    word
-                    for seen in run
-                    if seen.kind == call.kind
-                    for word in _WORD.findall(getattr(seen, detail))
-                )
-                for run in self._runs
-            )
+        texts = (
+            " ".join(getattr(seen, detail) for seen in run if seen.kind == call.kind)
+            for run in self._runs
         )
+        words = frozenset.intersection(*(frozenset(_WORD.findall(text)) for text in texts))
         target = _Target(call.kind, detail, words, _common(getattr(call, detail), words), 0)
         return replace(target, number=sum(map(target.is_met_by, self.calls[:number])))
 

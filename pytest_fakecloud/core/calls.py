@@ -204,11 +204,9 @@ class Call:
         self.handle = handle
         self.method = method
         self.target = target
-        self.request_headers = (
-            request_headers
-            if isinstance(request_headers, Headers)
-            else Headers(tuple(request_headers))
-        )
+        if not isinstance(request_headers, Headers):
+            request_headers = Headers(tuple(request_headers))
+        self.request_headers = request_headers
         self.request_body = request_body
         self.client = client
         self.status = None

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from operator import attrgetter
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from .calls import (
     CALL_FIELDS,
@@ -50,19 +50,28 @@ call of a fake's method, so only reports do that.
 """
 CallSite: TypeAlias = tuple[CodePlace, ...]
 """The places of the application that made a call: the caller, then the callers of its function."""
-RecordedAction: TypeAlias = tuple[
-    tuple[str, str],
-    str,
-    CodePlace,
-    int,
-    int,
-    tuple[Sequence[Any], Mapping[str, Any]] | None,
-    Callable[..., dict[str, Any]],
-    tuple[object, ...],
-]
-"""The service and name of a fake, and the arguments of ``record_action()`` with the time."""
 _ACTIONS = 1_000
 """Maximum number of a test's actions that are kept; beyond it the oldest are dropped."""
+
+
+class RecordedAction(NamedTuple):
+    """The arguments of ``record_action()``, with the fake and the time."""
+
+    service: str
+    handle: str
+    kind: str
+    place: CodePlace
+    number: int
+    at_us: int
+    call: tuple[Sequence[Any], Mapping[str, Any]] | None
+    describe: Callable[..., dict[str, Any]]
+    details: tuple[object, ...]
+
+    def action(self) -> Action:
+        data = {**self.describe(*self.details), "where": place_at(self.place)}
+        action = Action(self.number, self.at_us, self.service, self.handle, self.kind, "", data)
+        action.call = self.call
+        return action
 
 
 class LargeCalls:
@@ -121,7 +130,7 @@ class SharedRecords:
     @property
     def actions(self) -> list[Action]:
         # Iterate over a copy, because other threads may record actions.
-        return [_action(*one) for one in self.recorded.copy()]
+        return [one.action() for one in self.recorded.copy()]
 
     def forget_sites(self, is_gone: Callable[[int], bool]) -> None:
         # Iterate over a copy, because calls in other threads add their sites without the lock.
@@ -296,10 +305,12 @@ class Recorder:
         ``call`` are the arguments of the method ``kind``, and ``describe(*details)`` returns the
         action's data.
         """
-        owner = self._service, self._handle
+        at_us = self._now_us()
         # Create the Action only for a report, because most tests need none.
         self.shared.recorded.append(
-            (owner, kind, place, number, self._now_us(), call, describe, details)
+            RecordedAction(
+                self._service, self._handle, kind, place, number, at_us, call, describe, details
+            )
         )
 
     def reserve(self) -> int:
@@ -392,7 +403,7 @@ class Recorder:
                 for child in list(self._children):
                     child.entries = []
             else:
-                others = [one for one in shared.recorded if one[0][1] != self._handle]
+                others = [one for one in shared.recorded if one.handle != self._handle]
                 shared.recorded = deque(others, _ACTIONS)
                 parent.entries = [each for each in parent.entries if each.number not in gone]
             shared.forget_sites(gone.__contains__)
@@ -428,22 +439,6 @@ def place_at(place: CodePlace) -> Place:
     return {
         "file": code.co_filename, "line": line or code.co_firstlineno, "function": code.co_name
     }  # fmt: skip
-
-
-def _action(
-    owner: tuple[str, str],
-    kind: str,
-    place: CodePlace,
-    number: int,
-    at_us: int,
-    call: tuple[Sequence[Any], Mapping[str, Any]] | None,
-    describe: Callable[..., dict[str, Any]],
-    details: tuple[object, ...],
-) -> Action:
-    data = {**describe(*details), "where": place_at(place)}
-    action = Action(number, at_us, *owner, kind, "", data)
-    action.call = call
-    return action
 
 
 def details_of(

@@ -63,11 +63,9 @@ class Request:
         self.call: Call = _NO_CALL
         # Computed for every request, because every service reads the credentials from it.
         # Reversed, so that the first value of a repeated header wins.
-        self.fields = (
-            {name.lower(): value for name, value in reversed(self.headers.pairs)}
-            if fields is None
-            else fields
-        )
+        if fields is None:
+            fields = {name.lower(): value for name, value in reversed(self.headers.pairs)}
+        self.fields = fields
 
     def __str__(self) -> str:
         return f"{self.method} {self.target}"

@@ -123,18 +123,13 @@ def sleeps_of(policy: Policy) -> list[tuple[Function, Function]]:
 
 def clocks_of(policy: Policy) -> list[tuple[Function, Function]]:
     """Return the clocks of ``time``, each with the function to put in its place."""
-    per_second = {
-        "monotonic": 1,
-        "perf_counter": 1,
-        "monotonic_ns": 10**9,
-        "perf_counter_ns": 10**9,
-    }
-    return [_clock_of(policy, name, units) for name, units in per_second.items()]
+    names = ("monotonic", "perf_counter", "monotonic_ns", "perf_counter_ns")
+    return [_clock_of(policy, name) for name in names]
 
 
-def _clock_of(policy: Policy, name: str, per_second: int) -> tuple[Function, Function]:
+def _clock_of(policy: Policy, name: str) -> tuple[Function, Function]:
     really = original_of(getattr(time, name))
-    clock = RealClock(really, really(), per_second)
+    clock = RealClock(really, really(), 10**9 if name.endswith("_ns") else 1)
 
     @functools.wraps(really)
     def read() -> Any:

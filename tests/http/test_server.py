@@ -246,7 +246,7 @@ def test_expect_in_the_middle_of_a_pipeline_keeps_the_order(raw: Raw) -> None:
 
 
 def test_no_continue_for_a_body_that_is_too_large(demo: Demo, raw: Raw) -> None:
-    length = server.BODY_LIMIT + 1
+    length = demo.mount.body_limit + 1
     reply = raw.ask(
         f"POST /echo/x HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n\r\n"
     )
