@@ -236,7 +236,8 @@ class Timekeeper:
         ``ContractError``, which also fails that advance, or with ``yielding`` only ``Occupied``.
         Also raises ``ContractError`` for a later time if the clock cannot be moved.
         """
-        with self._turns.move(yielding) as turn:
+        turns = self._turns
+        with turns.move(yielding):
             self.was_driven = True
             try:
                 with self._lock:
@@ -251,7 +252,7 @@ class Timekeeper:
                         self._held_us = timer.due_us
                         self._moved()
                     yield timer
-                    if turn.breach is not None:
+                    if turns.breach is not None:
                         break
                 else:
                     if moved and target_us > self._held_us:
@@ -259,8 +260,8 @@ class Timekeeper:
                         self._moved()
             finally:
                 self._release()
-            if turn.breach is not None:
-                raise turn.breach
+            if turns.breach is not None:
+                raise turns.breach
 
     def fire(
         self,

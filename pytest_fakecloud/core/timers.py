@@ -393,12 +393,6 @@ class Occupied(Exception):
     """Raised when another thread is advancing this clock and does not finish in time."""
 
 
-class Turn:
-    """An advance in progress. ``breach`` is the error of an advance attempted during this one."""
-
-    breach: ContractError | None = None
-
-
 class Turns:
     """Lets one thread at a time move a clock: by an advance, or by a background delivery.
 
@@ -409,7 +403,10 @@ class Turns:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._turn: Turn | None = None
+        self.moving = False
+        """Whether an advance is in progress."""
+        self.breach: ContractError | None = None
+        """The error of an advance attempted during this one."""
         self._dispatcher: int | None = None
         """The ID of the thread that makes a background delivery."""
         self._jobs: frozenset[object] = frozenset()
@@ -417,12 +414,8 @@ class Turns:
         self._waiting = 0
         """The number of advances that wait for background deliveries."""
 
-    @property
-    def moving(self) -> bool:
-        return self._turn is not None
-
     @contextmanager
-    def move(self, yielding: bool = False) -> Iterator[Turn]:
+    def move(self, yielding: bool = False) -> Iterator[None]:
         """Take the turn for an advance, or raise ``ContractError`` (``Occupied`` if yielding)."""
         with self._lock:
             inside = _current_job.get() in self._jobs
@@ -439,12 +432,12 @@ class Turns:
                     self._changed.notify_all()
             if not self._is_free() or self._jobs:
                 raise Occupied if yielding else self._refusal(inside)
-            self._turn = turn = Turn()
+            self.moving, self.breach = True, None
         try:
-            yield turn
+            yield
         finally:
             with self._lock:
-                self._turn = None
+                self.moving = False
                 self._changed.notify_all()
 
     def _refusal(self, inside: bool) -> ContractError:
@@ -461,8 +454,8 @@ class Turns:
             "a handler or from a second thread. Let the outer call return first; to make "
             "an answer take time, give the destination a duration instead"
         )
-        if self._turn is not None:
-            self._turn.breach = breach
+        if self.moving:
+            self.breach = breach
         return breach
 
     @contextmanager
@@ -499,4 +492,4 @@ class Turns:
         return run
 
     def _is_free(self) -> bool:
-        return self._turn is None and self._dispatcher is None
+        return not self.moving and self._dispatcher is None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 import io
 import ssl
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from werkzeug.datastructures import Headers
 from werkzeug.serving import WSGIRequestHandler
@@ -65,13 +64,8 @@ class _ClientGone(ConnectionError):
     """Raised if a part of the response cannot be sent."""
 
 
-class _Framing(enum.Enum):
-    """The way in which a client finds the end of a body."""
-
-    NO_BODY = enum.auto()
-    LENGTH = enum.auto()
-    CHUNKED = enum.auto()
-    UNTIL_CLOSE = enum.auto()
+_Framing: TypeAlias = Literal["no body", "length", "chunked", "until close"]
+"""The way in which a client finds the end of a body."""
 
 
 def serve_wsgi(connection: Connection) -> None:
@@ -100,7 +94,7 @@ class WSGICall:
         self.status = ""
         self.headers: list[tuple[str, str]] = []
         self.head_sent = False
-        self.framing = _Framing.NO_BODY
+        self.framing: _Framing = "no body"
         self.unwritten = 0
         """The announced length of a body that is sent in parts, minus the bytes written."""
 
@@ -148,7 +142,7 @@ class WSGICall:
             self.write(part)
         if not self.head_sent:
             self._send_whole(b"")
-        elif self.framing is _Framing.CHUNKED:
+        elif self.framing == "chunked":
             self._send_bytes(LAST_CHUNK)
         elif self.unwritten:
             # The client would take the next response for a part of this body, or the reverse.
@@ -156,7 +150,7 @@ class WSGICall:
 
     def _send_whole(self, body: bytes) -> None:
         self.framing = self._choose_framing(len(body))
-        self._send_head(b"" if self.framing is _Framing.NO_BODY else body)
+        self._send_head(b"" if self.framing == "no body" else body)
 
     def write(self, part: bytes) -> None:
         """Write a part of the body, after the head if it has not been sent."""
@@ -171,32 +165,32 @@ class WSGICall:
     def _choose_framing(self, length: int | None) -> _Framing:
         """Choose the end of a body of ``length`` bytes (None: not known), and add its header."""
         if self.message.method == "HEAD" or self.status[:3] in ("204", "304"):
-            return _Framing.NO_BODY
+            return "no body"
         announced = self._announced_length()
         if announced is not None:
             if length is None:
                 self.unwritten = int(announced)
             elif int(announced) != length:
                 self.message.keep_alive = False
-            return _Framing.LENGTH
+            return "length"
         if length is not None:
             self.headers.append(("Content-Length", str(length)))
-            return _Framing.LENGTH
+            return "length"
         if self.message.version == "1.1":
             self.headers.append(("Transfer-Encoding", "chunked"))
-            return _Framing.CHUNKED
+            return "chunked"
         self.message.keep_alive = False
-        return _Framing.UNTIL_CLOSE
+        return "until close"
 
     def _announced_length(self) -> str | None:
         return next((v for n, v in self.headers if n.lower() == "content-length"), None)
 
     def _framed(self, part: bytes) -> bytes:
-        if self.framing is _Framing.NO_BODY:
+        if self.framing == "no body":
             return b""
-        if self.framing is _Framing.LENGTH:
+        if self.framing == "length":
             self.unwritten -= len(part)
-        return chunk(part) if self.framing is _Framing.CHUNKED else part
+        return chunk(part) if self.framing == "chunked" else part
 
     def _send_head(self, first_part: bytes) -> None:
         """Send the head and the first part of the framed body in one call."""

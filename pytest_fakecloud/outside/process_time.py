@@ -214,8 +214,6 @@ class Wall:
                 travel.stop()
 
 
-__all__ = ["AUTOJUMP", "ProcessTime", "ProcessTimeMode"]
-
 ProcessTimeMode: TypeAlias = bool | Literal["autojump"]
 """True: the process's time follows the clock. ``"autojump"``: in addition, sleeps move the clock."""
 AUTOJUMP: Literal["autojump"] = "autojump"

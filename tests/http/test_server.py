@@ -15,7 +15,6 @@ import pytest
 import time_machine
 from werkzeug import Request
 
-from pytest_fakecloud.http import server
 from pytest_fakecloud.http.hub import Hub, Mount
 from pytest_fakecloud.http.messages import HEAD_LIMIT
 from pytest_fakecloud.http.server import RESET_ON_CLOSE
