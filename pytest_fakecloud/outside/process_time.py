@@ -134,10 +134,7 @@ def _travellers() -> list[Any]:
     """Return the active travels of time-machine, innermost last."""
     import time_machine
 
-    # The name of the list depends on the version of time-machine.
-    is_new = hasattr(time_machine, "traveller_stack")
-    stack: list[Any]
-    stack = getattr(time_machine, "traveller_stack" if is_new else "coordinates_stack", [])
+    stack: list[Any] = getattr(time_machine, "traveller_stack", [])
     return stack
 
 
