@@ -72,7 +72,6 @@ class BaseCloud:
         _close_dropped()
         self.closed = False
         self._fixture_settings: Mapping[str, Any] = {}
-        """Settings of the fixtures' fakes, by fixture name."""
         self._fixture_handles: dict[str, Handle] = {}
         self._closed_together: Sequence[Handle] = ()
         """The fakes that were open when the cloud closed. Reports read their addresses and secrets."""

@@ -124,7 +124,6 @@ def text(
 
 
 def texts(*known: str) -> Kind[tuple[str, ...]]:
-    """Accept a list of strings and convert it to a tuple."""
     expected = f"a list of {' or '.join(map(repr, known))}" if known else "a list of strings"
     return Kind(
         Sequence[str],

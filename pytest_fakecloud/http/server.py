@@ -167,7 +167,6 @@ class Connection:
         return True
 
     def reset_when_closed(self) -> None:
-        """Make closing the socket send a TCP reset."""
         with contextlib.suppress(OSError):
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
 

@@ -82,7 +82,6 @@ class AsyncioLoop:
         return found
 
     def move(self, moved_us: int) -> None:
-        """Move the loop's time forward and wake the loop."""
         self._ahead += moved_us / 1e6
         self._call_in_loop(lambda: None)
 

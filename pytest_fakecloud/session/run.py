@@ -305,7 +305,6 @@ class Run:
         self.observation.pause()
 
     def close(self) -> None:
-        """Close the fakes that outlive tests and restore the environment."""
         self.end_test()
         self._environment.undo()
         self._undo_process_changes()
