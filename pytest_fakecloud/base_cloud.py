@@ -72,6 +72,7 @@ class BaseCloud:
         _close_dropped()
         self.closed = False
         self._fixture_settings: Mapping[str, Any] = {}
+        """Settings of the fixtures' fakes, by fixture name."""
         self._fixture_handles: dict[str, Handle] = {}
         self._closed_together: Sequence[Handle] = ()
         """The fakes that were open when the cloud closed. Reports read their addresses and secrets."""
@@ -156,7 +157,12 @@ class BaseCloud:
         return cast("Destination", self._start("destination", settings))
 
     def _start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
-        """Start a fake by the name of its fixture, with settings of its service."""
+        """Start a fake by the name of its fixture.
+
+        Besides the settings of the service, ``host`` and ``port`` choose its address and ``token``
+        its credentials. Raises ``ContractError`` for unknown settings, and if the system has no
+        file descriptor left.
+        """
         if self.closed:
             raise ContractError("this cloud is closed: create a new one")
         service = find(fixture)
@@ -323,11 +329,15 @@ def context_of(cloud: BaseCloud) -> Context:
 
 
 def set_fixture_settings(cloud: BaseCloud, settings: Mapping[str, Any]) -> None:
+    """Set the settings of the fixtures' fakes of a cloud, by the names of the fixtures."""
     cloud._fixture_settings = settings
 
 
 def fixture_fake(cloud: BaseCloud, fixture: str) -> Any:
-    """Return the fake of a fixture in a cloud, started on first use."""
+    """Return the fake of a fixture in a cloud, started on first use.
+
+    Raises ``ContractError`` for an unknown fixture.
+    """
     fixture = find(fixture).fixture
     handle = cloud._fixture_handles.get(fixture)
     if handle is None:

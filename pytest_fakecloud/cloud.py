@@ -145,8 +145,9 @@ class Cloud(BaseCloud):
 
 
 def archive_writer(asked: str) -> Callable[..., Path]:
-    """Return the function that writes a cloud's journal to a file as an HTTP archive (HAR). An
-    error about a missing part of the package names the option ``asked``.
+    """Return the function that writes a cloud's journal to a file as an HTTP archive (HAR).
+
+    Raises ``ContractError`` about the option ``asked`` if this part of the package is missing.
     """
     with importing(asked):
         from .recordings import write

@@ -401,6 +401,7 @@ class _Plan:
         return replace(target, number=sum(map(target.is_met_by, self.calls[:number])))
 
     def describe_miss(self, number: int) -> str:
+        """Return the error message for a call that further runs have not made."""
         text = (
             f"call {number} ({self.calls[number - 1]}) of the run without faults was to fail by "
             f"{self.fault!r}, but {MOST_MISSES} further runs did not make this call. "

@@ -50,7 +50,10 @@ def read_file(path: str | PathLike[str], most: int = MOST_BYTES) -> bytes:
 
 
 def read_json(path: str | PathLike[str], kind: str) -> Any:
-    """Return the JSON of a file; ``kind`` describes the file in errors (``"an HTTP archive"``)."""
+    """Return the JSON of a file; ``kind`` describes the file in errors (``"an HTTP archive"``).
+
+    Raises ``ContractError`` for a file that is not JSON, and like ``open_file()``.
+    """
     try:
         # Use utf-8-sig, because some tools write a byte order mark.
         return json.loads(read_file(path, DATA_BYTES).decode("utf-8-sig"))

@@ -104,7 +104,10 @@ class Context:
         return handle
 
     def name_for(self, fixture: str, given: str | None) -> str:
-        """Return the fake's name: the given one, the fixture's, or the fixture's with a number."""
+        """Return the fake's name: the given one, the fixture's, or the fixture's with a number.
+
+        Raises ``ContractError`` if an open fake has the given name.
+        """
         taken = {handle.name for handle in self.handles}
         if given is not None:
             if given in taken:

@@ -125,6 +125,7 @@ def handle_class(service: Service) -> type[Handle]:
 
 
 def view_of(service: Service) -> Callable[[Any], dict[str, Any]] | None:
+    """Import the function of a descriptor's ``view``; None if there is none."""
     return None if service.view is None else _imported(service.view)
 
 

@@ -273,6 +273,7 @@ def whole_body(call: Call) -> bytes:
 
 
 def weight_of(call: Call) -> int:
+    """Return roughly how many bytes the journal keeps for a call."""
     heads = (*call.request_headers.pairs, *call.response_headers.pairs)
     return (
         len(call.request_body)
@@ -340,6 +341,7 @@ def faults_ended(call: Call) -> int:
 
 
 def set_facts(call: Call, facts: dict[str, Any]) -> None:
+    """Replace the facts of a call, instead of reading them from its request."""
     call._facts = facts
 
 

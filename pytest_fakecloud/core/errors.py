@@ -249,6 +249,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def plural(noun: str, count: int) -> str:
+    """Return a noun, in the plural unless the count is 1."""
     return noun if count == 1 else f"{noun}s"
 
 

@@ -178,6 +178,7 @@ class Absent:
 
 
 ABSENT: Any = Absent()
+"""The value of a field that an item does not have."""
 _MOST_DIFFERENCES = 3
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "RESP")
 """HTTP methods, and RESP for commands received over the Redis protocol."""
@@ -389,6 +390,8 @@ class _Number(FieldType):
 
 
 class WholeNumber(_Number):
+    """An integer within bounds, both included."""
+
     def __init__(self, minimum: int, maximum: int | None = None) -> None:
         self.minimum, self.maximum = minimum, maximum
         above = "" if maximum is None else f" to {maximum}"
@@ -560,6 +563,7 @@ MESSAGE_ID = Shaped("the id of a message", "msg_5b5eb2f7", begins=("msg_",), nev
 
 
 def either(field_types: Iterable[FieldType]) -> FieldType:
+    """Return the type of a field that may be of any of these types."""
     found = tuple(dict.fromkeys(field_types))
     return found[0] if len(found) == 1 else _Either(found)
 

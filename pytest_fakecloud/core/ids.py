@@ -20,6 +20,7 @@ _MOST_BITS = 4096  # of a seed; a longer one cannot be copied by hand to repeat 
 
 
 def check_seed(seed: object) -> None:
+    """Raise ``ContractError`` for a seed that is not an integer or a string."""
     if isinstance(seed, str):
         return
     if not isinstance(seed, int) or isinstance(seed, bool):

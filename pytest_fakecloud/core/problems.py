@@ -160,6 +160,7 @@ class Allowances:
         self._queries: list[tuple[str, Query]] = []
 
     def add(self, kind: str, where: Mapping[str, object]) -> None:
+        """Allow a kind of violation, or only those whose facts match ``where``."""
         if not isinstance(kind, str) or kind not in ALLOWABLE:
             raise ContractError(unknown_name("kind of problem", kind, ALLOWABLE))
         self._queries.append((kind, Query(where, ALLOWABLE[kind], f"problem of kind {kind!r}")))

@@ -133,6 +133,7 @@ class SharedRecords:
         return [one.action() for one in self.recorded.copy()]
 
     def forget_sites(self, is_gone: Callable[[int], bool]) -> None:
+        """Forget the source lines of the calls for whose numbers ``is_gone`` returns true."""
         # Iterate over a copy, because calls in other threads add their sites without the lock.
         for number in list(self.sites):
             if is_gone(number):

@@ -69,6 +69,7 @@ def either(first: Kind[A], second: Kind[B]) -> Kind[A | B]:
 
 
 def optional(kind: Kind[A]) -> Kind[A | None]:
+    """Accept None and the values of a kind."""
     return either(kind, _NONE)
 
 
@@ -222,7 +223,10 @@ def read_some(declared: Any, given: Mapping[str, Any], of: str) -> dict[str, Any
 
 
 def read(declared: Callable[..., A], given: Mapping[str, Any], of: str) -> A:
-    """Return the dataclass of settings made from keywords, which must not be changed."""
+    """Return the dataclass of settings made from keywords, which must not be changed.
+
+    Raises ``ContractError`` if the keywords are invalid.
+    """
     # Most fakes have the default settings, whose validation is the same each time.
     return declared(**read_some(declared, given, of)) if given else _with_defaults(declared)
 

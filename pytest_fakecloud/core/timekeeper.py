@@ -91,6 +91,7 @@ class Timekeeper:
         self.drives = 0
         """The number of calls of tests that moved the clock or triggered due events."""
         self._drive_ends: Registry[Callable[[], None]] = Registry()
+        """Functions to call at the end of each of these calls."""
         self._ties: Registry[tuple[str]] = Registry()
         """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
         self._start_us, self._starts_frozen = start_of(now, mode)
@@ -286,6 +287,7 @@ class Timekeeper:
     # -- state -----------------------------------------------------------------------------------
 
     def _begin_at(self, start_us: int | None, frozen: bool) -> None:
+        """Start at a time (None: the process's time), running or frozen."""
         self._live_us = None
         real_us = process_us()
         first_us = real_us if start_us is None else start_us
@@ -400,7 +402,8 @@ class Timekeeper:
         """Return to the clock's initial mode and time, or once to the given ones.
 
         Called between two tests that use the same cloud; nothing else moves time back. Timers stay
-        planned; their owners replace them.
+        planned; their owners replace them. Raises ``ContractError`` during an advance, for another
+        start if the clock cannot be moved, and for a running mode if the process's time follows it.
         """
         start_us, frozen = self._start_us, self._starts_frozen
         if now is not None or mode is not None:
@@ -413,6 +416,7 @@ class Timekeeper:
         self._moved()
 
     def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
+        """Return when the next timer is due, or None if none is planned."""
         return self.timers.next_due_us(lanes)
 
     def dispatch(
@@ -538,6 +542,7 @@ def start_of(now: Instant | None, mode: Mode | None) -> tuple[int | None, bool]:
 
 
 def process_us() -> int:
+    """Return the process's own time in microseconds since the Unix epoch."""
     return int(time.time() * 1_000_000)
 
 

@@ -256,6 +256,7 @@ class Timers:
                 planned.clear()
 
     def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
+        """Return when the next timer of the lanes is due, or None if none is planned."""
         with self._lock:
             heads = [head.due_us for lane in lanes if (head := self._head(lane)) is not None]
         return min(heads, default=None)

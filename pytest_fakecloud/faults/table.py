@@ -399,6 +399,7 @@ class FaultTable:
 
     def __init__(self, stream: RandomStream, clock: Timekeeper) -> None:
         self.stream = stream
+        """The random stream from which rules draw."""
         self.clock = clock
         self.gate: Callable[[bool], None] | None = None
         """Makes the fake stop (True) or start (False) listening; None if it has no server."""

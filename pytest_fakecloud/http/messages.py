@@ -79,6 +79,7 @@ class Request:
         return query_items(self.query_string)
 
     def query(self, name: str) -> str | None:
+        """Return the first value of a query parameter, or None."""
         return next((value for key, value in self.query_items() if key == name), None)
 
 

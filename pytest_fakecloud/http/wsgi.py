@@ -73,6 +73,8 @@ def serve_wsgi(connection: Connection) -> None:
 
 
 class WSGIHandler(HTTPHandler):
+    """Owns one connection to a WSGI application."""
+
     def _answer(self, message: Message) -> bool:
         if not self.connection.enter(message):
             return False

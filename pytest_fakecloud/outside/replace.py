@@ -165,6 +165,7 @@ class _Search:
         self._pairs = list(pairs)
         self._by_id = {id(function): replacement for function, replacement in self._pairs}
         self._module = ""
+        """The name of the module that is being searched."""
         self._seen: set[int] = set()
         self._found: list[Replacement] = []
 

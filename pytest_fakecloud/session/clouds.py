@@ -173,6 +173,7 @@ class SessionCloud(LastingCloud):
     def __init__(self, options: RunOptions) -> None:
         super().__init__(options)
         self._settings: Mapping[str, Any] | None = None
+        """The settings of the session, once they are known."""
 
     @property
     def settings_of_tests(self) -> dict[str, Any]:

@@ -212,7 +212,9 @@ class RunOptions:
         self.journal_when = str(config.getoption("--fakecloud-journal"))
         """When a test's report shows the journal: failed, always or never."""
         self.recordings = folder_of(config, "--fakecloud-record")
+        """The folder for HTTP archives of the tests' calls, or None."""
         self.timelines = folder_of(config, "--fakecloud-report")
+        """The folder for timelines of failing tests, or None."""
         self.reports_passing = self.journal_when == "always" or bool(
             self.recordings or self.timelines
         )

@@ -328,6 +328,7 @@ class Observation:
         self._found = 0
         """The number of frameworks that the process had imported when requests were last observed."""
         self._cloud: Cloud | None = None
+        """The cloud of the current test."""
 
     def observe(self, cloud: Cloud, item: pytest.Item | None) -> None:
         """Record what the report of a test needs, from now on or since an earlier call."""
