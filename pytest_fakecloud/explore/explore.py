@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, cast
@@ -16,9 +17,9 @@ from .patches import explored
 from .programs import Runs, kinds_of, may_assert, programs_of, schedule_to_replay
 from .promises import Promises
 from .result.cause import find_cause
-from .result.difference import check_same_calls
 from .result.exploration import BrokenPromiseError, Exploration
-from .run import Run, Scope
+from .result.story import line_text, lookups_of_run, reason
+from .run import Line, Run, Scope
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.explorer import Explorer, Replays, hypothesis, replay
 from .search.player import Budget, Player, RunBudget, Tally, budget_of
@@ -174,11 +175,8 @@ def _search(player: Player, budget: Budget, seed: int | str) -> Run:
     undisturbed = player.play(Schedule(), notes=True, stacks=True)
     _check_undisturbed(player, undisturbed)
     _check_repeats(player, undisturbed, "the second time")
-    if (
-        not player.tally.has_promise
-        and not undisturbed.accesses
-        and not _uses_services(undisturbed)
-    ):
+    uses_other_services = any(line.call and line.call.service != "kv" for line in undisturbed.lines)
+    if not (player.tally.has_promise or undisturbed.accesses or uses_other_services):
         raise ContractError(
             "nothing can fail: there is no check=, the code asserts nothing, and it reads and writes "
             "no data of a fake. Pass check=, a function that asserts what must hold after a run"
@@ -197,11 +195,6 @@ def _search(player: Player, budget: Budget, seed: int | str) -> Run:
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
     raise _broken_schedule(player, replays.run, replays) from replays.run.broken
-
-
-def _uses_services(run: Run) -> bool:
-    """Return whether a run called any fake but key-value servers."""
-    return any(line.call is not None and line.call.service != "kv" for line in run.lines)
 
 
 def _broken_schedule(
@@ -234,12 +227,48 @@ def _check_undisturbed(player: Player, run: Run) -> None:
         raise ContractError("the code made no call to any fake, so there is nothing to explore")
 
 
-def _check_repeats(player: Player, undisturbed: Run, when: str) -> None:
-    """Raise ``ContractError`` if another undisturbed run makes other calls."""
+def _check_repeats(player: Player, first: Run, when: str) -> None:
+    """Raise ``ContractError`` if another undisturbed run makes other calls or gets other answers.
+
+    ``when`` completes the sentence, such as "the second time".
+    """
     __tracebackhide__ = True
-    again = player.play(Schedule(), stacks=True)
+    second = player.play(Schedule(), stacks=True)
     # Without the process's time, arguments and answers contain wall-clock times.
-    check_same_calls(undisturbed, again, when, with_content=player.world.wall is not None)
+    has_content = player.world.wall is not None
+    calls = ([line for line in run.lines if line.call is not None] for run in (first, second))
+    for number, (one, other) in enumerate(itertools.zip_longest(*calls), 1):
+        if not (one and other and _content(one, has_content) == _content(other, has_content)):
+            was = f"was '{_call_text(one, first)}'" if one else "did not exist"
+            now = f"'{_call_text(other, second)}'" if other else "there was none"
+            found = f"call {number} {was}, and {'was ' if other and not one else ''}{now} {when}"
+            raise _remembers(found, {**first.notes, **second.notes})
+    if first.broken is None and second.broken is not None:
+        raise _remembers(f"the promise held, and was broken {when} ({reason(second.broken)})", {})
+
+
+def _remembers(difference: str, notes: Iterable[str]) -> ContractError:
+    text = (
+        f"two runs in which no event was applied differ: {difference}. The code remembers an earlier "
+        "run, for example in a cache, a counter or a client that it keeps, or depends on something "
+        "outside the fakes: create it within the explored functions, or reset it in setup="
+    )
+    return ContractError("; ".join([text, *notes]))
+
+
+def _content(line: Line, has_content: bool) -> tuple[object, ...]:
+    call = line.call
+    assert call is not None
+    key = line.strand, call.handle, call.route
+    if not has_content:
+        return key
+    # Compare bytes, because a body that the journal has cut refuses comparisons.
+    sent, answer = bytes(call.request_body), bytes(call.response_body)
+    return *key, call.method, call.target, sent, call.status, call.outcome, answer
+
+
+def _call_text(line: Line, run: Run) -> str:
+    return f"{line.strand}: {line_text(line, lookups_of_run(run))}"
 
 
 def _check_budget(tally: Tally, budget: Budget) -> None:
@@ -254,7 +283,10 @@ def _check_budget(tally: Tally, budget: Budget) -> None:
 
 
 def _check_covered(player: Player, asked: Sequence[str]) -> None:
-    """Raise ``ContractError`` if the promise held only because too little was explored."""
+    """Raise ``ContractError`` if the promise held only because too little was explored.
+
+    That is if a kind of event never happened, or if no destination handler was called successfully.
+    """
     tally, found = player.tally, player.tally.coverage.possible
     if not tally.tried:
         raise ContractError(
@@ -268,12 +300,6 @@ def _check_covered(player: Player, asked: Sequence[str]) -> None:
             f"{', '.join(missing)} cannot happen in this code: leave it out of kinds=; "
             f"the possible kinds are: {', '.join(sorted(found, key=KINDS.index))}"
         )
-    _check_handlers(player, asked)
-
-
-def _check_handlers(player: Player, asked: Sequence[str]) -> None:
-    """Raise ``ContractError`` if no destination handler was called, or one failed in each call."""
-    covered = player.tally.coverage
     handlers = [
         route
         for handle in player.world.cloud.fakes()
@@ -281,12 +307,12 @@ def _check_handlers(player: Player, asked: Sequence[str]) -> None:
         for route in cast("Any", handle).destinations.routes()
         if getattr(route, "_handler", None) is not None
     ]
-    if handlers and not covered.succeeded and not asked:
+    if handlers and not tally.coverage.succeeded and not asked:
         raise ContractError(
             f"no handler was ever called: nothing was delivered to {handlers[0].prefix}. Publish "
             "to its URL within run=, or remove the handler"
         )
-    for (where, url), has_succeeded in covered.succeeded.items():
+    for (where, url), has_succeeded in tally.coverage.succeeded.items():
         if not has_succeeded:
             raise ContractError(
                 f"each call of the handler given to destinations.{where}({brief(url)}) raised an "
