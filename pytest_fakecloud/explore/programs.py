@@ -9,7 +9,7 @@ import itertools
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
@@ -18,7 +18,7 @@ from ..core.errors import ContractError, brief, shown, unknown_name
 from ..core.field_types import has_not_run
 from ..core.recorder import is_library
 from ..every_failure import names_of
-from .run import Operation, Program
+from .run import Program
 from .schedule import CLOCK, KINDS, RANDOM, SWITCHES, Kind, Schedule
 
 Runs = Callable[[], object] | Iterable[Callable[[], object]] | Mapping[str, Callable[[], object]]
@@ -30,7 +30,15 @@ def programs_of(run: Runs, workers: Runs) -> list[Program]:
     programs = [*_programs("run", run, is_worker=False), *_programs("workers", workers, True)]
     if not programs:
         raise ContractError("run= is empty, and so is workers=: pass the code to explore")
-    return _with_unique_names(programs)
+    taken = {program.name for program in programs}
+    named: dict[str, Program] = {}
+    for program in programs:
+        name = program.name
+        if name in named:
+            name = next(f"{name}{n}" for n in itertools.count(2) if f"{name}{n}" not in taken)
+            taken.add(name)
+        named[name] = replace(program, name=name)
+    return list(named.values())
 
 
 def _programs(what: str, given: Runs, is_worker: bool) -> list[Program]:
@@ -59,23 +67,8 @@ def _name(function: object) -> str:
     return name if name.isidentifier() else "client"
 
 
-def _with_unique_names(programs: Sequence[Program]) -> list[Program]:
-    taken = {program.name for program in programs}
-    named: list[Program] = []
-    for program in programs:
-        name = program.name
-        if any(other.name == name for other in named):
-            name = next(f"{name}{n}" for n in itertools.count(2) if f"{name}{n}" not in taken)
-            taken.add(name)
-        named.append(replace(program, name=name))
-    return named
-
-
 def check_has_run(result: object, subject: str, needed: str = "without yield") -> None:
-    """Raise ``ContractError`` if a function returned a generator or a coroutine instead of running.
-
-    ``subject`` begins the error message; ``needed`` says which functions do run.
-    """
+    """Raise ``ContractError`` if a function returned a generator or a coroutine instead of running."""
     if has_not_run(result):
         raise ContractError(
             f"{subject} returned {brief(result)}, whose code has not run: pass a function {needed}"
@@ -118,10 +111,8 @@ def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
 P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-_Block: TypeAlias = Callable[
-    [tuple[Any, ...], dict[str, Any]], AbstractContextManager[Callable[[object], None]]
-]
-"""Takes a call's arguments; returns a context manager of a function that takes the call's result."""
+_Recording: TypeAlias = AbstractContextManager[Callable[[object], None]]
+"""A block around a call, with a function that takes the result of the call."""
 
 
 @dataclass(slots=True)
@@ -137,16 +128,9 @@ current_replay: ContextVar[Replay | None] = ContextVar("replay", default=None)
 """The replay of this test, if it is decorated."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observer:
-    """Records the calls of observed functions in one run."""
-
-    begin: Callable[[str, tuple[Any, ...], dict[str, Any]], Operation]
-    end: Callable[[Operation, object], None]
-
-
-current_observer: ContextVar[Observer | None] = ContextVar("observer", default=None)
-"""The observer of the run in which the current code runs."""
+current_observer: ContextVar[Callable[..., _Recording] | None]
+current_observer = ContextVar("observer", default=None)
+"""Records a call with a name and arguments, in the run in which the current code runs."""
 
 
 def observed(function: Callable[P, T]) -> Callable[P, T]:
@@ -159,20 +143,9 @@ def observed(function: Callable[P, T]) -> Callable[P, T]:
         raise ContractError(f"{shown(function)} is not a function: mark one with @observed")
     name = getattr(function, "__name__", type(function).__name__)
 
-    @contextmanager
-    def recording(
-        args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Iterator[Callable[[object], None]]:
-        observer = current_observer.get()
-        if observer is None:
-            yield _ignore
-            return
-        operation = observer.begin(name, args, kwargs)
-        try:
-            yield functools.partial(observer.end, operation)
-        except BaseException as error:
-            operation.error = error
-            raise
+    def recording(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Recording:
+        record = current_observer.get()
+        return nullcontext(lambda _: None) if record is None else record(name, args, kwargs)
 
     return _within(recording, function)
 
@@ -189,7 +162,7 @@ def replay_schedule(text: str) -> Callable[[F], F]:
         replay = Replay(text)
         token = current_replay.set(replay)
         try:
-            yield _ignore
+            yield lambda result: None
         finally:
             current_replay.reset(token)
         if not replay.is_explored:
@@ -201,11 +174,7 @@ def replay_schedule(text: str) -> Callable[[F], F]:
     return functools.partial(_within, replaying)
 
 
-def _ignore(result: object) -> None:
-    """Take the result of a call that is not recorded."""
-
-
-def _within(block: _Block, function: F) -> F:
+def _within(block: Callable[..., _Recording], function: F) -> F:
     """Return a plain or asynchronous function whose calls run in a ``with`` block."""
     if inspect.iscoroutinefunction(function):
 
@@ -266,7 +235,6 @@ def may_assert(function: Callable[..., object]) -> bool:
 
 
 def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Yield the code of a function and of the functions that it defines."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

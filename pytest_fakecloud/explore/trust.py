@@ -76,16 +76,25 @@ class Reads:
         """Record what this thread reads within the block."""
         with ExitStack() as exits:
             for owner in (History, *{type(handle) for handle in self._handles}):
-                read = _noting(owner.__getattribute__, self._read_attribute)
+                read = self._noting(owner.__getattribute__, self._read_attribute)
                 exits.callback(replace(owner, "__getattribute__", read).restore)
             for kind, name in itertools.product(self._keyspaces, _KEY_READERS):
-                read = _noting(getattr(kind, name), self._read_key)
+                read = self._noting(getattr(kind, name), self._read_key)
                 exits.callback(replace(kind, name, read).restore)
             self._thread = threading.get_ident()
             try:
                 yield
             finally:
                 self._thread = 0
+
+    def _noting(self, original: Any, touches: Callable[..., Iterable[Touch]]) -> Any:
+        """Return a method that also adds what a call of it reads."""
+
+        def read(owner: Any, *args: Any, **options: Any) -> Any:
+            self.add(touches(owner, *args[:1]))
+            return original(owner, *args, **options)
+
+        return read
 
     def _read_attribute(self, owner: Any, name: str) -> Iterator[Touch]:
         # Ask for nothing but the type, because each attribute of the owner leads here again.
@@ -102,23 +111,8 @@ class Reads:
         else:
             yield Touch(fake, f"{KEY_OF_DB}{keyspace.index}", ALL, False)
 
-    def keys_by_name(self) -> Iterator[Touch]:
-        """Yield the keys that were read by name."""
-        return (one for one in self.touches if one.kind[:3] == "key" and one.name != ALL)
-
     def __str__(self) -> str:
         return ", ".join(dict.fromkeys(map(_name_of, self.touches)))
-
-
-def _noting(original: Any, touches: Callable[..., Iterable[Touch]]) -> Any:
-    """Return a method that also adds what a call of it reads to the ``Reads`` of ``touches``."""
-    reads: Reads = touches.__self__  # type: ignore[attr-defined]
-
-    def read(owner: Any, *args: Any, **options: Any) -> Any:
-        reads.add(touches(owner, *args[:1]))
-        return original(owner, *args, **options)
-
-    return read
 
 
 def _name_of(touch: Touch) -> str:
@@ -154,10 +148,7 @@ class Trust:
 
 
 def examine(player: Player, undisturbed: Run) -> Trust:
-    """Leave out each write of the undisturbed run in turn, and see whether the promise breaks.
-
-    Raises ``ContractError`` if the promise notices no lost write and reads nothing that a run wrote.
-    """
+    """Leave out each write of the undisturbed run in turn, and see whether the promise breaks."""
     world = player.world
     found = Trust(str(world.reads), tuple(sorted(one.name for one in world.unwritten)))
     missed: list[str] = []
@@ -174,7 +165,10 @@ def examine(player: Player, undisturbed: Run) -> Trust:
         may_assert(program.function) for program in player.subject.programs
     )
     notices_none = bool(found.writes) and len(missed) == found.writes
-    if is_checked and notices_none and not _reads_data(player):
+    reads_data = any(touch not in world.unwritten for touch in world.reads.touches) or any(
+        names_data(check) for check in player.promises.given
+    )
+    if is_checked and notices_none and not reads_data:
         text = f"it read {found.reads}, which no run wrote" if found.reads else "it read nothing"
         raise ContractError(
             f"the promise holds whatever the code does: {text}, and it does not notice if a write is "
@@ -184,18 +178,8 @@ def examine(player: Player, undisturbed: Run) -> Trust:
     return found
 
 
-def _reads_data(player: Player) -> bool:
-    """Return whether the promise reads anything but keys that no run wrote."""
-    world = player.world
-    return any(touch not in world.unwritten for touch in world.reads.touches) or any(
-        names_data(check) for check in player.promises.given
-    )
-
-
 def names_data(value: object, depth: int = 3) -> bool:
-    """Return whether a function, or one that it names, names an object that code can change, such as
-    a list to which the explored code adds what it got. Fakes and clouds do not count.
-    """
+    """Return whether a function names an object that code can change, such as a list of the test."""
     function: Any = getattr(value, "__func__", getattr(value, "func", value))
     code = getattr(function, "__code__", None)
     if code is None:
@@ -223,15 +207,14 @@ def _writes(run: Run) -> Iterator[tuple[int, Line]]:
 
 
 def _notices(player: Player, index: int, undisturbed: Run) -> bool | None:
-    """Return whether the promise breaks without the effect of a call; None if the call changes
-    nothing, or if the code gives up without it, which the promise may allow.
-    """
+    """Return whether the promise breaks without the effect of a call; None if that is unknown."""
     try:
         run = player.play(Schedule(), left_out=index)
     except Exception:
         return True  # The promise, or the code, cannot handle the data.
     if not run.is_left_out:
-        return None
+        return None  # The call changes nothing.
     if run.broken is not None:
         return True
+    # The promise may allow that the code gives up.
     return None if run.errors.keys() - undisturbed.errors.keys() else False

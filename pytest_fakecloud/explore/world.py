@@ -13,7 +13,7 @@ from typing import Any
 from ..base_cloud import BaseCloud
 from .anomalies import Key
 from .fakes import MOST_TIMERS, Fakes
-from .footprint import KEY_OF_DB, READS_CLOCK, Touch
+from .footprint import ALL, KEY_OF_DB, READS_CLOCK, Touch
 from .programs import current_observer
 from .randomness import Randomness
 from .run import Run
@@ -26,8 +26,7 @@ from .trust import Reads
 class World(Fakes):
     """A cloud while it is explored, with the simulation of the current run.
 
-    What is replaced in the process passes through it: sockets, locks, threads, sleeps, clocks, event
-    loops, and the calls of the fakes (see ``patches.explored()``).
+    What ``patches.explored()`` replaces in the process passes through it.
     """
 
     def __init__(self, cloud: BaseCloud, seed: int | str) -> None:
@@ -41,15 +40,13 @@ class World(Fakes):
         self.unwritten: set[Touch] = set()
         """The keys that a promise read, that no run has written so far, and that did not exist."""
         self.resets: list[Callable[[], None]] = []
-        """Functions that reset what the exploration has replaced, before each run."""
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
         """Threads for requests of event loops that several strands share."""
 
     def play(self, simulation: Simulation) -> Run:
-        """Run all strands of a simulation to their end."""
         for reset in self.resets:
             reset()
-        token = current_observer.set(simulation.observer)
+        token = current_observer.set(simulation.observing)
         self.simulation = simulation
         try:
             return simulation.play()
@@ -74,14 +71,12 @@ class World(Fakes):
     def note_unwritten(self, run: Run) -> None:
         """Note the keys that the promise read but that neither the baseline nor a run contains."""
         self.reset()
-        self.unwritten = {
-            touch for touch in self.reads.keys_by_name() if self.state_of(touch) is None
-        }
+        by_name = (one for one in self.reads.touches if one.kind[:3] == "key" and one.name != ALL)
+        self.unwritten = {touch for touch in by_name if self.state_of(touch) is None}
         for step in run.steps:
             self.note_written(step.footprint.touches)
 
     def note_written(self, touches: Iterable[Touch]) -> None:
-        """Note that a run wrote keys that no run had written before."""
         if self.unwritten:
             self.unwritten.difference_update(
                 replace(touch, writes=False) for touch in touches if touch.writes

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from ...core.errors import broken_promise
-from ..programs import Observer
-from ..run import Line, Operation, Plan, Run
+from ..run import Line, Plan, Run
 from ..schedule import CLOCK, RANDOM, Event
 from .calls import Calls, DeliveryStrands
 from .clock import RunClock
@@ -19,9 +21,7 @@ from .strands import distinct_places
 class Simulation:
     """Runs clients, workers, deliveries and the clock under one schedule, one strand at a time.
 
-    A strand is a client, worker, delivery, task or thread. The code that patches sockets, locks,
-    event loops and the fakes calls the public parts: ``calls``, ``clock``, ``deliveries``,
-    ``loops``, ``scheduler`` and ``sockets``.
+    The code that patches sockets, locks, event loops and the fakes calls the public parts.
     """
 
     def __init__(self, subject: Subject, plan: Plan) -> None:
@@ -34,7 +34,6 @@ class Simulation:
         is_late = "late" in places or any(event.kind == "late" for event in plan.schedule)
         moves_time = plan.strategy is not None and plan.strategy.moves_time
         self._fakes = subject.fakes
-        self.observer = Observer(self._begin, self.record.end)
         self.clock = RunClock(state, moves_time=moves_time)
         self.deliveries = DeliveryStrands(state)
         self.sockets = SocketHooks(state, self.clock)
@@ -82,10 +81,17 @@ class Simulation:
                 run.broken = run.broken or broken_promise(strand.error)
         return run
 
-    def _begin(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation:
-        """Record the start of a call of an observed function."""
+    @contextmanager
+    def observing(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Iterator[Callable[[object], None]]:
+        """Record a call of an observed function."""
         strand = self.state.here() or self.turns.current
         client = strand.root.title if strand is not None else ""
         operation = self.record.begin(client, name, args, kwargs)
         self.history.operations.append(operation)
-        return operation
+        try:
+            yield partial(self.record.end, operation)
+        except BaseException as error:
+            operation.error = error
+            raise
