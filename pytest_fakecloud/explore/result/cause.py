@@ -40,7 +40,6 @@ class _Call:
     data: Footprint
 
     def conflict(self, other: _Call) -> Touch | None:
-        """Return this call's access that conflicts with another call, or None."""
         conflict = self.data.conflict(other.data)
         return None if conflict is None else conflict[0]
 
@@ -53,9 +52,8 @@ def find_cause(
 ) -> Conflict | Line | None:
     """Return the conflict, or the line of the event, that broke the promise; None if it is uncertain.
 
-    Two calls are only a cause if runs under other schedules, made with ``play``, confirm that their
-    order decides. An event is only a cause if the schedule contains no other. ``state_of`` returns
-    the data that an access of the last run left.
+    Two calls are only a cause if runs under other schedules confirm that their order decides. An
+    event is only a cause if the schedule contains no other.
     """
     if undisturbed is not None:
         trials = _Trials(run, play, state_of)
@@ -67,19 +65,18 @@ def find_cause(
     return next((line for line in run.lines if line.event), None)
 
 
+@dataclass(frozen=True, slots=True)
 class _Trials:
     """Runs under other schedules, which show whether the order of two calls decides."""
 
-    def __init__(
-        self, run: Run, play: Callable[[Schedule], Run], state_of: Callable[[Touch], object]
-    ) -> None:
-        self._run = run
-        self._play = play
-        self._state_of = state_of
+    run: Run
+    play: Callable[[Schedule], Run]
+    state_of: Callable[[Touch], object]
+    """Returns the data that an access of the last run left."""
 
     def decides(self, conflict: Conflict) -> bool:
         """Return whether the promise holds if the decisive call runs after the other, or before both."""
-        run = self._run
+        run = self.run
         decisive_second = _switch(conflict.decisive, conflict.after, run)
         decisive_last = _switch(conflict.after, conflict.decisive, run)
         if decisive_second is None or decisive_last is None:
@@ -89,7 +86,7 @@ class _Trials:
             # The schedule also lets time pass. If the order alone does not break the promise, accept
             # only a lost update, which is wrong however much time has passed.
             events = [decisive_second]
-            if self._play(Schedule(events)).broken is None:
+            if self.play(Schedule(events)).broken is None:
                 return _is_lost_update(conflict, run)
         if self._holds([*events, decisive_last], conflict.touch):
             return True
@@ -104,18 +101,16 @@ class _Trials:
 
         If they did not, the code races over something else, such as the process's memory.
         """
-        run = self._play(Schedule(events))
+        run = self.play(Schedule(events))
         if run.broken is not None or events[-1] not in run.fired:
             return False
-        if any(line.breaks for line in self._run.lines):
+        if any(line.breaks for line in self.run.lines):
             return True  # The promise is about data between two calls.
         seen = self._seen(run, touch)
-        return seen != self._seen(self._play(self._run.schedule), touch)
+        return seen != self._seen(self.play(self.run.schedule), touch)
 
     def _seen(self, run: Run, touch: Touch) -> object:
-        """Return the requests of each strand of the last run, the answers to those that only read,
-        the strands' results, and the data that the run left.
-        """
+        """Return requests, answers to reads, results, and the data that the last run left."""
         requests: dict[str, list[object]] = {}
         for line in run.lines:
             if (call := line.call) is not None:
@@ -123,7 +118,7 @@ class _Trials:
                 answer = b"" if writes else bytes(call.response_body)
                 request = call.handle, call.target, bytes(call.request_body), answer
                 requests.setdefault(line.strand, []).append(request)
-        return requests, run.results, self._state_of(touch)
+        return requests, run.results, self.state_of(touch)
 
 
 def _is_lost_update(conflict: Conflict, run: Run) -> bool:
@@ -137,7 +132,6 @@ def _is_lost_update(conflict: Conflict, run: Run) -> bool:
 
 
 def _switch(first: Line, second: Line, run: Run) -> Event | None:
-    """Return the event that lets the strand of one call run before another call."""
     step = run.steps[second.step]
     if step.strand != second.strand:
         return None
@@ -155,14 +149,24 @@ def _conflicts(run: Run, undisturbed: Run) -> Iterator[Conflict]:
     calls = list(_calls(run))
     orders = _Orders(run, undisturbed)
     for delayed, since in reversed(list(_delays(run))):
-        own = [call for call in calls if _is_of(call.line, delayed)]
+        started = (f"{delayed}:", f"{delayed}+")  # the tasks and threads of the delayed strand
+        own = [
+            call
+            for call in calls
+            if call.line.strand == delayed or call.line.strand.startswith(started)
+        ]
         earlier = [call for call in own if call.at < since]
         later = [call for call in own if call.at > since]
         until = later[0].at if later else since
         others = [call for call in calls if since < call.at < until]
         yield from _conflicts_between(earlier, others, later, orders)
         yield from _conflicts_before(others, later, orders)
-    yield from _conflicts_of_deliveries(calls, orders)
+    # The conflicts between deliveries whose order the schedule changed, the last first.
+    delivered = [call for call in calls if call.line.strand.startswith("delivery")]
+    for late in reversed(delivered):
+        before = [one for one in delivered if one.at < late.at]
+        others = [one for one in before if one.line.strand != late.line.strand]
+        yield from _conflicts_before(others, [late], orders)
 
 
 def _calls(run: Run) -> Iterator[_Call]:
@@ -183,27 +187,17 @@ def _delays(run: Run) -> Iterator[tuple[str, int]]:
         name = event.detail if event.kind in SWITCHES else event.strand
         name = "clock" if name == CLOCK else name
         lines = enumerate(run.lines[begin:], begin)
-        at = next((at for at, line in lines if _is_event_of(line, name)), None)
+        events = (at for at, line in lines if line.event and line.call is None)
+        at = next((at for at in events if run.lines[at].strand == name), None)
         if at is not None:
             yield event.strand, at
             begin = at + 1
 
 
-def _is_event_of(line: Line, strand: str) -> bool:
-    return line.event and line.call is None and line.strand == strand
-
-
-def _is_of(line: Line, strand: str) -> bool:
-    """Return whether a strand, or a task or thread that it started, made a call."""
-    return line.strand == strand or line.strand.startswith((f"{strand}:", f"{strand}+"))
-
-
 def _conflicts_between(
     earlier: Sequence[_Call], others: Sequence[_Call], later: Sequence[_Call], orders: _Orders
 ) -> Iterator[Conflict]:
-    """Yield calls of another strand that came between two calls of the delayed strand and
-    conflict with both, as a write between a read and the write that depends on it.
-    """
+    """Yield calls of others between two of the delayed strand, as a write between a read and a write."""
     for late, middle in itertools.product(later, reversed(others)):
         if middle.conflict(late) is None:
             continue
@@ -225,25 +219,11 @@ def _conflicts_before(
             yield Conflict(early.line, late.line, None, touch)
 
 
-def _conflicts_of_deliveries(calls: Sequence[_Call], orders: _Orders) -> Iterator[Conflict]:
-    """Yield the conflicts between deliveries whose order the schedule changed, the last first."""
-    delivered = [call for call in calls if _is_delivery(call.line)]
-    for late in reversed(delivered):
-        others = [
-            call for call in delivered if call.at < late.at and call.line.strand != late.line.strand
-        ]
-        yield from _conflicts_before(others, [late], orders)
-
-
-def _is_delivery(line: Line) -> bool:
-    return line.strand.startswith("delivery")
-
-
 class _Orders:
     """Compares the order of two calls with their order in the undisturbed run.
 
-    The place of a call is its position in the undisturbed run, as ``(position, 0)``. A call that the
-    undisturbed run did not make follows the strand's previous call, as ``(position, 1)``.
+    The place of a call there is ``(position, 0)``. A call that the undisturbed run did not make
+    follows the strand's previous call, as ``(position, 1)``.
     """
 
     def __init__(self, run: Run, undisturbed: Run) -> None:
@@ -264,7 +244,6 @@ class _Orders:
                 self._places[line] = latest[line.strand], 1
 
     def is_reversed(self, early: Line, late: Line) -> bool:
-        """Return whether the undisturbed run made two calls in the other order."""
         first, second = self._places.get(early), self._places.get(late)
         return first is not None and second is not None and first > second
 
@@ -281,7 +260,7 @@ def _keyed(run: Run) -> Iterator[tuple[Line, list[_Key]]]:
             continue
         number = numbers[line.strand] = numbers.get(line.strand, 0) + 1
         text = call_text(line.call, lookups)
-        if _is_delivery(line):
+        if line.strand.startswith("delivery"):
             yield line, [(line.strand, number, text), ("delivery", number, text)]
         else:
             yield line, [(line.strand, number, text.partition(" ")[0])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import FakecloudError, counted
@@ -153,8 +153,6 @@ class BrokenPromiseError(FakecloudError, AssertionError):
     def _fakecloud_picture(
         self, cloud: BaseCloud, report: Report, states: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the data of the report's page, which shows both runs."""
-
         return picture(cloud, report, states, self)
 
     def _schedule_text(self, tally: Tally) -> str:
@@ -217,39 +215,6 @@ _NUMBERS = ("number", "began", "ended", "cause")
 """Fields of a row that contain numbers of the journal."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbers:
-    """Assigns the numbers of a page's rows, with gaps between the journal's numbers for events."""
-
-    gap: int
-    offset: int = 0
-
-    @classmethod
-    def for_run(cls, run: Run, offset: int = 0) -> _Numbers:
-        longest = between = 0
-        for line in run.lines:
-            between = 0 if line.call is not None else between + 1
-            longest = max(longest, between)
-        return cls(longest + 1, offset)
-
-    def of(self, number: int) -> int:
-        """Return the page's number for a number of the journal, in which 0 means none."""
-        return self.offset + number * self.gap if number else 0
-
-    def of_lines(self, lines: Sequence[Line]) -> list[int]:
-        """Return the numbers of a story's lines; events follow the call before them.
-
-        With a gap of 3, the lines call 1, event, event, call 2 have the numbers 3, 4, 5, 6.
-        """
-        first = min((line.call.number for line in lines if line.call is not None), default=1)
-        number = self.offset + (first - 1) * self.gap
-        numbers: list[int] = []
-        for line in lines:
-            number = self.of(line.call.number) if line.call is not None else number + 1
-            numbers.append(number)
-        return numbers
-
-
 def picture(
     cloud: BaseCloud, report: Report, states: Mapping[str, Any], found: BrokenPromiseError
 ) -> dict[str, Any]:
@@ -266,7 +231,7 @@ def picture(
     steps = states.get("steps", ())
     page["states"] = {
         **states,
-        "steps": [{**step, "number": story.numbers.of(step["number"])} for step in steps],
+        "steps": [{**step, "number": story.number(step["number"])} for step in steps],
     }
     if undisturbed is not None:
         calls = [line.call for line in undisturbed.lines if line.call is not None]
@@ -280,14 +245,29 @@ def picture(
 
 
 class _Story:
-    """A run as rows of a page."""
+    """A run as rows of a page, with gaps between the journal's numbers for events."""
 
     def __init__(self, run: Run, report: Report, mask: Mask, offset: int = 0) -> None:
         self.mask = mask
-        self.numbers = _Numbers.for_run(run, offset)
         self._run = run
         self._report = report
-        self._line_numbers = self.numbers.of_lines(run.lines)
+        self._offset = offset
+        longest = between = 0
+        for line in run.lines:
+            between = 0 if line.call is not None else between + 1
+            longest = max(longest, between)
+        self._gap = longest + 1
+        # With a gap of 3, the lines call 1, event, event, call 2 have the numbers 3, 4, 5, 6.
+        first = min((line.call.number for line in run.lines if line.call is not None), default=1)
+        number = offset + (first - 1) * self._gap
+        self._line_numbers: list[int] = []
+        for line in run.lines:
+            number = self.number(line.call.number) if line.call is not None else number + 1
+            self._line_numbers.append(number)
+
+    def number(self, number: int) -> int:
+        """Return the page's number for a number of the journal, in which 0 means none."""
+        return self._offset + number * self._gap if number else 0
 
     def page(self) -> dict[str, Any]:
         """Return the report as data, with the run's strands as actors and its events as rows."""
@@ -303,12 +283,12 @@ class _Story:
         page = {**data, "rows": page_rows}
         for part in ("findings", "unfinished", "problems"):
             page[part] = [
-                {**one, "rows": list(map(self.numbers.of, one["rows"]))} for one in data[part]
+                {**one, "rows": list(map(self.number, one["rows"]))} for one in data[part]
             ]
         return page
 
     def _row(self, row: dict[str, Any], line: Line | None) -> dict[str, Any]:
-        numbers = {name: self.numbers.of(row[name]) for name in _NUMBERS}
+        numbers = {name: self.number(row[name]) for name in _NUMBERS}
         if line is None or row["kind"] != "call":
             return {**row, **numbers}
         note = self.mask.text(line.words) if line.words else row["text"]["note"]
@@ -342,7 +322,10 @@ class _Story:
         if run.broken is None:
             return
         cause = run.cause
-        decisive = _decisive_line(run, cause)
+        # The step after which the promise no longer held, or the cause, or the first event.
+        breaking = next((line for line in run.lines if line.breaks), None)
+        event = next((line for line in run.lines if line.event), None)
+        decisive = breaking or (cause.decisive if isinstance(cause, Conflict) else cause) or event
         numbered = zip(run.lines, self._line_numbers, strict=True)
         number = next((number for line, number in numbered if line is decisive), None)
         for row in page["rows"]:
@@ -361,13 +344,6 @@ class _Story:
             "text": self.mask.text(": ".join(sentences)),
         }
         page["findings"] = [finding, *page["findings"]]
-
-
-def _decisive_line(run: Run, cause: Conflict | Line | None) -> Line | None:
-    """Return the step after which the promise no longer held, or the cause, or the first event."""
-    breaking = next((line for line in run.lines if line.breaks), None)
-    event = next((line for line in run.lines if line.event), None)
-    return breaking or (cause.decisive if isinstance(cause, Conflict) else cause) or event
 
 
 def _strand(line: Line) -> str:

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...core.calls import Call
 from ...core.errors import counted
@@ -58,27 +58,27 @@ def _rows_of(entries: Sequence[list[Line]], run: Run) -> list[tuple[str, str]]:
         line, text = entry[0], _entry_text(entry, lookups, _shown(entry, decisive, run))
         row = latest.get(line.strand)
         if row is not None and row.text == text and not any(one.event for one in entry):
-            row.repeats.append(line)
+            row.repeated, row.last_us = row.repeated + 1, line.at_us
         else:
-            latest[line.strand] = row = _Row(line, text)
+            latest[line.strand] = row = _Row(line.at_us, text)
             rows.append(row)
-    return [(_at(run, row.line.at_us), row.with_repeats(run)) for row in rows]
+    return [(_at(run, row.at_us), row.with_repeats(run)) for row in rows]
 
 
 @dataclass(slots=True)
 class _Row:
-    """An entry of the story, with the lines of the same strand that repeat it."""
+    """An entry of the story, with the number and the time of the entries that repeat it."""
 
-    line: Line
+    at_us: int
     text: str
-    repeats: list[Line] = field(default_factory=list)
+    repeated: int = 0
+    last_us: int = 0
 
     def with_repeats(self, run: Run) -> str:
-        if not self.repeats:
+        if not self.repeated:
             return self.text
-        count = len(self.repeats)
-        times = "once, at" if count == 1 else f"{count} times, until"
-        return f"{self.text}; repeated {times} {_at(run, self.repeats[-1].at_us)}"
+        times = "once, at" if self.repeated == 1 else f"{self.repeated} times, until"
+        return f"{self.text}; repeated {times} {_at(run, self.last_us)}"
 
 
 def call_text(call: Call, lookups: Lookups) -> str:
@@ -99,7 +99,6 @@ def call_text(call: Call, lookups: Lookups) -> str:
 
 
 def lookups_of_run(run: Run) -> Lookups:
-    """Return the lookups for the texts of a run's calls."""
     calls = [*run.silent_calls, *(line.call for line in run.lines if line.call is not None)]
     return Lookups(
         ids=run.ids, grouped_calls=gathered(sorted(calls, key=lambda one: one.number))[0]
@@ -148,19 +147,15 @@ def _start_of(line: Line) -> str:
 def _entries(lines: Sequence[Line]) -> list[list[Line]]:
     entries: list[list[Line]] = []
     for line in lines:
-        if entries and _goes_on(entries[-1][-1], line):
-            entries[-1].append(line)
-        else:
+        last = entries[-1][-1] if entries else None
+        if last is None or (last.strand, last.at_us) != (line.strand, line.at_us):
             entries.append([line])
+        elif last.call is not None and (line.event or last.event):
+            # An event shares the entry of the call after it; a call with a fault has its own entry.
+            entries.append([line])
+        else:
+            entries[-1].append(line)
     return entries
-
-
-def _goes_on(last: Line, line: Line) -> bool:
-    """Return whether a line belongs to the same entry as the previous line."""
-    if (last.strand, last.at_us) != (line.strand, line.at_us):
-        return False
-    # An event shares the entry of the call after it; a call with a fault has its own entry.
-    return last.call is None or not (line.event or last.event)
 
 
 def _shown(entry: Sequence[Line], decisive: Container[Line], run: Run) -> set[Line]:
@@ -240,12 +235,7 @@ def reason(error: BaseException | None) -> str:
 
 
 def _decisive_calls(run: Run) -> set[Line]:
-    """Return the calls that may have broken the promise.
-
-    These are the calls that were rejected, that conflict with a call of another strand, that come
-    just before or after an event of their strand, or that read vectors whose changes an event keeps
-    pending, and the last call before the promise broke.
-    """
+    """Return the calls that may have broken the promise."""
     broken = next((at for at, line in enumerate(run.lines) if line.breaks), len(run.lines))
     lines = run.lines[:broken]
     calls = [line for line in lines if line.call is not None]
