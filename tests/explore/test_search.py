@@ -288,7 +288,9 @@ def test_nothing_is_stored_without_a_database() -> None:
 def test_a_stored_failure_that_is_not_text_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     database = InMemoryExampleDatabase()
     database.save(b"key", b"\xff")
-    monkeypatch.setattr(explorer, "database", lambda: database)
+    settings = types.SimpleNamespace(database=database)
+    package = types.SimpleNamespace(settings=lambda: settings)
+    monkeypatch.setattr(explorer, "hypothesis", lambda: package)
     assert stored_failure(cast("Any", None), b"key") is None
     assert not list(database.fetch(b"key"))
 

@@ -37,8 +37,7 @@ class Interleavings:
     """A strategy that runs each distinct interleaving once.
 
     Call ``next()`` before each run and ``learn()`` after it, until ``next()`` returns False.
-    ``runs`` is then the total number of interleavings, provided that ``is_exact`` is True. With
-    ``late``, answers may reach their client late; with ``moves_time``, timers are interleaved, too.
+    ``runs`` is then the total number of interleavings, provided that ``is_exact`` is True.
     """
 
     records = True
@@ -72,6 +71,7 @@ class Interleavings:
         return False
 
     def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
+        """Return the name of the strand to run next; the first option is the default."""
         at = self._depth
         self._depth += 1
         if at < len(self._frames):
@@ -203,10 +203,7 @@ class OrderSearches:
         return self._player.tally.is_exhaustive and self._kinds <= SWITCHES
 
     def of_calls(self, head_start: float) -> list[Search]:
-        """Return a search without late answers, and one with them that begins after a head start.
-
-        The list is empty if there is only one interleaving.
-        """
+        """Return a search without late answers, and one with them that begins after a head start."""
         if "switch" not in self._kinds:
             return []
         can_differ = any(len(step.options) > 1 for step in self._undisturbed.steps)

@@ -30,14 +30,11 @@ _NEXT = 2
 class Singles:
     """All schedules with one event at a point of a run.
 
-    ``first`` are the schedules that are likely to have different effects. ``others`` probably have
-    the same effect as one of them, such as a lost answer of a call that writes nothing, which the
-    code can hardly tell from a lost request.
-
-    In both lists, kinds of events take turns, so that a bug that needs a certain kind is found after
-    a few rounds. Events of one kind come first at the first call that each line of the application
-    makes, then at the second call of that line, and so on. With ``chance``, events that are equal in
-    this respect are in random order, and otherwise in the order of the run.
+    ``others`` probably have the same effect as one of ``first``, such as a lost answer of a call that
+    writes nothing. In both lists, kinds of events take turns, so that a bug that needs a certain kind
+    is found after a few rounds. Events of one kind come first at the first call that each line of the
+    application makes, then at the second call of that line, and so on. With ``chance``, events that
+    are equal in this respect are in random order, and otherwise in the order of the run.
     """
 
     def __init__(self, run: Run, chance: random.Random | None = None) -> None:
@@ -51,7 +48,6 @@ class Singles:
             whole.touches.update(step.footprint.touches)
             whole.is_everything = whole.is_everything or step.footprint.is_everything
         self._reads_clock = any(READS_CLOCK in step.footprint.touches for step in run.steps)
-        """Whether the code, or a call that it makes, reads the time."""
         events = list(dict.fromkeys(event for point in run.points for event in point.events()))
         if chance is not None:
             chance.shuffle(events)
@@ -123,7 +119,11 @@ class Pairs:
             if after is None:
                 continue
             begins = _point_of(run, after)
-            here = [event for event in run.points[begins].events() if _may_follow(event, after)]
+            here = [
+                event
+                for event in run.points[begins].events()
+                if event.order > after.order and not (event.ends_call and after.ends_call)
+            ]
             total += len(here) + sum(len(point.choices) for point in run.points[begins + 1 :])
             self._later.append((run, begins, here))
             self._ends.append(total)
@@ -145,7 +145,6 @@ class Pairs:
         raise IndexError(index)
 
     def in_any_order(self, chance: random.Random) -> Iterator[Schedule]:
-        """Yield each schedule once, in random order."""
         if len(self) <= MOST_LISTED:
             order = list(range(len(self)))
             chance.shuffle(order)
@@ -162,8 +161,7 @@ class Pairs:
 def delayed_again(run: Run) -> list[Schedule]:
     """Return schedules that also delay a strand that woke up while a run's event delayed another.
 
-    Without the second delay, the code that a timer starts would end before the first strand goes
-    on. A strand that was delayed until something is due also runs in the middle of what the others do
+    A strand that was delayed until something is due also runs in the middle of what the others do
     then. After a slow answer, the next calls of the same strand are delayed as well, because the
     strand may have counted a lease from the answer.
     """
@@ -200,12 +198,9 @@ def paused_again(run: Run) -> list[Schedule]:
 
 
 def likelihood(pair: Schedule) -> int:
-    """Return a number that is higher for pairs that are more likely to find something new.
-
-    A slow answer usually has the same effect as a delay of the next call, except that a short one
-    does not exceed the client's timeout.
-    """
+    """Return a number that is higher for pairs that are more likely to find something new."""
     first, second = pair.with_series(0)
+    # A slow answer mostly acts like a delay of the next call, but a short one ends before a timeout.
     is_long = first.kind == "slow" and first.detail != str(min(SLOW))
     return -(second.kind == "slow") - is_long
 
@@ -231,10 +226,6 @@ def _point_of(run: Run, event: Event) -> int:
     return next(found, 0)
 
 
-def _may_follow(event: Event, after: Event) -> bool:
-    return event.order > after.order and not (event.ends_call and after.ends_call)
-
-
 DEPTHS = (2, 3, 4)
 """The bug depths (numbers of ordered switches) to search for, in turn."""
 MOST_REPEATED = 100
@@ -254,10 +245,7 @@ class Priorities:
         self.depth = depth
         self.most_decisions = max(1, decisions)
         """The number of decisions among which the changes of priority are drawn."""
-        self.strands = 0
-        """The number of strands that ran, so far."""
-        self.decisions = 0
-        """The number of decisions so far."""
+        self.strands = self.decisions = 0
         self._chance = chance
         changed = chance.sample(range(self.most_decisions), min(depth - 1, self.most_decisions))
         self._changes = {decision: priority for priority, decision in enumerate(changed)}
@@ -278,10 +266,7 @@ class Priorities:
 
 
 class RandomRuns:
-    """Runs random schedules of several events, and runs with random priorities, in turn.
-
-    Schedules that reached a new state are kept, and some later schedules are changes of them.
-    """
+    """Runs random schedules, some of them changed from good ones, and random priorities, in turn."""
 
     def __init__(self, player: Player, runs: Iterable[Run], chance: random.Random) -> None:
         self._player = player
@@ -352,21 +337,17 @@ class RandomRuns:
     def _schedule(self) -> Schedule:
         chance, events = self._chance, self._events
         if self._kept and chance.random() < _MUTATED:
-            return _mutated(chance.choice(self._kept), events, chance)
+            # Add or replace one event; a full schedule may remain the same.
+            changed = list(chance.choice(self._kept))
+            if changed and chance.random() < 0.5:
+                changed.pop(chance.randrange(len(changed)))
+            if len(changed) < MOST_EVENTS:
+                changed.append(chance.choice(events))
+            return Schedule(changed)
         # With other random numbers, one event may break a promise that it did not break before.
         least = 1 if self._player.varies_numbers else 2
         count = chance.randint(min(least, len(events)), min(MOST_EVENTS, len(events)))
         return Schedule(sorted(chance.sample(events, count)))
-
-
-def _mutated(schedule: Schedule, pool: Sequence[Event], chance: random.Random) -> Schedule:
-    """Return a schedule with one event added or replaced; a full one may remain the same."""
-    events = list(schedule)
-    if events and chance.random() < 0.5:
-        events.pop(chance.randrange(len(events)))
-    if len(events) < MOST_EVENTS:
-        events.append(chance.choice(pool))
-    return Schedule(events)
 
 
 def _call_pairs(run: Run) -> set[object]:

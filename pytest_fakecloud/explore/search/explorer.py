@@ -76,7 +76,7 @@ class Explorer:
             if run is None:
                 return None
             run = smallest(player, run, self._undisturbed)
-            examples = database()
+            examples = hypothesis().settings().database
             if examples is not None and not run.is_stuck:
                 examples.save(key, str(run.schedule).encode())
             return run
@@ -95,7 +95,12 @@ class Explorer:
                     return run
             if self._orders.is_exhaustive:
                 return None
-        singles = self._singles()
+        singles = Singles(self._undisturbed)
+        tally = self._tally
+        tally.all_singles = len(singles.first) + len(singles.others)
+        if tally.all_singles > self._budget.expected(tally.tried):
+            # The budget is too small for all of them, so try them in random order.
+            singles = Singles(self._undisturbed, self._chance)
         likely = self._run_singles(singles.first)
         pairs = (
             Search(self._run_likely_pairs(extend), weight, _BEFORE_PAIRS)
@@ -113,11 +118,7 @@ class Explorer:
     def _take_turns(
         self, searches: Sequence[Search], budget: Budget, *, until: Search | None = None
     ) -> Run | None:
-        """Run schedules of several searches in turn; return the first run that breaks the promise.
-
-        Returns None when the budget is used up, when all searches or the search ``until`` have ended,
-        or when nothing is left to find.
-        """
+        """Run schedules of several searches in turn; return the first run that breaks the promise."""
         going = list(searches)
         while going and budget.is_left(self._tally.tried) and not self._orders.is_exhaustive:
             if until is not None and until.is_over:
@@ -129,15 +130,6 @@ class Explorer:
             if search.is_over:
                 going.remove(search)
         return None
-
-    def _singles(self) -> Singles:
-        """Return the schedules with one event, in random order if the budget is too small for all."""
-        tally = self._tally
-        singles = Singles(self._undisturbed)
-        tally.all_singles = len(singles.first) + len(singles.others)
-        if tally.all_singles > self._budget.expected(tally.tried):
-            return Singles(self._undisturbed, self._chance)
-        return singles
 
     def _second_phase(self, singles: Iterator[Run | None], others: list[Search]) -> Run | None:
         tally = self._tally
@@ -213,10 +205,7 @@ REPLAYS = 5
 
 
 def smallest(player: Player, run: Run, undisturbed: Run) -> Run:
-    """Shrink a failing run's schedule; return the run of the smallest one found.
-
-    ``undisturbed`` is the run without events, with its points.
-    """
+    """Shrink a failing run's schedule; return the run of the smallest one found."""
     until = monotonic() + SHRINK_SECONDS
     run.schedule = Schedule(run.fired)
 
@@ -255,8 +244,7 @@ def shrink(
 ) -> Schedule:
     """Return the smallest schedule found that still breaks the promise.
 
-    ``breaks`` runs a schedule and returns the events that were applied, or None if the promise
-    held. Shrinking stops when ``may_go_on`` returns False. Only events of ``kinds`` replace others.
+    ``breaks`` runs a schedule and returns the events that were applied, or None if the promise held.
     """
     best = schedule
     while True:
@@ -333,11 +321,8 @@ def replay(player: Player, run: Run) -> Replays:
 
 
 def stored_failure(player: Player, key: bytes) -> Run | None:
-    """Run the schedules stored under a key, shortest first; return the first run that still fails.
-
-    Deletes those that no longer fail, and those that cannot be applied.
-    """
-    examples = database()
+    """Return the first run of a stored schedule that still fails; delete those that do not."""
+    examples = hypothesis().settings().database
     if examples is None:
         return None
     for stored in sorted(examples.fetch(key), key=lambda text: (len(text), text)):
@@ -354,11 +339,6 @@ def stored_failure(player: Player, key: bytes) -> Run | None:
     return None
 
 
-def database() -> Any:
-    """Return the database of Hypothesis, or None without one."""
-    return hypothesis().settings().database
-
-
 def hypothesis() -> Any:
     """Return the Hypothesis package; raise ``ContractError`` if it is not installed."""
     with importing("explore()", extra="explore"):
@@ -373,21 +353,17 @@ def key_of(functions: Iterable[Callable[..., object]], scope: Scope) -> bytes:
         inner = getattr(function, "func", function)
         code = getattr(inner, "__code__", None)
         name = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', '')}"
-        parts += [name, "" if code is None else _code_text(code)]
+        parts += [name, "" if code is None else _text_of(code)]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     return f"pytest_fakecloud.explore.{digest}".encode()
 
 
-def _code_text(code: types.CodeType) -> str:
-    return " ".join([code.co_code.hex(), *code.co_names, *map(_constant_text, code.co_consts)])
-
-
-def _constant_text(constant: object) -> str:
-    """Return a constant as text that is the same in every process."""
-    if isinstance(constant, types.CodeType):
-        return _code_text(constant)
-    if isinstance(constant, frozenset):
-        return f"{{{' '.join(sorted(map(_constant_text, constant)))}}}"
-    if isinstance(constant, tuple):
-        return f"({' '.join(map(_constant_text, constant))})"
-    return repr(constant)
+def _text_of(value: object) -> str:
+    """Return code, or one of its constants, as text that is the same in every process."""
+    if isinstance(value, types.CodeType):
+        return " ".join([value.co_code.hex(), *value.co_names, *map(_text_of, value.co_consts)])
+    if isinstance(value, frozenset):
+        return f"{{{' '.join(sorted(map(_text_of, value)))}}}"
+    if isinstance(value, tuple):
+        return f"({' '.join(map(_text_of, value))})"
+    return repr(value)

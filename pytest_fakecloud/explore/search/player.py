@@ -57,7 +57,6 @@ class TimeBudget:
         return max(1, used) * (self.ends - now) / max(1e-6, now - self.began)
 
     def part(self, used: int, share: float) -> TimeBudget:
-        """Return a budget that ends after a share of the remaining time."""
         now = monotonic()
         return TimeBudget(self.given, self.began, now + max(0.0, self.ends - now) * share)
 
@@ -98,7 +97,6 @@ class Search:
         return self.head_start + self.turns / self.weight
 
     def next(self) -> Run | None:
-        """Run the next schedule and return its run, if there is one."""
         self.turns += 1
         try:
             return next(self.runs)
@@ -169,13 +167,10 @@ class PriorityRuns:
 
     @property
     def likely(self) -> dict[int, float]:
-        """The minimum probability that the runs have found a bug, for each bug depth.
-
-        A run counts only if its changes of priority could occur at each decision.
-        """
+        """The minimum probability that the runs have found a bug, for each bug depth."""
         missed: dict[int, float] = {}
         for (depth, decisions), runs in self._runs.items():
-            if decisions >= self._decisions:
+            if decisions >= self._decisions:  # Each decision could change a priority.
                 chance = 1 / (self._strands * decisions ** (depth - 1))
                 missed[depth] = missed.get(depth, 1.0) * (1 - chance) ** runs
         return {depth: 1 - probability for depth, probability in missed.items()}
@@ -188,7 +183,6 @@ class Tally:
     orders: int = 0
     """Distinct interleavings without other events."""
     unfinished_order_searches: int = 0
-    """Number of searches for interleavings that have not ended."""
     has_all_orders: bool = False
     """Whether the last finished search for interleavings ran all that could differ."""
     is_exhaustive: bool = False
