@@ -54,10 +54,7 @@ _FAULT_WORDS: dict[str, str] = {
 
 
 class Calls(Part):
-    """Lets other strands run at the points of calls, and serves each call with its events.
-
-    ``late`` says whether a strand can also give up its turn before it receives an answer.
-    """
+    """Lets other strands run at the points of calls, and serves each call with its events."""
 
     def __init__(self, state: RunState, clock: RunClock, *, late: bool) -> None:
         super().__init__(state)
@@ -84,13 +81,12 @@ class Calls(Part):
         return self._turns.current or next(waiting, None), False
 
     def at_call(self, handle: Handle, request: Request, serve: Serve) -> AnyResponse:
-        """Handle a request at its endpoint and return its outcome.
-
-        Runs in the strand's own thread for a request in process, otherwise in the fake's thread.
-        """
+        """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
         if self._record.aside_depth:
             return serve()
-        is_outside = self._state.note_outsider() or self._state.is_from_outside(request.client)
+        is_outside = self._state.note_outsider() or (
+            request.client is not None and request.client[1] in self._state.outside_ports
+        )
         strand, is_own_thread = self._strand_of(request)
         if strand is None and not self._turns.has_ended:
             return serve()
@@ -219,10 +215,7 @@ class Calls(Part):
             self._add_line(strand, request)
 
     def add_command_of_test(self, argv: Sequence[bytes]) -> None:
-        """Add a command that the test itself executes to the story, as ``between(run=[…])`` does.
-
-        It ran before the single command that it interrupts, and within a pipeline.
-        """
+        """Add a command that the test itself executes to the story, before the one it interrupts."""
         strand = self._state.serving.get(threading.get_ident()) or self._state.here()
         if strand is None or self._record.aside_depth or self._turns.has_ended:
             return
@@ -231,20 +224,19 @@ class Calls(Part):
             "test", " ".join(word.decode("utf-8", "backslashreplace") for word in argv)
         )
         is_served = strand in self._state.serving.values()
-        if is_served and interrupted is not None and not _is_several(interrupted):
+        call = None if interrupted is None else interrupted.call
+        if is_served and interrupted and call and call.route not in SEVERAL:
             lines.insert(lines.index(interrupted), lines.pop())
 
     def note_access(
         self, session: Any, spec: Any, argv: Sequence[bytes], touches: Sequence[Touch]
     ) -> None:
-        """Record a command with the values of its keys, for patterns of anomalies.
-
-        WATCH and EXEC read no values: what WATCH guards never runs if the key has changed.
-        """
+        """Record a command with the values of its keys, for patterns of anomalies."""
         strand = self._state.serving.get(threading.get_ident()) or self._state.here()
         keys = [one for one in touches if one.kind.startswith(KEY_OF_DB)]
         if strand is None or self._record.aside_depth or self._turns.has_ended:
             return
+        # WATCH and EXEC read no values: what WATCH guards never runs if the key has changed.
         if not keys or spec.name in ("WATCH", "EXEC"):
             return
         words = [word.decode("utf-8", "backslashreplace") for word in argv]
@@ -259,7 +251,6 @@ class Calls(Part):
         self._run.accesses.append(access)
 
     def at_gap(self) -> None:
-        """Let other strands run between two commands of a pipeline."""
         strand = self._state.serving.get(threading.get_ident()) or self._state.here()
         if strand is None or self._turns.has_ended or self._fakes.clock.driving:
             return
@@ -386,18 +377,15 @@ class Calls(Part):
             return Effect("drop")
         if fault == "respond":
             session = session_of(handle, request)
-            return _refusal(handle) if session is None else _loading(session)
+            if session is not None:
+                return _loading(session)
+            return handle._fault_table.answers.render(ServiceError(503, "Service Unavailable"))
         response = serve()
         if fault == "lose_response":
             return lost(response)
         if request.call.route == "consume":
             line.words += _lost_records(response)
         return serve()
-
-
-def _is_several(line: Line) -> bool:
-    """Return whether a line is a pipeline or a transaction."""
-    return line.call is not None and line.call.route in SEVERAL
 
 
 def _is_silent(handle: Handle, request: Request) -> bool:
@@ -414,9 +402,7 @@ def _is_silent(handle: Handle, request: Request) -> bool:
 def possible_events(
     handle: Handle, request: Request | None, *, may_wait: bool
 ) -> list[tuple[Kind, str]]:
-    """Return the events of a call, without pauses of all strands; ``request`` is None before it is
-    sent. ``may_wait`` tells whether the call can be delayed.
-    """
+    """Return the events of a call, which may not have been sent yet, without pauses of all strands."""
     events: list[tuple[Kind, str]] = []
     if handle.fixture == "broker":
         events += [("rebalance", ""), ("redeliver", "")]
@@ -438,10 +424,6 @@ def _note_consumer(root: Strand, broker: Handle, request: Request) -> None:
         group, instance = request.params.get("group"), request.params.get("instance")
         if group and instance:
             root.work.consumers.add((broker, group, instance))
-
-
-def _refusal(handle: Handle) -> Answer:
-    return handle._fault_table.answers.render(ServiceError(503, "Service Unavailable"))
 
 
 def _loading(session: Any) -> Answer:

@@ -63,8 +63,7 @@ class RunClock(Part):
     """The fake time of a run: moves the clock, and pauses strands or lets them wait.
 
     The clock moves when no strand can run, or when the schedule demands it. An event pauses one
-    strand or all strands, if the patience of a client allows it. Other strands run while a strand
-    sleeps, waits for a condition, or reaches a point.
+    strand or all strands, if the patience of a client allows it.
     """
 
     def __init__(self, state: RunState, *, moves_time: bool) -> None:
@@ -82,7 +81,6 @@ class RunClock(Part):
         self._firings = 0
 
     def all_times(self) -> frozenset[int]:
-        """Return the times that the clock can move to, if timers are explored."""
         if not self.moves_time:
             return frozenset()
         waits = (s.waiting.wake_us for s in self._state.strands if s.state == "waiting")
@@ -205,9 +203,7 @@ class RunClock(Part):
             self._fakes.deliveries.end_schedules()
 
     def _may_fire(self, at_us: int) -> bool:
-        """Return whether schedules may still fire although no strand waits. Retries do not count,
-        because messages that are never handled would let schedules fire for hours.
-        """
+        # Retries do not count, because messages that are never handled would let schedules fire.
         horizon_us = self._state.scope.horizon_us
         if horizon_us is None:
             return self._firings < FIRINGS
@@ -356,10 +352,7 @@ class RunClock(Part):
     def wait(
         self, real: _Wait, signal: Signal, poll: Callable[[], object], until_us: int
     ) -> object:
-        """Wait until ``poll()`` returns something other than None, as a blocking call does.
-
-        A thread that does not serve a strand waits with the clock's real method.
-        """
+        """Wait until ``poll()`` returns something other than None, as a blocking call does."""
         strand = self._state.serving.get(threading.get_ident())
         if strand is None or self._fakes.clock.driving:
             return real(signal, poll, until_us)
@@ -394,8 +387,7 @@ class RunClock(Part):
     def take_turn(self, strand: Strand, is_own_thread: bool) -> None:
         """Let other strands run; return at the next turn of a strand that is parked or waits.
 
-        Called by the strand's own thread, or by the thread of a fake that handles its call. In a
-        fake's thread, a task that does not block its event loop waits until the loop chooses it.
+        In a fake's thread, a task that does not block its event loop waits until the loop chooses it.
         A strand that is alone keeps its turn. Any other strand passes the turn on.
         """
         is_task = strand.role == "task"

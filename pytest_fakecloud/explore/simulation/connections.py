@@ -50,9 +50,6 @@ class ClientConnection:
                     self._server_end = each
         return self._server_end
 
-    def has_client(self) -> bool:
-        return self._sock() is not None
-
     def cut(self) -> None:
         """End the connection, as if the client had died."""
         server_end = self.server_end()
@@ -85,11 +82,6 @@ class ClientConnection:
     def is_served(self) -> bool:
         return self.server_end() in self.mount._live
 
-    def is_inside(self) -> bool:
-        """Return whether the fake is executing commands of this connection."""
-        server_end = self.server_end()
-        return server_end is not None and server_end.inside
-
     def is_sending(self) -> bool:
         """Return whether the fake, which executes no command, still has messages to send."""
         server_end = self.server_end()
@@ -98,7 +90,6 @@ class ClientConnection:
         return server_end.unsent() and not server_end.inside
 
     def has_unread(self) -> bool:
-        """Return whether the fake has sent bytes that the client can still read."""
         return self.got < self.answered and not self.is_at_end and self.fileno() >= 0
 
     def has_news(self) -> bool:
@@ -137,13 +128,11 @@ class Connections:
         self._by_port = {}
 
     def all(self) -> list[ClientConnection]:
-        return [one for one in list(self._by_port.values()) if one.has_client() or one.is_served()]
+        connections = list(self._by_port.values())
+        return [one for one in connections if one._sock() is not None or one.is_served()]
 
     def settle(self) -> None:
-        """Wait, in wall-clock time, until no fake has anything left to send.
-
-        A connection whose command waits for its strand's turn sends nothing before that turn.
-        """
+        """Wait, in wall-clock time, until no fake has anything left to send."""
         connections = self.all()
         self.wait_while(lambda: any(one.is_sending() for one in connections))
 
@@ -157,7 +146,6 @@ class Connections:
         return True
 
     def progresses(self) -> None:
-        """Make ``wait_while()`` check again. Called by the fakes' threads."""
         self._progress.release()
 
     def of(self, sock: socket.socket) -> ClientConnection | None:
@@ -193,7 +181,6 @@ class Connections:
         return connection
 
     def known(self, sock: socket.socket) -> ClientConnection | None:
-        """Return the connection of a socket that explored code has used, which may be closed."""
         return self._by_socket.get(sock)
 
     def mount_at(self, port: int) -> Any:
@@ -206,10 +193,7 @@ class Connections:
 
 
 class RunConnections:
-    """The connections of one run. ``owners`` contains the strand that uses each, by local port.
-
-    All waits are in wall-clock time, and end when ``is_over()`` returns True.
-    """
+    """The connections of one run, with the strand that uses each, by local port."""
 
     def __init__(self, connections: Connections, is_over: Callable[[], bool]) -> None:
         self._connections = connections
@@ -217,7 +201,6 @@ class RunConnections:
         self.owners: dict[int, Strand] = {}
 
     def of_host(self, host: Strand) -> list[ClientConnection]:
-        """Return the connections of a strand with a thread, and of the tasks in that thread."""
         return self._of(lambda owner: owner.host is host)
 
     def cut(self, concerned: Callable[[Strand], bool]) -> None:
@@ -233,10 +216,7 @@ class RunConnections:
         ]
 
     def finish_calls(self, strand: Strand, but: int = 0) -> None:
-        """Wait until the fakes have handled the requests whose answers a strand has not read.
-
-        Ignores tasks, blocking commands such as BLPOP, and the connection with the port ``but``.
-        """
+        """Wait until the fakes have handled what a strand has sent, except on the port ``but``."""
         if strand.host.loop.running is not None:
             return
         own = [one for one in self._of(lambda owner: owner is strand) if one.port != but]

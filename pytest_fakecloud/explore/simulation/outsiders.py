@@ -9,7 +9,7 @@ from types import CodeType
 
 from ...core.errors import ContractError
 from ...outside.clocks import INFRASTRUCTURE, module_of
-from .strands import pause
+from .strands import pause, stack_of
 from .turns import wakings
 
 _CHECK = 0.001
@@ -82,17 +82,9 @@ class Outsiders:
 def _is_of_infrastructure(thread: threading.Thread) -> bool:
     """Return whether a test runner or the like runs a thread, which makes no calls for the code."""
     frame = sys._current_frames().get(thread.ident or 0)
-    while frame is not None:
-        if module_of(frame).partition(".")[0] in INFRASTRUCTURE:
-            return True
-        frame = frame.f_back
-    return False
+    return any(module_of(one).partition(".")[0] in INFRASTRUCTURE for one in stack_of(frame))
 
 
 def _stack(thread: threading.Thread) -> tuple[CodeType, ...]:
     frame = sys._current_frames().get(thread.ident or 0)
-    codes: list[CodeType] = []
-    while frame is not None:
-        codes.append(frame.f_code)
-        frame = frame.f_back
-    return tuple(codes)
+    return tuple(one.f_code for one in stack_of(frame))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -14,8 +15,8 @@ from ..schedule import CLOCK, Event, Kind
 from .calls import DeliveryStrands
 from .clock import MOST_STEPS, ClockMove, Option, RunClock
 from .state import Part, RunState, Subject
-from .strands import Strand, Waiting, Work, pause
-from .turns import MOST_CRASHES, describe_places, describe_stuck, is_in_application
+from .strands import Strand, Waiting, Work, application_frame, pause
+from .turns import MOST_CRASHES, describe_places, describe_stuck
 
 _CHECK = 0.001
 """Wall-clock seconds between two checks of whether a strand can run."""
@@ -150,7 +151,6 @@ class Scheduler(Part):
         return chosen
 
     def _wanted(self, names: list[str], point: int, kind: Kind) -> str:
-        """Return the name of the option that the schedule or the strategy wants to run next."""
         default = names[0]
         planned = self._state.switches.get((default, point))
         if planned:
@@ -224,7 +224,12 @@ class Scheduler(Part):
             and not strand.root.crashed
         ]
         # Ignore idle threads of a pool, which wait in library code.
-        busy = [s for s in waiting if s.role != "thread" or is_in_application(s)]
+        frames = sys._current_frames()
+        busy = [
+            strand
+            for strand in waiting
+            if strand.role != "thread" or application_frame(frames.get(strand.host.thread))
+        ]
         if busy:
             for _ in range(_GRACE_CHECKS):
                 # A thread that is not explored may still release a waiting strand.
@@ -244,11 +249,9 @@ class Scheduler(Part):
         self._run.broken = self._run.broken or AssertionError(text)
 
     def stuck(self, strand: Strand) -> None:
-        """Report a blocked strand as a finding."""
         self._report_stuck([s for s in self._state.strands if s.is_stepped_over] or [strand])
 
     def choose_meanwhile(self) -> Strand | None:
-        """Return a strand that can run while another one is blocked, or None."""
         while True:
             for option in self._options():
                 chosen = self._start(option)
@@ -270,7 +273,6 @@ class Scheduler(Part):
         return result
 
     def begins(self, strand: Strand) -> None:
-        """Record the start of a strand; for a client, also the start of an operation."""
         self._run.strands.add(strand.name)
         if strand.role == "client":
             operation = self._record.begin(strand.title, strand.title, (), {})
@@ -329,7 +331,6 @@ class Scheduler(Part):
                 self._record.touch_history(writes=True)
 
     def _report_delivery(self, name: str, due: Due) -> None:
-        """Add a line to the story if a delivery has failed."""
         self._record.touch_message(due)
         attempt = due.message.attempts[-1]
         if attempt.state != "delivered":
@@ -349,11 +350,7 @@ class Scheduler(Part):
         )
 
     def _restarted(self, now: int) -> Strand | None:
-        """Restart a worker that ended before all of its work existed; return its new strand or None.
-
-        A worker has work left if a group of its consumers has not committed all records, or if
-        another strand has made a call after the worker's first one.
-        """
+        """Restart a worker that ended before all of its work existed; return its new strand or None."""
         if not self._may_workers_begin(now):
             return None
         latest: dict[str, Strand] = {}
@@ -459,7 +456,6 @@ class Steps(Part):
         self._times: frozenset[int] = frozenset()
 
     def note_switches(self, name: str, point: int, kind: Kind, others: Iterable[str]) -> None:
-        """Record a point at which other strands could run first."""
         if kind in self._state.scope.kinds and (name, point, kind) not in self._noted:
             self._noted.add((name, point, kind))
             self._run.points.append(Point(name, point, [(kind, other) for other in others]))

@@ -10,8 +10,7 @@ import select
 import selectors
 import socket
 import sys
-from collections.abc import Callable, Collection
-from traceback import walk_stack
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -22,7 +21,7 @@ from ..footprint import READS_CLOCK
 from .clock import LOOK, RunClock
 from .connections import PATIENCE, ClientConnection, Connections
 from .state import Part, RunState
-from .strands import Crash, Strand, Waiting
+from .strands import Crash, Strand, Waiting, stack_of
 
 _REQUESTS: dict[str, Callable[..., tuple[int, int]]] = {
     "recv": lambda size, flags=0: (size, flags),
@@ -46,16 +45,17 @@ class SocketHooks(Part):
         return self._state.is_here()
 
     def sends(self, port: int, *, is_blocking: bool) -> None:
-        """Called before the code sends to a fake from a local port.
-
-        ``is_blocking`` tells whether the code will block its thread until the answer arrives.
-        """
+        """Called before code sends, which may block its thread until the answer arrives."""
         connections = self._connections
         self._state.sources.note(port)
         strand = self._state.here()
         if strand is None:
             return
-        if (self._turns.has_ended or strand.root.crashed) and _is_finalizer(sys._getframe(1)):
+        if (self._turns.has_ended or strand.root.crashed) and any(
+            # Python ignores exceptions in finalizers.
+            each.f_code.co_name == "__del__"
+            for each in stack_of(sys._getframe(1))
+        ):
             raise ConnectionResetError("the process has ended")
         self._state.check_alive(strand)
         if strand.host.loop.running is None:
@@ -96,9 +96,7 @@ class SocketHooks(Part):
         return True
 
     def _wait_for_fake(self, connection: ClientConnection, strand: Strand) -> bool:
-        """Wait, in wall-clock time, while the fake handles a call; return whether its answer can be
-        read. It cannot if the call waits for another strand, or for an event.
-        """
+        """Wait while the fake handles a call; return False if the call waits for another strand."""
         while not connection.is_readable(0):
             self._state.check_alive(strand)
             # A strand that shares this connection cannot proceed without the turn.
@@ -112,8 +110,6 @@ class SocketHooks(Part):
     def _wait_for_strands(
         self, connection: ClientConnection, strand: Strand, timeout: float | None
     ) -> bool:
-        """Let other strands run until a fake has sent something; return False after the timeout."""
-
         def has_arrived() -> bool:
             self._fakes.connections.settle()
             return connection.is_readable(LOOK if connection.has_unread() else 0)
@@ -121,11 +117,6 @@ class SocketHooks(Part):
         until = None if timeout is None else self._fakes.now_us() + math.ceil(timeout * 1e6)
         self._clock.wait_for(strand, has_arrived, until, "answer")
         return connection.is_readable(0)
-
-
-def _is_finalizer(frame: FrameType) -> bool:
-    """Return whether a stack is inside ``__del__``, where exceptions are ignored."""
-    return any(each.f_code.co_name == "__del__" for each, _ in walk_stack(frame))
 
 
 class SocketPatches:
@@ -169,11 +160,6 @@ class SocketPatches:
 
         return connect
 
-    def _is_outside(self) -> bool:
-        """Return whether this thread is not explored while a run is in progress."""
-        hooks = self._hooks()
-        return hooks is not None and not hooks.is_here()
-
     def _explored_connection(self, sock: socket.socket) -> ClientConnection | None:
         """Return the connection to which explored code is about to send, or None."""
         hooks = self._hooks()
@@ -203,7 +189,9 @@ class SocketPatches:
             connection = self._explored_connection(sock)
             if connection is not None:
                 connection.sent += size
-            answering = self._connections.answers(sock, size) if self._is_outside() else None
+            hooks = self._hooks()
+            is_outside = hooks is not None and not hooks.is_here()
+            answering = self._connections.answers(sock, size) if is_outside else None
             try:
                 original(sock, data, *args)
             finally:
@@ -266,9 +254,12 @@ class SocketPatches:
     def _await_end(self, connection: ClientConnection) -> None:
         hooks = self._hooks()
         if hooks is not None and hooks.is_here():
-            self._connections.wait_while(
-                lambda: connection.is_served() and not connection.is_inside()
-            )
+
+            def is_open() -> bool:
+                end = connection.server_end()
+                return connection.is_served() and not (end is not None and end.inside)
+
+            self._connections.wait_while(is_open)
 
 
 class _Selector(selectors.DefaultSelector):
@@ -298,7 +289,6 @@ class _Selector(selectors.DefaultSelector):
         return sorted(ready, key=lambda one: self._since[one[0].fd])
 
     def has_events(self, seconds: float = 0.0) -> bool:
-        """Return whether a socket or another thread has an event for the loop."""
         return bool(super().select(seconds))
 
 
@@ -348,11 +338,6 @@ class OwnLoop(asyncio.SelectorEventLoop):
             hooks.on_task(task, _is_inner(coro, sys._getframe(1)))
         return task
 
-    def has_sockets(self, known: Collection[int]) -> bool:
-        """Return whether the loop waits for sockets other than its own and the known ones."""
-        own = self._ssock.fileno()  # type: ignore[attr-defined]
-        return any(fd != own and fd not in known for fd in self.selector.get_map())
-
     def _handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if isinstance(error, BaseException):
@@ -383,7 +368,6 @@ class EventLoops(Part):
     """Lets other strands run while an event loop of explored code waits."""
 
     def on_start(self, loop: OwnLoop) -> None:
-        """Called when an event loop starts in this thread. Turns its tasks into strands."""
         host = self._turns.here()
         if host is None or host.loop.running is loop:
             return
@@ -417,18 +401,16 @@ class EventLoops(Part):
             strand.gate.release()
 
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
-        """Let other strands run while an event loop waits.
-
-        Return True if the loop may have events now, and False for a loop that is not explored here.
-        """
+        """Let other strands run while an event loop waits; return False if it is not explored here."""
         host = loop.strand
         if host is None or self._record.aside_depth or self._turns.here() is not host:
             return False
         self._state.check_alive(host)
         if self._fakes.clock.driving:
             return True
-        sockets = [one.fileno() for one in self._connections.of_host(host)]
-        if loop.has_sockets(sockets) and loop.selector.has_events(_SOON):
+        known = {one.fileno() for one in self._connections.of_host(host)}
+        known.add(loop._ssock.fileno())  # type: ignore[attr-defined]
+        if not loop.selector.get_map().keys() <= known and loop.selector.has_events(_SOON):
             return True
         wake_us = None
         if timeout is not None:
@@ -448,11 +430,7 @@ class EventLoops(Part):
         return True
 
     def await_answers(self, loop: OwnLoop) -> None:
-        """Wait, in wall-clock time, until the loop can read the answers to all requests of its tasks.
-
-        Otherwise the order in which several answers arrive would influence the run. Requests that
-        wait for the turn of their strand are skipped.
-        """
+        """Wait until the loop can read all answers, whose order of arrival differs from run to run."""
         host = loop.strand
         if host is None or host.loop.is_settled:
             return
@@ -463,14 +441,12 @@ class EventLoops(Part):
         host.loop.is_settled = True
 
     def on_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
-        """Assign an inner task to the strand that created it, and note the line that created it."""
         creator = self._state.here()
         if is_inner and creator is not None and creator.role == "task":
             self._state.tasks[task] = creator
         self._state.sources.note_task(task)
 
     def on_unhandled(self, error: BaseException) -> None:
-        """Called with an exception of a task that no code awaited."""
         broken = broken_promise(error)
         if broken is not None:
             self._run.broken = self._run.broken or broken

@@ -42,17 +42,13 @@ class Record:
         self._fakes = subject.fakes
         self._scope = subject.scope
         self.stacks = plan.stacks
-        """Whether the lines of the application that make each call are recorded."""
         self.notes_points = plan.notes
-        """Whether the points at which events are possible are recorded."""
         self.has_steps = plan.stacks or (plan.strategy is not None and plan.strategy.records)
-        """Whether the steps and their accesses are recorded."""
         self.aside_depth = 0
         """Number of blocks of ``aside()`` that are in progress."""
         self.run = Run(plan.schedule, start_us=self._fakes.now_us())
         self.history = History(self._fakes.cloud, str(plan.schedule))
         self._positions = itertools.count()
-        """The order of the starts and ends of operations."""
 
     def touch(self, touches: Iterable[Touch]) -> None:
         if self.run.steps and not self.aside_depth:
@@ -143,7 +139,8 @@ class RunState:
         for event in plan.schedule:
             if event.kind in SWITCHES:
                 self.switches.setdefault((event.strand, event.point), []).append(event)
-        self._outside_ports: set[int] = set()
+        self.outside_ports: set[int] = set()
+        """Local ports that threads use which began before the exploration."""
         self._names = {one.name for one in subject.programs}
         self._parkings = itertools.count(1)
         for one in subject.programs:
@@ -167,12 +164,7 @@ class RunState:
         strand.parked_at = next(self._parkings)
         strand.host.parked_at = strand.parked_at
 
-    def is_ending(self) -> bool:
-        """Return whether this thread belongs to a run that has already ended."""
-        return self.turns.has_ended and self.turns.here() is not None
-
     def is_here(self) -> bool:
-        """Return whether this thread is running explored code."""
         return not self.record.aside_depth and self.turns.here() is not None
 
     def here(self) -> Strand | None:
@@ -205,10 +197,6 @@ class RunState:
         known = strand is not None and any(one is strand for one in self.strands)
         return strand if known and strand is not None and strand.state != "ended" else None
 
-    def is_from_outside(self, client: tuple[str, int] | None) -> bool:
-        """Return whether a thread that began before the exploration uses a connection."""
-        return client is not None and client[1] in self._outside_ports
-
     def note_outsider(self, port: int = 0) -> bool:
         """Note a use of the fakes by this thread, and return whether it began before the exploration.
 
@@ -219,7 +207,7 @@ class RunState:
         if self.outsiders.notes(thread):
             note = f"not explored: the thread {thread.name}, which began before explore()"
             self.record.run.notes[note] = None
-            self._outside_ports.add(port)
+            self.outside_ports.add(port)
             return True
         if self.turns.here() is None and is_of_a_strand(thread):
             raise Crash
@@ -250,8 +238,6 @@ class RunState:
 
 
 class Part:
-    """A part of a simulation, with the state that all parts share."""
-
     def __init__(self, state: RunState) -> None:
         self._state = state
         self._fakes = state.fakes

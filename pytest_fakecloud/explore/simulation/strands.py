@@ -70,10 +70,9 @@ _NOT_WAITING = Waiting()
 
 @dataclass(slots=True)
 class Work:
-    """The starts of a worker, and the calls and consumers of any root strand.
+    """The starts of a worker (a restart follows a failure), and the calls of any root strand.
 
-    ``is_restart`` is True if the worker's previous start failed. ``first_call`` and ``last_call`` are
-    positions among the calls of the run.
+    ``first_call`` and ``last_call`` are positions among the calls of the run.
     """
 
     starts: int = 1
@@ -86,17 +85,12 @@ class Work:
 
 @dataclass(slots=True)
 class LoopState:
-    """The event loop that runs in a strand's thread.
-
-    ``main_task`` is the task with which the loop began. ``chosen`` is the strand that the thread
-    continues when its gate is released: the loop's strand, or one of its tasks.
-    """
+    """The event loop that runs in a strand's thread, and the strand to continue at its gate."""
 
     running: asyncio.AbstractEventLoop | None = None
     main_task: Strand | None = None
     chosen: Strand | None = None
     is_idle: bool = False
-    """Whether the loop waits, so that its tasks can be chosen."""
     is_settled: bool = False
     """Whether the loop can read the answers to all of its requests."""
 
@@ -126,7 +120,6 @@ class Strand:
     """
 
     title: str
-    """The name in messages."""
     role: Role
     body: Callable[[], object] = lambda: None
     """The code, unless a thread or an event loop of the code runs it."""
@@ -212,13 +205,11 @@ class Strand:
         self.state, self.waiting = "running", _NOT_WAITING
 
     def begin_step_over(self) -> None:
-        """Make the strand count as waiting."""
         self._before = self.state, self.waiting
         self.is_stepped_over = True
         self.wait(Waiting("blocked"))
 
     def end_step_over(self) -> None:
-        """Return to the state before ``begin_step_over()``."""
         self.is_stepped_over = False
         self.state, self.waiting = self._before
 
@@ -249,11 +240,7 @@ def source_of(frame: FrameType | None) -> Source:
 
 
 class Sources:
-    """The application's lines that make each call of a run, if ``stacks`` asks for them.
-
-    A call can reach a fake in another thread, so the lines are stored by the local port of the
-    connection when the code sends.
-    """
+    """The application's lines that make each call, by local port: another thread may serve the call."""
 
     def __init__(self, *, stacks: bool) -> None:
         self._stacks = stacks
@@ -261,7 +248,6 @@ class Sources:
         self._by_task: weakref.WeakKeyDictionary[Any, Source] = weakref.WeakKeyDictionary()
 
     def note(self, port: int) -> None:
-        """Note the lines that are about to send from a local port."""
         if not self._stacks:
             return
         source = self.here()
@@ -270,12 +256,10 @@ class Sources:
             self.by_port[port] = source
 
     def note_task(self, task: asyncio.Task[Any]) -> None:
-        """Note the lines that create a task."""
         if self._stacks:
             self._by_task[task] = self.here()
 
     def here(self) -> Source:
-        """Return the application's lines that lead here, or that created the current task."""
         source = source_of(sys._getframe())
         if not source and asyncio._get_running_loop() is not None:
             task = asyncio.current_task()
@@ -288,9 +272,7 @@ def innermost(frame: FrameType | None) -> str:
 
 
 def distinct_places(sources: Sequence[Source]) -> list[str]:
-    """Return one line for each source; if several share a line in a helper, the line of the
-    helper's caller: ``a.py:1`` called from ``a.py:7`` and ``a.py:9`` becomes these two.
-    """
+    """Return one line for each source; a shared helper's line is replaced by those of its callers."""
     left = list(sources)
     for _ in range(_DEPTH - 1):
         callers: dict[str, set[str]] = {}
@@ -304,8 +286,10 @@ def distinct_places(sources: Sequence[Source]) -> list[str]:
 
 def application_frame(frame: FrameType | None) -> FrameType | None:
     """Return the innermost application frame of a stack, or None."""
+    return next((one for one in stack_of(frame) if not is_library(one.f_code.co_filename)), None)
+
+
+def stack_of(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
-        if not is_library(frame.f_code.co_filename):
-            return frame
+        yield frame
         frame = frame.f_back
-    return None

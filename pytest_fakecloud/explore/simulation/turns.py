@@ -18,7 +18,16 @@ from typing import Any, NoReturn, Protocol, cast
 from ...core.errors import ContractError, report_failure
 from ...core.recorder import is_library
 from ...core.timers import monotonic
-from .strands import Crash, Gate, Strand, Waiting, application_frame, carried_strand, source_of
+from .strands import (
+    Crash,
+    Gate,
+    Strand,
+    Waiting,
+    application_frame,
+    carried_strand,
+    source_of,
+    stack_of,
+)
 
 MOST_CRASHES = 20
 """Number of times that code may catch its crash before its thread is abandoned."""
@@ -40,28 +49,15 @@ _REAL = 30.0
 
 
 class Decisions(Protocol):
-    """Chooses the strand that has the next turn, and runs its code."""
+    """Chooses the strand that has the next turn, and runs its code (see ``Scheduler``)."""
 
-    def choose(self) -> Strand | None:
-        """Return the next strand, or None at the end of the run."""
-
-    def choose_meanwhile(self) -> Strand | None:
-        """Return a strand that can run while another one is blocked, or None."""
-
-    def stuck(self, strand: Strand) -> None:
-        """Report a blocked strand as a finding."""
-
-    def begins(self, strand: Strand) -> None:
-        """Record the start of a strand."""
-
-    def perform(self, strand: Strand) -> object:
-        """Run a strand's code."""
-
-    def ended(self, strand: Strand) -> None:
-        """Record the end of a strand."""
-
-    def abandons(self, strand: Strand) -> None:
-        """Record that a crashed strand goes on, so that its thread is abandoned."""
+    def choose(self) -> Strand | None: ...
+    def choose_meanwhile(self) -> Strand | None: ...
+    def stuck(self, strand: Strand) -> None: ...
+    def begins(self, strand: Strand) -> None: ...
+    def perform(self, strand: Strand) -> object: ...
+    def ended(self, strand: Strand) -> None: ...
+    def abandons(self, strand: Strand) -> None: ...
 
 
 class Turns:
@@ -91,7 +87,6 @@ class Turns:
         self._live = 0
         """Number of threads that run a strand."""
         self._switching = False
-        """Whether the next strand is being chosen."""
 
     def run(self, scheduler: Decisions) -> None:
         """Run all strands to their end. Raises errors of ``explore()``, but not of the code."""
@@ -107,14 +102,13 @@ class Turns:
             self.end(error)
             raise
         finally:
-            # A thread that goes on would call the fakes after they have been reset.
             if self._live:
                 self._await_threads()
         if self.failure is not None:
             raise self.failure
 
     def _await_threads(self) -> None:
-        """Wait, for a limited time, until the threads of the strands have ended."""
+        """Wait for the threads, because one that goes on would call the fakes after their reset."""
         deadline = monotonic() + _ENDING
         for strand in self._live_strands():
             strand.gate.release()
@@ -142,7 +136,6 @@ class Turns:
         self._wake(self._choose() if chosen is None else chosen)
 
     def here(self) -> Strand | None:
-        """Return the strand of the current thread, or None if the thread is not explored."""
         return self.by_thread.get(threading.get_ident())
 
     def yield_turn(self, strand: Strand) -> None:
@@ -150,19 +143,16 @@ class Turns:
         chosen = self._choose() if self._passes_turn_on(strand) else None
         if chosen is not strand:
             self._wake(chosen)
-            if self.has_ended:
-                self.crash(strand)
-            strand.gate.acquire()
+            if not self.has_ended:
+                strand.gate.acquire()
         self._resume(strand)
 
     def _passes_turn_on(self, strand: Strand) -> bool:
-        """Return whether this strand's thread must choose the next strand; while the strand was
-        blocked, another thread may have done so.
-        """
         if not strand.is_stepped_over:
             return True
         with self._lock:
             strand.is_stepped_over = False
+            # While the strand was blocked, another thread may have passed the turn on.
             return self.current is None and not self._switching
 
     def _resume(self, strand: Strand) -> None:
@@ -192,8 +182,7 @@ class Turns:
     def idle(self, host: Strand, waiting: Waiting) -> None:
         """Let the next strand run while the event loop of this thread is idle.
 
-        If that strand is a task of the loop, the loop goes on, too. The task waits for a future or,
-        in a thread of a fake, at its gate.
+        If that strand is a task of the loop, it waits for a future or, in a fake's thread, at its gate.
         """
         if host.is_stepped_over:
             self.yield_turn(host)
@@ -275,16 +264,13 @@ class Turns:
             chosen.gate.release()
 
     def run_strands(self, strand: Strand, rest: Callable[[], None]) -> None:
-        """Run a strand in this thread, and then the strands that begin after it.
-
-        Calls ``rest()``, which makes this thread available again, before another thread is woken.
-        """
+        """Run a strand in this thread, and then the strands that begin after it."""
         chosen = None
         try:
             try:
                 chosen = self._run_successively(strand)
             finally:
-                rest()
+                rest()  # This thread may be the next to be woken.
             self._wake(chosen)
         finally:
             self._thread_is_done()
@@ -436,8 +422,10 @@ class Watchdog:
         strand = self._turns.current
         thread = 0 if strand is None else strand.host.thread
         frame = None if strand is None else sys._current_frames().get(thread)
-        is_locked = frame is not None and _may_wait_for_lock(frame)
-        woken = wakings(thread) if is_locked else None
+        # A line of the application or a lock of the standard library may wait for a lock.
+        name = "" if frame is None else frame.f_code.co_filename
+        is_locked = not is_library(name) or Path(name).name in ("threading.py", "queue.py")
+        woken = wakings(thread) if frame is not None and is_locked else None
         place = None if frame is None else (id(frame), frame.f_lasti, woken)
         seen = self._turns.progress, place
         if seen != self._seen:
@@ -471,12 +459,6 @@ class Watchdog:
             self._turns.step_over(blocked)
 
 
-def _may_wait_for_lock(frame: FrameType) -> bool:
-    """Return whether a line of the application or a lock of the standard library is running."""
-    name = frame.f_code.co_filename
-    return not is_library(name) or Path(name).name in ("threading.py", "queue.py")
-
-
 _SLEEPS = {"x86_64": (35, 230), "aarch64": (101, 115)}
 """The numbers of the system calls nanosleep and clock_nanosleep of Linux, by machine."""
 
@@ -499,9 +481,8 @@ def _task_file(thread: int, name: str) -> Path:
 def wakings(thread: int) -> int | None:
     """Return how many times a sleeping thread has woken up (0 if that is unknown); None if it runs.
 
-    A thread waits for a lock as long as this number does not change. A thread that waits for the
-    interpreter's own lock wakes up every few milliseconds, so a busy machine is not mistaken for a
-    deadlock.
+    A thread that waits for the interpreter's own lock wakes up every few milliseconds, so a busy
+    machine is not mistaken for a deadlock.
     """
     try:
         status = _task_file(thread, "status").read_text()
@@ -511,10 +492,6 @@ def wakings(thread: int) -> int | None:
     if not found.get("State", "S").strip().startswith("S"):
         return None
     return int(found.get("voluntary_ctxt_switches", 0))
-
-
-def is_in_application(strand: Strand) -> bool:
-    return application_frame(sys._current_frames().get(strand.host.thread)) is not None
 
 
 def describe_places(strands: Sequence[Strand]) -> str:
@@ -580,10 +557,9 @@ def _value(frame: FrameType, node: ast.AST) -> Any:
 
 def _held(frame: FrameType | None) -> Iterator[Any]:
     """Yield the objects of the ``with`` blocks that a stack is inside."""
-    while frame is not None:
-        if application_frame(frame) is frame:
-            yield from _held_in(frame)
-        frame = frame.f_back
+    for each in stack_of(frame):
+        if not is_library(each.f_code.co_filename):
+            yield from _held_in(each)
 
 
 def _held_in(frame: FrameType) -> Iterator[Any]:
