@@ -68,8 +68,7 @@ class Access:
     """A command that a key-value engine ran, or a call of another service.
 
     ``unit`` identifies the script or the single command, which nobody interrupts. ``before`` are the
-    values of a command's keys before it ran. ``call`` is the call of another service, whose route
-    and path are the ``words``.
+    values of a command's keys before it ran. The ``words`` of a call are its route and path.
     """
 
     client: str
@@ -188,9 +187,7 @@ class Record:
 
     @property
     def disturbed(self) -> str:
-        """The client or delivery that the only event of the run can have kept from an effect, without
-        the number of its attempt.
-        """
+        """The client or delivery that the only event of the run can have kept from an effect."""
         return root_of(self._attempt)
 
     @property
@@ -206,7 +203,12 @@ class Record:
         An effect on a key that a later attempt looked at is not lost: the code decided against it.
         """
         own = [one for one in self.plain.accesses if root_of(one.client) == self.disturbed]
-        done = Counter(one.shape for one in self.run.accesses if one.changes or _is_again(one))
+        # A command that sets the value that its key has already counts as done.
+        done = Counter(
+            one.shape
+            for one in self.run.accesses
+            if one.changes or (one.call is None and one.is_write and not one.acquires)
+        )
         usual = Counter(one.shape for one in self.plain.accesses if one.changes)
         mine = [one for one in self.run.accesses if root_of(one.client) == self.disturbed]
         if any(one.changes and one.shape not in usual for one in mine):
@@ -235,11 +237,6 @@ def root_of(client: str) -> str:
     return re.sub(r"/\d+$", "", client)
 
 
-def _is_again(access: Access) -> bool:
-    """Return whether a command sets the value that its key has already."""
-    return access.call is None and access.is_write and not access.acquires
-
-
 Found = Iterator[tuple[str, str]]
 """Subjects of a pattern, each with what happened in words."""
 
@@ -257,7 +254,9 @@ def _stale_writes(record: Record) -> Iterator[tuple[Access, Access, Access, Key]
     Only the reader's last access to the key counts.
     """
     for at, write in enumerate(record.commands):
-        counts = write.name == "SET" and _is_number(write.before[0])
+        known = write.before[0]
+        # Two clients that set the same number may have counted from the same one.
+        counts = write.name == "SET" and isinstance(known, bytes) and known.isdigit()
         if not (write.changes or counts) or write.acquires or record.is_guarded(write):
             continue
         for key in write.keys:
@@ -273,11 +272,6 @@ def _stale_writes(record: Record) -> Iterator[tuple[Access, Access, Access, Key]
                 if other.client != write.client and other.changes and other.meets(read):
                     yield read, other, write, key
                     break
-
-
-def _is_number(value: object) -> bool:
-    # Two clients that set the same number may have counted from the same one.
-    return isinstance(value, bytes) and value.isdigit()
 
 
 def _lost_update(record: Record) -> Found:
@@ -410,15 +404,15 @@ def _key_without_ttl(record: Record) -> Found:
             wrote = [peer for peer in record.of_key(key) if peer.changes]
             if wrote:
                 yield key.name, f"{_told(wrote[-1])}, and {one.text} never ran"
-    released = {one.shape for one in record.plain.accesses if _is_released(one, record.plain)}
+    released = {
+        one.shape
+        for one in record.plain.accesses
+        if one.call is None and one.acquires and one.keys[0] not in record.plain.left
+    }
     for one in record.commands:
         key = one.keys[0]
         if one.acquires and one.shape in released and record.run.left.get(key):
             yield key.name, f"{_told(one)}, and nobody deleted it: it stays forever"
-
-
-def _is_released(access: Access, run: Run) -> bool:
-    return access.call is None and access.acquires and access.keys[0] not in run.left
 
 
 def _repeated_effect(record: Record) -> Found:
@@ -613,7 +607,6 @@ class Allowed:
         return False
 
     def check_used(self) -> None:
-        """Raise ``ContractError`` for an entry that no run needed."""
         if self._unused:
             text = next(iter(self._unused))
             raise ContractError(f"allow={text!r}: no run shows this anomaly: leave it out")

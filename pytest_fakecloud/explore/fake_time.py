@@ -32,11 +32,7 @@ _LOCKS = frozenset({"redis.asyncio.lock", "redis.lock"})
 
 @contextmanager
 def time_follows(world: World, *, clocks: bool) -> Iterator[None]:
-    """Make sleeps of explored code pass fake time within the block, and optionally ``clocks`` show it.
-
-    The clocks continue from the real time at the start of the block. Infrastructure and other
-    threads keep reading the real ones.
-    """
+    """Make sleeps of explored code pass fake time in the block, and optionally ``clocks`` show it."""
     policy = _ExploredTime(world)
     everywhere = Everywhere(keeps_originals)
     pairs = [*sleeps_of(policy), *(clocks_of(policy) if clocks else ())]

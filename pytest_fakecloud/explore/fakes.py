@@ -42,11 +42,6 @@ _Key: TypeAlias = tuple[Kind, str]
 """The kind of event that began a disturbance, and the name of the fake."""
 
 
-class _Disturbance(NamedTuple):
-    undo: Callable[[], None]
-    timer: Timer
-
-
 class _Tokens(NamedTuple):
     handle: Handle
     tokens: tuple[str, ...]
@@ -56,16 +51,16 @@ class _Tokens(NamedTuple):
 
 
 class Disturbances:
-    """The disturbances of a run that have not ended yet.
+    """The disturbances of a run that have not ended yet, at most one of each kind for each fake.
 
-    A fake has at most one disturbance of each kind. If an event repeats it, the disturbance lasts
-    for its whole span from then on.
+    If an event repeats a disturbance, it lasts for its whole span from then on.
     """
 
     def __init__(self, clock: Timekeeper, handles: Iterable[Handle]) -> None:
         self._clock = clock
         self._baseline = [_Tokens(handle, handle._tokens()) for handle in handles]
-        self._active: dict[_Key, _Disturbance] = {}
+        self._active: dict[_Key, tuple[Callable[[], None], Timer]] = {}
+        """The function that ends each disturbance, and the timer that calls it."""
         self._rotated: dict[str, _Tokens] = {}
         """The tokens that the code still uses, by the names of the fakes that rotated them."""
 
@@ -79,7 +74,6 @@ class Disturbances:
         self._start(key, "pending changes become ready", HOLD_US, lambda: release(index))
 
     def rotate(self, handle: Handle) -> None:
-        """Rotate a fake's token, and restore the old token after a limited time."""
         old = self._rotated.setdefault(handle.name, _Tokens(handle, handle._tokens()))
         handle.rotate_token()
 
@@ -107,18 +101,18 @@ class Disturbances:
 
     def _start(self, key: _Key, effect: str, span_us: int, undo: Callable[[], None]) -> None:
         if key in self._active:
-            self._active.pop(key).timer.cancel()
+            _, timer = self._active.pop(key)
+            timer.cancel()
         due_us = self._clock.now_us() + span_us
         timer = self._clock.call_at(due_us, lambda _: self._end(key), label=f"{key[1]}: {effect}")
-        self._active[key] = _Disturbance(undo, timer)
+        self._active[key] = undo, timer
 
     def _end(self, key: _Key) -> None:
-        disturbance = self._active.pop(key)
-        disturbance.timer.cancel()
-        disturbance.undo()
+        undo, timer = self._active.pop(key)
+        timer.cancel()
+        undo()
 
     def end(self) -> None:
-        """End all disturbances, so that the promise can be checked."""
         for key in list(self._active):
             self._end(key)
 
@@ -160,12 +154,10 @@ class Deliveries:
         )
 
     def next_firing_us(self) -> int | None:
-        """Return the time at which the next schedule of a queue fires, or None."""
         found = (queue._engine.schedules.earliest_run_us() for queue in self._queues)
         return min((at for at in found if at is not None), default=None)
 
     def end_schedules(self) -> None:
-        """Let no schedule fire until ``resume_schedules()``."""
         for queue in self._queues:
             schedules = queue._engine.schedules
             for schedule in schedules.by_id.values():
@@ -173,7 +165,6 @@ class Deliveries:
                 self._ended.append((schedules, schedule))
 
     def resume_schedules(self) -> None:
-        """Let the schedules fire again, because the run has ended."""
         for schedules, schedule in self._ended:
             if schedules.by_id.get(schedule.id) is schedule:
                 schedules.replan(schedule)
@@ -220,10 +211,7 @@ class FakeTime:
         self._data.clear()
 
     def note_data(self, data: bytes) -> None:
-        """Record the times in the next hours that a request contains, in seconds or milliseconds.
-
-        The application compares them with its own clock: due times, leases, ends of windows.
-        """
+        """Record the times in the next hours that a request contains: due times, leases, windows."""
         for found in _TIMESTAMP.finditer(data):
             whole, milliseconds, fraction = found.groups()
             at_us = int(whole) * 1_000_000 + int(milliseconds or 0) * 1_000
@@ -232,7 +220,6 @@ class FakeTime:
                 self._data.add(at_us)
 
     def next_in_data(self) -> int | None:
-        """Return the next time that the application keeps as data, or None."""
         now = self._clock.now_us()
         return min((at for at in self._data if at > now), default=None)
 
@@ -287,20 +274,12 @@ class FakeTime:
         return any(timer.lane == "state" and timer.due_us <= until_us for timer in timers)
 
 
-class _Baseline(NamedTuple):
-    """The state to which each run returns."""
-
-    start_us: int
-    data: Any
-
-
 class Fakes:
-    """The fakes of a cloud with what a run needs of them; ``reset()`` prepares the next run.
+    """The fakes of a cloud with what a run needs of them; ``reset()`` prepares the next run."""
 
-    Raises ``ContractError`` for a queue that delivers in the background.
-    """
-
-    _baseline: _Baseline
+    _start_us: int
+    _data: Any
+    """The state to which each run returns."""
 
     def __init__(self, cloud: BaseCloud) -> None:
         self.cloud = cloud
@@ -321,23 +300,25 @@ class Fakes:
         """The process's wall-clock time, if it follows the clock."""
 
     def set_baseline(self) -> None:
-        """Make each run start from the current state."""
-        self._baseline = _Baseline(self.clock.now_us(), self.cloud.snapshot())
+        self._start_us, self._data = self.clock.now_us(), self.cloud.snapshot()
 
     def reset(self) -> None:
         """Return to the baseline: data, clock and credentials."""
-        _collect_garbage()
+        # Collect the oldest generation of objects that is due by the collector's own thresholds.
+        counts = zip(gc.get_count(), gc.get_threshold(), strict=True)
+        due = [generation for generation, (count, limit) in enumerate(counts) if count > limit > 0]
+        if due:
+            gc.collect(due[-1])
         self.disturbances.reset()
         self.time.forget()
         self.connections.forget()
-        start_us, data = self._baseline
-        if self.clock.now_us() != start_us or self.clock.mode != "frozen":
-            self.clock.rewind(to_datetime(start_us), "frozen")
-        self.cloud.restore(data)
+        if self.clock.now_us() != self._start_us or self.clock.mode != "frozen":
+            self.clock.rewind(to_datetime(self._start_us), "frozen")
+        self.cloud.restore(self._data)
         context_of(self.cloud).ids.reseed(self.cloud.seed)
         if self.wall is not None:
             self.wall.reads.forget()
-        self.deliveries = Deliveries(self._queues, start_us)
+        self.deliveries = Deliveries(self._queues, self._start_us)
         # A queue limits the chain of messages that cause each other within one drive.
         self.clock.drives += 1
 
@@ -355,13 +336,4 @@ class Fakes:
         return self.clock.now_us()
 
     def elapsed_us(self) -> int:
-        """Return the fake time since the start of the exploration."""
-        return self.clock.now_us() - self._baseline.start_us
-
-
-def _collect_garbage() -> None:
-    """Collect the oldest generation of objects that is due by the collector's own thresholds."""
-    counts = zip(gc.get_count(), gc.get_threshold(), strict=True)
-    due = [generation for generation, (count, limit) in enumerate(counts) if count > limit > 0]
-    if due:
-        gc.collect(due[-1])
+        return self.clock.now_us() - self._start_us

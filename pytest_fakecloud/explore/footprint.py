@@ -83,11 +83,7 @@ _WITHOUT_DATA = frozenset(("TIME", "LOLWUT"))
 
 
 def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) -> Iterable[Touch]:
-    """Yield the accesses of a command, based on the keys and flags in the command table.
-
-    A command without keys that reads or writes data accesses all keys. EXEC also reads the keys
-    that its connection watches.
-    """
+    """Yield the accesses of a command, based on the keys and flags in the command table."""
     if spec.depends_on_time(argv):
         yield READS_CLOCK
     if spec.name == "EXEC":
@@ -97,19 +93,13 @@ def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) ->
         publishes = spec.arity > 0
         for channel in argv[1:2] if publishes else argv[1:]:
             yield Touch(fake, "channel", ALL if spec.name in _PATTERNS else _text(channel), True)
-    elif _accesses_data(spec):
-        yield from _touches_of_data(fake, session, spec, argv)
-
-
-def _accesses_data(spec: Any) -> bool:
-    """Return whether a command itself accesses data or settings.
-
-    The commands in scripts and transactions are recorded when they run.
-    """
+        return
+    # The commands in scripts and transactions are recorded when they run.
     is_script = "no_mandatory_keys" in spec.flags
     is_transaction = spec.group == "transactions" and not spec.keys
     acts_on_connection = "@connection" in spec.categories
-    return not (is_script or is_transaction or acts_on_connection or spec.name in _WITHOUT_DATA)
+    if not (is_script or is_transaction or acts_on_connection or spec.name in _WITHOUT_DATA):
+        yield from _touches_of_data(fake, session, spec, argv)
 
 
 def _touches_of_data(fake: str, session: Any, spec: Any, argv: list[bytes]) -> Iterable[Touch]:
@@ -167,11 +157,7 @@ _VECTOR_READS = ("query", "fetch", "range", "random", "info", "list", "resumable
 
 
 def touches_of_request(handle: Handle, request: Request) -> Iterable[Touch]:
-    """Yield the accesses of a request to a service, based on its route.
-
-    An unknown route counts as a write to everything in its fake. The key-value engine reports its
-    commands itself.
-    """
+    """Yield the accesses of a request, based on its route; an unknown one writes everything."""
     fixture, fake = handle.fixture, handle.name
     if fixture == "kv_server" and hasattr(handle._engine, "run"):
         return
@@ -198,11 +184,7 @@ def touches_of_request(handle: Handle, request: Request) -> Iterable[Touch]:
 
 
 def touches_of_delivery(fake: str, name: str, message: Message) -> Iterable[Touch]:
-    """Yield the accesses of the start or the end of a delivery.
-
-    Messages of an ordered queue wait for each other, and so do those with the same flow-control
-    key.
-    """
+    """Yield the accesses of the start or the end of a delivery, which others may wait for."""
     yield READS_CLOCK
     yield Touch(fake, "message", name, True)
     if message.queue_name is not None:

@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from traceback import walk_stack
 from types import FrameType, MemberDescriptorType, SimpleNamespace
 from typing import Any
 
@@ -35,7 +34,7 @@ from .fake_time import time_follows
 from .run import Program
 from .simulation.simulation import Simulation
 from .simulation.sockets import SocketPatches
-from .simulation.strands import Crash, Strand, innermost
+from .simulation.strands import Crash, Strand, innermost, stack_of
 from .watching import swap, watch
 from .world import World
 
@@ -67,11 +66,8 @@ def explored(
 ) -> Iterator[World]:
     """Explore a cloud within the block.
 
-    The clock is frozen, the process's time follows the clock if time-machine is installed, requests
-    of this process skip the socket, sleeping moves the clock, and calls pass through the world's
-    simulation. At the end everything is restored, and the cloud's data is at the baseline. Raises
-    ``ContractError`` for a clock that cannot be frozen, and for a queue that delivers in the
-    background.
+    The clock is frozen, requests of this process skip the socket, sleeping moves the clock, and calls
+    pass through the world's simulation. At the end, everything is restored to the baseline.
     """
     if process_time is not None and not isinstance(process_time, bool):
         raise ContractError(
@@ -102,9 +98,20 @@ def explored(
         for name, method in sockets.methods().items():
             swap(exits, socket.socket, name, method)
         exits.callback(world.carriers.shutdown, wait=False)
-        for owner, name, value in _patches(world):
+        for owner, name, value in (
+            *_lock_patches(world),
+            *_thread_patches(world),
+            *_process_patches(world),
+            *_signal_patches(world),
+            *world.randomness.patches(),
+        ):
             swap(exits, owner, name, value)
-        exits.enter_context(replaces_held(world, programs))
+        # Silence this logger, because it would report a pool's threads that the end of the run stops.
+        swap(exits, logging.getLogger("concurrent.futures"), "disabled", True)
+        replacements = _Replacements(world, exits)
+        for program in programs:
+            replacements.visit(program.function, _DEPTH)
+        world.resets.append(replacements.free_locks())
         yield world
 
 
@@ -126,7 +133,6 @@ def _stop_time(world: World, exits: contextlib.ExitStack) -> None:
 
 
 def _steer_process(world: World, exits: contextlib.ExitStack, wanted: bool | None) -> None:
-    """Make the process's time follow the clock, if that is possible and wanted."""
     if wanted is None:
         wanted = importlib.util.find_spec("time_machine") is not None
     if wanted and not world.clock.anchored:
@@ -139,7 +145,7 @@ def _steer_process(world: World, exits: contextlib.ExitStack, wanted: bool | Non
 
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Collect garbage only where ``_collect_garbage()`` is called, between schedules.
+    """Collect garbage only in ``Fakes.reset()``, between schedules.
 
     A finalizer that sends a command (redis-py's Pipeline has one) would otherwise run at
     any allocation, also in code of the fakes that holds a lock, and would make the schedules differ.
@@ -161,24 +167,8 @@ def _no_garbage_collection() -> Iterator[None]:
 
 @functools.cache
 def _has_frozen_objects() -> bool:
-    """Return whether the test session has frozen its objects, which ``gc.unfreeze()`` would undo.
-
-    Checked once per process, because Python counts the frozen objects one by one.
-    """
+    """Return whether the test session has frozen its objects, which Python counts one by one."""
     return gc.get_freeze_count() > 0
-
-
-def _patches(world: World) -> list[_Patch]:
-    """Return what turns threads of explored code into strands, and makes its locks yield to others."""
-    return [
-        *lock_patches(world),
-        *_thread_patches(world),
-        *_process_patches(world),
-        *_signal_patches(world),
-        *world.randomness.patches(),
-        # Silence this logger, because it would report a pool's threads that the end of the run stops.
-        (logging.getLogger("concurrent.futures"), "disabled", True),
-    ]
 
 
 def _in_strands(
@@ -250,8 +240,10 @@ def _process_patches(world: World) -> Iterator[_Patch]:
 
     def notes_process(original: Callable[..., Any]) -> Callable[..., Any]:
         def started(simulation: Simulation, strand: Strand, *args: Any, **kwargs: Any) -> Any:
-            if not _finds_address(sys._getframe()):
-                where = innermost(sys._getframe())
+            here = sys._getframe()
+            # ``uuid`` starts a process to find a network address.
+            if not any(frame.f_globals.get("__name__") == "uuid" for frame in stack_of(here)):
+                where = innermost(here)
                 note = f"not explored: a child process that {strand.title} started at {where}"
                 simulation.run.notes[note] = None
             with strand.waits_for_real():
@@ -267,11 +259,6 @@ def _process_patches(world: World) -> Iterator[_Patch]:
     if celery is not None:
         owner = celery.WorkController
         yield owner, "start", refuses("Worker.start of Celery", _CELERY_ADVICE, owner.start)
-
-
-def _finds_address(frame: FrameType) -> bool:
-    """Return whether a call comes from ``uuid``, which starts a process to find a network address."""
-    return any(each.f_globals.get("__name__") == "uuid" for each, _ in walk_stack(frame))
 
 
 def _signal_patches(world: World) -> Iterator[_Patch]:
@@ -321,9 +308,9 @@ class _SharedLock:
         return bool(acquired)
 
     def _acquire_outside(self, blocking: bool, timeout: float) -> bool:
-        """Acquire the lock in a thread that is not explored, or at the end of a run."""
         simulation = self._world.simulation
-        if blocking and simulation is not None and simulation.state.is_ending():
+        turns = None if simulation is None else simulation.turns
+        if blocking and turns is not None and turns.has_ended and turns.here() is not None:
             if self._real.acquire(True, _ENDING):
                 return True
             raise Crash
@@ -374,8 +361,7 @@ class _SharedReentrantLock(_SharedLock):
         self._real._acquire_restore(state)
 
 
-def lock_patches(world: World) -> list[tuple[object, str, object]]:
-    """Return replacements, as owner, name and value, with which explored code creates shared locks."""
+def _lock_patches(world: World) -> Iterator[_Patch]:
     real_rlock, real_queue, real_monotonic = threading.RLock, queue.SimpleQueue, time.monotonic
 
     def in_strands(real: Callable[[], Any], made: Callable[[Strand], Any]) -> Callable[[], Any]:
@@ -410,47 +396,24 @@ def lock_patches(world: World) -> list[tuple[object, str, object]]:
             return real_monotonic()
         return world.elapsed_us() / 1e6
 
-    return [
-        (threading, "Lock", lock),
-        (threading, "_allocate_lock", lock),
-        (threading, "RLock", rlock),
-        (threading, "_time", monotonic),
-        (queue, "SimpleQueue", SimpleQueue),
-        (queue, "time", monotonic),
-    ]
+    yield threading, "Lock", lock
+    yield threading, "_allocate_lock", lock
+    yield threading, "RLock", rlock
+    yield threading, "_time", monotonic
+    yield queue, "SimpleQueue", SimpleQueue
+    yield queue, "time", monotonic
 
 
 def _is_of_a_fake(frame: FrameType | None) -> bool:
-    """Return whether a lock is created by this package, whose own locks are not explored.
-
-    Otherwise, the first client that uses a port would record accesses to the locks of the port,
-    but the same client in the next exploration would not.
-    """
+    """Return whether a lock is created by this package, which does so only for the first exploration."""
     while frame is not None and frame.f_globals.get("__name__") in _MAKERS_OF_LOCKS:
         frame = frame.f_back
     return frame is not None and is_own(frame)
 
 
-@contextlib.contextmanager
-def replaces_held(world: World, programs: Iterable[Program]) -> Iterator[None]:
-    """Replace the locks, sleeps and clocks that programs refer to."""
-    with contextlib.ExitStack() as exits:
-        replacements = _Replacements(world, exits)
-        for program in programs:
-            replacements.visit(program.function, _DEPTH)
-        world.resets.append(replacements.free_locks())
-        yield
-
-
-def _set_function(held: partial[Any], function: Callable[..., Any]) -> None:
-    changed: Any = held
-    changed.__setstate__((function, held.args, held.keywords, vars(held)))
-
-
 class _Replacements:
-    """Replaces locks that were created before ``explore()``, and sleeps and clocks that were stored
-    before: in the closures and modules of functions, and in the objects, dictionaries and lists that
-    the functions refer to. Closing ``exits`` puts them back.
+    """Replaces the locks, sleeps and clocks to which functions referred before ``explore()``, and puts
+    them back when ``exits`` is closed.
     """
 
     def __init__(self, world: World, exits: contextlib.ExitStack) -> None:
@@ -461,10 +424,7 @@ class _Replacements:
         """The greatest depth with which each object was visited, by ``id()``."""
 
     def free_locks(self) -> Callable[[], None]:
-        """Return a function that frees the locks that are free now.
-
-        A strand that ends within a run, for example in a crash, may leave its locks held.
-        """
+        """Return a function that frees the locks that are free now, which a crash may leave held."""
         free = [lock for lock in self._shared.values() if not lock.locked()]
 
         def reset() -> None:
@@ -474,16 +434,15 @@ class _Replacements:
         return reset
 
     def visit(self, value: Any, depth: int) -> None:
-        """Replace what a function, a method, an object, a dictionary or a list refers to.
-
-        ``depth`` is the number of further references to follow from it to other objects.
-        """
+        """Replace what a value refers to, following ``depth`` further references from there."""
         if self._seen.get(id(value), -1) >= depth:
             return
         self._seen[id(value)] = depth
         if isinstance(value, partial):
-            self._replace(value.func, depth, partial(_set_function, value))
-            value = value.func
+            bound: Any = value
+            state = bound.args, bound.keywords, vars(bound)
+            self._replace(bound.func, depth, lambda one: bound.__setstate__((one, *state)))
+            value = bound.func
         if isinstance(value, dict | list) and len(value) <= _MOST_ITEMS:
             pairs = list(value.items() if isinstance(value, dict) else enumerate(value))
             for key, held in pairs:
@@ -526,7 +485,6 @@ class _Replacements:
                 self._visit_held(scope[name], depth, partial(scope.__setitem__, name))
 
     def _visit_held(self, value: Any, depth: int, put: Callable[[Any], None]) -> None:
-        """Replace a value that is held by another one, or visit it if ``depth`` allows that."""
         is_replaced = isinstance(value, _LOCK | _REENTRANT_LOCK)
         if depth or is_replaced or id(value) in self._world.functions:
             self._replace(value, depth - 1, put)

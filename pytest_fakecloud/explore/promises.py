@@ -27,7 +27,6 @@ def expect(is_valid: bool, promise: str, kind: str, given: object) -> None:
 
 
 def _takes_argument(function: Callable[..., object]) -> bool:
-    """Return whether a check takes the history."""
     return any(
         each.kind is not each.VAR_POSITIONAL and each.default is each.empty
         for each in positional_parameters(function)
@@ -35,10 +34,7 @@ def _takes_argument(function: Callable[..., object]) -> bool:
 
 
 class Predicate:
-    """A function that a promise calls, with the history if it takes an argument.
-
-    Raises ``ContractError`` for anything other than a function.
-    """
+    """A function that a promise calls, with the history if it takes an argument."""
 
     def __init__(self, function: Callable[..., object], promise: str) -> None:
         expect(callable(function), promise, "a function", function)
@@ -77,10 +73,7 @@ class Predicate:
 
 
 def _check_verdict(value: object, subject: str) -> None:
-    """Raise ``ContractError`` for a value that is true whatever it contains: a tuple or a function.
-
-    ``subject`` begins the error message, as in "always(): has_stock".
-    """
+    """Raise ``ContractError`` for a value that is true whatever it contains: a tuple or a function."""
     if callable(value) or isinstance(value, tuple):
         raise ContractError(
             f"{subject} returned {brief(value)}, which always counts as true: return True or False"
@@ -206,10 +199,7 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
 
 
 class Promises:
-    """The checks of one ``explore()`` call, at the end of each run and some also after every step.
-
-    Raises ``ContractError`` for anything other than a function or a list of functions.
-    """
+    """The checks of one ``explore()`` call, at the end of each run and some also after every step."""
 
     def __init__(
         self, given: Callable[..., object] | Sequence[Callable[..., object]] | None
@@ -218,7 +208,6 @@ class Promises:
         if isinstance(several, str) or not isinstance(several, Sequence):
             raise ContractError(f"check={shown(given)} is not a function, nor a list of functions")
         self.given = list(several)
-        """The checks as the caller passed them."""
         for each in self.given:
             if not callable(each):
                 raise ContractError(f"check={shown(each)} is not a function")
@@ -271,7 +260,9 @@ def once(key: str) -> Check:
         times = sum(_effects(key, cast("Any", server).value(key)) for server in servers)
         if times > 1:
             raise AssertionError(f"{key} counts {times} effects instead of one")
-        if times == 0 and not _gave_up(history):
+        queues = (cast("Any", h) for h in history.cloud.fakes() if h.fixture == "queue")
+        gave_up = history.errors or history.crashed or any(each.dead_letters() for each in queues)
+        if times == 0 and not gave_up:
             raise AssertionError(f"{key} counts no effect, although no client gave up")
 
     return check
@@ -285,15 +276,6 @@ def _effects(key: str, value: object) -> float:
             "holds a number or a collection"
         )
     return count
-
-
-def _gave_up(history: History) -> bool:
-    queues = (h for h in history.cloud.fakes() if h.fixture == "queue")
-    return bool(
-        history.errors
-        or history.crashed
-        or any(cast("Any", queue).dead_letters() for queue in queues)
-    )
 
 
 def nothing_lost(
@@ -401,8 +383,6 @@ def follows(model: Callable[[], Any]) -> Check:
 
 
 class _Follows(StepPromise):
-    """A promise that each result equals a model's result."""
-
     def __init__(self, model: Callable[[], Any]) -> None:
         self._model = model
         self._history: object = None

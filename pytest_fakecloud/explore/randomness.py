@@ -31,7 +31,6 @@ class Randomness:
         self._has_drawn = False
 
     def begin(self, series: int) -> None:
-        """Begin a series, before the code's ``setup``."""
         self._series = series
         source = f"{self._seed} {series}"
         random.seed(source)
@@ -39,7 +38,6 @@ class Randomness:
             self._numpy.seed(random.Random(source).randrange(2**32))
 
     def mark(self) -> None:
-        """Mark the start of the code itself."""
         self._has_drawn = False
         self._began = self._state()
 
@@ -48,7 +46,6 @@ class Randomness:
         return self._has_drawn or self._state() != self._began
 
     def restore(self) -> None:
-        """Restore the state of the generators from before the exploration."""
         random.setstate(self._found)
         if self._numpy is not None:
             self._numpy.set_state(self._found_numpy)

@@ -17,8 +17,6 @@ from .anomalies import Access, Anomaly, Key
 from .footprint import Footprint, Touch
 from .schedule import Event, Kind, Schedule
 
-PATIENCE_US = 3_600_000_000
-"""The default of ``patience``, in microseconds."""
 Place = Literal["switch", "late", "wake"]
 """Where a strand gave up its turn: before a call, before its answer, or before it wakes up."""
 
@@ -40,10 +38,20 @@ class Scope:
 
     handles: frozenset[str]
     kinds: frozenset[Kind]
-    patience_us: int = PATIENCE_US
+    patience_us: int = 0
     horizon_us: int | None = None
     always: Sequence[Callable[..., object]] = ()
     is_history_read: bool = False
+
+
+class Strategy(Protocol):
+    """Decides which strand runs next where the schedule contains no event."""
+
+    places: frozenset[Place]
+    records: bool
+    moves_time: bool
+
+    def pick(self, run: Run, options: Sequence[str], place: Place) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +188,6 @@ class History:
     results: dict[str, object] = field(default_factory=dict)
     errors: dict[str, BaseException] = field(default_factory=dict)
     crashed: list[str] = field(default_factory=list)
-
-
-class Strategy(Protocol):
-    """Decides which strand runs next where the schedule contains no event."""
-
-    places: frozenset[Place]
-    records: bool
-    moves_time: bool
-
-    def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
-        """Return the name of the strand to run next; the first option is the default."""
 
 
 class Redundant(Exception):

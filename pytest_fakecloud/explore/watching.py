@@ -50,7 +50,11 @@ def watch(world: World, handle: Handle, exits: contextlib.ExitStack) -> None:
     origins.enter()
     exits.callback(origins.leave)
     if handle.fixture == "queue":
-        _watch_deliveries(world, handle, exits)
+        queue: Any = handle
+        engine, planned = queue._engine, queue._engine.interceptors
+        engine.intercept(*planned, _ExploredDeliveries(world, queue))
+        exits.callback(engine.intercept, *planned)
+        exits.callback(intercept_work(queue.destinations, partial(_run_work, world)))
 
 
 def swap(exits: contextlib.ExitStack, owner: object, name: str, value: object) -> None:
@@ -59,7 +63,6 @@ def swap(exits: contextlib.ExitStack, owner: object, name: str, value: object) -
 
 
 def _see_rejection(world: World, handle: Handle, request: Request, proceed: Serve) -> AnyResponse:
-    """Add a call with invalid credentials to the story."""
     try:
         return proceed()
     except ServiceError as error:
@@ -72,7 +75,6 @@ def _see_rejection(world: World, handle: Handle, request: Request, proceed: Serv
 
 
 def _was_accepted(world: World, handle: Handle, request: Request) -> bool:
-    """Return whether a request has valid credentials from before a rotation."""
     with world.disturbances.old_tokens(), contextlib.suppress(ServiceError):
         handle._app.authenticate(request)
         return True
@@ -80,7 +82,6 @@ def _was_accepted(world: World, handle: Handle, request: Request) -> bool:
 
 
 def _serve_in_turn(world: World, handle: Handle, request: Request, proceed: Serve) -> AnyResponse:
-    """Have the simulation serve a call at its turn, with the events of the schedule."""
     simulation = world.simulation
     if simulation is None:
         return proceed()
@@ -97,7 +98,6 @@ def _pause_in_pipeline(world: World, sender: Sender, line: list[bytes], arrival:
 
 
 def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list[bytes]) -> None:
-    """Record the data and the idle time of a command that an engine is about to run."""
     simulation = world.simulation
     touches = list(touches_of_command(fake, session, spec, argv))
     if simulation is None:
@@ -110,13 +110,6 @@ def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list
     simulation.calls.note_access(session, spec, argv, touches)
     world.time.note_data(b" ".join(argv[1:]))
     world.time.note_idle_time(fake, session.db.index, argv)
-
-
-def _watch_deliveries(world: World, queue: Any, exits: contextlib.ExitStack) -> None:
-    engine, planned = queue._engine, queue._engine.interceptors
-    engine.intercept(*planned, _ExploredDeliveries(world, queue))
-    exits.callback(engine.intercept, *planned)
-    exits.callback(intercept_work(queue.destinations, partial(_run_work, world)))
 
 
 def _run_work(world: World, where: str, proceed: RunWork, work: Awaitable[Any]) -> Any:
