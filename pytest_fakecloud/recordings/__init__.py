@@ -39,7 +39,6 @@ def archive(cloud: BaseCloud, others: Iterable[Mapping[str, Any]] = ()) -> dict[
 
 
 def entries_from(cloud: BaseCloud) -> list[dict[str, Any]]:
-    """Return a cloud's journal as entries of a HAR object."""
     mask = Mask(cloud)
     addresses = closed_addresses(cloud)
     addresses.update((handle.name, (handle.fixture, handle.url)) for handle in cloud.fakes())
@@ -114,11 +113,7 @@ def _text(body: bytes, mask: Mask) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A recorded request with its response.
-
-    ``handle`` and ``fixture`` are the name and the fixture of the recorded fake, if this package
-    wrote the archive. ``is_replayable`` is False for an entry that a replay skips.
-    """
+    """A recorded request with its response; this package also records the name of the fake."""
 
     at_us: int
     method: str
@@ -134,7 +129,6 @@ class Entry:
 
     @property
     def parts(self) -> SplitResult:
-        """The parts of the URL."""
         return urlsplit(self.url)
 
 

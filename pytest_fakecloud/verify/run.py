@@ -34,12 +34,8 @@ class Comparison:
     real: Reply
     fake: Reply
     differs: str | None
-    reason: str | None = None
+    reason: str | None
     """The reason of a known difference."""
-
-    @property
-    def is_unexplained(self) -> bool:
-        return self.differs is not None and self.reason is None
 
 
 @dataclass
@@ -55,7 +51,7 @@ class Result:
     @property
     def differing(self) -> list[Comparison]:
         """The steps whose replies differ without a known reason."""
-        return [each for each in self.comparisons if each.is_unexplained]
+        return [each for each in self.comparisons if each.differs and each.reason is None]
 
     @property
     def explained(self) -> list[Comparison]:
@@ -112,11 +108,13 @@ def _run_scenario(scenario: Scenario, real: Side, fake: Side) -> list[Comparison
     found: list[Comparison] = []
     try:
         for step in scenario.steps:
-            compared = _compared(scenario, step, real, fake)
-            if compared.is_unexplained and any(before.reason in _UNDONE for before in found):
+            theirs, ours = real.send_for_display(step), fake.send_for_display(step)
+            differs = difference(step, theirs, ours)
+            reason = reason_for(step, theirs, ours) if differs else None
+            if differs and reason is None and any(before.reason in _UNDONE for before in found):
                 # Only one of the two sides executed an earlier step, so their states differ.
-                compared = replace(compared, reason=FOLLOWS)
-            found.append(compared)
+                reason = FOLLOWS
+            found.append(Comparison(scenario, step, theirs, ours, differs, reason))
     except BaseException as error:
         # Clean up only the real service, because the fake ends with the run.
         try:
@@ -128,13 +126,6 @@ def _run_scenario(scenario: Scenario, real: Side, fake: Side) -> list[Comparison
     real.clean(scenario)
     fake.clean(scenario)
     return found
-
-
-def _compared(scenario: Scenario, step: Step, real: Side, fake: Side) -> Comparison:
-    theirs, ours = real.send_for_display(step), fake.send_for_display(step)
-    found = difference(step, theirs, ours)
-    reason = reason_for(step, theirs, ours) if found else None
-    return Comparison(scenario, step, theirs, ours, found, reason)
 
 
 MINUTE = 60
@@ -299,7 +290,13 @@ def as_text(results: Sequence[Result]) -> str:
     lines = [*map(_head, results)]
     for result in results:
         for each in result.differing:
-            lines += ["", *_lines(each)]
+            lines += [
+                "",
+                f"[{each.scenario.service}: {each.scenario.title}] {each.step}",
+                f"    {each.differs}",
+                f"    real  {_cut(str(each.real))}",
+                f"    fake  {_cut(str(each.fake))}",
+            ]
     for result in results:
         for reason, count in Counter(each.reason for each in result.explained).items():
             lines.append(f"{result.target.service}: {count} known to differ: {reason}")
@@ -325,13 +322,6 @@ def _head(result: Result) -> str:
         + (f", {known} known to differ" if known else "")
         + f" ({result.scenarios} scenarios, {result.requests} requests)"
     )
-
-
-def _lines(each: Comparison) -> Iterator[str]:
-    yield f"[{each.scenario.service}: {each.scenario.title}] {each.step}"
-    yield f"    {each.differs}"
-    yield f"    real  {_cut(str(each.real))}"
-    yield f"    fake  {_cut(str(each.fake))}"
 
 
 def _cut(text: str) -> str:
