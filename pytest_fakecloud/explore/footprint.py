@@ -46,7 +46,6 @@ MEMORY = Touch("", "memory", ALL, True)
 READS_CLOCK = Touch("", "clock", ALL, False)
 """A read of the clock, for a step whose effect depends on the time."""
 MOVES_CLOCK = Touch("", "clock", ALL, True)
-"""A move of the clock."""
 CHECKS_PROMISE = Touch("", "promise", ALL, True)
 """A check after a step, whose result depends on the order of all writes."""
 
@@ -104,7 +103,13 @@ def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) ->
 
 def _touches_of_data(fake: str, session: Any, spec: Any, argv: list[bytes]) -> Iterable[Touch]:
     name, database = spec.name.partition(" ")[0], session.db.index
-    touches = list(_touches_of_keys(fake, database, spec, argv))
+    touches: list[Touch] = []
+    for key_spec in spec.keys:
+        places = key_spec.positions(argv)
+        if places is None:
+            touches.append(Touch(fake, f"{KEY_OF_DB}{database}", ALL, bool(spec.write)))
+        for place in places or ():
+            touches.append(touch_of_key(fake, database, argv[place], "RO" not in key_spec.flags))
     if touches or (spec.keys and not spec.write):
         yield from touches
     elif spec.write or spec.readonly or name in ("INFO", "DEBUG", "SWAPDB", "MEMORY"):
@@ -112,15 +117,6 @@ def _touches_of_data(fake: str, session: Any, spec: Any, argv: list[bytes]) -> I
             yield Touch(fake, f"{KEY_OF_DB}{index}", ALL, bool(spec.write))
     else:
         yield Touch(fake, "setting", ALL, spec.name != "CONFIG GET")
-
-
-def _touches_of_keys(fake: str, database: int, spec: Any, argv: list[bytes]) -> Iterable[Touch]:
-    for key_spec in spec.keys:
-        places = key_spec.positions(argv)
-        if places is None:
-            yield Touch(fake, f"{KEY_OF_DB}{database}", ALL, bool(spec.write))
-        for place in places or ():
-            yield touch_of_key(fake, database, argv[place], "RO" not in key_spec.flags)
 
 
 def touch_of_key(fake: str, database: int, key: bytes, writes: bool) -> Touch:

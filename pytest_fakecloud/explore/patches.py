@@ -240,10 +240,9 @@ def _process_patches(world: World) -> Iterator[_Patch]:
 
     def notes_process(original: Callable[..., Any]) -> Callable[..., Any]:
         def started(simulation: Simulation, strand: Strand, *args: Any, **kwargs: Any) -> Any:
-            here = sys._getframe()
-            # ``uuid`` starts a process to find a network address.
-            if not any(frame.f_globals.get("__name__") == "uuid" for frame in stack_of(here)):
-                where = innermost(here)
+            modules = {frame.f_globals.get("__name__") for frame in stack_of(sys._getframe())}
+            if "uuid" not in modules:  # which starts a process to find a network address
+                where = innermost(sys._getframe())
                 note = f"not explored: a child process that {strand.title} started at {where}"
                 simulation.run.notes[note] = None
             with strand.waits_for_real():
@@ -405,7 +404,8 @@ def _lock_patches(world: World) -> Iterator[_Patch]:
 
 
 def _is_of_a_fake(frame: FrameType | None) -> bool:
-    """Return whether a lock is created by this package, which does so only for the first exploration."""
+    """Return whether a lock is created by this package, whose own locks are not explored."""
+    # The first client that uses a port would record accesses to its locks; a later run would not.
     while frame is not None and frame.f_globals.get("__name__") in _MAKERS_OF_LOCKS:
         frame = frame.f_back
     return frame is not None and is_own(frame)

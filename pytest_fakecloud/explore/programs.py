@@ -128,9 +128,9 @@ current_replay: ContextVar[Replay | None] = ContextVar("replay", default=None)
 """The replay of this test, if it is decorated."""
 
 
-current_observer: ContextVar[Callable[..., _Recording] | None]
-current_observer = ContextVar("observer", default=None)
-"""Records a call with a name and arguments, in the run in which the current code runs."""
+_Recorder: TypeAlias = Callable[[str, tuple[Any, ...], dict[str, Any]], _Recording]
+current_observer: ContextVar[_Recorder | None] = ContextVar("observer", default=None)
+"""Records a call, by name and arguments, of the run in which the current code runs."""
 
 
 def observed(function: Callable[P, T]) -> Callable[P, T]:

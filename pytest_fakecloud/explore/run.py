@@ -32,9 +32,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The options of all runs of a search: the fakes whose calls can have events, kinds of events,
-    patience, horizon, the promises to check after every step, and whether any reads the history.
-    """
+    """The options of all runs of a search; ``handles`` are the fakes whose calls can have events."""
 
     handles: frozenset[str]
     kinds: frozenset[Kind]
@@ -204,7 +202,6 @@ class Run:
 
     schedule: Schedule
     broken: AssertionError | None = None
-    """The assertion that failed."""
     cause: Conflict | Line | None = None
     """The conflict, or the event, that broke the promise, if it was examined and is certain."""
     points: list[Point] = field(default_factory=list)
@@ -214,9 +211,7 @@ class Run:
     """The applied events and decisions of a strategy; ``Schedule(fired)`` alone repeats the run."""
     lines: list[Line] = field(default_factory=list)
     accesses: list[Access] = field(default_factory=list)
-    """The commands that the key-value engines ran, also those of scripts and transactions, and the
-    calls of other services.
-    """
+    """The commands of key-value engines, also within scripts, and the calls of other services."""
     left: dict[Key, bool] = field(default_factory=dict)
     """Those of the accessed keys that exist at the end, and whether each lives forever."""
     acknowledged: set[str] = field(default_factory=set)
@@ -242,9 +237,7 @@ class Run:
     notes: dict[str, None] = field(default_factory=dict)
     """Sentences about code that was not explored, without duplicates and in order."""
     strands: set[str] = field(default_factory=set)
-    """Names of the strands that have begun."""
     is_stuck: bool = False
-    """Whether a strand waited forever."""
     overlaps: bool = False
     """Whether another strand made a call while the event of the schedule delayed a strand."""
     has_timers: bool = False
@@ -257,7 +250,6 @@ class Run:
     state: tuple[BaseCloud, Snapshot] | None = None
     """The cloud and the data of its fakes at the end, if the journal keeps the run's calls."""
     draws_numbers: bool = False
-    """Whether the code drew random numbers."""
 
     @property
     def last_event(self) -> Event | None:

@@ -69,45 +69,20 @@ JUMPS = 3
 _EVENT = re.compile(r"(?P<strand>[^\s,]+)\.(?P<point>\d+) (?P<kind>\w+)(?: (?P<detail>[^\s,]+))?")
 
 
-@dataclass(frozen=True, slots=True)
-class _Detail:
-    """The details that a kind of event takes, as a regular expression, and an error's words."""
-
-    pattern: str
-    problem: str
-    example: str
-
-    def check(self, text: str, kind: Kind, detail: str) -> None:
-        if not re.fullmatch(self.pattern, detail):
-            example = self.example.format(kind)
-            raise ContractError(f"{shown(text)} {self.problem}: write e.g. '{example}'")
-
-
-_NO_DETAIL = _Detail("", "has a detail, which this kind of event does not take", "pay.2 {}")
-_DETAILS: dict[Kind, _Detail] = {
-    **dict.fromkeys(SWITCHES, _Detail(".+", "does not name what runs first", "pay.2 {} refund")),
-    **dict.fromkeys(
-        ("slow", "partition"),
-        _Detail(r"\d{1,9}", "has no number of seconds", f"pay.2 {{}} {DELAY}"),
-    ),
-    "delay": _Detail(
-        rf"\d{{1,9}}|{DUE}", f"has neither a number of seconds nor {DUE!r}", f"pay.2 {{}} {DELAY}"
-    ),
-    **dict.fromkeys(
-        ("fail", "unreachable"),
-        _Detail(r"[1-9]\d{0,3}", "has no number of attempts", "delivery1.0 {} 3"),
-    ),
-    **dict.fromkeys(
-        ("jump", "nearly", "past"),
-        _Detail(
-            f"[1-{JUMPS}]|{EDGE}|",
-            f"has neither a number of up to {JUMPS} nor {EDGE!r} as its time",
-            "pay.2 {} 2",
-        ),
-    ),
-    "tick": _Detail("|".join(TICKS), f"has none of the spans {', '.join(TICKS)}", "pay.2 {} 1ms"),
+_NO_DETAIL = "", "has a detail, which this kind of event does not take", "pay.2 {}"
+_SPAN = r"\d{1,9}", "has no number of seconds", "pay.2 {} 30"
+_ORDER = ".+", "does not name what runs first", "pay.2 {} refund"
+_ATTEMPTS = r"[1-9]\d{0,3}", "has no number of attempts", "delivery1.0 {} 3"
+_TIME = f"has neither a number of up to {JUMPS} nor {EDGE!r} as its time"
+_DETAILS: dict[Kind, tuple[str, str, str]] = {
+    **dict.fromkeys(SWITCHES, _ORDER),
+    **dict.fromkeys(("slow", "partition"), _SPAN),
+    "delay": (rf"\d{{1,9}}|{DUE}", f"has neither a number of seconds nor {DUE!r}", "pay.2 {} 30"),
+    **dict.fromkeys(("fail", "unreachable"), _ATTEMPTS),
+    **dict.fromkeys(("jump", "nearly", "past"), (f"[1-{JUMPS}]|{EDGE}|", _TIME, "pay.2 {} 2")),
+    "tick": ("|".join(TICKS), f"has none of the spans {', '.join(TICKS)}", "pay.2 {} 1ms"),
 }
-"""The details of kinds that need one, or may have one."""
+"""The details that kinds of events take: a regular expression, an error's words, and an example."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -233,5 +208,7 @@ def _read(text: str) -> Event:
     kind, detail = found["kind"], found["detail"] or ""
     if kind not in KINDS:
         raise ContractError(unknown_name("kind of event", kind, KINDS))
-    _DETAILS.get(kind, _NO_DETAIL).check(text, kind, detail)
+    pattern, problem, example = _DETAILS.get(kind, _NO_DETAIL)
+    if not re.fullmatch(pattern, detail):
+        raise ContractError(f"{shown(text)} {problem}: write e.g. '{example.format(kind)}'")
     return Event(found["strand"], int(found["point"]), kind, detail)

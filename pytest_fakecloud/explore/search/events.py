@@ -181,19 +181,16 @@ def delayed_again(run: Run) -> list[Schedule]:
 
 
 def paused_again(run: Run) -> list[Schedule]:
-    """Return schedules that pause until a time that the event of a run makes interesting.
-
-    After a pause until just before a whole second, this is just before the end of a window, because
-    code that truncates times to seconds fails only at such a distance. After a disturbance that lasts
-    for some time, it is its end, so that the disturbance affects only some of the calls.
-    """
+    """Return schedules that pause until a time that the event of a run makes interesting."""
     event = run.last_event
     if event is None or not (event.detail == EDGE or event.kind in _LASTING):
         return []
     after = run.points[_point_of(run, event) + 1 :]
     later = [each for point in after for each in point.events()]
     if event.detail == EDGE:
+        # Code that truncates times to seconds fails only just before the end of a window.
         return [run.schedule + each for each in later if each.detail in WINDOWS]
+    # A disturbance that ends in between affects only some of the calls.
     return [run.schedule + each for each in later if each.kind == "jump" and not each.detail]
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
 
 from ...core.errors import ContractError, broken_promise, ends_the_test, shown
 from ...core.field_types import check_returned
@@ -25,53 +24,41 @@ from ..world import World
 
 
 @dataclass(frozen=True)
-class RunBudget:
-    """A maximum number of runs."""
+class Budget:
+    """A number of runs, or a wall-clock duration. ``used`` is the number of runs so far."""
 
-    runs: int
+    given: int | Duration
+    end: float
+    """The number of runs, or the time on the monotonic clock, at which the budget is used up."""
+    began: float | None = None
+    """The start of a duration."""
 
-    def is_left(self, used: int) -> bool:
-        return used < self.runs
-
-    def expected(self, used: int) -> float:
-        return self.runs - used
-
-    def part(self, used: int, share: float) -> RunBudget:
-        return RunBudget(used + round((self.runs - used) * share))
-
-
-@dataclass(frozen=True)
-class TimeBudget:
-    """A wall-clock duration. The argument ``used`` is the number of runs that it allowed so far."""
-
-    given: Duration
-    began: float
-    ends: float
+    def _left(self, used: int) -> float:
+        return self.end - (used if self.began is None else monotonic())
 
     def is_left(self, used: int) -> bool:
-        return monotonic() < self.ends
+        return self._left(used) > 0
 
     def expected(self, used: int) -> float:
-        """Return the number of runs left, estimated from the speed of the runs so far."""
-        now = monotonic()
-        return max(1, used) * (self.ends - now) / max(1e-6, now - self.began)
+        """Return the number of runs left, which the speed so far determines for a duration."""
+        if self.began is None:
+            return self._left(used)
+        return max(1, used) * self._left(used) / max(1e-6, monotonic() - self.began)
 
-    def part(self, used: int, share: float) -> TimeBudget:
-        now = monotonic()
-        return TimeBudget(self.given, self.began, now + max(0.0, self.ends - now) * share)
-
-
-Budget: TypeAlias = RunBudget | TimeBudget
+    def part(self, used: int, share: float) -> Budget:
+        if self.began is None:
+            return replace(self, end=used + round(self._left(used) * share))
+        return replace(self, end=monotonic() + max(0.0, self._left(used)) * share)
 
 
 def budget_of(given: int | Duration) -> Budget:
     """Parse the ``budget`` argument of ``explore()``. A time budget begins now."""
     if isinstance(given, int | float):
         if isinstance(given, int) and not isinstance(given, bool) and given > 0:
-            return RunBudget(given)
+            return Budget(given, given)
     elif (seconds := duration_us(given) / 1e6) > 0:
         now = monotonic()
-        return TimeBudget(given, now, now + seconds)
+        return Budget(given, now + seconds, now)
     raise ContractError(
         f"budget={shown(given)} is not a budget: pass a number of runs (500), or a span such as '10s'"
     )

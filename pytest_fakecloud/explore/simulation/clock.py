@@ -203,7 +203,7 @@ class RunClock(Part):
             self._fakes.deliveries.end_schedules()
 
     def _may_fire(self, at_us: int) -> bool:
-        # Retries do not count, because messages that are never handled would let schedules fire.
+        # Retries do not count: messages that are never handled would let schedules fire for hours.
         horizon_us = self._state.scope.horizon_us
         if horizon_us is None:
             return self._firings < FIRINGS
@@ -224,7 +224,9 @@ class RunClock(Part):
         paused = [strand]
         if is_for_all:
             paused += [
-                one for one in self._state.strands if one is not strand and _can_run(one, now)
+                one
+                for one in self._state.strands
+                if one is not strand and one.state in ("parked", "new") and one.held_until_us <= now
             ]
         begun = [one for one in paused if one is strand or one.state != "new"]
         if not all(self.may_pause(one, span_us) for one in begun):
@@ -442,10 +444,6 @@ class RunClock(Part):
             if strand.state != "ended":
                 strand.state = "running"
         self._state.check_alive(strand)
-
-
-def _can_run(strand: Strand, now: int) -> bool:
-    return strand.state in ("parked", "new") and strand.held_until_us <= now
 
 
 def _edge(now_us: int) -> int:

@@ -194,8 +194,7 @@ class RunState:
     def carried(self) -> Strand | None:
         """Return the strand on whose behalf this thread works, if its context says so."""
         strand = carried_strand.get()
-        known = strand is not None and any(one is strand for one in self.strands)
-        return strand if known and strand is not None and strand.state != "ended" else None
+        return strand if strand in self.strands and strand.state != "ended" else None
 
     def note_outsider(self, port: int = 0) -> bool:
         """Note a use of the fakes by this thread, and return whether it began before the exploration.

@@ -140,7 +140,6 @@ class Strand:
     """Number of calls and gaps of pipelines so far."""
     crashed: bool = False
     crashes: int = 0
-    """Number of times that ``Crash`` was raised in the strand's code."""
     result: object = None
     error: BaseException | None = None
 
@@ -154,8 +153,6 @@ class Strand:
     """Number of times that strands had parked when this strand parked."""
     is_stepped_over: bool = False
     """Whether other strands run although this strand is blocked in its turn."""
-    _before: tuple[State, Waiting] = "running", _NOT_WAITING
-    """The state before ``begin_step_over()``."""
     real_waits: int = 0
     """Number of waits for threads of the fakes or other processes that are in progress."""
 
@@ -203,15 +200,6 @@ class Strand:
 
     def resume(self) -> None:
         self.state, self.waiting = "running", _NOT_WAITING
-
-    def begin_step_over(self) -> None:
-        self._before = self.state, self.waiting
-        self.is_stepped_over = True
-        self.wait(Waiting("blocked"))
-
-    def end_step_over(self) -> None:
-        self.is_stepped_over = False
-        self.state, self.waiting = self._before
 
 
 _DEPTH = 4

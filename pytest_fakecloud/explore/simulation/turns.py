@@ -18,16 +18,7 @@ from typing import Any, NoReturn, Protocol, cast
 from ...core.errors import ContractError, report_failure
 from ...core.recorder import is_library
 from ...core.timers import monotonic
-from .strands import (
-    Crash,
-    Gate,
-    Strand,
-    Waiting,
-    application_frame,
-    carried_strand,
-    source_of,
-    stack_of,
-)
+from .strands import Crash, Gate, Strand, Waiting, application_frame, carried_strand, source_of
 
 MOST_CRASHES = 20
 """Number of times that code may catch its crash before its thread is abandoned."""
@@ -93,7 +84,7 @@ class Turns:
         self._scheduler = scheduler
         self._context = contextvars.copy_context()
         self._wake(self._choose())
-        watchdog = Watchdog(self, scheduler)
+        watchdog = Watchdog(self)
         try:
             while not self._finished.acquire(timeout=LOOK):
                 watchdog.look()
@@ -122,13 +113,16 @@ class Turns:
         with self._lock:
             if self.current is not strand or self.has_ended:
                 return
-            strand.begin_step_over()
+            before = strand.state, strand.waiting
+            strand.is_stepped_over = True
+            strand.wait(Waiting("blocked"))
             self.current, self._switching = None, True
         chosen = self._scheduler.choose_meanwhile()
         with self._lock:
             self.current, self._switching = chosen, False
             if chosen is None and strand.is_stepped_over:
-                strand.end_step_over()
+                strand.is_stepped_over = False
+                strand.state, strand.waiting = before
                 self.current = strand
                 return
         self.progress += 1
@@ -412,9 +406,8 @@ class Threads:
 class Watchdog:
     """Lets other strands run while one is blocked, and ends a run that is stuck."""
 
-    def __init__(self, turns: Turns, scheduler: Decisions) -> None:
+    def __init__(self, turns: Turns) -> None:
         self._turns = turns
-        self._scheduler = scheduler
         self._seen: object = None
         self._since = monotonic()
 
@@ -452,7 +445,7 @@ class Watchdog:
                 )
             )
         elif seconds > _STUCK_AFTER:
-            self._scheduler.stuck(blocked)
+            self._turns._scheduler.stuck(blocked)
             blocked.is_stepped_over = True
             self._turns.end(None)
         elif seconds >= _BUSY and blocked.host.loop.running is None:
@@ -557,9 +550,9 @@ def _value(frame: FrameType, node: ast.AST) -> Any:
 
 def _held(frame: FrameType | None) -> Iterator[Any]:
     """Yield the objects of the ``with`` blocks that a stack is inside."""
-    for each in stack_of(frame):
-        if not is_library(each.f_code.co_filename):
-            yield from _held_in(each)
+    while (frame := application_frame(frame)) is not None:
+        yield from _held_in(frame)
+        frame = frame.f_back
 
 
 def _held_in(frame: FrameType) -> Iterator[Any]:
