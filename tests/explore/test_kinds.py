@@ -318,18 +318,27 @@ def orders(cloud: Cloud) -> Broker:
     return cloud.broker(topics={"orders": 2})
 
 
-def consumes(broker: Broker, seen: Seen, instance: str = "one") -> Callable[[], None]:
+def polls(broker: Broker, seen: Seen, instance: str = "one") -> Callable[[], bool]:
+    """Return a function that consumes once, and returns whether there were records."""
     headers = {"Kafka-Enable-Auto-Commit": "false", "Kafka-Auto-Offset-Reset": "earliest"}
     auth = (broker.username, broker.password)
 
-    def consume() -> None:
+    def poll() -> bool:
         place = f"{broker.url}/consume/readers/{instance}/orders"
-        while records := requests.get(place, headers=headers, auth=auth, timeout=5).json():
-            for record in records:
-                seen.values.append(record["value"])
-            requests.post(
-                f"{broker.url}/commit/readers/{instance}", auth=auth, timeout=5
-            ).raise_for_status()
+        records = requests.get(place, headers=headers, auth=auth, timeout=5).json()
+        seen.values += [record["value"] for record in records]
+        return bool(records)
+
+    return poll
+
+
+def consumes(broker: Broker, seen: Seen, instance: str = "one") -> Callable[[], None]:
+    poll, auth = polls(broker, seen, instance), (broker.username, broker.password)
+
+    def consume() -> None:
+        while poll():
+            place = f"{broker.url}/commit/readers/{instance}"
+            requests.post(place, auth=auth, timeout=5).raise_for_status()
 
     return consume
 
@@ -362,15 +371,7 @@ def test_a_record_that_is_never_committed_restarts_its_consumer_three_times(
     cloud: Cloud, orders: Broker, seen: Seen
 ) -> None:
     orders.produce("orders", "1", partition=0)
-
-    def consume() -> None:
-        place = f"{orders.url}/consume/readers/one/orders"
-        headers = {"Kafka-Enable-Auto-Commit": "false", "Kafka-Auto-Offset-Reset": "earliest"}
-        auth = (orders.username, orders.password)
-        records = requests.get(place, headers=headers, auth=auth, timeout=5).json()
-        seen.values += [record["value"] for record in records]
-
-    assert played(cloud, (), seen, "", workers=consume) == ["1"] * 4
+    assert played(cloud, (), seen, "", workers=polls(orders, seen)) == ["1"] * 4
 
 
 def test_each_worker_of_one_function_starts_again(cloud: Cloud, kv: KVServer) -> None:

@@ -73,9 +73,8 @@ def test_two_events_of_one_call_determine_its_outcome_once(first: str, seconds: 
 
 
 def test_the_window_of_truncated_seconds_is_found_from_a_whole_second(
-    cloud: Cloud, kv: KVServer
+    cloud: Cloud, redis: Redis
 ) -> None:
-    redis = kv.client()
     sent: list[float] = []
 
     def send() -> None:
@@ -106,9 +105,7 @@ def test_an_answer_is_slow_below_the_timeouts_of_clients(cloud: Cloud, kv: KVSer
     assert {4.0, 30.0} <= spans
 
 
-def test_the_only_order_of_several_strands_is_exhaustive(cloud: Cloud, kv: KVServer) -> None:
-    redis = kv.client()
-
+def test_the_only_order_of_several_strands_is_exhaustive(cloud: Cloud, redis: Redis) -> None:
     def run() -> None:
         redis.ping()
         other = threading.Thread(target=redis.ping)
@@ -174,9 +171,7 @@ def test_all_interleavings_is_said_only_if_every_search_for_them_ended(
     assert str(whole).startswith("the promise held in all")
 
 
-def test_two_delays_are_tried_together_early(cloud: Cloud, kv: KVServer) -> None:
-    redis = kv.client()
-
+def test_two_delays_are_tried_together_early(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     def run(after: float) -> None:
         time.sleep(after)
         if not redis.get("running"):
@@ -197,23 +192,19 @@ def test_two_delays_are_tried_together_early(cloud: Cloud, kv: KVServer) -> None
     assert found.tried < 60
 
 
-def test_a_time_budget_that_allows_no_event_is_an_error(cloud: Cloud, kv: KVServer) -> None:
-    redis = kv.client()
+def test_a_time_budget_that_allows_no_event_is_an_error(cloud: Cloud, redis: Redis) -> None:
     with pytest.raises(ContractError, match="budget='1ms' allowed only 0 schedules, and none of"):
         cloud.explore([lambda: redis.incr("n")] * 2, holds, budget="1ms")
 
 
-def test_kinds_that_the_budget_does_not_allow_are_listed(cloud: Cloud, kv: KVServer) -> None:
-    redis = kv.client()
+def test_kinds_that_the_budget_does_not_allow_are_listed(cloud: Cloud, redis: Redis) -> None:
     found = cloud.explore(lambda: redis.get("n"), holds, kinds=("lose_response", "slow"), budget=1)
     assert not found.untried
     assert len(found.unreached) == 1
     assert f"not reached within the budget: {found.unreached[0]}" in str(found)
 
 
-def test_each_kind_gets_its_turn_within_a_small_budget(cloud: Cloud, kv: KVServer) -> None:
-    redis = kv.client()
-
+def test_each_kind_gets_its_turn_within_a_small_budget(cloud: Cloud, redis: Redis) -> None:
     def run() -> None:
         for number in range(20):
             redis.incr(f"n{number} {time.time()}")
@@ -252,9 +243,7 @@ def test_events_with_an_effect_of_their_own_come_first(cloud: Cloud, kv: KVServe
     ]
 
 
-def test_orders_and_events_take_turns(cloud: Cloud, kv: KVServer) -> None:
-    redis = kv.client()
-
+def test_orders_and_events_take_turns(cloud: Cloud, redis: Redis) -> None:
     def run() -> None:
         for _ in range(4):
             redis.incr("n")
