@@ -18,7 +18,7 @@ from .programs import current_observer
 from .randomness import Randomness
 from .run import Run
 from .simulation.simulation import Simulation
-from .simulation.sockets import EventLoops, OwnLoop, SocketHooks
+from .simulation.sockets import OwnLoop, SocketHooks
 from .simulation.strands import Strand
 from .trust import Reads
 
@@ -87,10 +87,7 @@ class World(Fakes):
 
     def new_loop(self) -> OwnLoop:
         """Create an event loop that runs on fake time."""
-        return OwnLoop(self, self._loops, self.sleep)
-
-    def _loops(self) -> EventLoops | None:
-        return None if self.simulation is None else self.simulation.loops
+        return OwnLoop(self, self.sockets, self.sleep)
 
     def awaited(self, value: Any) -> Any:
         """Return a value or, if it is a coroutine, its result in a loop that runs on fake time."""

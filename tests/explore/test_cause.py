@@ -18,7 +18,6 @@ import redis.asyncio as redis_asyncio
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, History, KVServer, always
-from pytest_fakecloud.explore.result.exploration import picture
 from pytest_fakecloud.explore.simulation.strands import distinct_places
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
@@ -193,7 +192,7 @@ def test_calls_of_concurrent_tasks_have_lines_of_their_own(
 
 
 def shown(cloud: Cloud, found: BrokenPromiseError) -> Any:
-    html = page(cloud, report_of(cloud), partial(picture, found=found))
+    html = page(cloud, report_of(cloud), found._fakecloud_picture)
     data = re.search(r'id="report">(.*?)</script>', html, re.S)
     assert data is not None
     return json.loads(data[1])

@@ -153,7 +153,31 @@ class BrokenPromiseError(FakecloudError, AssertionError):
     def _fakecloud_picture(
         self, cloud: BaseCloud, report: Report, states: Mapping[str, Any]
     ) -> dict[str, Any]:
-        return picture(cloud, report, states, self)
+        """Return the data of the report's page, which shows both runs.
+
+        The actor of each call is the client, worker, task, thread or delivery that made it. The
+        events of the schedule are rows of their own.
+        """
+        run, undisturbed = self.runs
+        story = _Story(run, report, Mask(cloud))
+        page = story.page()
+        story.add_broken_promise(page)
+        failure = story.mask.text(str(self)).splitlines()
+        page["failure"] = "\n".join(f"E   {line}" for line in failure)
+        steps = states.get("steps", ())
+        page["states"] = {
+            **states,
+            "steps": [{**step, "number": story.number(step["number"])} for step in steps],
+        }
+        if undisturbed is not None:
+            calls = [line.call for line in undisturbed.lines if line.call is not None]
+            plain = replace(
+                report, rows=rows(cloud, calls), findings=(), unfinished=(), problems=(), failure=""
+            )
+            last = max((row["number"] for row in page["rows"]), default=0)
+            beside = _Story(undisturbed, plain, story.mask, offset=last)
+            page["beside"] = {"title": "The undisturbed run", "report": beside.page()}
+        return page
 
     def _schedule_text(self, tally: Tally) -> str:
         if tally.given is not None and self.events == len(tally.given):
@@ -213,35 +237,6 @@ def _of(done: int, existing: int | None, what: str) -> str:
 
 _NUMBERS = ("number", "began", "ended", "cause")
 """Fields of a row that contain numbers of the journal."""
-
-
-def picture(
-    cloud: BaseCloud, report: Report, states: Mapping[str, Any], found: BrokenPromiseError
-) -> dict[str, Any]:
-    """Return the data of the page about a broken promise, for ``page.document()``.
-
-    The actor of each call is the client, worker, task, thread or delivery that made it. The events
-    of the schedule are rows of their own.
-    """
-    run, undisturbed = found.runs
-    story = _Story(run, report, Mask(cloud))
-    page = story.page()
-    story.add_broken_promise(page, undisturbed)
-    page["failure"] = "\n".join(f"E   {line}" for line in story.mask.text(str(found)).splitlines())
-    steps = states.get("steps", ())
-    page["states"] = {
-        **states,
-        "steps": [{**step, "number": story.number(step["number"])} for step in steps],
-    }
-    if undisturbed is not None:
-        calls = [line.call for line in undisturbed.lines if line.call is not None]
-        plain = replace(
-            report, rows=rows(cloud, calls), findings=(), unfinished=(), problems=(), failure=""
-        )
-        last = max((row["number"] for row in page["rows"]), default=0)
-        beside = _Story(undisturbed, plain, story.mask, offset=last)
-        page["beside"] = {"title": "The undisturbed run", "report": beside.page()}
-    return page
 
 
 class _Story:
@@ -316,7 +311,7 @@ class _Story:
         text = {"what": self.mask.text(line.words), "answer": "", "lines": [], "note": ""}
         return {**row_json(row, (), self._report.lookups), "text": text}
 
-    def add_broken_promise(self, page: dict[str, Any], undisturbed: Run | None) -> None:
+    def add_broken_promise(self, page: dict[str, Any]) -> None:
         """Add the broken promise as the first finding, linked to the step that broke it."""
         run = self._run
         if run.broken is None:

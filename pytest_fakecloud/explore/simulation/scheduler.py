@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ...core.errors import ContractError, broken_promise, ends_the_test
 from ..footprint import MEMORY, Footprint
@@ -59,7 +59,9 @@ class Scheduler(Part):
         self._awaited = subject.awaited
         self._clock = clock
         self._deliveries = deliveries
-        self.steps = Steps(state, plan, clock)
+        self._noted: set[tuple[str, int, Kind]] = set()
+        """The points that are recorded, at which other strands could run first."""
+        self._times: frozenset[int] = frozenset()
         self._operations: dict[str, Operation] = {}
         """The operation of each client, by the client's title."""
         self._starts: dict[tuple[object, ...], set[int]] = {}
@@ -141,13 +143,15 @@ class Scheduler(Part):
         names = [one.name for one in options]
         kind, point = _place_of(options[0])
         if has_steps:
-            self.steps.end(names)
-        if len(options) > 1:
-            others = [name for name in names[1:] if name != CLOCK]
-            self.steps.note_switches(names[0], point, kind, others)
+            self.end_step(names)
+        key = names[0], point, kind
+        if len(options) > 1 and kind in self._state.scope.kinds and key not in self._noted:
+            self._noted.add(key)
+            others = [(kind, name) for name in names[1:] if name != CLOCK]
+            self._run.points.append(Point(names[0], point, others))
         chosen = options[names.index(self._wanted(names, point, kind))]
         if has_steps:
-            self.steps.begin(chosen, names)
+            self._begin_step(chosen, names)
         return chosen
 
     def _wanted(self, names: list[str], point: int, kind: Kind) -> str:
@@ -180,6 +184,40 @@ class Scheduler(Part):
         is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
         words = "receives its answer" if is_late else "runs"
         self._record.add_line(event.detail, f"{words} {when.format(other)}", event=True)
+
+    def end_step(self, options: Sequence[str]) -> None:
+        """Record which options and clock times the last step made impossible."""
+        before, self._times = self._times, self._clock.all_times()
+        if not self._run.steps:
+            return
+        last = self._run.steps[-1]
+        last.disabled = set(last.options) - {last.strand, *options}
+        if last.strand != CLOCK and any(at > self._fakes.now_us() for at in before - self._times):
+            last.disabled.add(CLOCK)
+
+    def _begin_step(self, option: Option, options: Sequence[str]) -> None:
+        if not self._run.has_timers:
+            self._run.has_timers = self._clock.next_us() is not None
+        place, point = _place_of(option)
+        enabled_by, barrier = self._enabled_by(option), self._clock.barrier
+        step = Step(option.name, place, point, tuple(options), Footprint(), enabled_by, barrier)
+        if place != "switch" and self._strategy is not None and "late" in self._strategy.places:
+            # Code between two calls is a step of its own, which shares the process's memory.
+            step.footprint.add(MEMORY)
+        self._run.steps.append(step)
+
+    def _enabled_by(self, option: Option) -> int:
+        """Return the index of the step that created an option, or that moved the clock to its time."""
+        created_by = self._state.created_by.get(option.name, -1)
+        due_us = None
+        if isinstance(option, Due):
+            due_us = option.timer.due_us
+        elif isinstance(option, Strand) and option.state != "parked":
+            due_us = option.waiting.wake_us
+        if due_us is None:
+            return created_by
+        moved_by = next((index for index, at_us in self._clock.moves if at_us >= due_us), -1)
+        return max(created_by, moved_by)
 
     def _start(self, option: Option) -> Strand | None:
         if isinstance(option, ClockMove):
@@ -442,56 +480,6 @@ def _group_of(strand: Strand) -> str:
     if strand.state == "new":
         return strand.role
     return "last" if strand.yields_to_others else strand.state
-
-
-class Steps(Part):
-    """Records the steps of a run for the search, and the points at which strands can be switched."""
-
-    def __init__(self, state: RunState, plan: Plan, clock: RunClock) -> None:
-        super().__init__(state)
-        self._clock = clock
-        self._shares_memory = plan.strategy is not None and "late" in plan.strategy.places
-        """Whether code between two calls is a step of its own."""
-        self._noted: set[tuple[str, int, Kind]] = set()
-        self._times: frozenset[int] = frozenset()
-
-    def note_switches(self, name: str, point: int, kind: Kind, others: Iterable[str]) -> None:
-        if kind in self._state.scope.kinds and (name, point, kind) not in self._noted:
-            self._noted.add((name, point, kind))
-            self._run.points.append(Point(name, point, [(kind, other) for other in others]))
-
-    def end(self, options: Sequence[str]) -> None:
-        """Record which options and clock times the last step made impossible."""
-        before, self._times = self._times, self._clock.all_times()
-        if not self._run.steps:
-            return
-        last = self._run.steps[-1]
-        last.disabled = set(last.options) - {last.strand, *options}
-        if last.strand != CLOCK and any(at > self._fakes.now_us() for at in before - self._times):
-            last.disabled.add(CLOCK)
-
-    def begin(self, option: Option, options: Sequence[str]) -> None:
-        if not self._run.has_timers:
-            self._run.has_timers = self._clock.next_us() is not None
-        place, point = _place_of(option)
-        enabled_by, barrier = self._enabled_by(option), self._clock.barrier
-        step = Step(option.name, place, point, tuple(options), Footprint(), enabled_by, barrier)
-        if self._shares_memory and place != "switch":
-            step.footprint.add(MEMORY)
-        self._run.steps.append(step)
-
-    def _enabled_by(self, option: Option) -> int:
-        """Return the index of the step that created an option, or that moved the clock to its time."""
-        created_by = self._state.created_by.get(option.name, -1)
-        due_us = None
-        if isinstance(option, Due):
-            due_us = option.timer.due_us
-        elif isinstance(option, Strand) and option.state != "parked":
-            due_us = option.waiting.wake_us
-        if due_us is None:
-            return created_by
-        moved_by = next((index for index, at_us in self._clock.moves if at_us >= due_us), -1)
-        return max(created_by, moved_by)
 
 
 def _place_of(option: Option) -> tuple[Place, int]:

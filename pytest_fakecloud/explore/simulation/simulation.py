@@ -13,7 +13,7 @@ from ..schedule import CLOCK, RANDOM, Event
 from .calls import Calls, DeliveryStrands
 from .clock import RunClock
 from .scheduler import Scheduler
-from .sockets import EventLoops, SocketHooks
+from .sockets import SocketHooks
 from .state import Record, RunState, Subject
 from .strands import distinct_places
 
@@ -37,7 +37,6 @@ class Simulation:
         self.clock = RunClock(state, moves_time=moves_time)
         self.deliveries = DeliveryStrands(state)
         self.sockets = SocketHooks(state, self.clock)
-        self.loops = EventLoops(state)
         self.calls = Calls(state, self.clock, late=is_late)
         self.scheduler = Scheduler(state, subject, plan, self.clock, self.deliveries)
 
@@ -66,7 +65,7 @@ class Simulation:
     def _finished_run(self) -> Run:
         run = self.run
         if self.record.has_steps and run.broken is None:
-            self.scheduler.steps.end((CLOCK,))
+            self.scheduler.end_step((CLOCK,))
         if self.clock.moves_time and run.broken is None:
             self.clock.foresee()
         if self.record.stacks:

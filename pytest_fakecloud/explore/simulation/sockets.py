@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import math
 import select
 import selectors
@@ -35,7 +34,7 @@ _SOON = 0.005
 
 
 class SocketHooks(Part):
-    """Called when explored code uses a socket that is connected to a fake."""
+    """Called when explored code uses a socket that is connected to a fake, or an event loop."""
 
     def __init__(self, state: RunState, clock: RunClock) -> None:
         super().__init__(state)
@@ -117,6 +116,94 @@ class SocketHooks(Part):
         until = None if timeout is None else self._fakes.now_us() + math.ceil(timeout * 1e6)
         self._clock.wait_for(strand, has_arrived, until, "answer")
         return connection.is_readable(0)
+
+    # -- event loops
+
+    def on_loop_start(self, loop: OwnLoop) -> None:
+        host = self._turns.here()
+        if host is None or host.loop.running is loop:
+            return
+        host.loop.running = loop
+        loop.strand = host
+        if host.role != "task" and host.loop.main_task is None:
+            main = Strand(host.title, "task", parent=host, points=host.points)
+            main.state = "running"
+            self._state.add(main)
+            host.loop.main_task = main
+            for task in asyncio.all_tasks(loop):
+                self._state.tasks[task] = main
+
+    def on_loop_end(self, loop: OwnLoop) -> None:
+        host = self._turns.here()
+        if host is None or host.loop.running is not loop:
+            return
+        host.loop.running = None
+        if host.loop.main_task is not None:
+            host.points = host.loop.main_task.points
+            host.loop.main_task = None
+        tasks = [one for one in self._state.strands if one.role == "task" and one.host is host]
+        for strand in sorted(tasks, key=lambda one: one.parked_at):
+            while strand.state == "parked":
+                # A request may still wait for its turn after its task has ended, e.g. because of a
+                # timeout. The fake handles it, because it has already been sent.
+                strand.state = "running"
+                strand.gate.release()
+                self._connections.await_handling(host)
+            strand.state = "ended"
+            strand.gate.release()
+
+    def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
+        """Let other strands run while an event loop waits; return False if it is not explored here."""
+        host = loop.strand
+        if host is None or self._record.aside_depth or self._turns.here() is not host:
+            return False
+        self._state.check_alive(host)
+        if self._fakes.clock.driving:
+            return True
+        known = {one.fileno() for one in self._connections.of_host(host)}
+        known.add(loop._ssock.fileno())  # type: ignore[attr-defined]
+        if not loop.selector.get_map().keys() <= known and loop.selector.has_events(_SOON):
+            return True
+        wake_us = None
+        if timeout is not None:
+            wake_us = self._fakes.now_us() + math.ceil(timeout * 1e6)
+            self._record.touch([READS_CLOCK])
+
+        def arrived() -> bool:
+            self._fakes.connections.settle()
+            self._connections.await_answers(host)
+            return loop.selector.has_events()
+
+        host.place = "wake"
+        host.points = 0 if host.loop.main_task is None else host.loop.main_task.points
+        self._turns.idle(host, Waiting("loop", arrived, wake_us))
+        self._state.check_alive(host)
+        host.loop.is_settled = False
+        return True
+
+    def await_answers(self, loop: OwnLoop) -> None:
+        """Wait until the loop can read all answers, whose order of arrival differs from run to run."""
+        host = loop.strand
+        if host is None or host.loop.is_settled:
+            return
+        if self._record.aside_depth or self._turns.here() is not host:
+            return
+        self._connections.await_handling(host)
+        self._connections.await_answers(host)
+        host.loop.is_settled = True
+
+    def on_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
+        creator = self._state.here()
+        if is_inner and creator is not None and creator.role == "task":
+            self._state.tasks[task] = creator
+        self._state.sources.note_task(task)
+
+    def on_unhandled(self, error: BaseException) -> None:
+        broken = broken_promise(error)
+        if broken is not None:
+            self._run.broken = self._run.broken or broken
+        else:
+            self._run.notes[f"a task raised {error!r}, which no code awaited"] = None
 
 
 class SocketPatches:
@@ -267,16 +354,6 @@ class _Selector(selectors.DefaultSelector):
 
     loop: OwnLoop
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._since: dict[int, int] = {}
-        self._registered = itertools.count()
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> Any:
-        key = super().register(fileobj, events, data)
-        self._since[key.fd] = next(self._registered)
-        return key
-
     def select(self, timeout: float | None = None) -> Any:
         self.loop.await_answers()
         ready = super().select(0)
@@ -286,7 +363,8 @@ class _Selector(selectors.DefaultSelector):
                 self.loop.await_answers()
             ready = super().select(timeout)
         # Sort by registration: the order of arrival differs from run to run.
-        return sorted(ready, key=lambda one: self._since[one[0].fd])
+        registered = list(self.get_map())
+        return sorted(ready, key=lambda one: registered.index(one[0].fd))
 
     def has_events(self, seconds: float = 0.0) -> bool:
         return bool(super().select(seconds))
@@ -296,7 +374,7 @@ class OwnLoop(asyncio.SelectorEventLoop):
     """The event loop of one strand, which runs on fake time."""
 
     def __init__(
-        self, fakes: Fakes, hooks: Callable[[], EventLoops | None], sleep: Callable[[float], bool]
+        self, fakes: Fakes, hooks: Callable[[], SocketHooks | None], sleep: Callable[[float], bool]
     ) -> None:
         self._fakes = fakes
         self._hooks = hooks
@@ -325,12 +403,12 @@ class OwnLoop(asyncio.SelectorEventLoop):
 
     def run_forever(self) -> None:
         if (hooks := self._hooks()) is not None:
-            hooks.on_start(self)
+            hooks.on_loop_start(self)
         try:
             super().run_forever()
         finally:
             if (hooks := self._hooks()) is not None:
-                hooks.on_end(self)
+                hooks.on_loop_end(self)
 
     def create_task(self, coro: Any, **options: Any) -> Any:
         task = super().create_task(coro, **options)
@@ -362,93 +440,3 @@ def _is_inner(coroutine: Any, frame: FrameType | None) -> bool:
     # The application may pass coroutines of a library to gather(), which runs them concurrently.
     is_created_by_library = frame is None or is_library(frame.f_code.co_filename)
     return is_library(code.co_filename) and is_created_by_library
-
-
-class EventLoops(Part):
-    """Lets other strands run while an event loop of explored code waits."""
-
-    def on_start(self, loop: OwnLoop) -> None:
-        host = self._turns.here()
-        if host is None or host.loop.running is loop:
-            return
-        host.loop.running = loop
-        loop.strand = host
-        if host.role != "task" and host.loop.main_task is None:
-            main = Strand(host.title, "task", parent=host, points=host.points)
-            main.state = "running"
-            self._state.add(main)
-            host.loop.main_task = main
-            for task in asyncio.all_tasks(loop):
-                self._state.tasks[task] = main
-
-    def on_end(self, loop: OwnLoop) -> None:
-        host = self._turns.here()
-        if host is None or host.loop.running is not loop:
-            return
-        host.loop.running = None
-        if host.loop.main_task is not None:
-            host.points = host.loop.main_task.points
-            host.loop.main_task = None
-        tasks = [one for one in self._state.strands if one.role == "task" and one.host is host]
-        for strand in sorted(tasks, key=lambda one: one.parked_at):
-            while strand.state == "parked":
-                # A request may still wait for its turn after its task has ended, e.g. because of a
-                # timeout. The fake handles it, because it has already been sent.
-                strand.state = "running"
-                strand.gate.release()
-                self._connections.await_handling(host)
-            strand.state = "ended"
-            strand.gate.release()
-
-    def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
-        """Let other strands run while an event loop waits; return False if it is not explored here."""
-        host = loop.strand
-        if host is None or self._record.aside_depth or self._turns.here() is not host:
-            return False
-        self._state.check_alive(host)
-        if self._fakes.clock.driving:
-            return True
-        known = {one.fileno() for one in self._connections.of_host(host)}
-        known.add(loop._ssock.fileno())  # type: ignore[attr-defined]
-        if not loop.selector.get_map().keys() <= known and loop.selector.has_events(_SOON):
-            return True
-        wake_us = None
-        if timeout is not None:
-            wake_us = self._fakes.now_us() + math.ceil(timeout * 1e6)
-            self._record.touch([READS_CLOCK])
-
-        def arrived() -> bool:
-            self._fakes.connections.settle()
-            self._connections.await_answers(host)
-            return loop.selector.has_events()
-
-        host.place = "wake"
-        host.points = 0 if host.loop.main_task is None else host.loop.main_task.points
-        self._turns.idle(host, Waiting("loop", arrived, wake_us))
-        self._state.check_alive(host)
-        host.loop.is_settled = False
-        return True
-
-    def await_answers(self, loop: OwnLoop) -> None:
-        """Wait until the loop can read all answers, whose order of arrival differs from run to run."""
-        host = loop.strand
-        if host is None or host.loop.is_settled:
-            return
-        if self._record.aside_depth or self._turns.here() is not host:
-            return
-        self._connections.await_handling(host)
-        self._connections.await_answers(host)
-        host.loop.is_settled = True
-
-    def on_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
-        creator = self._state.here()
-        if is_inner and creator is not None and creator.role == "task":
-            self._state.tasks[task] = creator
-        self._state.sources.note_task(task)
-
-    def on_unhandled(self, error: BaseException) -> None:
-        broken = broken_promise(error)
-        if broken is not None:
-            self._run.broken = self._run.broken or broken
-        else:
-            self._run.notes[f"a task raised {error!r}, which no code awaited"] = None
