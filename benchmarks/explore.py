@@ -32,7 +32,7 @@ from pytest_fakecloud.explore.search.player import Player
 from pytest_fakecloud.explore.simulation.calls import Calls
 from pytest_fakecloud.explore.simulation.scheduler import Scheduler
 from pytest_fakecloud.explore.simulation.simulation import Simulation
-from pytest_fakecloud.explore.simulation.state import Record
+from pytest_fakecloud.explore.simulation.state import RunState
 from pytest_fakecloud.explore.simulation.turns import Turns
 from pytest_fakecloud.explore.world import World
 from pytest_fakecloud.http.app import App
@@ -55,7 +55,7 @@ PARTS: dict[str, tuple[tuple[type, str], ...]] = {
     "HTTP pipeline and journal": ((App, "answer"),),
     "engine": ((App, "_serve"),),
     "points and events of calls": ((Calls, "at_call"),),
-    "accesses of steps": ((Record, "touch"),),
+    "accesses of steps": ((RunState, "touch"),),
     "choice of the next strand": ((Scheduler, "choose"),),
     "turns of the threads": ((Turns, "run_strands"), (Turns, "_wake"), (Turns, "yield_turn")),
     "start and end of a run": ((Simulation, "__init__"), (Simulation, "play")),

@@ -303,7 +303,7 @@ class _SharedLock:
             if not blocking or (until is not None and self._world.now_us() >= until):
                 break
             simulation.clock.wait_for(strand, self._is_free, until, "lock")
-        simulation.record.touch_lock(self.name)
+        simulation.state.touch_lock(self.name)
         return bool(acquired)
 
     def _acquire_outside(self, blocking: bool, timeout: float) -> bool:
@@ -321,7 +321,7 @@ class _SharedLock:
         # Skip a thread that just starts, because it may do so in a step of another strand. Include
         # the strands that the end of a run stops: a strand that waited depends on their order.
         if simulation is not None and simulation.state.is_here():
-            simulation.record.touch_lock(self.name)
+            simulation.state.touch_lock(self.name)
 
     def locked(self) -> bool:
         return not self._is_free()

@@ -104,7 +104,7 @@ def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list
         world.reads.add(touches)
         return
     world.note_written(touches)
-    simulation.record.touch(touches)
+    simulation.state.touch(touches)
     if session.transport == "local":
         simulation.calls.add_command_of_test(argv)
     simulation.calls.note_access(session, spec, argv, touches)

@@ -97,8 +97,8 @@ class World(Fakes):
             return runner.run(value)
 
     def note_clock_read(self) -> None:
-        if self.simulation is not None and self.simulation.record.has_steps and self.is_here():
-            self.simulation.record.touch([READS_CLOCK])
+        if self.simulation is not None and self.simulation.state.has_steps and self.is_here():
+            self.simulation.state.touch([READS_CLOCK])
 
     def is_here(self) -> bool:
         return self.simulation is not None and self.simulation.state.is_here()

@@ -82,7 +82,7 @@ class Calls(Part):
 
     def at_call(self, handle: Handle, request: Request, serve: Serve) -> AnyResponse:
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
-        if self._record.aside_depth:
+        if self._state.aside_depth:
             return serve()
         is_outside = self._state.note_outsider() or (
             request.client is not None and request.client[1] in self._state.outside_ports
@@ -96,7 +96,7 @@ class Calls(Part):
             if self._turns.has_ended or strand.root.crashed:
                 self._turns.crash(strand)
             if _is_silent(handle, request):
-                if self._record.stacks:
+                if self._state.stacks:
                     self._run.silent_calls.append(request.call)
                 return serve()
             if is_outside or (
@@ -183,7 +183,7 @@ class Calls(Part):
     def _note_events(
         self, strand: Strand, handle: Handle, request: Request | None, *, may_wait: bool
     ) -> None:
-        if self._record.notes_points and handle.name in self._state.scope.handles:
+        if self._state.notes_points and handle.name in self._state.scope.handles:
             events = possible_events(handle, request, may_wait=may_wait)
             self._clock.note_point(strand, events)
 
@@ -208,19 +208,19 @@ class Calls(Part):
 
     def rejected(self, request: Request) -> None:
         """Add a call without valid credentials to the story; it has no point for events."""
-        if not self._record.stacks:
+        if not self._state.stacks:
             return
         strand, _ = self._strand_of(request)
-        if strand is not None and not self._record.aside_depth and not self._turns.has_ended:
+        if strand is not None and not self._state.aside_depth and not self._turns.has_ended:
             self._add_line(strand, request)
 
     def add_command_of_test(self, argv: Sequence[bytes]) -> None:
         """Add a command that the test itself executes to the story, before the one it interrupts."""
         strand = self._state.serving.get(threading.get_ident()) or self._state.here()
-        if strand is None or self._record.aside_depth or self._turns.has_ended:
+        if strand is None or self._state.aside_depth or self._turns.has_ended:
             return
         lines, interrupted = self._run.lines, strand.line
-        self._record.add_line(
+        self._state.add_line(
             "test", " ".join(word.decode("utf-8", "backslashreplace") for word in argv)
         )
         is_served = strand in self._state.serving.values()
@@ -234,7 +234,7 @@ class Calls(Part):
         """Record a command with the values of its keys, for patterns of anomalies."""
         strand = self._state.serving.get(threading.get_ident()) or self._state.here()
         keys = [one for one in touches if one.kind.startswith(KEY_OF_DB)]
-        if strand is None or self._record.aside_depth or self._turns.has_ended:
+        if strand is None or self._state.aside_depth or self._turns.has_ended:
             return
         # WATCH and EXEC read no values: what WATCH guards never runs if the key has changed.
         if not keys or spec.name in ("WATCH", "EXEC"):
@@ -258,7 +258,7 @@ class Calls(Part):
         if strand.role == "task" and is_own_thread:
             return
         strand.points += 1
-        if self._record.notes_points:
+        if self._state.notes_points:
             self._clock.note_point(strand)
         for _ in self._pause(strand):
             self._clock.take_turn(strand, is_own_thread)
@@ -284,7 +284,7 @@ class Calls(Part):
         app.recorder.renumber(request.call, now)
         line = strand.line = self._add_line(strand, request)
         touches = list(touches_of_request(handle, request))
-        self._record.touch(touches)
+        self._state.touch(touches)
         subjects = tuple(Key.of(one) for one in touches if one.fake)
         if subjects:
             words, writes = (request.route, request.call.path), any(one.writes for one in touches)
@@ -307,8 +307,8 @@ class Calls(Part):
         return response
 
     def _add_line(self, strand: Strand, request: Request) -> Line:
-        line = self._record.add_line(strand.name, call=request.call)
-        if self._record.stacks:
+        line = self._state.add_line(strand.name, call=request.call)
+        if self._state.stacks:
             lines: list[str] = []
             # A search for lines must not change the run whose lines it adds.
             with report_failure("the line of a call could not be found", lines.append):
@@ -365,7 +365,7 @@ class Calls(Part):
         elif event.kind in ("rebalance", "redeliver"):
             text = _disturb_group(event.kind, handle, request.params.get("group"))
         if text:
-            self._record.add_line(strand.name, text, event=True)
+            self._state.add_line(strand.name, text, event=True)
         return bool(text)
 
     def _serve_faulted(
@@ -488,10 +488,10 @@ class DeliveryStrands(Part):
 
     def begin(self, due: Due) -> Strand | None:
         """Begin a delivery; return its strand, or None if the delivery must wait."""
-        self._record.add_point(due.name, 0, _delivery_events(due))
+        self._state.add_point(due.name, 0, _delivery_events(due))
         events = [e for e in self._state.schedule.at(due.name, 0) if e.kind in _DELIVERY_KINDS]
         self._plan(due, events)
-        self._record.touch_message(due)
+        self._state.touch_message(due)
         due.timer.cancel()
         assert due.timer.begin is not None
         body = due.timer.begin(due.timer.due_us)
@@ -503,7 +503,7 @@ class DeliveryStrands(Part):
             self._run.workflow_runs[due.name] = due.message.workflow.run_id
         strand.deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
         self._state.created_by[due.name] = len(self._run.steps) - 1
-        self._record.add_line(due.name, _delivery_words(due, events), event=bool(events))
+        self._state.add_line(due.name, _delivery_words(due, events), event=bool(events))
         return strand
 
     def _plan(self, due: Due, events: Sequence[Event]) -> None:

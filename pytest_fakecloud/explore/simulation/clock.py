@@ -120,15 +120,15 @@ class RunClock(Part):
                 option.paused_us += move.at_us - now
         if options:
             self._chosen_moves += 1
-            self._record.add_line("clock", f"moves by {seconds(move.at_us - now)}", event=True)
+            self._state.add_line("clock", f"moves by {seconds(move.at_us - now)}", event=True)
         elif move.at_us == self._fakes.deliveries.next_firing_us():
             self._firings += 1
-        ends = list(self._fakes.time.ends_until(move.at_us)) if self._record.has_steps else []
+        ends = list(self._fakes.time.ends_until(move.at_us)) if self._state.has_steps else []
         fired = self._fakes.time.move_to(move.at_us)
-        if self._record.has_steps:
+        if self._state.has_steps:
             index = len(self._run.steps) - 1
             self.moves.append((index, move.at_us))
-            self._record.touch([MOVES_CLOCK, *ends])
+            self._state.touch([MOVES_CLOCK, *ends])
             if fired:
                 self._run.steps[index].footprint.is_everything = True
 
@@ -245,7 +245,7 @@ class RunClock(Part):
             if len(paused) > 1 or (due_us is not None and due_us < until_us):
                 words += ", and the others wait"
         self._state.park(strand, "switch")
-        self._record.add_line(strand.name, words, event=True)
+        self._state.add_line(strand.name, words, event=True)
         return True
 
     def slow_down(self, strand: Strand, event: Event) -> bool:
@@ -257,7 +257,7 @@ class RunClock(Part):
         strand.held_until_us = self._fakes.now_us() + span_us
         self._state.park(strand, "late")
         words = f"receives its answer {seconds(span_us)} later"
-        self._record.add_line(strand.name, words, event=True)
+        self._state.add_line(strand.name, words, event=True)
         return True
 
     def delay_starts(self) -> None:
@@ -266,14 +266,14 @@ class RunClock(Part):
         if len(clients) < 2:
             return
         for strand in clients:
-            if self._record.notes_points:
-                self._record.add_point(strand.name, 0, _LATE_STARTS)
+            if self._state.notes_points:
+                self._state.add_point(strand.name, 0, _LATE_STARTS)
             for event in self._state.schedule.at(strand.name, 0):
                 if event.kind in PAUSES and (end_us := self._end_us(event)) is not None:
                     strand.waiting = Waiting(wake_us=end_us)
                     self._run.fired.append(event)
                     span = seconds(end_us - self._fakes.now_us())
-                    self._record.add_line(strand.name, f"starts {span} later", event=True)
+                    self._state.add_line(strand.name, f"starts {span} later", event=True)
 
     def _end_us(self, event: Event) -> int | None:
         """Return the time at which a pause that begins now ends, or None without such a time."""
@@ -318,13 +318,13 @@ class RunClock(Part):
                 pauses.append(("delay", DUE))
             if self.may_pause(strand, _edge(now) - now):
                 pauses.append(("nearly", EDGE))
-        self._record.add_point(strand.name, strand.points, [*choices, *pauses])
+        self._state.add_point(strand.name, strand.points, [*choices, *pauses])
 
     # -- waiting strands
 
     def sleep(self, seconds: float) -> bool:
         strand = self._state.here()
-        if strand is None or self._record.aside_depth:
+        if strand is None or self._state.aside_depth:
             return False
         self._state.check_alive(strand)
         if self._fakes.clock.driving or seconds <= 0:
@@ -345,7 +345,7 @@ class RunClock(Part):
         if is_own_thread:
             self._connections.finish_calls(strand)
         if until_us is not None:
-            self._record.touch([READS_CLOCK])
+            self._state.touch([READS_CLOCK])
         self._state.park(strand, "wake")
         strand.wait(Waiting(why, ready, until_us))
         self.take_turn(strand, is_own_thread)
@@ -375,12 +375,12 @@ class RunClock(Part):
                 if is_own_thread:
                     raise
             if ready() and line is not None and result is not None:
-                self._record.postpone(line)
+                self._state.postpone(line)
         return result
 
     def let_pass(self, seconds: float) -> bool:
         """Let fake time pass in an event loop that is not explored."""
-        if self._turns.current is None or self._record.aside_depth:
+        if self._turns.current is None or self._state.aside_depth:
             return False
         if not self._fakes.clock.driving and seconds > 0:
             self._fakes.time.move_to(self._fakes.now_us() + math.ceil(seconds * 1e6))
@@ -422,7 +422,7 @@ class RunClock(Part):
     def _is_alone(self, strand: Strand) -> bool:
         """Return whether no other strand could run, so that this strand can keep its turn."""
         if (
-            self._record.has_steps
+            self._state.has_steps
             or self.may_move
             or strand.is_stepped_over
             or strand.state != "parked"

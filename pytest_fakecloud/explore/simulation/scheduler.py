@@ -137,7 +137,7 @@ class Scheduler(Part):
 
     def _decide(self, options: list[Option]) -> Option:
         """Choose an option: the first one unless the schedule or the strategy wants another."""
-        has_steps = self._record.has_steps
+        has_steps = self._state.has_steps
         if len(options) == 1 and not has_steps:
             return options[0]
         names = [one.name for one in options]
@@ -183,7 +183,7 @@ class Scheduler(Part):
         chosen = next((s for s in self._state.strands if s.name == event.detail), None)
         is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
         words = "receives its answer" if is_late else "runs"
-        self._record.add_line(event.detail, f"{words} {when.format(other)}", event=True)
+        self._state.add_line(event.detail, f"{words} {when.format(other)}", event=True)
 
     def end_step(self, options: Sequence[str]) -> None:
         """Record which options and clock times the last step made impossible."""
@@ -313,9 +313,9 @@ class Scheduler(Part):
     def begins(self, strand: Strand) -> None:
         self._run.strands.add(strand.name)
         if strand.role == "client":
-            operation = self._record.begin(strand.title, strand.title, (), {})
+            operation = self._state.begin(strand.title, strand.title, (), {})
             self._operations[strand.title] = operation
-            self._record.history.clients.append(operation)
+            self._state.history.clients.append(operation)
 
     def new_thread(self, parent: Strand, thread: threading.Thread) -> Strand:
         self._connections.finish_calls(parent)
@@ -352,7 +352,7 @@ class Scheduler(Part):
                 task.state, task.crashed = "ended", True
 
     def _store_outcome(self, strand: Strand) -> None:
-        history, error = self._record.history, strand.error
+        history, error = self._state.history, strand.error
         if strand.crashed and strand.root is strand:
             history.crashed.append(strand.title)
         has_returned = error is None and not strand.crashed
@@ -364,17 +364,17 @@ class Scheduler(Part):
             operation = self._operations[strand.title]
             operation.error = error
             if has_returned:
-                self._record.end(operation, strand.result)
+                self._state.end(operation, strand.result)
             else:
-                self._record.touch_history(writes=True)
+                self._state.touch_history(writes=True)
 
     def _report_delivery(self, name: str, due: Due) -> None:
-        self._record.touch_message(due)
+        self._state.touch_message(due)
         attempt = due.message.attempts[-1]
         if attempt.state != "delivered":
             said = attempt.status if attempt.status is not None else "nothing"
             again = ", so it is retried" if due.message.state == "RETRY" else ""
-            self._record.add_line(name, f"answered {said}{again}")
+            self._state.add_line(name, f"answered {said}{again}")
 
     # -- restarts of workers
 
@@ -458,7 +458,7 @@ class Scheduler(Part):
                 broker.group(group).expire(instance)
             except ContractError:
                 continue  # the consumer has already left
-            self._record.add_line(strand.name, f"the session of {instance} in {group} ended")
+            self._state.add_line(strand.name, f"the session of {instance} in {group} ended")
 
 
 def _can_run(strand: Strand, now: int) -> bool:

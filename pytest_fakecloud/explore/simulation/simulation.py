@@ -14,7 +14,7 @@ from .calls import Calls, DeliveryStrands
 from .clock import RunClock
 from .scheduler import Scheduler
 from .sockets import SocketHooks
-from .state import Record, RunState, Subject
+from .state import RunState, Subject
 from .strands import distinct_places
 
 
@@ -25,10 +25,9 @@ class Simulation:
     """
 
     def __init__(self, subject: Subject, plan: Plan) -> None:
-        self.record = Record(subject, plan)
-        self.run = self.record.run
-        self.history = self.record.history
-        self.state = state = RunState(subject, plan, self.record)
+        self.state = state = RunState(subject, plan)
+        self.run = state.run
+        self.history = state.history
         self.turns = state.turns
         places = plan.strategy.places if plan.strategy is not None else subject.scope.kinds
         is_late = "late" in places or any(event.kind == "late" for event in plan.schedule)
@@ -64,11 +63,11 @@ class Simulation:
 
     def _finished_run(self) -> Run:
         run = self.run
-        if self.record.has_steps and run.broken is None:
+        if self.state.has_steps and run.broken is None:
             self.scheduler.end_step((CLOCK,))
         if self.clock.moves_time and run.broken is None:
             self.clock.foresee()
-        if self.record.stacks:
+        if self.state.stacks:
             sources = distinct_places([line.lines for line in run.lines])
             for line, source in zip(run.lines, sources, strict=True):
                 line.source = source
@@ -87,10 +86,10 @@ class Simulation:
         """Record a call of an observed function."""
         strand = self.state.here() or self.turns.current
         client = strand.root.title if strand is not None else ""
-        operation = self.record.begin(client, name, args, kwargs)
+        operation = self.state.begin(client, name, args, kwargs)
         self.history.operations.append(operation)
         try:
-            yield partial(self.record.end, operation)
+            yield partial(self.state.end, operation)
         except BaseException as error:
             operation.error = error
             raise

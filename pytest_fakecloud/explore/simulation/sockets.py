@@ -75,7 +75,7 @@ class SocketHooks(Part):
             port = sock.getsockname()[1]
             if strand is not None:
                 self._connections.owners[port] = strand
-            if self._record.stacks:
+            if self._state.stacks:
                 self._state.sources.note(port)
         self._state.note_outsider(port)
 
@@ -155,7 +155,7 @@ class SocketHooks(Part):
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
         """Let other strands run while an event loop waits; return False if it is not explored here."""
         host = loop.strand
-        if host is None or self._record.aside_depth or self._turns.here() is not host:
+        if host is None or self._state.aside_depth or self._turns.here() is not host:
             return False
         self._state.check_alive(host)
         if self._fakes.clock.driving:
@@ -167,7 +167,7 @@ class SocketHooks(Part):
         wake_us = None
         if timeout is not None:
             wake_us = self._fakes.now_us() + math.ceil(timeout * 1e6)
-            self._record.touch([READS_CLOCK])
+            self._state.touch([READS_CLOCK])
 
         def arrived() -> bool:
             self._fakes.connections.settle()
@@ -186,7 +186,7 @@ class SocketHooks(Part):
         host = loop.strand
         if host is None or host.loop.is_settled:
             return
-        if self._record.aside_depth or self._turns.here() is not host:
+        if self._state.aside_depth or self._turns.here() is not host:
             return
         self._connections.await_handling(host)
         self._connections.await_answers(host)

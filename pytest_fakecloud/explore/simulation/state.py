@@ -35,97 +35,26 @@ class Subject:
     outsiders: Outsiders = field(default_factory=Outsiders)
 
 
-class Record:
-    """Records a run for its story, for the search, and for the promise."""
+class RunState:
+    """The strands of one run, and the record of it for its story, the search and the promise."""
 
     def __init__(self, subject: Subject, plan: Plan) -> None:
-        self._fakes = subject.fakes
-        self._scope = subject.scope
-        self.stacks = plan.stacks
-        self.notes_points = plan.notes
-        self.has_steps = plan.stacks or (plan.strategy is not None and plan.strategy.records)
-        self.aside_depth = 0
-        """Number of blocks of ``aside()`` that are in progress."""
-        self.run = Run(plan.schedule, start_us=self._fakes.now_us())
-        self.history = History(self._fakes.cloud, str(plan.schedule))
-        self._positions = itertools.count()
-
-    def touch(self, touches: Iterable[Touch]) -> None:
-        if self.run.steps and not self.aside_depth:
-            footprint = self.run.steps[-1].footprint
-            for touch in touches:
-                footprint.add(touch)
-                if touch.writes and self._scope.always:
-                    footprint.add(CHECKS_PROMISE)
-
-    def touch_message(self, due: Due) -> None:
-        self.touch(touches_of_delivery(due.queue.name, due.first_name, due.message))
-
-    def begin(
-        self, client: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Operation:
-        self.touch_history(writes=False)
-        return Operation(client, name, args, kwargs, next(self._positions))
-
-    def end(self, operation: Operation, result: object) -> None:
-        self.touch_history(writes=True)
-        operation.ended, operation.result = next(self._positions), result
-
-    def touch_history(self, *, writes: bool) -> None:
-        if self._scope.is_history_read:
-            self.touch([Touch("", "history", ALL, writes)])
-
-    def touch_lock(self, name: str) -> None:
-        self.touch([Touch("", "lock", name, True)])
-
-    def add_point(self, strand: str, number: int, choices: Iterable[tuple[Kind, str]]) -> None:
-        kinds = self._scope.kinds
-        allowed = [choice for choice in choices if choice[0] in kinds]
-        self.run.points.append(Point(strand, number, allowed))
-
-    def add_line(
-        self, strand: str, words: str = "", call: Call | None = None, *, event: bool = False
-    ) -> Line:
-        step = len(self.run.steps) - 1
-        line = Line(self._fakes.now_us(), strand, words, call, event=event, step=step)
-        self.run.lines.append(line)
-        return line
-
-    def postpone(self, line: Line) -> None:
-        """Move the line of a call that has waited to the time of its answer."""
-        at, now_us = self.run.lines.index(line), self._fakes.now_us()
-        if self.run.lines[-1] is line and line.at_us == now_us:
-            return
-        waits = Line(line.at_us, line.strand, "waits in a call", step=line.step)
-        self.run.lines[at] = waits
-        line.at_us = now_us
-        self.run.lines.append(line)
-
-    @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
-        """Do not explore the calls within the block, which a promise makes."""
-        self.aside_depth += 1
-        try:
-            # The clients of a promise have the old tokens, as those of the code do.
-            with self._fakes.disturbances.old_tokens():
-                yield
-        finally:
-            self.aside_depth -= 1
-
-
-class RunState:
-    """The strands of one run, with their turns, connections and tasks."""
-
-    def __init__(self, subject: Subject, plan: Plan, record: Record) -> None:
         self.fakes = subject.fakes
         self.schedule = plan.schedule
         self.left_out = plan.left_out
         self.scope = subject.scope
         self.outsiders = subject.outsiders
-        self.record = record
+        self.stacks = plan.stacks
+        self.notes_points = plan.notes
+        self.has_steps = plan.stacks or (plan.strategy is not None and plan.strategy.records)
+        self.aside_depth = 0
+        """Number of blocks of ``aside()`` that are in progress."""
+        self.run = Run(plan.schedule, start_us=subject.fakes.now_us())
+        self.history = History(subject.fakes.cloud, str(plan.schedule))
+        self._positions = itertools.count()
         self.turns = Turns(subject.threads, self.live)
         self.connections = RunConnections(subject.fakes.connections, lambda: self.turns.has_ended)
-        self.sources = Sources(stacks=record.stacks)
+        self.sources = Sources(stacks=plan.stacks)
         self.strands: list[Strand] = []
         self.tasks: weakref.WeakKeyDictionary[Any, Strand] = weakref.WeakKeyDictionary()
         self.serving: dict[int, Strand] = {}
@@ -165,7 +94,7 @@ class RunState:
         strand.host.parked_at = strand.parked_at
 
     def is_here(self) -> bool:
-        return not self.record.aside_depth and self.turns.here() is not None
+        return not self.aside_depth and self.turns.here() is not None
 
     def here(self) -> Strand | None:
         """Return the strand of this thread or, in an event loop, of its current task."""
@@ -184,7 +113,7 @@ class RunState:
             found = self.add(Strand(name, "task", parent=host))
             found.state = "running"
             self.tasks[task] = found
-            self.record.run.strands.add(name)
+            self.run.strands.add(name)
         return found
 
     def check_alive(self, strand: Strand) -> None:
@@ -205,7 +134,7 @@ class RunState:
         thread = threading.current_thread()
         if self.outsiders.notes(thread):
             note = f"not explored: the thread {thread.name}, which began before explore()"
-            self.record.run.notes[note] = None
+            self.run.notes[note] = None
             self.outside_ports.add(port)
             return True
         if self.turns.here() is None and is_of_a_strand(thread):
@@ -214,34 +143,96 @@ class RunState:
 
     def cooperating(self) -> Strand | None:
         """Return the strand of this thread; None if it waits for a thread that is not explored."""
-        strand = None if self.record.aside_depth or self.turns.has_ended else self.here()
+        strand = None if self.aside_depth or self.turns.has_ended else self.here()
         return None if strand is None or strand.host.real_waits else strand
 
     def check_promises(self) -> None:
         """Check the promises that must hold after every step; store the error of a broken one."""
-        if not self.scope.always or self.record.run.broken is not None:
+        if not self.scope.always or self.run.broken is not None:
             return
-        record, run = self.record, self.record.run
-        with record.aside():
+        with self.aside():
             for promise in self.scope.always:
                 try:
-                    promise(record.history)
+                    promise(self.history)
                 except AssertionError as error:
-                    run.broken = error
-                    record.add_line("the promise", "breaks here").breaks = True
+                    self.run.broken = error
+                    self.add_line("the promise", "breaks here").breaks = True
                     return
                 except Exception as error:
-                    add_schedule(error, "during", Schedule(run.fired))
+                    add_schedule(error, "during", Schedule(self.run.fired))
                     # End the run here, because the explored code could catch the exception.
                     self.turns.fail(error)
+
+    # -- the record of the run
+
+    def touch(self, touches: Iterable[Touch]) -> None:
+        if self.run.steps and not self.aside_depth:
+            footprint = self.run.steps[-1].footprint
+            for touch in touches:
+                footprint.add(touch)
+                if touch.writes and self.scope.always:
+                    footprint.add(CHECKS_PROMISE)
+
+    def touch_message(self, due: Due) -> None:
+        self.touch(touches_of_delivery(due.queue.name, due.first_name, due.message))
+
+    def begin(
+        self, client: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Operation:
+        self.touch_history(writes=False)
+        return Operation(client, name, args, kwargs, next(self._positions))
+
+    def end(self, operation: Operation, result: object) -> None:
+        self.touch_history(writes=True)
+        operation.ended, operation.result = next(self._positions), result
+
+    def touch_history(self, *, writes: bool) -> None:
+        if self.scope.is_history_read:
+            self.touch([Touch("", "history", ALL, writes)])
+
+    def touch_lock(self, name: str) -> None:
+        self.touch([Touch("", "lock", name, True)])
+
+    def add_point(self, strand: str, number: int, choices: Iterable[tuple[Kind, str]]) -> None:
+        kinds = self.scope.kinds
+        allowed = [choice for choice in choices if choice[0] in kinds]
+        self.run.points.append(Point(strand, number, allowed))
+
+    def add_line(
+        self, strand: str, words: str = "", call: Call | None = None, *, event: bool = False
+    ) -> Line:
+        step = len(self.run.steps) - 1
+        line = Line(self.fakes.now_us(), strand, words, call, event=event, step=step)
+        self.run.lines.append(line)
+        return line
+
+    def postpone(self, line: Line) -> None:
+        """Move the line of a call that has waited to the time of its answer."""
+        at, now_us = self.run.lines.index(line), self.fakes.now_us()
+        if self.run.lines[-1] is line and line.at_us == now_us:
+            return
+        waits = Line(line.at_us, line.strand, "waits in a call", step=line.step)
+        self.run.lines[at] = waits
+        line.at_us = now_us
+        self.run.lines.append(line)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Do not explore the calls within the block, which a promise makes."""
+        self.aside_depth += 1
+        try:
+            # The clients of a promise have the old tokens, as those of the code do.
+            with self.fakes.disturbances.old_tokens():
+                yield
+        finally:
+            self.aside_depth -= 1
 
 
 class Part:
     def __init__(self, state: RunState) -> None:
         self._state = state
         self._fakes = state.fakes
-        self._record = state.record
-        self._run = state.record.run
+        self._run = state.run
         self._turns = state.turns
         self._connections = state.connections
 
