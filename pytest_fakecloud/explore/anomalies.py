@@ -607,6 +607,7 @@ class Allowed:
         return False
 
     def check_used(self) -> None:
+        """Raise ``ContractError`` for an entry that no run needed."""
         if self._unused:
             text = next(iter(self._unused))
             raise ContractError(f"allow={text!r}: no run shows this anomaly: leave it out")

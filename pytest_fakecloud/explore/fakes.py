@@ -74,6 +74,7 @@ class Disturbances:
         self._start(key, "pending changes become ready", HOLD_US, lambda: release(index))
 
     def rotate(self, handle: Handle) -> None:
+        """Rotate a fake's token, and restore the old token after a limited time."""
         old = self._rotated.setdefault(handle.name, _Tokens(handle, handle._tokens()))
         handle.rotate_token()
 
@@ -154,6 +155,7 @@ class Deliveries:
         )
 
     def next_firing_us(self) -> int | None:
+        """Return the time at which the next schedule of a queue fires, or None."""
         found = (queue._engine.schedules.earliest_run_us() for queue in self._queues)
         return min((at for at in found if at is not None), default=None)
 
@@ -165,6 +167,7 @@ class Deliveries:
                 self._ended.append((schedules, schedule))
 
     def resume_schedules(self) -> None:
+        """Let the schedules fire again, because the run has ended."""
         for schedules, schedule in self._ended:
             if schedules.by_id.get(schedule.id) is schedule:
                 schedules.replan(schedule)
@@ -220,6 +223,7 @@ class FakeTime:
                 self._data.add(at_us)
 
     def next_in_data(self) -> int | None:
+        """Return the next time that the application keeps as data, or None."""
         now = self._clock.now_us()
         return min((at for at in self._data if at > now), default=None)
 

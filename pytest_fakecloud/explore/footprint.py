@@ -46,6 +46,7 @@ MEMORY = Touch("", "memory", ALL, True)
 READS_CLOCK = Touch("", "clock", ALL, False)
 """A read of the clock, for a step whose effect depends on the time."""
 MOVES_CLOCK = Touch("", "clock", ALL, True)
+"""A move of the clock."""
 CHECKS_PROMISE = Touch("", "promise", ALL, True)
 """A check after a step, whose result depends on the order of all writes."""
 

@@ -66,8 +66,11 @@ def explored(
 ) -> Iterator[World]:
     """Explore a cloud within the block.
 
-    The clock is frozen, requests of this process skip the socket, sleeping moves the clock, and calls
-    pass through the world's simulation. At the end, everything is restored to the baseline.
+    The clock is frozen, the process's time follows the clock if time-machine is installed, requests
+    of this process skip the socket, sleeping moves the clock, and calls pass through the world's
+    simulation. At the end everything is restored, and the cloud's data is at the baseline. Raises
+    ``ContractError`` for a clock that cannot be frozen, and for a queue that delivers in the
+    background.
     """
     if process_time is not None and not isinstance(process_time, bool):
         raise ContractError(
@@ -133,6 +136,7 @@ def _stop_time(world: World, exits: contextlib.ExitStack) -> None:
 
 
 def _steer_process(world: World, exits: contextlib.ExitStack, wanted: bool | None) -> None:
+    """Make the process's time follow the clock, if that is possible and wanted."""
     if wanted is None:
         wanted = importlib.util.find_spec("time_machine") is not None
     if wanted and not world.clock.anchored:
@@ -307,6 +311,7 @@ class _SharedLock:
         return bool(acquired)
 
     def _acquire_outside(self, blocking: bool, timeout: float) -> bool:
+        """Acquire the lock in a thread that is not explored, or at the end of a run."""
         simulation = self._world.simulation
         turns = None if simulation is None else simulation.turns
         if blocking and turns is not None and turns.has_ended and turns.here() is not None:
@@ -485,6 +490,7 @@ class _Replacements:
                 self._visit_held(scope[name], depth, partial(scope.__setitem__, name))
 
     def _visit_held(self, value: Any, depth: int, put: Callable[[Any], None]) -> None:
+        """Replace a value that is held by another one, or visit it if ``depth`` allows that."""
         is_replaced = isinstance(value, _LOCK | _REENTRANT_LOCK)
         if depth or is_replaced or id(value) in self._world.functions:
             self._replace(value, depth - 1, put)

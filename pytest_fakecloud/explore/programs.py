@@ -235,6 +235,7 @@ def may_assert(function: Callable[..., object]) -> bool:
 
 
 def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield the code of a function and of the functions that it defines."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -208,6 +208,7 @@ class Promises:
         if isinstance(several, str) or not isinstance(several, Sequence):
             raise ContractError(f"check={shown(given)} is not a function, nor a list of functions")
         self.given = list(several)
+        """The checks as the caller passed them."""
         for each in self.given:
             if not callable(each):
                 raise ContractError(f"check={shown(each)} is not a function")
@@ -383,6 +384,8 @@ def follows(model: Callable[[], Any]) -> Check:
 
 
 class _Follows(StepPromise):
+    """A promise that each result equals a model's result."""
+
     def __init__(self, model: Callable[[], Any]) -> None:
         self._model = model
         self._history: object = None

@@ -237,7 +237,9 @@ class Run:
     notes: dict[str, None] = field(default_factory=dict)
     """Sentences about code that was not explored, without duplicates and in order."""
     strands: set[str] = field(default_factory=set)
+    """Names of the strands that have begun."""
     is_stuck: bool = False
+    """Whether a strand waited forever."""
     overlaps: bool = False
     """Whether another strand made a call while the event of the schedule delayed a strand."""
     has_timers: bool = False
@@ -250,6 +252,7 @@ class Run:
     state: tuple[BaseCloud, Snapshot] | None = None
     """The cloud and the data of its fakes at the end, if the journal keeps the run's calls."""
     draws_numbers: bool = False
+    """Whether the code drew random numbers."""
 
     @property
     def last_event(self) -> Event | None:

@@ -148,7 +148,10 @@ class Trust:
 
 
 def examine(player: Player, undisturbed: Run) -> Trust:
-    """Leave out each write of the undisturbed run in turn, and see whether the promise breaks."""
+    """Leave out each write of the undisturbed run in turn, and see whether the promise breaks.
+
+    Raises ``ContractError`` if the promise notices no lost write and reads nothing that a run wrote.
+    """
     world = player.world
     found = Trust(str(world.reads), tuple(sorted(one.name for one in world.unwritten)))
     missed: list[str] = []

@@ -82,6 +82,7 @@ def _was_accepted(world: World, handle: Handle, request: Request) -> bool:
 
 
 def _serve_in_turn(world: World, handle: Handle, request: Request, proceed: Serve) -> AnyResponse:
+    """Have the simulation serve a call at its turn, with the events of the schedule."""
     simulation = world.simulation
     if simulation is None:
         return proceed()
@@ -98,6 +99,7 @@ def _pause_in_pipeline(world: World, sender: Sender, line: list[bytes], arrival:
 
 
 def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list[bytes]) -> None:
+    """Record the data and the idle time of a command that an engine is about to run."""
     simulation = world.simulation
     touches = list(touches_of_command(fake, session, spec, argv))
     if simulation is None:

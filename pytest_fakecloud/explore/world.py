@@ -40,6 +40,7 @@ class World(Fakes):
         self.unwritten: set[Touch] = set()
         """The keys that a promise read, that no run has written so far, and that did not exist."""
         self.resets: list[Callable[[], None]] = []
+        """Functions that reset what the exploration has replaced, before each run."""
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
         """Threads for requests of event loops that several strands share."""
 

@@ -116,7 +116,11 @@ def exchange(
     body: bytes | None,
     headers: Mapping[str, str],
 ) -> Reply:
-    """Send a request and read its response within the limits of the run."""
+    """Send a request and read its response within the limits of the run.
+
+    Raises ``Unreachable`` if no response arrives in time or the response is too long, and
+    ``Interrupted`` if a signal interrupted the run.
+    """
     bounds.check()
     began = time.monotonic()
     request = partial(

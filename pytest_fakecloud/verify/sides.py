@@ -77,6 +77,10 @@ class Side:
         self._http.trust_env = urlsplit(target.url).hostname not in local
 
     def send(self, step: Step) -> Reply:
+        """Send a step and read its reply.
+
+        Raises ``Unreachable`` if no reply arrives, ``Interrupted`` if the run must end.
+        """
         reply = self._exchange(step)
         for name, path in step.keep.items():
             found = _member(reply.body, path)
@@ -94,7 +98,11 @@ class Side:
         return Reply(reply.status, self._shown(reply.kind), self._shown(reply.body))
 
     def clean(self, scenario: Scenario) -> None:
-        """Delete a scenario's data, and every message and schedule whose ID was in a response."""
+        """Delete a scenario's data, and every message and schedule whose ID was in a response. Forget
+        the values that it stored.
+
+        Raises ``Unreachable`` if this does not succeed in time.
+        """
         paths, self._undeleted = self._undeleted, []
         try:
             with self._bounds.cleaning():
@@ -204,7 +212,9 @@ def _member(value: Any, path: str) -> Any:
 def fake_of(target: Target, facts: Mapping[str, Any]) -> Iterator[tuple[Target, Target]]:
     """Yield two targets: the real service over REST, and a fake with the same settings.
 
-    The first target of a Redis server is the REST interface of a fake that uses it as its engine.
+    For a Redis server (``redis://``), the first target is the REST interface of a fake that uses
+    this server as its engine. ``facts`` is the result of ``facts_of()``. Raises ``Unreachable`` for
+    a service that cannot be used, or whose settings no fake supports.
     """
     with Cloud() as cloud:
         try:
@@ -251,7 +261,11 @@ def _version_of(server: Any) -> str:
 
 
 def facts_of(side: Side) -> Mapping[str, Any]:
-    """Return the settings that a fake needs: dimension and similarity of an index, topic of a broker."""
+    """Return the settings that a fake needs: dimension and similarity of an index, topic of a
+    broker.
+
+    Raises ``Unreachable`` for a service that does not return them or that the scenarios do not fit.
+    """
     target = side.target
     if target.service == "vector":
         found = _fetched(side, "/info").get("result")

@@ -40,6 +40,7 @@ class _Call:
     data: Footprint
 
     def conflict(self, other: _Call) -> Touch | None:
+        """Return this call's access that conflicts with another call, or None."""
         conflict = self.data.conflict(other.data)
         return None if conflict is None else conflict[0]
 
@@ -132,6 +133,7 @@ def _is_lost_update(conflict: Conflict, run: Run) -> bool:
 
 
 def _switch(first: Line, second: Line, run: Run) -> Event | None:
+    """Return the event that lets the strand of one call run before another call."""
     step = run.steps[second.step]
     if step.strand != second.strand:
         return None
@@ -244,6 +246,7 @@ class _Orders:
                 self._places[line] = latest[line.strand], 1
 
     def is_reversed(self, early: Line, late: Line) -> bool:
+        """Return whether the undisturbed run made two calls in the other order."""
         first, second = self._places.get(early), self._places.get(late)
         return first is not None and second is not None and first > second
 

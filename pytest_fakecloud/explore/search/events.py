@@ -48,6 +48,7 @@ class Singles:
             whole.touches.update(step.footprint.touches)
             whole.is_everything = whole.is_everything or step.footprint.is_everything
         self._reads_clock = any(READS_CLOCK in step.footprint.touches for step in run.steps)
+        """Whether the code, or a call that it makes, reads the time."""
         events = list(dict.fromkeys(event for point in run.points for event in point.events()))
         if chance is not None:
             chance.shuffle(events)
@@ -243,6 +244,7 @@ class Priorities:
         self.most_decisions = max(1, decisions)
         """The number of decisions among which the changes of priority are drawn."""
         self.strands = self.decisions = 0
+        """The number of strands that ran, so far."""
         self._chance = chance
         changed = chance.sample(range(self.most_decisions), min(depth - 1, self.most_decisions))
         self._changes = {decision: priority for priority, decision in enumerate(changed)}

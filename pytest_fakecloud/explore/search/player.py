@@ -170,6 +170,7 @@ class Tally:
     orders: int = 0
     """Distinct interleavings without other events."""
     unfinished_order_searches: int = 0
+    """Number of searches for interleavings that have not ended."""
     has_all_orders: bool = False
     """Whether the last finished search for interleavings ran all that could differ."""
     is_exhaustive: bool = False

@@ -81,6 +81,7 @@ class RunClock(Part):
         self._firings = 0
 
     def all_times(self) -> frozenset[int]:
+        """Return the times that the clock can move to, if timers are explored."""
         if not self.moves_time:
             return frozenset()
         waits = (s.waiting.wake_us for s in self._state.strands if s.state == "waiting")
@@ -203,6 +204,9 @@ class RunClock(Part):
             self._fakes.deliveries.end_schedules()
 
     def _may_fire(self, at_us: int) -> bool:
+        """Return whether schedules may still fire although no strand waits. Retries do not count,
+        because messages that are never handled would let schedules fire for hours.
+        """
         # Retries do not count: messages that are never handled would let schedules fire for hours.
         horizon_us = self._state.scope.horizon_us
         if horizon_us is None:

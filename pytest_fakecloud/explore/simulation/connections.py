@@ -90,6 +90,7 @@ class ClientConnection:
         return server_end.unsent() and not server_end.inside
 
     def has_unread(self) -> bool:
+        """Return whether the fake has sent bytes that the client can still read."""
         return self.got < self.answered and not self.is_at_end and self.fileno() >= 0
 
     def has_news(self) -> bool:
@@ -181,6 +182,7 @@ class Connections:
         return connection
 
     def known(self, sock: socket.socket) -> ClientConnection | None:
+        """Return the connection of a socket that explored code has used, which may be closed."""
         return self._by_socket.get(sock)
 
     def mount_at(self, port: int) -> Any:
@@ -201,6 +203,7 @@ class RunConnections:
         self.owners: dict[int, Strand] = {}
 
     def of_host(self, host: Strand) -> list[ClientConnection]:
+        """Return the connections of a strand with a thread, and of the tasks in that thread."""
         return self._of(lambda owner: owner.host is host)
 
     def cut(self, concerned: Callable[[Strand], bool]) -> None:

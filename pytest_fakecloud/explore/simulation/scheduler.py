@@ -155,6 +155,7 @@ class Scheduler(Part):
         return chosen
 
     def _wanted(self, names: list[str], point: int, kind: Kind) -> str:
+        """Return the name of the option that the schedule or the strategy wants to run next."""
         default = names[0]
         planned = self._state.switches.get((default, point))
         if planned:
@@ -290,6 +291,7 @@ class Scheduler(Part):
         self._report_stuck([s for s in self._state.strands if s.is_stepped_over] or [strand])
 
     def choose_meanwhile(self) -> Strand | None:
+        """Return a strand that can run while another one is blocked, or None."""
         while True:
             for option in self._options():
                 chosen = self._start(option)
@@ -311,6 +313,7 @@ class Scheduler(Part):
         return result
 
     def begins(self, strand: Strand) -> None:
+        """Record the start of a strand; for a client, also the start of an operation."""
         self._run.strands.add(strand.name)
         if strand.role == "client":
             operation = self._state.begin(strand.title, strand.title, (), {})

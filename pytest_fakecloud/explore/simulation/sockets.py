@@ -109,6 +109,8 @@ class SocketHooks(Part):
     def _wait_for_strands(
         self, connection: ClientConnection, strand: Strand, timeout: float | None
     ) -> bool:
+        """Let other strands run until a fake has sent something; return False after the timeout."""
+
         def has_arrived() -> bool:
             self._fakes.connections.settle()
             return connection.is_readable(LOOK if connection.has_unread() else 0)
@@ -367,6 +369,7 @@ class _Selector(selectors.DefaultSelector):
         return sorted(ready, key=lambda one: registered.index(one[0].fd))
 
     def has_events(self, seconds: float = 0.0) -> bool:
+        """Return whether a socket or another thread has an event for the loop."""
         return bool(super().select(seconds))
 
 

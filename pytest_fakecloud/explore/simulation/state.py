@@ -229,6 +229,8 @@ class RunState:
 
 
 class Part:
+    """A part of a simulation, with the state that all parts share."""
+
     def __init__(self, state: RunState) -> None:
         self._state = state
         self._fakes = state.fakes

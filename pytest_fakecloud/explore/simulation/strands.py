@@ -91,6 +91,7 @@ class LoopState:
     main_task: Strand | None = None
     chosen: Strand | None = None
     is_idle: bool = False
+    """Whether the loop waits, so that its tasks can be chosen."""
     is_settled: bool = False
     """Whether the loop can read the answers to all of its requests."""
 
@@ -140,6 +141,7 @@ class Strand:
     """Number of calls and gaps of pipelines so far."""
     crashed: bool = False
     crashes: int = 0
+    """Number of times that ``Crash`` was raised in the strand's code."""
     result: object = None
     error: BaseException | None = None
 
@@ -248,6 +250,7 @@ class Sources:
             self._by_task[task] = self.here()
 
     def here(self) -> Source:
+        """Return the application's lines that lead here, or that created the current task."""
         source = source_of(sys._getframe())
         if not source and asyncio._get_running_loop() is not None:
             task = asyncio.current_task()

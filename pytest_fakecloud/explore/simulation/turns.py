@@ -78,6 +78,7 @@ class Turns:
         self._live = 0
         """Number of threads that run a strand."""
         self._switching = False
+        """Whether the next strand is being chosen."""
 
     def run(self, scheduler: Decisions) -> None:
         """Run all strands to their end. Raises errors of ``explore()``, but not of the code."""
@@ -130,6 +131,7 @@ class Turns:
         self._wake(self._choose() if chosen is None else chosen)
 
     def here(self) -> Strand | None:
+        """Return the strand of the current thread, or None if the thread is not explored."""
         return self.by_thread.get(threading.get_ident())
 
     def yield_turn(self, strand: Strand) -> None:
@@ -142,6 +144,9 @@ class Turns:
         self._resume(strand)
 
     def _passes_turn_on(self, strand: Strand) -> bool:
+        """Return whether this strand's thread must choose the next strand; while the strand was
+        blocked, another thread may have done so.
+        """
         if not strand.is_stepped_over:
             return True
         with self._lock:
