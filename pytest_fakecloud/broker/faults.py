@@ -19,7 +19,7 @@ from ..core.settings import optional, whole
 from ..faults.table import Fault, FaultTable, ServiceRule
 from ..handle import Handle, action_as
 from ..http.messages import Request
-from .engine.offsets import mixed
+from .engine.groups import mixed
 from .errors import string
 from .model import RECORD_FIELDS, ProducerRecord, Record
 from .views import Settled

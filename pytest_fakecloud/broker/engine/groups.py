@@ -1,26 +1,25 @@
-"""Consumer groups of a broker in memory: consume requests, members and rebalances."""
+"""Consumer groups of a broker in memory: consume requests, commits, members and rebalances."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from ...core.errors import counted
 from ...core.ids import RandomStream
 from .. import errors
 from ..model import (
+    NO_OFFSET,
     Assignments,
     EventKind,
     GroupDescription,
-    MemberView,
     Record,
     TopicPartition,
     TopicPartitionOffset,
     consumer_config,
     distinct_positions,
-    found_members,
 )
-from .log import Topic
-from .offsets import GroupOffsets
+from .log import PartitionLog, Topic
 from .state import (
     NO_CAUSE,
     BrokerState,
@@ -33,6 +32,7 @@ from .state import (
     by_topic,
     cancel,
     partitions_text,
+    range_assignment,
 )
 
 
@@ -40,25 +40,43 @@ class MemoryGroups:
     """Reads and commits with a group, and changes its members.
 
     Each call is atomic; of a consume request, each attempt to read. Private methods, and those for
-    the engine's other parts, expect that the state is locked.
+    the engine's other parts, expect that the state is locked. ``stream`` mixes the partitions of a
+    response.
     """
 
     def __init__(self, state: BrokerState, waits: ClockWaits, stream: RandomStream) -> None:
         self._state = state
         self._waits = waits
         self._settings = state.settings
-        self._offsets = GroupOffsets(state, stream)
+        self._stream = stream
 
     def _start_timer(self, owner: Instance | ConsumerGroup, kind: TimerKind, delay_us: int) -> None:
-        """Start a timer of any kind, for example one that was running when a group was copied."""
+        """Start a timer of an instance or a group, which replaces its timer of the same kind."""
         on_due: dict[TimerKind, Callable[[Any], None]] = {
-            "auto commit": self._offsets.auto_commit,
+            "auto commit": self._auto_commit,
             "idle close": self._close_idle,
-            "offset retention": self._offsets.forget,
+            "offset retention": self._forget,
             "rebalance": self._complete,
             "session": self._session_ran_out,
         }
-        self._state.start_timer(owner, kind, delay_us, on_due[kind])
+        state = self._state
+        due = state.now_us + delay_us
+        planned = owner.timers.get(kind)
+        if planned is not None:
+            if planned.due_us == due:
+                return
+            planned.cancel()
+
+        def fire(at_us: int) -> None:
+            with state:
+                state.now_us = at_us
+                on_due[kind](owner)
+
+        # Wake the calls that wait in this group, because the new timer may be due first.
+        group = owner if isinstance(owner, ConsumerGroup) else owner.group
+        state.woken.update(i.signal for i in group.instances.values() if i.consuming)
+        label = f"{kind} of {owner}"
+        owner.timers[kind] = state.clock.call_at(due, fire, lane="state", label=label)
 
     # -- consuming -------------------------------------------------------------------------------
 
@@ -85,7 +103,12 @@ class MemoryGroups:
 
         def poll() -> list[Record] | None:
             with self._state:
-                return self._poll_member(member, turn, seen)
+                if seen != (self._waits.epoch, member.epoch):
+                    return []
+                if member.holder not in (None, turn):
+                    return None
+                member.holder = turn
+                return self._take(member)
 
         try:
             found = poll()
@@ -160,65 +183,261 @@ class MemoryGroups:
         )
         self._add_event("return", text, instance)
 
-    def _poll_member(
-        self, member: Instance, turn: object, seen: tuple[int, int]
-    ) -> list[Record] | None:
-        if seen != (self._waits.epoch, member.epoch):
-            return []
-        if member.holder is not None and member.holder is not turn:
-            return None
-        member.holder = turn
-        return self._offsets.take(member)
-
     def _finish(self, instance: Instance, turn: object) -> None:
-        """End a consume call. The next waiting call proceeds; after the last, idle timers start."""
+        """End a consume call. The next waiting call proceeds; the last one starts the idle timer."""
         instance.consuming -= 1
         if instance.holder is turn:
             instance.holder = None
             if instance.consuming:
                 self._state.woken.add(instance.signal)
-        if instance.consuming or not instance.live:
-            return
-        for kind, left in self._idle_timers(instance).items():
-            self._start_timer(instance, kind, left)
+        idle_ms = self._settings.idle_close_ms
+        if instance.live and not instance.consuming and idle_ms is not None:
+            self._start_timer(instance, "idle close", idle_ms * 1000)
 
-    def _idle_timers(self, instance: Instance) -> dict[TimerKind, int]:
-        """Return the delays in microseconds of the timers that start when an instance is idle."""
-        if self._settings.idle_close_ms is None:
-            return {}
-        return {"idle close": self._settings.idle_close_ms * 1000}
-
-    # -- committing -----------------------------------------------------------------------------------
+    # -- committing ------------------------------------------------------------------------------
 
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
+        """Commit the given offsets. Without any, commit up to the records last delivered.
+
+        Raises ``BrokerError`` for an unknown partition, a partition of another instance, an unknown
+        instance, and during a rebalance. Nothing is committed then.
+        """
         wanted = distinct_positions(offsets)
         with self._state:
-            self._offsets.commit(group, instance, wanted)
+            for topic, partition, _ in wanted:
+                self._state.partition(topic, partition)
+            member = self._state.instance(group, instance)
+            if member.state == "expired":
+                raise errors.unknown_member(group, instance)
+            if member.state != "joining":
+                if member.group.state != "Stable":
+                    raise errors.rebalance_in_progress(group)
+                own = set(member.assignment)
+                for topic, partition, _ in wanted:
+                    if (topic, partition) not in own:
+                        raise errors.not_assigned(group, instance, topic, partition)
+            delivered = member.delivered
+            self._apply_commit(
+                member.group,
+                wanted or [TopicPartitionOffset(*tp, at) for tp, at in delivered.items()],
+                "commit",
+                instance,
+            )
+            if any(delivered.get(TopicPartition(t, p), at) != at for t, p, at in wanted):
+                self._plan_auto_commit(member)
+
+    def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
+        """Set an offset of a group that may not exist, even if an instance owns the partition.
+
+        Forget deliveries from the partition, because their commit would replace the offset.
+        """
+        with self._state:
+            self._state.partition(offset.topic, offset.partition)
+            found = self._state.create_group(group)
+            if found.state == "Empty":
+                self._retain(found)
+            self._apply_commit(found, [offset], "offsets set", "the test")
+            for instance in found.members():
+                instance.delivered.pop(TopicPartition(offset.topic, offset.partition), None)
 
     def committed(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
         with self._state:
-            return self._offsets.committed(group, partitions)
+            for topic, partition in partitions:
+                self._state.partition(topic, partition)
+            found = self._state.group(group).committed
+            return [TopicPartitionOffset(*tp, found.get(tp, NO_OFFSET)) for tp in partitions]
 
-    def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
-        with self._state:
-            self._state.partition(offset.topic, offset.partition)
-            self._offsets.set_by_test(group, offset)
+    def _plan_auto_commit(self, instance: Instance) -> None:
+        """Schedule an automatic commit at the end of the instance's current commit interval."""
+        config = instance.config
+        if not config.auto_commit or "auto commit" in instance.timers:
+            return
+        # Schedule the end of the current interval only, because nothing changes at the end of an
+        # interval without deliveries. Intervals start when the instance is created. An interval of
+        # 0 means as often as possible, which is once per millisecond here.
+        interval = max(1, config.auto_commit_interval_ms) * 1000
+        passed = self._state.now_us - instance.since_us
+        left = interval - passed % interval
+        self._start_timer(instance, "auto commit", left)
+
+    def _auto_commit(self, instance: Instance) -> None:
+        cancel(instance, "auto commit")
+        offsets = [
+            TopicPartitionOffset(*tp, offset)
+            for tp, offset in instance.delivered.items()
+            if instance.group.committed.get(tp) != offset
+        ]
+        self._apply_commit(instance.group, offsets, "auto commit", instance.name)
+
+    def _before_losing(self, instance: Instance) -> None:
+        """Commit the records delivered to an instance before it loses its partitions.
+
+        This happens only with auto-commit, and only if the consumer is alive and still a member. It
+        follows the code paths of Kafka's Java client (``ConsumerCoordinator``):
+
+        - A rebalance caused by another member, new partitions or its own subscription:
+          ``onJoinPrepare`` commits before it revokes. librdkafka also commits when it unassigns.
+        - A clean close, after idling or by delete-consumer: ``close`` commits.
+        - A crash: there is no client left to commit.
+        - An expired session: the commit would be rejected as an unknown member's, so the records are
+          delivered again. The other members, which rebalance because of it, do commit.
+
+        Decided here: only offsets of delivered records are committed, as in periodic commits. The
+        Java client also commits its position in partitions without deliveries; librdkafka does not.
+        """
+        if instance.config.auto_commit and instance.state == "active":
+            self._auto_commit(instance)
+
+    def _apply_commit(
+        self,
+        group: ConsumerGroup,
+        offsets: Sequence[TopicPartitionOffset],
+        kind: EventKind,
+        by: str,
+    ) -> None:
+        stored = [tuple(one) for one in offsets]
+        for topic, partition, offset in offsets:
+            group.committed[TopicPartition(topic, partition)] = offset
+        if stored:
+            changed = ", ".join(f"{topic}-{part}={offset}" for topic, part, offset in offsets)
+            self._state.add_event(
+                kind,
+                f"{by} of {group.name} committed {changed}"
+                + (" automatically" if kind == "auto commit" else ""),
+                group=group.name,
+                instance=by,
+                offsets=stored,
+            )
+
+    # -- delivery --------------------------------------------------------------------------------
+
+    def _take(self, instance: Instance) -> list[Record] | None:
+        """Return the next records for an instance, or None if there are none yet."""
+        if instance.state != "active" or instance.group.state != "Stable":
+            return None
+        assignment = instance.assignment
+        for tp in assignment:
+            self._check_position(instance, tp)
+        first = instance.turn % len(assignment) if assignment else 0
+        left = self._settings.max_poll_records
+        parts: list[list[Record]] = []
+        for tp in assignment[first:] + assignment[:first]:
+            position = instance.positions[tp]
+            log = self._state.log(tp)
+            if position is None or position >= log.end:
+                continue
+            records = log.read(position, left, self._settings.max_partition_bytes)
+            after = position + len(records)
+            instance.positions[tp] = instance.delivered[tp] = after
+            instance.group.remember(tp, position, after)
+            parts.append(records)
+            left -= len(records)
+            if left <= 0:
+                break
+        if not parts:
+            return None
+        instance.turn += 1
+        self._plan_auto_commit(instance)
+        if len(parts) == 1:
+            return parts[0]
+        if self._settings.interleave == "random":
+            return mixed(parts, self._stream)
+        return [record for part in parts for record in part]
+
+    # -- positions -------------------------------------------------------------------------------
+
+    def _check_position(self, instance: Instance, tp: TopicPartition) -> None:
+        group = instance.group
+        log = self._state.topic(tp.topic).logs[tp.partition]
+        position = instance.positions.get(tp)
+        if position is None:
+            position = self._start_position(instance, tp)
+            if position is None:
+                committed = group.committed.get(tp)
+                if committed is None:
+                    raise errors.no_offset(*tp)
+                raise errors.out_of_range(*tp, committed, log.start, log.end)
+            instance.positions[tp] = position
+        elif not log.start <= position <= log.end:
+            reset = self._reset_position(instance, log)
+            if reset is None:
+                raise errors.out_of_range(*tp, position, log.start, log.end)
+            instance.positions[tp] = reset
+            text = (
+                f"{instance.name} of {group.name} was at {position} of {tp.topic}-{tp.partition}, "
+                f"outside {log.start}..{log.end}, and was reset to {reset}"
+            )
+            self._add_event("reset", text, instance)
+
+    def _start_position(self, instance: Instance, tp: TopicPartition) -> int | None:
+        """Return the committed offset or, if it is missing or outside the log, that of the reset
+        policy, which is None for ``none``.
+        """
+        log = self._state.log(tp)
+        committed = instance.group.committed.get(tp)
+        if committed is not None and log.start <= committed <= log.end:
+            return committed
+        return self._reset_position(instance, log)
+
+    @staticmethod
+    def _reset_position(instance: Instance, log: PartitionLog) -> int | None:
+        reset = instance.config.auto_offset_reset
+        return {"earliest": log.start, "latest": log.end}.get(reset)
+
+    # -- redelivery ------------------------------------------------------------------------------
 
     def redeliver(
         self, group: str, last: int, topic: str | None, partition: int | None
     ) -> list[Record]:
-        """Deliver a group's last records again, and return them by partition."""
+        """Rewind a group by its ``last`` delivered records; return the records to deliver again.
+
+        Records that were deleted from the log are not delivered again. ``topic`` and ``partition``
+        limit the records to those of a topic or partition.
+        """
         with self._state:
             found = self._state.group(group)
             if topic is not None:
                 self._state.partition(topic, partition or 0)
-            return self._offsets.redeliver(
-                found,
-                last,
-                lambda tp: topic in (None, tp.topic) and partition in (None, tp.partition),
+            ends = {tp: after for tp, _, after in found.deliveries}
+            firsts = _before_last(found, last, topic, partition)
+            moved = {tp: self._rewind(found, tp, at) for tp, at in sorted(firsts.items())}
+            offsets = ", ".join(f"{tp.topic}-{tp.partition}={at}" for tp, at in moved.items())
+            self._state.add_event(
+                "redeliver",
+                f"{group} gets {counted(last, 'record')} again, from "
+                + (offsets or "nowhere: none was delivered"),
+                group=group,
             )
+            return [
+                record
+                for tp, offset in moved.items()
+                for record in self._state.partition(*tp).read(offset)
+                if record.offset < ends[tp]
+            ]
+
+    def _rewind(self, group: ConsumerGroup, tp: TopicPartition, offset: int) -> int:
+        """Make the next delivery from a partition start at an offset or before; return the start."""
+        start = self._state.log(tp).start
+        committed = group.committed.get(tp)
+        owner = next((i for i in group.members() if tp in i.positions), None)
+        if owner is None:
+            # The next owner starts at the committed offset, so rewind at least to that one. Without
+            # a committed offset, the next owner's reset policy would determine where it starts.
+            if committed is None:
+                committed = min(first for at, first, _ in group.deliveries if at == tp)
+                group.committed[tp] = max(start, committed)
+            offset = max(start, min(offset, committed))
+        else:
+            offset = max(start, offset)
+            owner.positions[tp] = offset
+            owner.starts[tp] = min(offset, owner.starts.get(tp, offset))
+            owner.delivered.pop(tp, None)
+            self._state.woken.add(owner.signal)
+        if committed is not None and committed > offset:
+            group.committed[tp] = offset
+        return offset
 
     # -- members --------------------------------------------------------------------------------------
 
@@ -235,7 +454,7 @@ class MemoryGroups:
     def delete(self, group: str, instance: str) -> None:
         with self._state:
             leaving = self._state.instance(group, instance)
-            self._offsets.before_losing(leaving)
+            self._before_losing(leaving)
             self._add_event("leave", f"{instance} was deleted and left {group}", leaving)
             self._remove(leaving, f"{instance} left", "leave")
 
@@ -258,7 +477,7 @@ class MemoryGroups:
     def _close_idle(self, instance: Instance) -> None:
         if instance.consuming or not instance.live:
             return
-        self._offsets.before_losing(instance)
+        self._before_losing(instance)
         text = f"{instance.name} of {instance.group.name} was idle and was closed"
         self._vanish(instance, "closed", text, idle=True)
 
@@ -336,14 +555,14 @@ class MemoryGroups:
         """
         members = group.members()
         for instance in group.instances.values():
-            self._offsets.before_losing(instance)
+            self._before_losing(instance)
             self._revoke(instance)
         group.reason, group.cause = reason, cause
         if not members:
             group.generation += 1
             group.state = "Empty"
             self._add_rebalance_event(group, {})
-            self._offsets.retain(group)
+            self._retain(group)
         elif self._settings.join_delay_ms:
             if group.state != "PreparingRebalance" or not group.timers:
                 cancel(group)
@@ -394,7 +613,7 @@ class MemoryGroups:
         instance.state = "active"
         for tp in instance.assignment:
             self._state.topic(tp.topic)
-            position = self._offsets.start_position(instance, tp)
+            position = self._start_position(instance, tp)
             instance.positions[tp] = position
             if position is not None:
                 instance.starts[tp] = position
@@ -419,6 +638,22 @@ class MemoryGroups:
         instance.delivered.clear()
         cancel(instance, "auto commit")
 
+    def _retain(self, group: ConsumerGroup) -> None:
+        """Start the retention period of the offsets of a group that has just become empty."""
+        cancel(group)
+        if self._settings.offset_retention_ms is not None:
+            delay_us = self._settings.offset_retention_ms * 1000
+            self._start_timer(group, "offset retention", delay_us)
+
+    def _forget(self, group: ConsumerGroup) -> None:
+        group.state = "Dead"
+        for instance in group.instances.values():
+            cancel(instance)
+        self._state.groups.pop(group.name, None)
+        self._state.add_event(
+            "dead", f"{group.name} and its committed offsets are forgotten", group=group.name
+        )
+
     # -- inspection and copies ------------------------------------------------------------------------
 
     def consumers(self) -> Assignments:
@@ -440,16 +675,17 @@ class MemoryGroups:
         with self._state:
             for topic in self._state.topics:
                 self._state.topic(topic)  # deletes the records that exceed its retention
-            return _described(self._state.group(name), self._state.topics)
+            return self._state.group(name).described(self._state.topics)
 
     def copies(self) -> list[GroupCopy]:
         copies = []
+        idle_ms = self._settings.idle_close_ms
         for group in self._state.groups.values():
             left = {name: self._state.time_left(one) for name, one in group.instances.items()}
             for name, instance in group.instances.items():
-                # The copy has no consume call in progress: add the timers that start at its end.
-                if instance.consuming and instance.live:
-                    left[name] |= self._idle_timers(instance)
+                # The copy has no consume call in progress: add the timer that starts at its end.
+                if instance.consuming and instance.live and idle_ms is not None:
+                    left[name]["idle close"] = idle_ms * 1000
             copy = group.copy(self._state.clock)
             copies.append(GroupCopy(copy, self._state.time_left(group), left))
         return copies
@@ -492,68 +728,27 @@ def check_instance_limit(
         raise errors.too_many_instances(active, partitions)
 
 
-def range_assignment(
-    subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
-) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of each member.
-
-    ``subscriptions`` maps members to their topics, ``partitions`` topics to their partition counts.
-    Topics without a partition count have been deleted and are not assigned.
-
-    For each topic, every member receives a range of consecutive partitions, in the order of the
-    members' names. If the partitions cannot be divided evenly, the first members receive one more.
-    The Java assignor sorts static members by their ``group.instance.id``, which is their name here.
-    Source: Kafka's range assignor.
-    """
-    assignment: dict[str, list[TopicPartition]] = {member: [] for member in sorted(subscriptions)}
-    wanted = {topic for topics in subscriptions.values() for topic in topics}
-    for topic in sorted(wanted & partitions.keys()):
-        members = [member for member in assignment if topic in subscriptions[member]]
-        share, more = divmod(partitions[topic], len(members))
-        first = 0
-        for index, member in enumerate(members):
-            count = share + (index < more)
-            assignment[member] += [TopicPartition(topic, n) for n in range(first, first + count)]
-            first += count
-    return assignment
+def mixed(parts: Sequence[Sequence[Record]], stream: RandomStream) -> list[Record]:
+    """Return the records of several partitions in random order, each partition's in its order."""
+    # Shuffle numbers of parts instead of records, to keep the order within each part.
+    numbers = [number for number, part in enumerate(parts) for _ in part]
+    stream.shuffle(numbers)
+    sources = [iter(part) for part in parts]
+    return [next(sources[number]) for number in numbers]
 
 
-def _described(group: ConsumerGroup, topics: Mapping[str, Topic]) -> GroupDescription:
-    members = found_members(_member_view(group.instances[i]) for i in sorted(group.instances))
-    starts: dict[TopicPartition, int] = {}
-    read = set(group.committed)
-    for member in group.members():
-        starts.update(member.starts)
-        read |= {
-            TopicPartition(topic, number)
-            for topic in member.topics
-            if topic in topics
-            for number in range(len(topics[topic].logs))
-        }
-    lag = {}
-    for tp in sorted(read):
-        log = topics[tp.topic].logs[tp.partition]
-        behind = group.committed.get(tp, starts.get(tp, log.start))
-        lag[tp] = max(0, log.end - max(behind, log.start))
-    return GroupDescription(
-        group.name,
-        group.state,
-        group.generation,
-        members,
-        {member.name: list(member.assignment) for member in group.members()},
-        dict(sorted(group.committed.items())),
-        {tp: at for member in members for tp, at in member.position.items()},
-        lag,
-    )
-
-
-def _member_view(instance: Instance) -> MemberView:
-    return MemberView(
-        instance.name,
-        instance.state,
-        instance.topics,
-        list(instance.assignment),
-        dict(instance.positions),
-        dict(instance.delivered),
-        instance.config,
-    )
+def _before_last(
+    group: ConsumerGroup, last: int, topic: str | None, partition: int | None
+) -> dict[TopicPartition, int]:
+    """Return the offset of the first of the last delivered records, by partition."""
+    found: dict[TopicPartition, int] = {}
+    left = last
+    for tp, first, after in reversed(group.deliveries):
+        if left <= 0:
+            break
+        if topic in (None, tp.topic) and partition in (None, tp.partition):
+            # A partition that was rewound occurs several times: use its smallest offset.
+            offset = max(first, after - left)
+            left -= after - offset
+            found[tp] = min(offset, found.get(tp, offset))
+    return found

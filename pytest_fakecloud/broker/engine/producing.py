@@ -35,77 +35,73 @@ class Plan:
     keyless: dict[str, int] = field(default_factory=dict)
 
 
-class Placement:
-    """Checks each message of a request, and chooses its partition, offset and timestamp."""
+def plan_of(topics: Mapping[str, Topic], messages: Iterable[ProducerRecord], now_ms: int) -> Plan:
+    """Return a plan for appending messages, which changes nothing yet.
 
-    def __init__(self, topics: Mapping[str, Topic]) -> None:
-        self._topics = topics
+    Raises the error of the first invalid message.
+    """
+    plan = Plan()
+    for message in messages:
+        _add(topics, plan, message, now_ms)
+    return plan
 
-    def plan(self, messages: Iterable[ProducerRecord], now_ms: int) -> Plan:
-        """Return a plan for appending messages, which changes nothing yet.
 
-        Raises the error of the first invalid message.
-        """
-        plan = Plan()
-        add = self._add
-        for message in messages:
-            add(plan, message, now_ms)
-        return plan
+def take_turns(topics: Mapping[str, Topic], plan: Plan) -> None:
+    """Let the next request's messages without a key go to the next partition of each topic."""
+    for name in plan.keyless:
+        topics[name].turn += 1
 
-    def take_turns(self, plan: Plan) -> None:
-        """Let the next request's messages without a key go to the next partition of each topic."""
-        for name in plan.keyless:
-            self._topics[name].turn += 1
 
-    def _add(self, plan: Plan, message: ProducerRecord, now_ms: int) -> None:
-        name, value, key, partition, timestamp, headers = message
-        topic = self._topics.get(name)
-        if topic is None:
-            raise errors.missing_topic(name, sorted(self._topics))
-        # Fast path: ASCII strings are by far the most common, and have as many bytes as characters.
-        if value.isascii():
-            size = len(value)
+def _add(topics: Mapping[str, Topic], plan: Plan, message: ProducerRecord, now_ms: int) -> None:
+    """Check a message, and add its partition, offset and timestamp to the plan."""
+    name, value, key, partition, timestamp, headers = message
+    topic = topics.get(name)
+    if topic is None:
+        raise errors.missing_topic(name, sorted(topics))
+    # Fast path: ASCII strings are by far the most common, and have as many bytes as characters.
+    if value.isascii():
+        size = len(value)
+    else:
+        value, size = _storable(value)
+    if key is not None:
+        if key.isascii():
+            size += len(key)
         else:
-            value, size = _storable(value)
+            key, key_size = _storable(key)
+            size += key_size
+    if headers:
+        headers, headers_size = _storable_headers(headers)
+        size += headers_size
+    if size > topic.max_message_bytes:
+        raise errors.record_too_large(size, topic.max_message_bytes)
+    if partition is None:
         if key is not None:
-            if key.isascii():
-                size += len(key)
-            else:
-                key, key_size = _storable(key)
-                size += key_size
-        if headers:
-            headers, headers_size = _storable_headers(headers)
-            size += headers_size
-        if size > topic.max_message_bytes:
-            raise errors.record_too_large(size, topic.max_message_bytes)
-        if partition is None:
-            if key is not None:
-                partition = partition_for_key(key.encode(), len(topic.logs))
-            else:
-                partition = plan.keyless.get(name)
-                if partition is None:
-                    # As in Kafka's sticky partitioner, the request's other messages get the same one.
-                    partition = plan.keyless[name] = topic.turn % len(topic.logs)
-        elif not 0 <= partition < len(topic.logs):
-            raise errors.unknown_partition(name, partition, len(topic.logs))
-        if timestamp is None:
-            timestamp = now_ms
-        elif timestamp < 0:
-            raise errors.illegal_argument(
-                f"Invalid timestamp: {timestamp}. Timestamp should be a non-negative number of "
-                "milliseconds or left out"
-            )
-        log = topic.logs[partition]
-        column = plan.columns.get(log)
-        if column is None:
-            column = plan.columns[log] = Columns([], [], [], [], [])
-        timestamps, keys, values, header_lists, sizes = column
-        plan.positions.append(_make_position((name, partition, log.end + len(values), timestamp)))
-        timestamps.append(timestamp)
-        keys.append(key)
-        values.append(value)
-        header_lists.append(headers)
-        sizes.append(size)
+            partition = partition_for_key(key.encode(), len(topic.logs))
+        else:
+            partition = plan.keyless.get(name)
+            if partition is None:
+                # As in Kafka's sticky partitioner, the request's other messages get the same one.
+                partition = plan.keyless[name] = topic.turn % len(topic.logs)
+    elif not 0 <= partition < len(topic.logs):
+        raise errors.unknown_partition(name, partition, len(topic.logs))
+    if timestamp is None:
+        timestamp = now_ms
+    elif timestamp < 0:
+        raise errors.illegal_argument(
+            f"Invalid timestamp: {timestamp}. Timestamp should be a non-negative number of "
+            "milliseconds or left out"
+        )
+    log = topic.logs[partition]
+    column = plan.columns.get(log)
+    if column is None:
+        column = plan.columns[log] = Columns([], [], [], [], [])
+    timestamps, keys, values, header_lists, sizes = column
+    plan.positions.append(_make_position((name, partition, log.end + len(values), timestamp)))
+    timestamps.append(timestamp)
+    keys.append(key)
+    values.append(value)
+    header_lists.append(headers)
+    sizes.append(size)
 
 
 def _storable(text: str) -> tuple[str, int]:
@@ -197,7 +193,6 @@ class MemoryProducing:
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
-        self._placement = Placement(state.topics)
         self.quota = BrokerQuota(state.settings.limits)
 
     def produce(
@@ -214,22 +209,22 @@ class MemoryProducing:
     def check(self, messages: Sequence[ProducerRecord]) -> None:
         """Raise ``BrokerError`` if a client's messages cannot be appended."""
         with self._state:
-            self._placement.plan(messages, 0)
+            plan_of(self._state.topics, messages, 0)
 
     def append(self, messages: Sequence[ProducerRecord], *, by_client: bool) -> list[Metadata]:
         """Append messages and return their positions while the state is locked."""
-        now_us = self._state.now_us
-        plan = self._placement.plan(messages, now_us // 1000)
+        now_us, topics = self._state.now_us, self._state.topics
+        plan = plan_of(topics, messages, now_us // 1000)
         if by_client:
             size = sum(sum(columns.sizes) for columns in plan.columns.values())
             self.quota.take(len(plan.positions), size, self._stored, now_us)
-        self._placement.take_turns(plan)
+        take_turns(topics, plan)
         woken = self._state.woken
         for log, columns in plan.columns.items():
             log.append(columns, by_client=by_client)
             woken |= log.watchers
         for name in {log.topic for log in plan.columns}:
-            self._state.topics[name].retain(now_us // 1000)
+            topics[name].retain(now_us // 1000)
         return plan.positions
 
     def _stored(self) -> int:

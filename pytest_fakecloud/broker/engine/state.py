@@ -17,14 +17,21 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane, Signal, Timer
 from .. import errors
-from ..model import ConsumerConfig, EventKind, TopicPartition
+from ..model import (
+    ConsumerConfig,
+    EventKind,
+    GroupDescription,
+    MemberView,
+    TopicPartition,
+    found_members,
+)
 from ..settings import BrokerConfig
 from .log import PartitionLog, Topic
 
@@ -78,6 +85,17 @@ class Instance:
         """Whether the group still includes the instance."""
         return self.state not in ("expired", "removed")
 
+    def view(self) -> MemberView:
+        return MemberView(
+            self.name,
+            self.state,
+            self.topics,
+            list(self.assignment),
+            dict(self.positions),
+            dict(self.delivered),
+            self.config,
+        )
+
     def __str__(self) -> str:
         return f"{self.group.name}/{self.name}"
 
@@ -127,6 +145,34 @@ class ConsumerGroup:
         for known in offsets:
             for tp in [tp for tp in known if tp.topic == topic]:
                 del known[tp]
+
+    def described(self, topics: Mapping[str, Topic]) -> GroupDescription:
+        members = found_members(one.view() for _, one in sorted(self.instances.items()))
+        starts: dict[TopicPartition, int] = {}
+        read = set(self.committed)
+        for member in self.members():
+            starts.update(member.starts)
+            read |= {
+                TopicPartition(topic, number)
+                for topic in member.topics
+                if topic in topics
+                for number in range(len(topics[topic].logs))
+            }
+        lag = {}
+        for tp in sorted(read):
+            log = topics[tp.topic].logs[tp.partition]
+            behind = self.committed.get(tp, starts.get(tp, log.start))
+            lag[tp] = max(0, log.end - max(behind, log.start))
+        return GroupDescription(
+            self.name,
+            self.state,
+            self.generation,
+            members,
+            {member.name: list(member.assignment) for member in self.members()},
+            dict(sorted(self.committed.items())),
+            {tp: at for member in members for tp, at in member.position.items()},
+            lag,
+        )
 
     def copy(self, clock: Timekeeper) -> ConsumerGroup:
         """Return an independent copy without timers, in which no consume call is in progress."""
@@ -181,6 +227,32 @@ def by_topic(assignment: Iterable[TopicPartition]) -> dict[str, list[int]]:
 def partitions_text(assignment: Iterable[TopicPartition]) -> str:
     topics = by_topic(assignment)
     return " ".join(f"{topic}{partitions}" for topic, partitions in topics.items()) or "nothing"
+
+
+def range_assignment(
+    subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
+) -> dict[str, list[TopicPartition]]:
+    """Return the partitions of each member.
+
+    ``subscriptions`` maps members to their topics, ``partitions`` topics to their partition counts.
+    Topics without a partition count have been deleted and are not assigned.
+
+    For each topic, every member receives a range of consecutive partitions, in the order of the
+    members' names. If the partitions cannot be divided evenly, the first members receive one more.
+    The Java assignor sorts static members by their ``group.instance.id``, which is their name here.
+    Source: Kafka's range assignor.
+    """
+    assignment: dict[str, list[TopicPartition]] = {member: [] for member in sorted(subscriptions)}
+    wanted = {topic for topics in subscriptions.values() for topic in topics}
+    for topic in sorted(wanted & partitions.keys()):
+        members = [member for member in assignment if topic in subscriptions[member]]
+        share, more = divmod(partitions[topic], len(members))
+        first = 0
+        for index, member in enumerate(members):
+            count = share + (index < more)
+            assignment[member] += [TopicPartition(topic, n) for n in range(first, first + count)]
+            first += count
+    return assignment
 
 
 GroupListener = Callable[..., object]
@@ -259,16 +331,12 @@ class BrokerState:
         """Return a live instance; raise ``BrokerError`` if it or its group is unknown."""
         instance = self.find_instance(group_name, name)
         if instance is None or not instance.live:
-            raise self.no_live_instance(group_name, name)
+            known = {
+                group.name: [one.name for one in group.instances.values() if one.live]
+                for group in self.groups.values()
+            }
+            raise errors.unknown_instance(group_name, name, known)
         return instance
-
-    def no_live_instance(self, group_name: str, name: str) -> errors.BrokerError:
-        """Return the error for an instance that does not exist or is not live."""
-        known = {
-            group.name: [one.name for one in group.instances.values() if one.live]
-            for group in self.groups.values()
-        }
-        return errors.unknown_instance(group_name, name, known)
 
     def group(self, name: str) -> ConsumerGroup:
         """Return a consumer group; raise ``BrokerError`` if it is unknown."""
@@ -276,34 +344,6 @@ class BrokerState:
         if group is None:
             raise errors.unknown_group(name, self.groups)
         return group
-
-    def start_timer(
-        self,
-        owner: Instance | ConsumerGroup,
-        kind: TimerKind,
-        delay_us: int,
-        on_due: Callable[[Any], None],
-    ) -> None:
-        """Start a timer of an instance or a group, which replaces its timer of the same kind.
-
-        ``on_due`` is called with the owner while the state is locked.
-        """
-        due = self.now_us + delay_us
-        planned = owner.timers.get(kind)
-        if planned is not None:
-            if planned.due_us == due:
-                return
-            planned.cancel()
-
-        def fire(at_us: int) -> None:
-            with self:
-                self.now_us = at_us
-                on_due(owner)
-
-        # Wake the calls that wait in this group, because the new timer may be due first.
-        group = owner if isinstance(owner, ConsumerGroup) else owner.group
-        self.woken.update(i.signal for i in group.instances.values() if i.consuming)
-        owner.timers[kind] = self.clock.call_at(due, fire, lane="state", label=f"{kind} of {owner}")
 
     def time_left(self, owner: Instance | ConsumerGroup) -> dict[TimerKind, int]:
         """Return the remaining microseconds of the timers of an instance or a group."""

@@ -19,7 +19,7 @@ from ...core.errors import counted
 from ...core.timekeeper import Timekeeper
 from ...core.timers import monotonic
 from .. import errors
-from ..engine.producing import Placement
+from ..engine.producing import plan_of, take_turns
 from ..engine.state import Waits
 from ..model import (
     NO_OFFSET,
@@ -86,16 +86,15 @@ class KafkaProducing:
         """Choose the positions of messages; raise ``BrokerError`` if they cannot be sent."""
         self._look_up(messages)
         with self._lock:
-            placement = Placement(self._topics.known)
-            plan = placement.plan(messages, self._clock.now_ms())
-            placement.take_turns(plan)
+            plan = plan_of(self._topics.known, messages, self._clock.now_ms())
+            take_turns(self._topics.known, plan)
         return plan.positions
 
     @public_names
     def check(self, messages: Sequence[ProducerRecord]) -> None:
         self._look_up(messages)
         with self._lock:
-            Placement(self._topics.known).plan(messages, 0)
+            plan_of(self._topics.known, messages, 0)
 
     def _look_up(self, messages: Sequence[ProducerRecord]) -> None:
         # A topic that is still missing is rejected when positions are chosen in request order.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.broker.engine.groups import range_assignment
+from pytest_fakecloud.broker.engine.state import range_assignment
 
 
 @given(
