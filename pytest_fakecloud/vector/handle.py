@@ -272,9 +272,10 @@ class VectorIndex(Handle):
         self, what: str, routes: Sequence[str], query: Query, times: int | None
     ) -> Results[Item]:
         __tracebackhide__ = True
+        executed = _calls(self.journal, routes, reached=True)
         return expect(
             what,
-            _executed(self.journal, routes),
+            (item for call in executed for item in _items(call)),
             query,
             times=times,
             show=shown,
@@ -327,12 +328,6 @@ QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
 DEFAULTS = {"topK": DEFAULT_TOP_K, "filter": EVERYTHING}
 
 Item = dict[str, Any]
-
-
-def _executed(journal: Journal, routes: Sequence[str]) -> Iterator[Item]:
-    """Yield the records or queries of the calls of these routes that the index executed."""
-    for call in _calls(journal, routes, reached=True):
-        yield from _items(call)
 
 
 def _rejected(journal: Journal, routes: Sequence[str]) -> Iterator[tuple[Item, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -140,7 +140,7 @@ class Page(NamedTuple):
     """One page of the records of a namespace; ``next_cursor`` is empty on the last page."""
 
     next_cursor: str
-    records: list[VectorRecord] = field(default_factory=list)
+    records: list[VectorRecord]
 
 
 class NamespaceInfo(NamedTuple):

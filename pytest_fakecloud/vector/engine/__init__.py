@@ -337,7 +337,11 @@ class VectorEngine:
         self._expire()
         cursor = self._cursors.get(uuid)
         if cursor is None:
-            raise errors.cursor_missing(uuid)
+            raise errors.VectorError(
+                404,
+                f"Resumable query {uuid[:80]!r} does not exist: it was never started, was ended, "
+                "or was idle for longer than its maxIdle",
+            )
         return cursor
 
     def _expire(self) -> None:

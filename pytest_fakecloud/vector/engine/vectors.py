@@ -405,73 +405,39 @@ def merged(vector: SparseVector) -> dict[int, float]:
     return {dimension: value for dimension, value in entries.items() if value}
 
 
-class Posting:
-    """The rows with a non-zero value in one dimension, and these values."""
-
-    __slots__ = ("_arrays", "values")
-
-    def __init__(self) -> None:
-        self.values: dict[int, float] = {}
-        self._arrays: tuple[Rows, Floats] | None = None
-
-    def put(self, row: int, value: float) -> None:
-        self.values[row] = value
-        self._arrays = None
-
-    def drop(self, row: int) -> None:
-        del self.values[row]
-        self._arrays = None
-
-    def copy(self) -> Posting:
-        clone = copy(self)
-        clone.values = dict(self.values)
-        return clone
-
-    def arrays(self) -> tuple[Rows, Floats]:
-        """Return rows and values as two arrays, which are cached until the next change."""
-        if self._arrays is None:
-            count = len(self.values)
-            self._arrays = (
-                np.fromiter(self.values, np.intp, count),
-                np.fromiter(self.values.values(), np.float32, count),
-            )
-        return self._arrays
-
-
 class SparseIndex:
     """An inverted index from dimensions to rows.
 
-    ``count`` is the number of rows with a sparse vector, ``entries`` the number of their non-zero
-    values.
+    ``values`` are the non-zero values by dimension and row, ``entries`` is their number, and
+    ``count`` the number of rows with a sparse vector.
     """
 
     def __init__(self) -> None:
-        self.postings: dict[int, Posting] = {}
+        self.values: dict[int, dict[int, float]] = {}
         self.count = 0
         self.entries = 0
+        self._arrays: dict[int, tuple[Rows, Floats]] = {}
+        """Rows and values of the dimensions that have not changed since a query read them."""
 
     def add(self, row: int, vector: SparseVector) -> None:
         self.count += 1
         for dimension, value in merged(vector).items():
-            posting = self.postings.get(dimension)
-            if posting is None:
-                posting = self.postings[dimension] = Posting()
-            posting.put(row, value)
+            self.values.setdefault(dimension, {})[row] = value
+            self._arrays.pop(dimension, None)
             self.entries += 1
 
     def remove(self, row: int, vector: SparseVector) -> None:
         self.count -= 1
         for dimension in merged(vector):
-            posting = self.postings[dimension]
-            posting.drop(row)
+            del self.values[dimension][row]
+            self._arrays.pop(dimension, None)
             self.entries -= 1
-            if not posting.values:
-                del self.postings[dimension]
+            if not self.values[dimension]:
+                del self.values[dimension]
 
     def idf(self, dimension: int) -> np.float32:
         """Return ln((N - n + 0.5) / (n + 0.5) + 1), where n of the N rows have the dimension."""
-        posting = self.postings.get(dimension)
-        having = len(posting.values) if posting else 0
+        having = len(self.values.get(dimension, ()))
         return np.float32(math.log((self.count - having + 0.5) / (having + 0.5) + 1))
 
     def scores(
@@ -486,11 +452,12 @@ class SparseIndex:
         touched = np.zeros(rows, bool)
         with np.errstate(over="ignore", invalid="ignore"):
             for dimension, value in zip(query.indices.tolist(), query.values, strict=True):
-                posting = self.postings.get(dimension)
-                if posting is None or not value:
+                if dimension not in self.values or not value:
                     continue
                 weight = value if weighting is None else value * self.idf(dimension)
-                having, values = posting.arrays()
+                if dimension not in self._arrays:
+                    self._arrays[dimension] = _as_arrays(self.values[dimension])
+                having, values = self._arrays[dimension]
                 total[having] += weight * values
                 touched[having] = True
         found = np.flatnonzero(touched)
@@ -499,5 +466,11 @@ class SparseIndex:
 
     def copy(self) -> SparseIndex:
         clone = copy(self)
-        clone.postings = {dimension: posting.copy() for dimension, posting in self.postings.items()}
+        clone.values = {dimension: dict(values) for dimension, values in self.values.items()}
+        clone._arrays = dict(self._arrays)
         return clone
+
+
+def _as_arrays(values: dict[int, float]) -> tuple[Rows, Floats]:
+    count = len(values)
+    return np.fromiter(values, np.intp, count), np.fromiter(values.values(), np.float32, count)

@@ -38,7 +38,7 @@ def test_scores_are_inner_products_over_shared_dimensions(
     assert rows.tolist() == sorted(wanted)
     assert index.count == len(left)
     assert index.entries == sum(map(len, left.values()))
-    assert index.postings.keys() == {dimension for doc in left.values() for dimension in doc}
+    assert index.values.keys() == {dimension for doc in left.values() for dimension in doc}
     for dimension in range(-3, 9):
         having = sum(dimension in doc for doc in left.values())
         total = len(left)
