@@ -216,10 +216,14 @@ class Cluster:
 
         All topics are requested, because requesting a topic by name might create it.
         """
-        found = self._call_in_thread(lambda: self._admin.list_topics(timeout=self._timeout))
+        # The library's call cannot be interrupted and must not delay the exit of the process.
+        answer: Future[Any] = Future()
+        list_topics = partial(self._admin.list_topics, timeout=self._timeout)
+        run = partial(complete, answer, list_topics)
+        threading.Thread(target=run, name="fakecloud cluster", daemon=True).start()
         return {
             name: len(topic.partitions)
-            for name, topic in found.topics.items()
+            for name, topic in self._result(answer).topics.items()
             if not name.startswith("__") and topic.error is None
         }
 
@@ -227,13 +231,6 @@ class Cluster:
         """Make every waiting call fail now, as if the cluster were unavailable."""
         ended, self._ended = self._ended, Future()
         ended.set_result(None)
-
-    def _call_in_thread(self, ask: Callable[[], Any]) -> Any:
-        # The library's call cannot be interrupted and must not delay the exit of the process.
-        answer: Future[Any] = Future()
-        run = partial(complete, answer, ask)
-        threading.Thread(target=run, name="fakecloud cluster", daemon=True).start()
-        return self._result(answer)
 
     def _result(self, future: Any) -> Any:
         wait((future, self._ended), self._timeout + _GRACE_SECONDS, FIRST_COMPLETED)

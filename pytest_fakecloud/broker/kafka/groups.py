@@ -6,7 +6,7 @@ A record counts as delivered when a consume request returns it, not when librdka
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -51,10 +51,8 @@ class KafkaGroups:
     ) -> None:
         self.add_event: GroupListener = lambda *event, **details: None
         self._topics = topics
-        self._cluster = topics.cluster
         self.public = topics.public
         self._fetching = fetching
-        self._address = topics.address
         self._settings = topics.settings
         self._clock = clock
         self._waits = waits
@@ -158,9 +156,9 @@ class KafkaGroups:
             "max.poll.interval.ms": max(300_000, config.session_timeout_ms),
             "fetch.wait.max.ms": 500,
         }
-        if self._address.static:
+        if self._topics.address.static:
             settings["group.instance.id"] = instance
-        return self._address.settings(settings)
+        return self._topics.address.settings(settings)
 
     def _add_event(
         self, group: str, instance: str, kind: EventKind, text: str, data: dict[str, Any]
@@ -206,7 +204,7 @@ class KafkaGroups:
         if member is None:
             raise self._unknown_instance(group, instance)
         member.stop()
-        member.join(self._address.timeout)
+        member.join(self._topics.address.timeout)
 
     def _unknown_instance(self, group: str, instance: str) -> BrokerError:
         known: dict[str, list[str]] = {name: [] for name in self.names()}
@@ -241,7 +239,7 @@ class KafkaGroups:
             for topic, partition in real:
                 if (topic, partition) not in assigned:
                     raise errors.not_assigned(group, instance, self._topics.shown(topic), partition)
-            member.commit(real, self._address.timeout)
+            member.commit(real, self._topics.address.timeout)
         member.resume_after_commit(real)
         self._report_commit(group, instance, real)
 
@@ -276,7 +274,7 @@ class KafkaGroups:
         if offsets:
             with self._lock:
                 self._names.add(group)
-            self._cluster.commit(self._topics.real(group), offsets)
+            self._topics.cluster.commit(self._topics.real(group), offsets)
 
     def _report_commit(
         self,
@@ -299,8 +297,7 @@ class KafkaGroups:
         )
 
     def _committed_offset(self, group: str, partition: Partition) -> int | None:
-        found: dict[Partition, int]
-        found = self._cluster.group_offsets(self._topics.real(group), [partition])
+        found = self._topics.cluster.group_offsets(self._topics.real(group), [partition])
         return found.get(partition)
 
     def all_committed(self, group: str) -> dict[TopicPartition, int]:
@@ -310,7 +307,7 @@ class KafkaGroups:
             for name, count in self._topics.counts().items()
             for number in range(count)
         ]
-        found = self._cluster.group_offsets(self._topics.real(group), own) if own else {}
+        found = self._topics.cluster.group_offsets(self._topics.real(group), own) if own else {}
         return {self._topics.shown_partition(tp): at for tp, at in found.items()}
 
     # -- lookups ---------------------------------------------------------------------------------
@@ -329,7 +326,48 @@ class KafkaGroups:
         members, committed, known = self.members(name), self.all_committed(name), self.names()
         if not members and not committed and name not in known:
             raise errors.unknown_group(name, known)
-        return _group_description(self._topics, name, members, committed)
+        views = found_members(self._view(each, members[each]) for each in sorted(members))
+        if any(member.state in ("joining", "rebalancing") for member in members.values()):
+            state = "PreparingRebalance"
+        else:
+            state = "Stable" if members else "Empty"
+        return GroupDescription(
+            name,
+            state,
+            # An approximation: the number of revocations in this process.
+            sum(member.epoch for member in members.values()),
+            views,
+            {view.name: view.assignment for view in views},
+            dict(sorted(committed.items())),
+            {tp: at for view in views for tp, at in view.position.items()},
+            self._lag(views, committed),
+        )
+
+    def _view(self, name: str, member: KafkaInstance) -> MemberView:
+        shown = self._topics.shown_partition
+        delivered = {shown(tp): at for tp, at in member.buffer.delivered.items()}
+        return MemberView(
+            name,
+            member.state if member.state in ("active", "expired") else "joining",
+            tuple(self._topics.shown(topic) for topic in member.topics),
+            [shown(tp) for tp in sorted(member.buffer.assigned)],
+            dict(delivered),
+            delivered,
+            member.config,
+        )
+
+    def _lag(
+        self, members: Iterable[MemberView], committed: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        read = {tp.topic for tp in committed}
+        read.update(topic for member in members for topic in member.topics)
+        lag = {}
+        for topic in sorted(read):
+            starts, ends = self._topics.bounds(topic)
+            for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+                tp = TopicPartition(topic, number)
+                lag[tp] = max(0, end - max(committed.get(tp, start), start))
+        return lag
 
     def members(self, group: str) -> dict[str, KafkaInstance]:
         with self._lock:
@@ -367,66 +405,3 @@ class KafkaGroups:
                 member.join(max(0.0, until - monotonic()))
 
         return join
-
-
-# -- views ---------------------------------------------------------------------------------------
-
-
-def _group_description(
-    topics: KafkaTopics,
-    name: str,
-    members: Mapping[str, KafkaInstance],
-    committed: Mapping[TopicPartition, int],
-) -> GroupDescription:
-    """Return the state of a group.
-
-    Its state and generation are approximated: the cluster's generation is not known, so the
-    generation is the number of revocations in this process.
-    """
-    views = found_members(_member_view(topics, each, members[each]) for each in sorted(members))
-    return GroupDescription(
-        name,
-        _state(members),
-        sum(member.epoch for member in members.values()),
-        views,
-        {view.name: view.assignment for view in views},
-        dict(sorted(committed.items())),
-        {tp: at for view in views for tp, at in view.position.items()},
-        _lag(topics, members, committed),
-    )
-
-
-def _state(members: Mapping[str, KafkaInstance]) -> str:
-    if any(member.state in ("joining", "rebalancing") for member in members.values()):
-        return "PreparingRebalance"
-    return "Stable" if members else "Empty"
-
-
-def _member_view(topics: KafkaTopics, name: str, member: KafkaInstance) -> MemberView:
-    delivered = {topics.shown_partition(tp): at for tp, at in member.buffer.delivered.items()}
-    return MemberView(
-        name,
-        member.state if member.state in ("active", "expired") else "joining",
-        tuple(topics.shown(topic) for topic in member.topics),
-        [topics.shown_partition(tp) for tp in sorted(member.buffer.assigned)],
-        dict(delivered),
-        delivered,
-        member.config,
-    )
-
-
-def _lag(
-    topics: KafkaTopics,
-    members: Mapping[str, KafkaInstance],
-    committed: Mapping[TopicPartition, int],
-) -> dict[TopicPartition, int]:
-    read = {tp.topic for tp in committed}
-    for member in members.values():
-        read |= {topics.shown(topic) for topic in member.topics}
-    lag = {}
-    for topic in sorted(read):
-        starts, ends = topics.bounds(topic)
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            tp = TopicPartition(topic, number)
-            lag[tp] = max(0, end - max(committed.get(tp, start), start))
-    return lag

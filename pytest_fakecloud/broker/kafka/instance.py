@@ -152,7 +152,14 @@ class KafkaInstance:
         """
         unreadable = self.buffer.unreadable()
         if unreadable is not None:
-            raise self._unreadable_error(unreadable)
+            topic, partition = unreadable
+            offset = self._committed_offset(unreadable)
+            if offset is None:
+                raise errors.no_offset(topic, partition)
+            raise BrokerError(
+                "offset_out_of_range",
+                f"Offset out of range: {offset} is outside of the log of {topic}-{partition}",
+            )
         messages, offsets = self.buffer.take(most, most_bytes)
         self._used = monotonic()
         if offsets and self.config.auto_commit:
@@ -162,15 +169,6 @@ class KafkaInstance:
             with suppress(KafkaException, BrokerError):
                 self.ask(lambda consumer: consumer.store_offsets(offsets=stored))
         return messages
-
-    def _unreadable_error(self, tp: Partition) -> BrokerError:
-        offset = self._committed_offset(tp)
-        if offset is None:
-            return errors.no_offset(*tp)
-        return BrokerError(
-            "offset_out_of_range",
-            f"Offset out of range: {offset} is outside of the log of {tp[0]}-{tp[1]}",
-        )
 
     def resume_after_commit(self, offsets: Mapping[Partition, int]) -> None:
         """Start reading at committed offsets, in partitions that had no offset to start from."""

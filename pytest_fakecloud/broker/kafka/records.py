@@ -72,8 +72,12 @@ class KafkaProducing:
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
     ) -> list[Metadata]:
-        positions = self._plan(messages)
-        sent = list(map(self._send, messages, positions))
+        self._look_up(messages)
+        with self._lock:
+            known = self._topics.known
+            plan = plan_of(known, messages, self._clock.now_ms())
+            take_turns(known, plan)
+        sent = list(map(self._send, messages, plan.positions))
         unconfirmed = wait(sent, self._confirmation_seconds).not_done
         if unconfirmed:
             raise Unavailable(f"{counted(len(unconfirmed), 'message')} not confirmed in time")
@@ -81,14 +85,6 @@ class KafkaProducing:
         if not by_client:
             self.by_test.update((at.topic, at.partition, at.offset) for at in confirmed)
         return confirmed
-
-    def _plan(self, messages: Sequence[ProducerRecord]) -> list[Metadata]:
-        """Choose the positions of messages; raise ``BrokerError`` if they cannot be sent."""
-        self._look_up(messages)
-        with self._lock:
-            plan = plan_of(self._topics.known, messages, self._clock.now_ms())
-            take_turns(self._topics.known, plan)
-        return plan.positions
 
     @public_names
     def check(self, messages: Sequence[ProducerRecord]) -> None:
@@ -113,7 +109,10 @@ class KafkaProducing:
             if error:
                 sent.set_exception(translated(error))
             else:
-                sent.set_result(_confirmed(position, confirmation))
+                kind, ms = confirmation.timestamp()  # The cluster may set a timestamp of its own.
+                timestamp = ms if kind == TIMESTAMP_CREATE_TIME else position.timestamp
+                partition, offset = confirmation.partition(), confirmation.offset()
+                sent.set_result(Metadata(position.topic, partition, offset, timestamp))
 
         key = message.key
         try:
@@ -146,13 +145,6 @@ class KafkaProducing:
         self._producer.flush(0.1)
 
 
-def _confirmed(position: Metadata, message: Any) -> Metadata:
-    """Return the position of a message on the cluster, which may set a timestamp of its own."""
-    kind, ms = message.timestamp()
-    timestamp = ms if kind == TIMESTAMP_CREATE_TIME else position.timestamp
-    return Metadata(position.topic, message.partition(), message.offset(), timestamp)
-
-
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
@@ -176,9 +168,6 @@ class KafkaFetching:
     ) -> None:
         self._topics = topics
         self.public = topics.public
-        self._cluster = topics.cluster
-        self._address = topics.address
-        self._settings = topics.settings
         self._clock = clock
         self._waits = waits
         self._by_test = by_test
@@ -203,7 +192,7 @@ class KafkaFetching:
     def _fetch_from(self, wanted: list[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
         away = threading.Event()
         reader = Consumer(
-            self._address.settings(
+            self._topics.address.settings(
                 {
                     "error_cb": when_disconnected(away.set),
                     "group.id": self._topics.real("fetch"),
@@ -211,14 +200,14 @@ class KafkaFetching:
                     "auto.offset.reset": "error",
                     "enable.partition.eof": True,
                     "fetch.wait.max.ms": max(1, min(timeout_ms, 500)),
-                    "max.partition.fetch.bytes": self._settings.max_partition_bytes,
+                    "max.partition.fetch.bytes": self._topics.settings.max_partition_bytes,
                 }
             )
         )
         with closing(reader):
             reader.assign([ClusterPartition(self._topics.real(t), p, o) for t, p, o in wanted])
             found = self._read(reader, wanted, timeout_ms, away)
-        if self._settings.fetch_single_topic and found:
+        if self._topics.settings.fetch_single_topic and found:
             found = [record for record in found if record.topic == found[0].topic]
         return found
 
@@ -233,7 +222,7 @@ class KafkaFetching:
         sizes = dict.fromkeys(parts, 0)
         done: set[tuple[str, int]] = set()
         # Allow one round trip even with a timeout of 0, to return the records that are available.
-        until = monotonic() + (timeout_ms / 1000 or self._address.timeout)
+        until = monotonic() + (timeout_ms / 1000 or self._topics.address.timeout)
         epoch = self._waits.epoch
         while epoch == self._waits.epoch and (left := until - monotonic()) > 0:
             message = reader.poll(min(left, POLL_SECONDS))
@@ -246,7 +235,7 @@ class KafkaFetching:
             problem = message.error()
             if problem is None:
                 sizes[tp] += len(message)
-                if parts[tp] and sizes[tp] > self._settings.max_partition_bytes:
+                if parts[tp] and sizes[tp] > self._topics.settings.max_partition_bytes:
                     done.add(tp)
                 else:
                     parts[tp].append(self.record(message))
@@ -278,15 +267,13 @@ class KafkaFetching:
         for tp in partitions:
             self._topics.check_partition(*tp)
         real = [(self._topics.real(topic), partition) for topic, partition in partitions]
-        found = self._cluster.offsets(dict.fromkeys(real, at))
+        found = self._topics.cluster.offsets(dict.fromkeys(real, at))
         return [
             TopicPartitionOffset(*tp, found[real_tp] if found[real_tp] >= 0 else NO_OFFSET)
             for tp, real_tp in zip(partitions, real, strict=True)
         ]
 
-    @public_names
     def records(self, name: str) -> list[Record]:
-        """Return all records of a topic in (partition, offset) order."""
         found: list[Record] = []
         starts, ends = self._topics.bounds(name)
         for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
@@ -299,7 +286,6 @@ class KafkaFetching:
                 at = page[-1].offset + 1
         return found
 
-    @public_names
     def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
         found: dict[bool, list[Record]] = {True: [], False: []}
         for record in self.records(topic):
