@@ -120,7 +120,6 @@ def invalid_topic(topic: str) -> BrokerError:
 
 
 def record_too_large(size: int, limit: int) -> BrokerError:
-    """Return the error for a message that exceeds the size limit of its topic."""
     return BrokerError(
         "record_too_large",
         f"The message is {size} bytes, larger than the maximum message size of {limit} bytes",
@@ -135,7 +134,6 @@ def out_of_range(topic: str, partition: int, offset: int, start: int, end: int) 
 
 
 def no_offset(topic: str, partition: int) -> BrokerError:
-    """Return the error for reading without a committed offset when the reset policy is ``none``."""
     return BrokerError(
         "no_offset",
         f"Undefined offset with no reset policy for partition {topic}-{partition}: nothing was "
@@ -162,7 +160,6 @@ def unknown_instance(
 
 
 def unknown_group(group: str, known: Iterable[str]) -> BrokerError:
-    """Return the error for a group that has neither members nor committed offsets."""
     return BrokerError(
         "unknown_group",
         f"Consumer group {group!r} does not exist",
@@ -171,7 +168,6 @@ def unknown_group(group: str, known: Iterable[str]) -> BrokerError:
 
 
 def too_many_instances(active: int, limit: int) -> BrokerError:
-    """Return the error for having more consumer instances than partitions."""
     return BrokerError(
         "too_many_instances",
         f"Too many consumer instances: {active} are active and the total number of partitions "
@@ -180,7 +176,6 @@ def too_many_instances(active: int, limit: int) -> BrokerError:
 
 
 def not_assigned(group: str, instance: str, topic: str, partition: int) -> BrokerError:
-    """Return the error for a commit to a partition that another instance owns."""
     return BrokerError(
         "not_assigned",
         f"Commit cannot be completed: {topic}-{partition} is not assigned to instance "
@@ -189,7 +184,6 @@ def not_assigned(group: str, instance: str, topic: str, partition: int) -> Broke
 
 
 def rebalance_in_progress(group: str) -> BrokerError:
-    """Return the error for a commit between the revocation of partitions and the next assignment."""
     return BrokerError(
         "rebalance_in_progress",
         f"Commit cannot be completed: group {group!r} is rebalancing; consume again first",
@@ -197,7 +191,6 @@ def rebalance_in_progress(group: str) -> BrokerError:
 
 
 def unknown_member(group: str, instance: str) -> BrokerError:
-    """Return the error for a commit by an instance whose session has expired."""
     return BrokerError(
         "unknown_member",
         f"Commit cannot be completed: the session of instance {instance!r} expired and group "
@@ -206,7 +199,6 @@ def unknown_member(group: str, instance: str) -> BrokerError:
 
 
 def partly_appended(count: int) -> BrokerError:
-    """Return the error for a batch of which only the first messages were appended."""
     return BrokerError(
         "not_enough_replicas",
         f"Not enough in-sync replicas after appending {counted(count, 'message')} of the batch",

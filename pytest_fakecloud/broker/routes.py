@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 SUCCESS = {"result": "Success", "status": 200}
 POLL_TIMEOUT_MS = 1000
-METADATA_TIMEOUT_MS = 10_000
 MAX_TIMEOUT_MS = 600_000
 """Maximum timeout of a long poll; a longer one, which can only be a mistake, is rejected."""
 
@@ -73,19 +72,14 @@ class BrokerApp(App):
 
     def routes(self) -> list[Route]:
         """Return all routes. Faults and the journal refer to a route by its first path segment."""
+        consume = "/consume/{group}/{instance}"
         return [
             Route("GET", "/produce/{topic}/{message}", "produce", self.produce_path),
             Route("GET POST", "/produce/{topic}", "produce", self.produce),
             Route("GET POST", "/produce", "produce", self.produce),
             Route("GET POST", "/fetch", "fetch", self.fetch, lingers=True),
-            Route(
-                "GET",
-                "/consume/{group}/{instance}/{topic}",
-                "consume",
-                self.consume_path,
-                lingers=True,
-            ),
-            Route("GET POST", "/consume/{group}/{instance}", "consume", self.consume, lingers=True),
+            Route("GET", consume + "/{topic}", "consume", self.consume_path, lingers=True),
+            Route("GET POST", consume, "consume", self.consume, lingers=True),
             Route("GET POST", "/commit/{group}/{instance}", "commit", self.commit),
             Route(
                 "POST DELETE", "/delete-consumer/{group}/{instance}", "delete-consumer", self.delete
@@ -140,7 +134,7 @@ class BrokerApp(App):
 
     def fetch(self, request: Request) -> object:
         """Handle ``/fetch``: return the records that start at the given offsets."""
-        fields = self._fields(request)
+        fields = Fields(json_of(request.body, {}))
         positions = []
         if any(fields.get(name) is not None for name in ("topic", "partition", "offset")):
             positions.append(fields.position())
@@ -149,7 +143,7 @@ class BrokerApp(App):
             raise illegal_argument(
                 "Nothing to fetch: pass topic, partition and offset, or topicPartitionOffsets"
             )
-        timeout = self._timeout(request, fields, POLL_TIMEOUT_MS)
+        timeout = self._timeout(request, fields)
         return [record_json(record) for record in self.engine.fetching.fetch(positions, timeout)]
 
     def consume_path(self, request: Request) -> object:
@@ -158,7 +152,7 @@ class BrokerApp(App):
 
     def consume(self, request: Request) -> object:
         """Handle ``/consume/GROUP/INSTANCE``, whose body contains ``topic`` or ``topics``."""
-        fields = self._fields(request)
+        fields = Fields(json_of(request.body, {}))
         topics = []
         topic = fields.text("topic")
         if topic is not None:
@@ -176,7 +170,7 @@ class BrokerApp(App):
         records = self.engine.groups.consume(
             *_instance(request),
             topics,
-            self._timeout(request, fields, POLL_TIMEOUT_MS),
+            self._timeout(request, fields),
             self._consumer_headers(request),
         )
         if self.faults.active:
@@ -193,9 +187,8 @@ class BrokerApp(App):
 
     def commit(self, request: Request) -> object:
         """Handle ``/commit/GROUP/INSTANCE``; without offsets, commit all delivered records."""
-        body = json_of(request.body)
-        items = [] if body is NO_BODY or body is None else body
-        offsets = [item.position() for item in fields_in(items)]
+        items = json_of(request.body)
+        offsets = [item.position() for item in fields_in([] if items is None else items)]
         self.engine.groups.commit(*_instance(request), offsets)
         return SUCCESS
 
@@ -231,8 +224,8 @@ class BrokerApp(App):
 
     def committed(self, request: Request) -> object:
         """Handle ``/committed/GROUP/INSTANCE``."""
-        partitions = self._partitions(request)
-        return _offsets_json(self.engine.groups.committed(request.segment("group"), partitions))
+        group, partitions = request.segment("group"), self._partitions(request)
+        return [offset._asdict() for offset in self.engine.groups.committed(group, partitions)]
 
     def offsets(self, request: Request) -> object:
         """Handle ``/offsets/TIME``, where TIME is in milliseconds, ``earliest`` or ``latest``."""
@@ -243,32 +236,27 @@ class BrokerApp(App):
             case text:
                 at = digits(text, "The timestamp in the path", "milliseconds, earliest or latest")
         partitions = self._partitions(request)
-        return _offsets_json(self.engine.fetching.offsets(at, partitions))
+        return [offset._asdict() for offset in self.engine.fetching.offsets(at, partitions)]
 
     def _partitions(self, request: Request) -> list[TopicPartition]:
         items = self._items(request, "an object with topic and partition, or an array")
         partitions = [item.partition() for item in items]
         # Reject an invalid timeout, although nothing waits.
-        self._timeout(request, Fields({}), METADATA_TIMEOUT_MS)
+        self._timeout(request, Fields({}))
         return partitions
 
     # -- parsing ---------------------------------------------------------------------------------
 
-    def _fields(self, request: Request) -> Fields:
-        body = json_of(request.body)
-        return Fields({} if body is NO_BODY else body)
-
     def _items(self, request: Request, expected: str) -> Iterator[Fields]:
-        body = json_of(request.body)
-        if body is NO_BODY:
+        if not request.body.strip():
             raise illegal_argument(f"The request body is empty: expected {expected}")
-        return fields_in(body)
+        return fields_in(json_of(request.body))
 
-    def _timeout(self, request: Request, fields: Fields, default: int) -> int:
+    def _timeout(self, request: Request, fields: Fields) -> int:
         timeout = fields.long("timeout", minimum=0)
         if timeout is None:
             text = request.query("timeout")
-            timeout = default if text is None else digits(text, "timeout", "milliseconds")
+            timeout = POLL_TIMEOUT_MS if text is None else digits(text, "timeout", "milliseconds")
         if timeout > MAX_TIMEOUT_MS:
             raise illegal_argument(f"Invalid timeout {timeout}: expected 0 to {MAX_TIMEOUT_MS} ms")
         return timeout
@@ -342,10 +330,6 @@ def record_json(record: Record) -> dict[str, object]:
     }
 
 
-def _offsets_json(offsets: Sequence[TopicPartitionOffset]) -> list[dict[str, object]]:
-    return [offset._asdict() for offset in offsets]
-
-
 def _instance(request: Request) -> tuple[str, str]:
     """Return the group and the name of the instance in the path."""
     return request.segment("group"), request.segment("instance")
@@ -367,17 +351,16 @@ def _list(value: object) -> list[Any]:
 
 # -- bodies of requests -------------------------------------------------------------------------
 
-NO_BODY: Any = object()
 _SHOWN = 60
 # A string without a closing quote matches up to the end of the body. Otherwise the search would
 # start again at every quote inside it, which takes quadratic time.
 _STRING = rb'(?s)"(?:\\.?|[^"\\])*+"?'
 
 
-def json_of(body: bytes) -> Any:
-    """Return the parsed body, or ``NO_BODY`` if it is blank."""
+def json_of(body: bytes, default: object = None) -> Any:
+    """Return the parsed body, or a default if it is blank."""
     if not body.strip():
-        return NO_BODY
+        return default
     try:
         return json_value(body)
     except (ValueError, RecursionError) as error:
@@ -491,29 +474,11 @@ def shown(value: object) -> str:
     text = ""
     # Write the value in pieces and stop when there is enough text. Writing a deeply nested value as
     # a whole could exceed the recursion limit, although it could be parsed.
-    for piece in _pieces(value):
+    for piece in json.JSONEncoder().iterencode(value):
         text += piece
         if len(text) > _SHOWN:
             return text[:_SHOWN] + "..."
     return text
-
-
-def _pieces(value: object) -> Iterator[str]:
-    if isinstance(value, list):
-        yield "["
-        for index, item in enumerate(value):
-            if index:
-                yield ", "
-            yield from _pieces(item)
-        yield "]"
-    elif isinstance(value, dict):
-        yield "{"
-        for index, (name, item) in enumerate(value.items()):
-            yield f"{', ' if index else ''}{json.dumps(name)}: "
-            yield from _pieces(item)
-        yield "}"
-    else:
-        yield json.dumps(value)
 
 
 # -- headers of webhook requests ----------------------------------------------------------------
