@@ -142,7 +142,6 @@ class TopicConfig(NamedTuple):
 
 
 def milliseconds(duration: Duration | None) -> int | None:
-    """Return a duration in milliseconds."""
     return None if duration is None else duration_us(duration) // 1000
 
 
@@ -254,7 +253,6 @@ class GroupDescription(NamedTuple):
 
 
 def found_members(members: Iterable[MemberView]) -> Results[MemberView]:
-    """Return the members as a list that can be filtered with ``where()``."""
     return results_of(members, MEMBER_FIELDS, "member")
 
 

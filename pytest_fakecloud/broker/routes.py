@@ -147,7 +147,6 @@ class BrokerApp(App):
         return [record_json(record) for record in self.engine.fetching.fetch(positions, timeout)]
 
     def consume_path(self, request: Request) -> object:
-        """Handle ``GET /consume/GROUP/INSTANCE/TOPIC``."""
         return self._consume(request, [request.segment("topic")], Fields({}))
 
     def consume(self, request: Request) -> object:
@@ -193,7 +192,6 @@ class BrokerApp(App):
         return SUCCESS
 
     def delete(self, request: Request) -> object:
-        """Handle ``/delete-consumer/GROUP/INSTANCE``."""
         self.engine.groups.delete(*_instance(request))
         return SUCCESS
 
@@ -223,7 +221,6 @@ class BrokerApp(App):
         ]
 
     def committed(self, request: Request) -> object:
-        """Handle ``/committed/GROUP/INSTANCE``."""
         group, partitions = request.segment("group"), self._partitions(request)
         return [offset._asdict() for offset in self.engine.groups.committed(group, partitions)]
 
@@ -331,7 +328,6 @@ def record_json(record: Record) -> dict[str, object]:
 
 
 def _instance(request: Request) -> tuple[str, str]:
-    """Return the group and the name of the instance in the path."""
     return request.segment("group"), request.segment("instance")
 
 
@@ -451,10 +447,7 @@ class Fields:
 
 
 def fields_in(value: object, name: str = "") -> Iterator[Fields]:
-    """Yield the fields of each object in an array, or of a single object.
-
-    ``name`` is the name of the array in errors.
-    """
+    """Yield the fields of each object in the array ``name``, or of a single object."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield Fields(item, f"{name}[{index}].")

@@ -33,10 +33,7 @@ Settled = Callable[..., AsMisuse]
 
 
 def settled(clock: Timekeeper, **names: str) -> AsMisuse:
-    """Fire due timers, and return a block in which errors of the engine become ``ContractError``.
-
-    Raises ``ContractError`` if one of the ``names`` that the test passed is not a string.
-    """
+    """Fire due timers; return a block in which errors of the engine become ``ContractError``."""
     for argument, name in names.items():
         string(argument, name)
     clock.settle()

@@ -248,13 +248,11 @@ class Fields:
         return int(text)
 
     def top_k(self, name: str, default: int) -> int:
-        """Return the number of hits to return, which must be within the limit."""
         value = self.number(name, default)
         errors.check_limit(name, value, self.limits.top_k)
         return value
 
     def max_idle_us(self) -> int:
-        """Return the maximum time for which a resumable query may be idle, in microseconds."""
         return self.number("maxIdle", DEFAULT_MAX_IDLE) * 1_000_000
 
     # -- parts of a record -----------------------------------------------------------------------
@@ -264,7 +262,6 @@ class Fields:
         return None if value is None else as_floats(value)
 
     def sparse(self) -> SparseVector | None:
-        """Return a non-empty sparse vector."""
         value = self.get("sparseVector")
         if value is None:
             return None
@@ -277,7 +274,6 @@ class Fields:
         return sparse
 
     def metadata(self) -> Metadata | None:
-        """Return a metadata object within the size limit."""
         value = self.get("metadata")
         if value is None:
             return None
@@ -287,7 +283,6 @@ class Fields:
         return value
 
     def data(self) -> str | None:
-        """Return a record's text within the size limit."""
         value = self.text("data")
         if value is not None:
             errors.check_limit("Data size", len(value.encode()), self.limits.data_bytes, "bytes")

@@ -349,10 +349,7 @@ def _calls(journal: Journal, routes: Sequence[str], *, reached: bool) -> Iterato
 
 
 def _items(call: Call) -> Iterator[Item]:
-    """Yield the objects in a call's body, with its namespace; raise ``ValueError`` for other bodies.
-
-    The id of a record is a string, and a query has default values.
-    """
+    """Yield the objects in a call's body, with namespace and defaults; else raise ``ValueError``."""
     body = orjson.loads(whole_body(call))
     for item in body if isinstance(body, list) else [body]:
         if not isinstance(item, dict):

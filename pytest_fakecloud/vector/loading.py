@@ -55,10 +55,7 @@ SHAPES = (
 def read_records(
     source: object, limits: VectorLimits, embedder: Embedder | None, *, dimension: int | None = None
 ) -> list[tuple[str | None, VectorRecord]]:
-    """Return every record of a source with its namespace, or None if it has no namespace.
-
-    ``dimension`` is the length of all dense vectors; if it is None, the first one determines it.
-    """
+    """Return every record of a source with its namespace, or None if it has no namespace."""
     records = []
     for where, value in _items(source):
         try:

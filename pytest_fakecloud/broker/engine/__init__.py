@@ -87,10 +87,7 @@ class MemoryEngine:
         self.fetching = MemoryFetching(state, self._waits)
 
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
-        """Create missing topics and append the test's messages, or change nothing and raise.
-
-        ``topics`` maps names to numbers of partitions; an existing topic keeps its partitions.
-        """
+        """Create the missing topics and append the messages of the test, or change nothing."""
         with self.state:
             made = {
                 name: self.topics.new(name, TopicConfig(count))
@@ -245,10 +242,7 @@ class MemoryTopics:
 
 
 def checked_config(name: str, config: TopicConfig, limits: BrokerLimits) -> TopicConfig:
-    """Return a configuration, whose retention defaults to that of the plan.
-
-    Raises ``ContractError`` unless a topic can have this name and these limits.
-    """
+    """Return a valid configuration, whose retention defaults to that of the plan."""
     string("a topic's name", name)
     if not errors.can_name_a_topic(name):
         raise ContractError(str(errors.invalid_topic(name)))
@@ -275,10 +269,7 @@ class MemoryFetching:
         self._settings = state.settings
 
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Return the records from each position on; wait until there is at least one record.
-
-        Returns ``[]`` at the timeout. Raises ``BrokerError`` for positions outside the logs.
-        """
+        """Return the records from each position on; wait for the first one until the timeout."""
         wanted = distinct_positions(positions)
         signal = self._clock.signal()
         with self._state:
@@ -338,7 +329,6 @@ class MemoryFetching:
         return found
 
     def records(self, name: str) -> list[Record]:
-        """Return all records of a topic in (partition, offset) order."""
         with self._state:
             return [record for log in self._state.topic(name).logs for record in log.records()]
 

@@ -122,10 +122,7 @@ class MemoryGroups:
     def _enter(
         self, group_name: str, name: str, topics: Sequence[str], headers: Mapping[str, str]
     ) -> Instance:
-        """Return the instance of a consume request, which is created or rejoins if necessary.
-
-        Raises ``BrokerError`` for unknown topics, invalid headers, and too many instances.
-        """
+        """Return the instance of a consume request, which is created or rejoins if necessary."""
         wanted = tuple(sorted(set(topics)))
         for topic in wanted:
             self._state.topic(topic)
@@ -197,11 +194,7 @@ class MemoryGroups:
     # -- committing ------------------------------------------------------------------------------
 
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
-        """Commit the given offsets. Without any, commit up to the records last delivered.
-
-        Raises ``BrokerError`` for an unknown partition, a partition of another instance, an unknown
-        instance, and during a rebalance. Nothing is committed then.
-        """
+        """Commit the offsets, all or none. Without any, commit up to the records last delivered."""
         wanted = distinct_positions(offsets)
         with self._state:
             for topic, partition, _ in wanted:
@@ -391,11 +384,7 @@ class MemoryGroups:
     def redeliver(
         self, group: str, last: int, topic: str | None, partition: int | None
     ) -> list[Record]:
-        """Rewind a group by its ``last`` delivered records; return the records to deliver again.
-
-        Records that were deleted from the log are not delivered again. ``topic`` and ``partition``
-        limit the records to those of a topic or partition.
-        """
+        """Rewind a group by its ``last`` delivered records; return those that still exist."""
         with self._state:
             found = self._state.group(group)
             if topic is not None:
@@ -671,7 +660,6 @@ class MemoryGroups:
             return sorted(self._state.groups)
 
     def describe(self, name: str) -> GroupDescription:
-        """Return the current state of a group; raise ``BrokerError`` if it is unknown."""
         with self._state:
             for topic in self._state.topics:
                 self._state.topic(topic)  # deletes the records that exceed its retention
@@ -716,10 +704,7 @@ def check_instance_limit(
     live: Iterable[str],
     topics: Iterable[Topic],
 ) -> None:
-    """Raise ``BrokerError`` if a group may not have another instance.
-
-    ``live`` contains the name of the group of each live instance.
-    """
+    """Raise ``BrokerError`` for too many; ``live`` has the group of each live instance."""
     if scope is None:
         return
     active = sum(scope == "cluster" or name == group for name in live)

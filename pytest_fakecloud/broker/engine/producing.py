@@ -36,10 +36,7 @@ class Plan:
 
 
 def plan_of(topics: Mapping[str, Topic], messages: Iterable[ProducerRecord], now_ms: int) -> Plan:
-    """Return a plan for appending messages, which changes nothing yet.
-
-    Raises the error of the first invalid message.
-    """
+    """Return a plan for appending messages, which changes nothing yet."""
     plan = Plan()
     for message in messages:
         _add(topics, plan, message, now_ms)
@@ -198,11 +195,7 @@ class MemoryProducing:
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
     ) -> list[Metadata]:
-        """Append messages and return their positions in request order.
-
-        ``by_client`` is False for messages of the test, which do not use up the plan. Raises
-        ``BrokerError`` for invalid or too large messages, and for a plan that is used up.
-        """
+        """Append messages; return their positions. Messages of the test do not use up the plan."""
         with self._state:
             return self.append(messages, by_client=by_client)
 

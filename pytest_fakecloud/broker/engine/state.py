@@ -200,9 +200,7 @@ class ConsumerGroup:
 
 
 class GroupCopy(NamedTuple):
-    """A copy of a group, with the remaining microseconds of its own timers and of its instances'
-    timers, by instance and kind.
-    """
+    """A copy of a group, with the remaining microseconds of its and its instances' timers."""
 
     group: ConsumerGroup
     own_timers: dict[TimerKind, int]
@@ -306,7 +304,6 @@ class BrokerState:
         return topic
 
     def partition(self, name: str, partition: int) -> PartitionLog:
-        """Return a partition's log; raise ``BrokerError`` for an unknown topic or partition."""
         topic = self.topic(name)
         if not 0 <= partition < len(topic.logs):
             raise errors.unknown_partition(name, partition, len(topic.logs))
@@ -339,7 +336,6 @@ class BrokerState:
         return instance
 
     def group(self, name: str) -> ConsumerGroup:
-        """Return a consumer group; raise ``BrokerError`` if it is unknown."""
         group = self.groups.get(name)
         if group is None:
             raise errors.unknown_group(name, self.groups)

@@ -146,10 +146,7 @@ class KafkaInstance:
             raise translated(problem)
 
     def take(self, most: int, most_bytes: int) -> list[Any]:
-        """Return the next messages, which then count as delivered.
-
-        Raises ``BrokerError`` if there are no messages and a partition cannot be read.
-        """
+        """Return the next messages, which then count as delivered."""
         unreadable = self.buffer.unreadable()
         if unreadable is not None:
             topic, partition = unreadable
@@ -347,11 +344,7 @@ class RecordBuffer:
                 self._messages.append(message)
 
     def take(self, most: int, most_bytes: int) -> tuple[list[Any], dict[Partition, int]]:
-        """Remove and return the next messages, and the offsets after them by partition.
-
-        Returns at most ``most`` messages and, for each partition, ``most_bytes`` bytes or one
-        message.
-        """
+        """Remove and return the next messages, and the offsets after them by partition."""
         taken: list[Any] = []
         sizes: dict[Partition, int] = {}
         full: set[Partition] = set()

@@ -77,13 +77,11 @@ class KafkaTopics:
 
     @property
     def prefix(self) -> str:
-        """The prefix of the fake's topics and groups on the cluster."""
         if self.shared or not self._generation:
             return self._first_prefix
         return f"{self._first_prefix}{self._generation}."
 
     def real(self, name: str) -> str:
-        """Return the name of a topic or group on the cluster."""
         return self.prefix + name
 
     def shown(self, name: str) -> str:
@@ -132,14 +130,12 @@ class KafkaTopics:
 
     @public_names
     def check(self, name: str) -> int:
-        """Return a topic's partition count; raise ``BrokerError`` if it does not exist."""
         topic = self.look().get(name) or self.look(fresh=True).get(name)
         if topic is None:
             raise errors.missing_topic(name, sorted(self.known))
         return len(topic.logs)
 
     def check_partition(self, name: str, partition: int) -> None:
-        """Raise ``BrokerError`` if the topic or its partition does not exist."""
         if 0 <= partition < self.check(name):
             return
         count = self.counts().get(name)
@@ -157,7 +153,6 @@ class KafkaTopics:
 
     @public_names
     def bounds(self, name: str) -> tuple[list[int], list[int]]:
-        """Return the start offsets and the end offsets of a topic's logs, by partition."""
         ends = self.ends([(name, number) for number in range(self.check(name))])
         return [start for start, _ in ends], [end for _, end in ends]
 

@@ -41,9 +41,7 @@ def _groups(handle: Broker) -> list[str]:
 
 
 def state(handle: Broker) -> State:
-    """Return the offsets of the partitions, the limits of the topics, the consumer groups, and what
-    each group has read of the partitions.
-    """
+    """Return partitions, topics and groups, and what each group has read of the partitions."""
     partitions = {
         f"{name}-{one['partition']}": {"start": one["start"], "end": one["end"]}
         for name in _topics(handle)
@@ -97,7 +95,6 @@ def topics(handle: Broker, wanted: Wanted) -> View:
 
 
 def topic(handle: Broker, id: str, wanted: Wanted) -> View:
-    """Return one topic with its partitions; raise ``NotFound`` for an unknown name."""
     if id not in _topics(handle):
         raise NotFound(f"there is no topic {id!r:.200}")
     return _topic(handle, id)
@@ -171,19 +168,16 @@ def record(handle: Broker, id: str, wanted: Wanted) -> View:
 
 
 def groups(handle: Broker, wanted: Wanted) -> View:
-    """Return the consumer groups with members, committed offsets and lag."""
     return page_of_names(_groups(handle), wanted, lambda name: group_view(handle.group(name)))
 
 
 def group(handle: Broker, id: str, wanted: Wanted) -> View:
-    """Return one consumer group; raise ``NotFound`` for an unknown name."""
     if id not in _groups(handle):
         raise NotFound(f"there is no consumer group {id!r:.200}")
     return group_view(handle.group(id))
 
 
 def content(handle: Broker) -> View:
-    """Return the topics with their newest records, and the consumer groups."""
 
     def show(name: str) -> View:
         kept = handle.topic(name).records

@@ -33,11 +33,7 @@ def check_metadata(metadata: Metadata, limits: VectorLimits) -> None:
 
 
 class Checks:
-    """Raises ``VectorError`` for values that are well-formed but invalid for this index.
-
-    The ``dimension`` argument of the methods is the index's current dimension, or None if no vector
-    has determined it yet.
-    """
+    """Raises ``VectorError`` for values that are well-formed but invalid for this index."""
 
     def __init__(self, kind: Kind, limits: VectorLimits) -> None:
         self.kind = kind

@@ -33,10 +33,7 @@ _HOLE = VectorRecord("")
 
 
 class Namespace:
-    """The records of one namespace. All methods expect values that have already been checked.
-
-    ``dimension`` is the length of the dense vectors, or None if no vector has determined it yet.
-    """
+    """The records of one namespace. All methods expect values that have already been checked."""
 
     def __init__(self, dimension: int | None) -> None:
         self.matrix = None if dimension is None else Matrix(dimension)
@@ -282,10 +279,7 @@ class Readiness:
             self.holds += 1
 
     def release(self) -> None:
-        """End one ``hold()``. The last one makes all pending changes ready.
-
-        New changes become ready according to the settings again.
-        """
+        """End one ``hold()``. The last one makes all pending changes ready."""
         with self._lock:
             self.holds -= 1
             if not self.holds:

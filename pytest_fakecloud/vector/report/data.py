@@ -47,9 +47,7 @@ class _Vector(NamedTuple):
 
 
 def state(handle: VectorIndex) -> State:
-    """Return the vectors by namespace and id, with those that queries do not see yet, and the
-    resumable queries.
-    """
+    """Return the vectors by namespace and id, also pending ones, and the resumable queries."""
     found: State = {}
     for name in handle.namespaces():
         found[_section_of(name)] = {

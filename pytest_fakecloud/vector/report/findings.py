@@ -74,10 +74,7 @@ def _written(call: Call, routes: Collection[str] = UPSERTS) -> list[dict[str, An
 def _written_after(
     test: ObservedTest, handle: Any, query: _Query, namespace: str
 ) -> set[str] | None:
-    """Return the IDs that were written to a namespace after a query.
-
-    The result is None if records were removed or renamed since, because they are then unknown.
-    """
+    """Return the IDs written to a namespace after a query; None if records were removed since."""
     written: set[str] = set()
     for call in _calls(test, handle):
         if call.number <= query.call.number:
@@ -90,10 +87,7 @@ def _written_after(
 
 
 def _unchanged_metadata(test: ObservedTest, handle: Any, query: _Query) -> dict[str, Any]:
-    """Return the metadata of the records that were not written after a query, by their IDs.
-
-    The result is empty if the records at the time of the query are unknown.
-    """
+    """Return the metadata of records not written after a query, by ID; empty if it is unknown."""
     if query.namespace not in handle.namespaces():
         return {}
     written = _written_after(test, handle, query, query.namespace)
