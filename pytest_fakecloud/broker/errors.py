@@ -117,6 +117,7 @@ def invalid_topic(topic: str) -> BrokerError:
 
 
 def record_too_large(size: int, limit: int) -> BrokerError:
+    """Return the error for a message that exceeds the size limit of its topic."""
     return BrokerError(
         "record_too_large",
         f"The message is {size} bytes, larger than the maximum message size of {limit} bytes",
@@ -131,6 +132,7 @@ def out_of_range(topic: str, partition: int, offset: int, start: int, end: int) 
 
 
 def no_offset(topic: str, partition: int) -> BrokerError:
+    """Return the error for reading without a committed offset when the reset policy is ``none``."""
     return BrokerError(
         "no_offset",
         f"Undefined offset with no reset policy for partition {topic}-{partition}: nothing was "
@@ -157,6 +159,7 @@ def unknown_instance(
 
 
 def unknown_group(group: str, known: Iterable[str]) -> BrokerError:
+    """Return the error for a group that has neither members nor committed offsets."""
     return BrokerError(
         "unknown_group",
         f"Consumer group {group!r} does not exist",
@@ -165,6 +168,7 @@ def unknown_group(group: str, known: Iterable[str]) -> BrokerError:
 
 
 def too_many_instances(active: int, limit: int) -> BrokerError:
+    """Return the error for having more consumer instances than partitions."""
     return BrokerError(
         "too_many_instances",
         f"Too many consumer instances: {active} are active and the total number of partitions "
@@ -173,6 +177,7 @@ def too_many_instances(active: int, limit: int) -> BrokerError:
 
 
 def not_assigned(group: str, instance: str, topic: str, partition: int) -> BrokerError:
+    """Return the error for a commit to a partition that another instance owns."""
     return BrokerError(
         "not_assigned",
         f"Commit cannot be completed: {topic}-{partition} is not assigned to instance "
@@ -181,6 +186,7 @@ def not_assigned(group: str, instance: str, topic: str, partition: int) -> Broke
 
 
 def rebalance_in_progress(group: str) -> BrokerError:
+    """Return the error for a commit between the revocation of partitions and the next assignment."""
     return BrokerError(
         "rebalance_in_progress",
         f"Commit cannot be completed: group {group!r} is rebalancing; consume again first",
@@ -188,6 +194,7 @@ def rebalance_in_progress(group: str) -> BrokerError:
 
 
 def unknown_member(group: str, instance: str) -> BrokerError:
+    """Return the error for a commit by an instance whose session has expired."""
     return BrokerError(
         "unknown_member",
         f"Commit cannot be completed: the session of instance {instance!r} expired and group "
@@ -196,6 +203,7 @@ def unknown_member(group: str, instance: str) -> BrokerError:
 
 
 def partly_appended(count: int) -> BrokerError:
+    """Return the error for a batch of which only the first messages were appended."""
     return BrokerError(
         "not_enough_replicas",
         f"Not enough in-sync replicas after appending {counted(count, 'message')} of the batch",

@@ -54,8 +54,24 @@ def invalid_filter(line: int, column: int, what: str) -> VectorError:
     return bad_request(f"Invalid filter. At line {line}:{column} {what}")
 
 
+def cursor_missing(uuid: str) -> VectorError:
+    """The error for a resumable query that never existed, was closed, or was idle too long."""
+    return VectorError(
+        404,
+        f"Resumable query {uuid[:80]!r} does not exist: it was never started, was ended, "
+        "or was idle for longer than its maxIdle",
+    )
+
+
 def check_limit(what: str, given: int, limit: int | None, unit: str = "") -> None:
     """Raise ``VectorError`` 400 if a number exceeds a limit, which can be None."""
     if limit is not None and given > limit:
-        unit = f" {unit}" if unit else ""
-        raise bad_request(f"{what} limit exceeded: {given}{unit}, maximum: {limit}{unit}")
+        raise limit_exceeded(what, given, limit, f" {unit}" if unit else "")
+
+
+def limit_exceeded(what: str, given: int, limit: int, unit: str) -> VectorError:
+    return bad_request(f"{what} limit exceeded: {given}{unit}, maximum: {limit}{unit}")
+
+
+def quota_exceeded(what: str, limit: int) -> VectorError:
+    return VectorError(429, f"Exceeded daily {what} limit: {limit}")

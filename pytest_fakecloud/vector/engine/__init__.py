@@ -325,11 +325,7 @@ class VectorEngine:
         self._expire()
         cursor = self._cursors.get(uuid)
         if cursor is None:
-            raise errors.VectorError(
-                404,
-                f"Resumable query {uuid[:80]!r} does not exist: it was never started, was ended, "
-                "or was idle for longer than its maxIdle",
-            )
+            raise errors.cursor_missing(uuid)
         return cursor
 
     def _expire(self) -> None:

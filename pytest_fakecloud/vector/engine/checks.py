@@ -129,7 +129,7 @@ class VectorQuota:
             self._day, self._used = day, {}
         used = self._used.get(what, 0) + count
         if used > limit:
-            raise errors.VectorError(429, f"Exceeded daily {what} limit: {limit}")
+            raise errors.quota_exceeded(what, limit)
         self._used[what] = used
 
     def state(self) -> tuple[int, dict[str, int]]:
