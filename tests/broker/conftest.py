@@ -21,6 +21,9 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 CLIENTS: list[httpx.Client] = []
 """The brokers that the running test has opened."""
 EARLIEST = {"Kafka-Auto-Offset-Reset": "earliest"}
+MANUAL = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
+"""Options of ``Rest.consume()``: all records, and commits only by the client."""
+Make = Callable[..., Broker]
 
 
 class Rest:
@@ -146,7 +149,7 @@ def closing_brokers() -> Iterator[list[Broker]]:
 
 
 @pytest.fixture
-def make_broker() -> Iterator[Callable[..., Broker]]:
+def make_broker() -> Iterator[Make]:
     """Return a function that opens a broker, on a frozen clock by default."""
 
     with closing_brokers() as made:
@@ -162,7 +165,7 @@ def make_broker() -> Iterator[Callable[..., Broker]]:
 
 
 @pytest.fixture
-def broker(make_broker: Callable[..., Broker]) -> Broker:
+def broker(make_broker: Make) -> Broker:
     """Return a broker with a topic ``orders`` of three partitions, on a frozen clock."""
     return make_broker()
 

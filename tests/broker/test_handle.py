@@ -22,10 +22,7 @@ from pytest_fakecloud.handle import Context
 from tests.harness import wait_until
 from tests.misuse import Matcher
 
-from .conftest import START, START_MS, Parked, Rest, park_consume, until_parked
-
-Make = Callable[..., Broker]
-MANUAL = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
+from .conftest import MANUAL, START, START_MS, Make, Parked, Rest, park_consume, until_parked
 
 
 def partition_counts(broker: Broker) -> dict[str, int]:

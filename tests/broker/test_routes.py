@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,9 +11,7 @@ import pytest
 from pytest_fakecloud.broker.handle import Broker
 from tests.harness import wait_until
 
-from .conftest import START_MS, Parked, Rest, until_parked
-
-Make = Callable[..., Broker]
+from .conftest import MANUAL, START_MS, Make, Parked, Rest, until_parked
 
 
 def raw(
@@ -106,9 +103,8 @@ def test_other_topics_later_change_the_subscription(make_broker: Make) -> None:
 def test_a_late_commit_after_the_session_expired_is_refused(broker: Broker, rest: Rest) -> None:
     """Processing took too long, so another instance has the partition and its records."""
     rest.produce("orders", "slow", partition=0)
-    options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
-    assert rest.values("g", "a", "orders", **options) == ["slow"]
-    rest.consume("g", "b", "orders", **options)
+    assert rest.values("g", "a", "orders", **MANUAL) == ["slow"]
+    rest.consume("g", "b", "orders", **MANUAL)
     broker.group("g").expire("a")
     assert rest.values("g", "b", "orders") == ["slow"]
     assert "session" in rest.commit("g", "a", ("orders", 0, 1), status=409)["error"]

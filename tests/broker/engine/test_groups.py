@@ -20,9 +20,7 @@ from pytest_fakecloud.broker.views import GroupView
 from pytest_fakecloud.core.errors import ContractError
 from tests.harness import wait_until
 
-from ..conftest import Parked, Rest, park_consume, until_parked
-
-Make = Callable[..., Broker]
+from ..conftest import MANUAL, Make, Parked, Rest, park_consume, until_parked
 
 HEADINGS = re.split(r"^== (.*)\n", Path(__file__).with_name("groups.txt").read_text(), flags=re.M)
 SCENARIOS = dict(zip(HEADINGS[1::2], HEADINGS[2::2], strict=True))
@@ -271,7 +269,7 @@ def test_rule_05_an_empty_commit_stores_what_was_last_delivered(rest: Rest, body
     """For each partition with deliveries, the committed offset is the last delivered one plus one."""
     rest.produce("orders", "a", "b", partition=0)
     rest.produce("orders", "c", partition=2)
-    rest.consume("g", "i", "orders", Auto_Offset_Reset="earliest", Enable_Auto_Commit="false")
+    rest.consume("g", "i", "orders", **MANUAL)
     rest.produce("orders", "not yet delivered", partition=0)
     assert rest("POST", "/commit/g/i", body) == {"result": "Success", "status": 200}
     assert rest.committed("g", "orders", 0, 1, 2) == [2, -1, 1]
@@ -281,7 +279,7 @@ def _shared(make_broker: Make, auto_commit: bool) -> tuple[Broker, Rest]:
     """Return a broker whose two consumers each received a record and committed nothing."""
     broker = make_broker(topics={"orders": 2, "other": 2})
     rest = Rest(broker)
-    options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": str(auto_commit).lower()}
+    options = {**MANUAL, "Enable_Auto_Commit": str(auto_commit).lower()}
     rest.consume("g", "a", "orders", **options)
     rest.consume("g", "b", "orders", **options)
     for partition, instance in enumerate("ab"):

@@ -46,7 +46,7 @@ from pytest_fakecloud.outside import surroundings
 from ...harness import check_each, wait_until
 from ...stories import Fetched, cases
 from .. import test_routes
-from ..conftest import START_MS, Parked, Rest, closing_brokers, until_parked
+from ..conftest import MANUAL, START_MS, Make, Parked, Rest, closing_brokers, until_parked
 from ..scenarios import FOLDER, BrokerPlayer, settings_of
 from .mock_cluster import SETTINGS, MockCluster, library
 
@@ -203,7 +203,7 @@ def skip_if_rejected(settings: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def make_broker(engine: str) -> Iterator[Callable[..., Broker]]:
+def make_broker(engine: str) -> Iterator[Make]:
     with closing_brokers() as made:
 
         def make(clock: str = "running", seed: int = 7, **settings: Any) -> Broker:
@@ -227,10 +227,7 @@ def test_what_is_skipped_exists() -> None:
 
 @pytest.mark.parametrize(("settings", "lines"), SCENARIOS)
 def test_a_scenario(
-    request: pytest.FixtureRequest,
-    make_broker: Callable[..., Broker],
-    settings: dict[str, Any],
-    lines: list[str],
+    request: pytest.FixtureRequest, make_broker: Make, settings: dict[str, Any], lines: list[str]
 ) -> None:
     if reason := SKIPPED.get(request.node.callspec.id):
         pytest.skip(reason)
@@ -248,7 +245,7 @@ def test_fetch_waits_a_second_unless_told(rest: Rest) -> None:
     assert monotonic() - started > 0.9
 
 
-def test_commit_during_a_rebalance_is_refused(make_broker: Callable[..., Broker]) -> None:
+def test_commit_during_a_rebalance_is_refused(make_broker: Make) -> None:
     # A rebalance of the mock cluster takes one second less than the session timeout.
     rest = PatientRest(make_broker(session_timeout="2s"))
     rest.consume("g", "a", "orders")
@@ -273,8 +270,7 @@ def test_a_late_commit_after_the_session_expired_is_refused(
 ) -> None:
     heartbeat, unknown_member = 12, 25
     rest.produce("orders", "slow", partition=0)
-    options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
-    assert rest.values("g", "a", "orders", **options) == ["slow"]
+    assert rest.values("g", "a", "orders", **MANUAL) == ["slow"]
     mock.fail_next(heartbeat, unknown_member)
     eventually(lambda: broker.journal.events("expire"))
     assert broker.group("g").members.only().state == "expired"
@@ -318,13 +314,12 @@ class TestGroups:
         rest("DELETE", "/delete-consumer/g/b", status=404)
 
     def test_what_was_not_committed_comes_again(self, broker: Broker, rest: Rest) -> None:
-        options = {**self.EARLIEST, "Enable_Auto_Commit": "false"}
         rest.produce("orders", "x", "y", partition=0)
-        assert rest.values("g", "a", "orders", **options) == ["x", "y"]
+        assert rest.values("g", "a", "orders", **MANUAL) == ["x", "y"]
         rest.commit("g", "a", ("orders", 0, 1))
         assert broker.group("g").committed == {("orders", 0): 1}
         rest("DELETE", "/delete-consumer/g/a")
-        assert rest.values("g", "b", "orders", **options) == ["y"]
+        assert rest.values("g", "b", "orders", **MANUAL) == ["y"]
         assert rest("POST", "/commit/g/b")["status"] == 200
         assert rest.committed("g", "orders", 0) == [2]
         assert broker.assert_caught_up("g").total_lag == 0
@@ -386,9 +381,7 @@ class TestGroups:
         broker.join("g", "i", ["orders"])
         assert rest.values("g", "i", "orders") == ["a"]
 
-    def test_a_member_without_partitions_is_a_member(
-        self, make_broker: Callable[..., Broker]
-    ) -> None:
+    def test_a_member_without_partitions_is_a_member(self, make_broker: Make) -> None:
         broker = make_broker(topics={"orders": 1}, instance_limit=None)
         rest = PatientRest(broker)
         for name in ("a", "b"):
@@ -396,9 +389,7 @@ class TestGroups:
         eventually(lambda: broker.group("g").state == "Stable")
         assert sorted(map(len, rest.assignments("g").values())) == [0, 1]
 
-    def test_commits_without_an_instance_are_events(
-        self, make_broker: Callable[..., Broker]
-    ) -> None:
+    def test_commits_without_an_instance_are_events(self, make_broker: Make) -> None:
         broker = make_broker()
         broker.commit("g", "orders", 0, 0)
         told = [(event.kind, event.data["instance"]) for event in broker.journal.events(group="g")]
@@ -423,7 +414,7 @@ class TestGroups:
         call = broker.journal.calls(route="consume").last
         assert call.facts["topic"] == ["orders"]
 
-    def test_waiting_calls_end_with_the_server(self, make_broker: Callable[..., Broker]) -> None:
+    def test_waiting_calls_end_with_the_server(self, make_broker: Make) -> None:
         broker = make_broker()
         rest = PatientRest(broker)
         rest.consume("g", "a", "orders")
@@ -621,9 +612,7 @@ class TestCopies:
             with pytest.raises(ContractError, match="the snapshot is from a real cluster"):
                 memory.restore(broker.snapshot())
 
-    def test_no_copy_is_taken_of_what_others_share(
-        self, make_broker: Callable[..., Broker], engine: str
-    ) -> None:
+    def test_no_copy_is_taken_of_what_others_share(self, make_broker: Make, engine: str) -> None:
         broker = make_broker(engine=f"{engine}&prefix=shared-copies.", topics={})
         with pytest.raises(ContractError, match="shares with others cannot be copied"):
             broker.snapshot()
@@ -641,7 +630,7 @@ class TestCopies:
 
 
 class TestSharing:
-    def test_handles_see_only_their_own(self, make_broker: Callable[..., Broker]) -> None:
+    def test_handles_see_only_their_own(self, make_broker: Make) -> None:
         first, second = PatientRest(make_broker()), PatientRest(make_broker())
         first.produce("orders", "first", partition=0)
         second.produce("orders", "second", partition=0)
@@ -650,17 +639,13 @@ class TestSharing:
             found = rest.values("g", "a", "orders", Auto_Offset_Reset="earliest")
             assert found == [value]
 
-    def test_a_prefix_that_processes_share(
-        self, make_broker: Callable[..., Broker], engine: str
-    ) -> None:
+    def test_a_prefix_that_processes_share(self, make_broker: Make, engine: str) -> None:
         first = make_broker(engine=f"{engine}&prefix=team.")
         second = make_broker(engine=f"{engine}&prefix=team.", topics={})
         PatientRest(first).produce("orders", "x")
         assert [record.value for record in second.records("orders")] == ["x"]
 
-    def test_internal_topics_are_not_shown(
-        self, make_broker: Callable[..., Broker], mock: MockCluster
-    ) -> None:
+    def test_internal_topics_are_not_shown(self, make_broker: Make, mock: MockCluster) -> None:
         mock.create_topic("__consumer_offsets", 3)
         mock.create_topic("visible", 1)
         topics = make_broker(isolation="none", topics={}).topics()
@@ -696,7 +681,7 @@ class TestAClusterThatGoesAway:
         return engine.replace("request.timeout=2", f"request.timeout={seconds}")
 
     def test_everything_says_so_and_works_again(
-        self, make_broker: Callable[..., Broker], engine: str, mock: MockCluster
+        self, make_broker: Make, engine: str, mock: MockCluster
     ) -> None:
         # The session timeout is longer than the outage, so that the session is not what ends the
         # requests.
@@ -704,9 +689,8 @@ class TestAClusterThatGoesAway:
             engine=self.patience(engine, 1), session_timeout="30s", instance_limit=None
         )
         rest = PatientRest(broker)
-        options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
         rest.produce("orders", "before", partition=0)
-        assert rest.values("g", "b", "orders", **options) == ["before"]
+        assert rest.values("g", "b", "orders", **MANUAL) == ["before"]
 
         def ask(name: str, timeout: int = 60_000) -> httpx.Response:
             method, path, body = OPERATIONS[name]
@@ -739,13 +723,12 @@ class TestAClusterThatGoesAway:
         assert broker.group("g").committed["orders", 0] >= 1
 
     def test_an_instance_whose_session_ends_meanwhile_joins_again(
-        self, make_broker: Callable[..., Broker], engine: str, mock: MockCluster
+        self, make_broker: Make, engine: str, mock: MockCluster
     ) -> None:
         broker = make_broker(engine=self.patience(engine, 1))
         rest = PatientRest(broker)
         rest.produce("orders", "before", partition=0)
-        options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
-        assert rest.values("g", "a", "orders", **options) == ["before"]
+        assert rest.values("g", "a", "orders", **MANUAL) == ["before"]
         mock.down()
         eventually(lambda: broker.journal.events("expire"))
         mock.up()
@@ -755,7 +738,7 @@ class TestAClusterThatGoesAway:
         assert found[0] == "before"
 
     def test_closing_does_not_wait_for_it(
-        self, make_broker: Callable[..., Broker], engine: str, mock: MockCluster
+        self, make_broker: Make, engine: str, mock: MockCluster
     ) -> None:
         broker = make_broker(engine=self.patience(engine, 30), session_timeout="30s")
         rest = PatientRest(broker)
@@ -912,7 +895,7 @@ class TestAdmin:
         assert [spec.timestamp for spec in asked.values()] == [1234, 99]
 
     def test_where_no_record_is_that_young(
-        self, make_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
+        self, make_broker: Make, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         broker = make_broker()
         engine: Any = broker._engine
