@@ -587,7 +587,7 @@ def _make_engine(context: Context, config: BrokerConfig, name: str) -> BrokerEng
         return MemoryEngine(context.clock, context.ids, config, name=name)
     with importing(f"engine={url.partition('://')[0]!r}", extra="kafka"):
         from .kafka import KafkaEngine
-    return KafkaEngine(context.clock, context.ids, config, url, name=name)
+    return KafkaEngine(context.clock, config, url)
 
 
 def _text_of(path: PathLike[str]) -> str:

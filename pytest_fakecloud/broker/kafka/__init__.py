@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ...core.errors import ContractError
-from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Signal
 from ..engine.state import GroupListener, Waits
@@ -47,9 +46,7 @@ class KafkaEngine:
     that is not the wall clock.
     """
 
-    def __init__(
-        self, clock: Timekeeper, ids: Ids, settings: BrokerConfig, url: str, *, name: str = "broker"
-    ) -> None:
+    def __init__(self, clock: Timekeeper, settings: BrokerConfig, url: str) -> None:
         address = Address(url)
         if settings.isolation == "none" and address.prefix is not None:
             raise ContractError(
