@@ -289,11 +289,7 @@ class Fields:
         return value
 
     def include(self) -> Include:
-        return Include(
-            self.flag("includeVectors"), self.flag("includeMetadata"), self.flag("includeData")
-        )
-
-    # -- the whole object ------------------------------------------------------------------------
+        return Include(*map(self.flag, ("includeVectors", "includeMetadata", "includeData")))
 
     def record(self) -> VectorRecord:
         return VectorRecord(self.id(), self.vector(), self.sparse(), self.metadata(), self.data())

@@ -16,7 +16,7 @@ from ...core.timekeeper import Timekeeper
 from ...core.timers import Signal
 from ..engine.state import GroupListener, Waits
 from ..errors import AsMisuse, BrokerError
-from ..model import ProducerRecord, TopicConfig, TopicPartition, TopicPartitionOffset
+from ..model import ProducerRecord, TopicConfig, TopicPartition
 from ..settings import BrokerConfig
 from .cluster import Address, Cluster, real_only
 from .groups import KafkaGroups
@@ -154,10 +154,7 @@ class KafkaEngine:
         if copy.messages:
             self.producing.produce(copy.messages, by_client=False)
         for group, offsets in copy.commits.items():
-            if offsets:
-                self.groups.store(
-                    group, [TopicPartitionOffset(*tp, at) for tp, at in offsets.items()]
-                )
+            self.groups.store(group, offsets)
         self.interrupt()
 
     def _delete_own(self) -> None:

@@ -251,9 +251,9 @@ class KafkaGroups:
         self._store(group, real)
         self._report_commit(group, "the test", real, "offsets set")
 
-    def store(self, group: str, offsets: Sequence[TopicPartitionOffset]) -> None:
+    def store(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Restore a group's committed offsets, without an event."""
-        self._store(group, self._real(offsets))
+        self._store(group, {(self._topics.real(t), n): at for (t, n), at in offsets.items()})
 
     def _real(self, offsets: Sequence[TopicPartitionOffset]) -> dict[Partition, int]:
         return {(self._topics.real(topic), number): at for topic, number, at in offsets}
@@ -377,8 +377,7 @@ class KafkaGroups:
         with self._lock:
             return sorted(self._names)
 
-    # -- actions of tests ------------------------------------------------------------------------
-
+    # Actions of tests that only the in-memory engine can perform.
     crash = unsupported("crash() of an instance")
     expire = unsupported("expire() of a session")
     rebalance = unsupported("rebalance()")

@@ -57,10 +57,6 @@ def _is_known(call: Call) -> bool:
     return not call.cut and (not consumed or isinstance(parsed(call.response_body), list))
 
 
-def _topics(handle: Any) -> list[str]:
-    return [topic.name for topic in handle.topics()]
-
-
 def _group(handle: Any, name: str) -> Any:
     """Return the current data of a group; None if it no longer exists."""
     return next((described(one) for one in handle.groups() if one.name == name), None)
@@ -292,6 +288,7 @@ def records_skipped(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
     Example: a group commits the offset 3 and next receives the record at 5, so it skipped two.
     """
+    topics = {topic.name for topic in handle.topics()}
     committed: dict[tuple[str, str], int] = {}
     received: dict[tuple[str, str], set[int]] = {}
     for call in _calls_of(test, handle):
@@ -305,7 +302,7 @@ def records_skipped(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             known, first = received.setdefault(partition, set()), committed.get(partition)
             skipped = first is not None and first < place.offset and max(known, default=-1) < first
             known.add(place.offset)
-            if first is None or not skipped or place.topic not in _topics(handle):
+            if first is None or not skipped or place.topic not in topics:
                 continue  # nothing is known about the log of a deleted topic
             start = handle.topic(place.topic).start_offsets[place.partition]
             members = _members(handle, group)
