@@ -20,8 +20,8 @@ for partitioning, range assignment, resets and commits. All other behaviour is d
   immediately.
 
 ``state`` contains topics and groups behind one lock, ``log`` the records of a partition.
-``producing`` appends records. ``groups`` reads them for the members of consumer groups, with the
-positions in ``offsets``. This module contains what concerns topics, and reading without a group.
+``producing`` appends records. ``groups`` reads and commits them for the members of consumer groups.
+This module contains what concerns topics, and reading without a group.
 """
 
 from __future__ import annotations

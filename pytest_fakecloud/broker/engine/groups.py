@@ -52,13 +52,6 @@ class MemoryGroups:
 
     def _start_timer(self, owner: Instance | ConsumerGroup, kind: TimerKind, delay_us: int) -> None:
         """Start a timer of an instance or a group, which replaces its timer of the same kind."""
-        on_due: dict[TimerKind, Callable[[Any], None]] = {
-            "auto commit": self._auto_commit,
-            "idle close": self._close_idle,
-            "offset retention": self._forget,
-            "rebalance": self._complete,
-            "session": self._session_ran_out,
-        }
         state = self._state
         due = state.now_us + delay_us
         planned = owner.timers.get(kind)
@@ -68,6 +61,13 @@ class MemoryGroups:
             planned.cancel()
 
         def fire(at_us: int) -> None:
+            on_due: dict[TimerKind, Callable[[Any], None]] = {
+                "auto commit": self._auto_commit,
+                "idle close": self._close_idle,
+                "offset retention": self._forget,
+                "rebalance": self._complete,
+                "session": self._session_ran_out,
+            }
             with state:
                 state.now_us = at_us
                 on_due[kind](owner)
