@@ -33,7 +33,10 @@ Settled = Callable[..., AsMisuse]
 
 
 def settled(clock: Timekeeper, **names: str) -> AsMisuse:
-    """Fire due timers; return a block in which errors of the engine become ``ContractError``."""
+    """Fire due timers, and return a block in which errors of the engine become ``ContractError``.
+
+    Raises ``ContractError`` if one of the ``names`` that the test passed is not a string.
+    """
     for argument, name in names.items():
         string(argument, name)
     clock.settle()

@@ -86,7 +86,11 @@ class Embedder:
     def embed(
         self, text: str, *, dimension: int | None = None, query: bool = False
     ) -> tuple[Floats | None, SparseVector | None]:
-        """Return the vectors of a text. The words of a ``query`` have equal weights."""
+        """Return the vectors of a text. The words of a ``query`` have equal weights.
+
+        ``dimension`` is the index's current dimension, or None if it has no vectors yet.
+        Raises ``VectorError`` 422 if the function or mapping returns no valid vector for the text.
+        """
         dense: Floats | None = None
         sparse: SparseVector | None = None
         if self._source is not None:
@@ -154,7 +158,10 @@ def required(embedder: Embedder | None) -> Embedder:
 
 
 def _model_and_source(setting: object, kind: Kind) -> tuple[str, Callable[[str], object] | None]:
-    """Return the name of the model, and the test's function, or None for the built-in hashes."""
+    """Return the name of the model, and the test's function, or None for the built-in hashes.
+
+    Raises ``ContractError`` if one of the vendor's models does not suit the kind of the index.
+    """
     if setting is True:
         return "hash", None
     if isinstance(setting, str):

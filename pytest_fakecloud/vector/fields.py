@@ -248,11 +248,13 @@ class Fields:
         return int(text)
 
     def top_k(self, name: str, default: int) -> int:
+        """Return the number of hits to return, which must be within the limit."""
         value = self.number(name, default)
         errors.check_limit(name, value, self.limits.top_k)
         return value
 
     def max_idle_us(self) -> int:
+        """Return the maximum time for which a resumable query may be idle, in microseconds."""
         return self.number("maxIdle", DEFAULT_MAX_IDLE) * 1_000_000
 
     # -- parts of a record -----------------------------------------------------------------------

@@ -226,6 +226,7 @@ class VectorApp(App):
         }
 
     def random(self, request: Request) -> object:
+        """Return a random record with its vectors, or null if the namespace is empty."""
         record = self.engine.random(namespace_of(request))
         return None if record is None else record_json(record, VECTORS)
 

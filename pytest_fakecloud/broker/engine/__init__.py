@@ -242,7 +242,10 @@ class MemoryTopics:
 
 
 def checked_config(name: str, config: TopicConfig, limits: BrokerLimits) -> TopicConfig:
-    """Return a valid configuration, whose retention defaults to that of the plan."""
+    """Return a configuration, whose retention defaults to that of the plan.
+
+    Raises ``ContractError`` unless a topic can have this name and these limits.
+    """
     string("a topic's name", name)
     if not errors.can_name_a_topic(name):
         raise ContractError(str(errors.invalid_topic(name)))
@@ -269,7 +272,10 @@ class MemoryFetching:
         self._settings = state.settings
 
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Return the records from each position on; wait for the first one until the timeout."""
+        """Return the records from each position on; wait until there is at least one record.
+
+        Returns ``[]`` at the timeout. Raises ``BrokerError`` for positions outside the logs.
+        """
         wanted = distinct_positions(positions)
         signal = self._clock.signal()
         with self._state:
@@ -329,6 +335,7 @@ class MemoryFetching:
         return found
 
     def records(self, name: str) -> list[Record]:
+        """Return all records of a topic in (partition, offset) order."""
         with self._state:
             return [record for log in self._state.topic(name).logs for record in log.records()]
 

@@ -122,7 +122,10 @@ class MemoryGroups:
     def _enter(
         self, group_name: str, name: str, topics: Sequence[str], headers: Mapping[str, str]
     ) -> Instance:
-        """Return the instance of a consume request, which is created or rejoins if necessary."""
+        """Return the instance of a consume request, which is created or rejoins if necessary.
+
+        Raises ``BrokerError`` for unknown topics, invalid headers, and too many instances.
+        """
         wanted = tuple(sorted(set(topics)))
         for topic in wanted:
             self._state.topic(topic)
@@ -660,6 +663,7 @@ class MemoryGroups:
             return sorted(self._state.groups)
 
     def describe(self, name: str) -> GroupDescription:
+        """Return the current state of a group; raise ``BrokerError`` if it is unknown."""
         with self._state:
             for topic in self._state.topics:
                 self._state.topic(topic)  # deletes the records that exceed its retention

@@ -195,7 +195,11 @@ class MemoryProducing:
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
     ) -> list[Metadata]:
-        """Append messages; return their positions. Messages of the test do not use up the plan."""
+        """Append messages and return their positions in request order.
+
+        ``by_client`` is False for messages of the test, which do not use up the plan. Raises
+        ``BrokerError`` for invalid or too large messages, and for a plan that is used up.
+        """
         with self._state:
             return self.append(messages, by_client=by_client)
 

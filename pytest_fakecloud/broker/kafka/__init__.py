@@ -132,7 +132,11 @@ class KafkaEngine:
         return KafkaCopy(topics, messages, {g: self.groups.all_committed(g) for g in groups})
 
     def restore(self, copy: KafkaCopy) -> None:
-        """Restore a copy into new topics and groups, whose names are the same for clients."""
+        """Restore a copy into new topics and groups, whose names are the same for clients.
+
+        Ends all instances. Raises ``ContractError`` if there is nothing to restore, or if the copy
+        was made by the in-memory engine.
+        """
         if not isinstance(copy, KafkaCopy):
             raise ContractError(
                 "this snapshot is of the in-memory broker: pass its records to load()"

@@ -146,7 +146,10 @@ class KafkaInstance:
             raise translated(problem)
 
     def take(self, most: int, most_bytes: int) -> list[Any]:
-        """Return the next messages, which then count as delivered."""
+        """Return the next messages, which then count as delivered.
+
+        Raises ``BrokerError`` if there are no messages and a partition cannot be read.
+        """
         unreadable = self.buffer.unreadable()
         if unreadable is not None:
             topic, partition = unreadable

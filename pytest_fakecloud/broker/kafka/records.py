@@ -274,6 +274,7 @@ class KafkaFetching:
         ]
 
     def records(self, name: str) -> list[Record]:
+        """Return all records of a topic in (partition, offset) order."""
         found: list[Record] = []
         starts, ends = self._topics.bounds(name)
         for number, (start, end) in enumerate(zip(starts, ends, strict=True)):

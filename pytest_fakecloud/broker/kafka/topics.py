@@ -136,6 +136,7 @@ class KafkaTopics:
         return len(topic.logs)
 
     def check_partition(self, name: str, partition: int) -> None:
+        """Raise ``BrokerError`` if the topic or its partition does not exist."""
         if 0 <= partition < self.check(name):
             return
         count = self.counts().get(name)
@@ -153,6 +154,7 @@ class KafkaTopics:
 
     @public_names
     def bounds(self, name: str) -> tuple[list[int], list[int]]:
+        """Return the start offsets and the end offsets of a topic's logs, by partition."""
         ends = self.ends([(name, number) for number in range(self.check(name))])
         return [start for start, _ in ends], [end for _, end in ends]
 

@@ -178,6 +178,7 @@ def group(handle: Broker, id: str, wanted: Wanted) -> View:
 
 
 def content(handle: Broker) -> View:
+    """Return the topics with their newest records, and the consumer groups."""
 
     def show(name: str) -> View:
         kept = handle.topic(name).records

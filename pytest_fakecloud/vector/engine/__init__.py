@@ -151,7 +151,10 @@ class VectorEngine:
     # -- writing ---------------------------------------------------------------------------------
 
     def upsert(self, namespace: str, records: Sequence[VectorRecord]) -> None:
-        """Insert or replace records, all or none, and create the namespace if necessary."""
+        """Insert or replace records, all or none, and create the namespace if necessary.
+
+        Raises ``VectorError`` 422 for vectors that do not fit the index, 429 for a used up quota.
+        """
         with self._lock:
             dimension = self.checks.records(records, self.dimension)
             if records:
@@ -176,7 +179,11 @@ class VectorEngine:
     def update(
         self, namespace: str, change: VectorRecord, mode: UpdateMode = UpdateMode.OVERWRITE
     ) -> bool:
-        """Update the parts of a record that ``change`` has; return False for a missing record."""
+        """Update the parts of a record that ``change`` has; return False if no record has the id.
+
+        Raises ``VectorError`` 422 for vectors that do not fit the index, 400 for a patch that makes
+        the metadata too large, 429 for a used up quota.
+        """
         with self._lock:
             self.checks.change(change, self.dimension)
             space = self._find(namespace)
@@ -201,7 +208,10 @@ class VectorEngine:
             return self.delete(namespace, self._find(namespace).ids(prefix))
 
     def delete_matching(self, namespace: str, filter: str) -> int:
-        """Remove the records whose newest metadata matches a filter; return their number."""
+        """Remove the records whose newest metadata matches a filter; return their number.
+
+        Raises ``VectorError`` 400 for an invalid filter, and for an empty one.
+        """
         predicate = self.checks.filter(filter)
         if predicate is None:
             raise errors.bad_request(
@@ -360,13 +370,17 @@ class VectorEngine:
             return list(self.spaces)
 
     def delete_namespace(self, namespace: str) -> None:
+        """Remove a namespace; raise ``VectorError`` for a missing one and the default one."""
         with self._lock:
             self._check_named(namespace, "deleted")
             del self.spaces[namespace]
             self._move_queries(namespace, None)
 
     def rename_namespace(self, namespace: str, new: str, *, delete_existing: bool = False) -> bool:
-        """Rename a namespace, unless the new name is taken; return whether this was done."""
+        """Rename a namespace, unless the new name is taken; return whether this was done.
+
+        Raises ``VectorError`` 404 for a missing namespace, 400 for the default one.
+        """
         with self._lock:
             self._check_named(namespace, "renamed")
             if new == DEFAULT_NAMESPACE:
@@ -391,7 +405,10 @@ class VectorEngine:
             raise errors.namespace_missing(namespace, self.identity.name)
 
     def _space_for(self, namespace: str) -> Namespace:
-        """Return the namespace with this name, or a new one that is not part of the index yet."""
+        """Return the namespace with this name, or a new one that is not part of the index yet.
+
+        Raises ``VectorError`` 400 if a new namespace would exceed the limit.
+        """
         space = self.spaces.get(namespace)
         if space is None:
             errors.check_limit("Namespace count", len(self.spaces) + 1, self.limits.namespaces)
