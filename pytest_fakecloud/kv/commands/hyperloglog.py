@@ -81,7 +81,7 @@ def _zeros(length: int) -> bytes:
 
 
 def _equal(value: int, length: int) -> bytes:
-    """Return the opcode VAL."""
+    """Return the opcode VAL for a run of registers that have the same value."""
     return bytes((0x80 | value - 1 << 2 | length - 1,))
 
 
@@ -116,33 +116,22 @@ def registers(value: bytes) -> bytearray:
         if len(unpacked) != REGISTERS:
             raise CommandError(errors.CORRUPT_HYPERLOGLOG)
         return unpacked
-    # Treat all registers as one integer. Repeatedly move the upper half of each group (of all
-    # registers, then of halves, quarters, and so on) until each register starts at a byte.
-    number = int.from_bytes(value[HEADER_SIZE:DENSE_SIZE], "little")
-    for size, low in _halves():
-        high = low << REGISTER_BITS * size
-        number = number & low | (number & high) << (8 - REGISTER_BITS) * size
-    return bytearray(number.to_bytes(REGISTERS, "little"))
+    import numpy as np  # slow to import and rarely needed
 
-
-@cache
-def _halves() -> list[tuple[int, int]]:
-    """For each level of splitting, return the registers in a half and the mask of the lower halves."""
-    found = []
-    for level in reversed(range(PRECISION)):
-        size = 1 << level
-        one = ((1 << REGISTER_BITS * size) - 1).to_bytes(2 * size, "little")
-        found.append((size, int.from_bytes(one * (REGISTERS // (2 * size)), "little")))
-    return found
+    # Four registers of six bits take three bytes.
+    triples = np.frombuffer(value, np.uint8, offset=HEADER_SIZE).reshape(-1, 3)
+    low, middle, high = triples.T.astype(np.uint32)
+    numbers = low | middle << 8 | high << 16
+    fours = [(numbers >> shift & REGISTER_MAX).astype(np.uint8) for shift in (0, 6, 12, 18)]
+    return bytearray(np.stack(fours, axis=1))
 
 
 def _pack_dense(unpacked: bytes | bytearray) -> bytes:
-    packed = bytearray()
-    for at in range(0, REGISTERS, 4):
-        # Four registers of six bits take three bytes.
-        one, two, three, four = unpacked[at : at + 4]
-        packed += (one | two << 6 | three << 12 | four << 18).to_bytes(3, "little")
-    return bytes(packed)
+    import numpy as np
+
+    one, two, three, four = np.frombuffer(unpacked, np.uint8).reshape(-1, 4).T.astype("<u4")
+    numbers = one | two << 6 | three << 12 | four << 18
+    return numbers.view(np.uint8).reshape(-1, 4)[:, :3].tobytes()
 
 
 def to_dense(value: bytes) -> bytes:
@@ -153,14 +142,12 @@ def to_dense(value: bytes) -> bytes:
 
 
 def mark_stale(value: bytes) -> bytes:
-    """Return a value with its cached count marked as stale."""
     return value[:15] + bytes((value[15] | 0x80,)) + value[HEADER_SIZE:]
 
 
 def add(value: bytes, elements: Iterable[bytes], sparse_max_bytes: int) -> tuple[bytes, bool]:
     """Add elements; return the value, stale if a register changed, and whether one changed."""
     changed = False
-    target: _Dense | _Sparse
     target = _Dense(value) if is_dense(value) else _Sparse(value, sparse_max_bytes)
     for index, rank in map(register_of, elements):
         try:
@@ -182,15 +169,14 @@ class _Dense:
 
     def set(self, index: int, rank: int) -> bool:
         """Raise a register to ``rank``; return False if it is at least as high already."""
-        bit = index * REGISTER_BITS
-        at = HEADER_SIZE + (bit >> 3)
-        shift = bit & 7
-        pair = int.from_bytes(self._bytes[at : at + 2], "little")
-        if (pair >> shift & REGISTER_MAX) >= rank:
+        byte, shift = divmod(index * REGISTER_BITS, 8)
+        pair = slice(HEADER_SIZE + byte, HEADER_SIZE + byte + 2)
+        number = int.from_bytes(self._bytes[pair], "little")
+        if (number >> shift & REGISTER_MAX) >= rank:
             return False
-        pair = pair & ~(REGISTER_MAX << shift) | rank << shift
-        size = min(2, len(self._bytes) - at)
-        self._bytes[at : at + size] = pair.to_bytes(2, "little")[:size]
+        number = number & ~(REGISTER_MAX << shift) | rank << shift
+        # The last register is in a single byte.
+        self._bytes[pair] = number.to_bytes(len(self._bytes[pair]), "little")
         return True
 
 
@@ -221,7 +207,6 @@ class _Sparse:
         return self._header + b"".join(self._opcodes)
 
     def set(self, index: int, rank: int) -> bool:
-        """Raise a register to ``rank``; return False if it is at least as high already."""
         if index >= self._starts[-1]:
             raise CommandError(errors.CORRUPT_HYPERLOGLOG)
         at = bisect_right(self._starts, index) - 1
@@ -272,20 +257,14 @@ def cached_count(value: bytes) -> tuple[int, bytes]:
     return cardinality, value[:8] + cached + value[HEADER_SIZE:]
 
 
-_TOP_BITS = int.from_bytes(b"\x80" * REGISTERS, "little")
-"""The top bit of the byte of each register."""
-
-
 def register_maxima(values: Iterable[bytes]) -> bytearray:
-    largest = 0
+    import numpy as np
+
+    largest = np.zeros(REGISTERS, np.uint8)
     for value in values:
         spend(_STEPS_PER_VALUE)
-        other = int.from_bytes(registers(value), "little")
-        # A register uses six bits, so the top bit of its byte can show which of two is larger.
-        least = (largest | _TOP_BITS) - other & _TOP_BITS
-        larger = (least >> 7) * 255
-        largest = other ^ (largest ^ other) & larger
-    return bytearray(largest.to_bytes(REGISTERS, "little"))
+        largest = np.maximum(largest, registers(value))
+    return bytearray(largest)
 
 
 def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_bytes: int) -> bytes:
@@ -331,8 +310,7 @@ def murmur_hash_64a(key: bytes) -> int:
     return h ^ (h >> 47)
 
 
-_ALPHA_INF = 0.721347520444481703680
-"""The constant of the estimator for infinitely many registers: 1 / (2 ln 2)."""
+_ALPHA_INF = 1 / (2 * math.log(2))
 
 
 def _sigma(x: float) -> float:

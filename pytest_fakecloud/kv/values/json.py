@@ -12,7 +12,6 @@ import json
 import math
 import re
 from itertools import accumulate
-from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
 from ...core.budget import spend
@@ -46,14 +45,12 @@ class JsonValue:
         self.root = root
 
     def encoding(self, config: Config) -> str:
-        """Return the encoding that OBJECT ENCODING reports for values of modules."""
         return "raw"
 
     def copy(self) -> JsonValue:
-        return JsonValue(copy_json(self.root))
+        return JsonValue(self.to_python())
 
     def to_python(self) -> Json:
-        """Return a copy of the document as Python data."""
         return copy_json(self.root)
 
     def __len__(self) -> int:
@@ -148,68 +145,51 @@ class Layout(NamedTuple):
 _COMPACT = Layout()
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
+_EXPONENTS = re.compile(_STRING + rb"|(-?)([\d.]+)e([+-]\d+)", re.DOTALL)
+_MARKS = re.compile(_STRING + rb"|\[\]|\{\}|[\[\]{},:]", re.DOTALL)
+
+
 def write_json(value: Json, layout: Layout = _COMPACT) -> bytes:
-    """Format a value as JSON: compact by default, or with the options of JSON.GET."""
-    out: list[str] = []
-    _write(value, out, layout, 0)
-    return "".join(out).encode()
-
-
-def _write(value: Json, out: list[str], layout: Layout, level: int) -> None:
-    kind = value.__class__
-    if kind is str:
-        out.append(encode_basestring(value))
-    elif kind is int:
-        out.append(str(value))
-    elif kind is float:
-        out.append(format_float(value))
-    elif value is None:
-        out.append("null")
-    elif kind is bool:
-        out.append("true" if value else "false")
-    elif kind is dict:
-        _write_items(value, out, layout, level, "{", "}")
-    else:
-        _write_items(value, out, layout, level, "[", "]")
-
-
-def _write_items(
-    value: Any, out: list[str], layout: Layout, level: int, opening: str, closing: str
-) -> None:
-    if not value:
-        out.append(opening + closing)
-        return
-    line = layout.newline + layout.indent * (level + 1)
-    separator = opening + line
-    if opening == "{":
-        colon = ":" + layout.space
-        for key, item in value.items():
-            out.append(separator + encode_basestring(key) + colon)
-            _write(item, out, layout, level + 1)
-            separator = "," + line
-    else:
-        for item in value:
-            out.append(separator)
-            _write(item, out, layout, level + 1)
-            separator = "," + line
-    out.append(layout.newline + layout.indent * level + closing)
-
-
-def format_float(value: float) -> str:
-    """Return the shortest string that parses as the same double, with a point or an exponent.
+    """Format a value as JSON: compact by default, or with the options of JSON.GET.
 
     Numbers from 1e-5 to below 1e16 are written with a decimal point. Others are written with an
     exponent that has no plus sign and no leading zeros, as in RedisJSON.
     """
-    text = repr(value)
-    if "e" not in text:
-        return text
-    mantissa, _, exponent = text.partition("e")
-    power = int(exponent)
-    if power == -5:
-        sign, digits = ("-", mantissa[1:]) if mantissa.startswith("-") else ("", mantissa)
-        return f"{sign}0.0000{digits.replace('.', '')}"
-    return f"{mantissa}e{power}"
+    text = _ENCODER.encode(value).encode()
+    if b"e-" in text or b"e+" in text:
+        text = _EXPONENTS.sub(_exponent, text)
+    return text if layout == _COMPACT else _laid_out(text, layout)
+
+
+def _exponent(found: re.Match[bytes]) -> bytes:
+    sign, digits, power = found.groups()
+    if digits is None:
+        return found[0]  # a string
+    if power == b"-05":
+        return sign + b"0.0000" + digits.replace(b".", b"")
+    return b"%b%be%d" % (sign, digits, int(power))
+
+
+def _laid_out(text: bytes, layout: Layout) -> bytes:
+    """Add line breaks, indentation and spaces to compact JSON."""
+    indent, line, space = map(str.encode, layout)
+
+    def spaced(found: re.Match[bytes]) -> bytes:
+        nonlocal line
+        mark = found[0]
+        if mark == b":":
+            return b":" + space
+        if mark in (b"[", b"{"):
+            line += indent
+        elif mark in (b"]", b"}"):
+            line = line.removesuffix(indent)
+            return line + mark
+        elif mark != b",":
+            return mark  # a string, or an empty array or object
+        return mark + line
+
+    return _MARKS.sub(spaced, text)
 
 
 TYPE_WORDS = {
