@@ -131,7 +131,7 @@ def _pack_dense(unpacked: bytes | bytearray) -> bytes:
 
     one, two, three, four = np.frombuffer(unpacked, np.uint8).reshape(-1, 4).T.astype("<u4")
     numbers = one | two << 6 | three << 12 | four << 18
-    return numbers.view(np.uint8).reshape(-1, 4)[:, :3].tobytes()
+    return bytes(numbers.view(np.uint8).reshape(-1, 4)[:, :3].tobytes())
 
 
 def to_dense(value: bytes) -> bytes:
