@@ -20,7 +20,14 @@ from ..engine.sessions import Session
 from ..errors import CommandError, Template
 from ..reply import NIL_ARRAY, Blocked, Reply
 from ..table.registry import TTL_OPTIONS, Args, CommandSpec, Unit
-from ..table.syntax import I64_MAX, I64_MIN, parse_cursor, parse_database, parse_int
+from ..table.syntax import (
+    I64_MAX,
+    I64_MIN,
+    parse_cursor,
+    parse_database,
+    parse_int,
+    parse_long_double,
+)
 from ..values.containers import HashValue, SetValue
 from ..values.zset import SortedSet
 
@@ -95,10 +102,8 @@ def slice_bounds(first: int, last: int, length: int) -> tuple[int, int]:
 
 
 def inclusive_range(start: int, end: int, length: int) -> tuple[int, int]:
-    """Convert the range of a string command to inclusive indexes; it is empty if start > end.
-
-    Unlike in other commands, an end before the string means its first byte.
-    """
+    """Convert the range of a string command to inclusive indexes; it is empty if start > end."""
+    # Unlike in other commands, an end before the string means its first byte.
     start = max(start + length, 0) if start < 0 else start
     end = max(end + length, 0) if end < 0 else end
     return start, min(end, length - 1)
@@ -169,7 +174,6 @@ def parse_random(args: Args, flag: bytes) -> tuple[int | None, bool]:
 
 
 def check_repetitions(count: int) -> None:
-    """Raise ``CommandError`` if a negative count requests too many random elements."""
     if count < -MOST_REPETITIONS:
         raise CommandError(errors.OUT_OF_RANGE)
 
@@ -217,18 +221,15 @@ Condition = frozenset[bytes]
 
 
 def parse_conditions(words: list[bytes]) -> Condition:
-    """Parse the options NX, XX, GT and LT; raise an error for an invalid combination."""
-    found: set[bytes] = set()
     for word in words:
-        upper = word.upper()
-        if upper not in (b"NX", b"XX", b"GT", b"LT"):
+        if word.upper() not in (b"NX", b"XX", b"GT", b"LT"):
             raise CommandError(errors.unsupported_option(word))
-        found.add(upper)
+    found = frozenset(word.upper() for word in words)
     if b"NX" in found and len(found) > 1:
         raise CommandError(errors.EXPIRE_NX_WITH_OTHERS)
-    if b"GT" in found and b"LT" in found:
+    if {b"GT", b"LT"} <= found:
         raise CommandError(errors.EXPIRE_GT_AND_LT)
-    return frozenset(found)
+    return found
 
 
 def allows_expiry(condition: Condition, present_ms: int | None, wanted_ms: int) -> bool:
@@ -251,7 +252,7 @@ _SIZES = {
 }
 
 
-@dataclass(eq=False, repr=False, slots=True)
+@dataclass(slots=True)
 class SetOptions:
     """The options of SET, GETEX, MSETEX, HGETEX or HSETEX."""
 
@@ -262,10 +263,6 @@ class SetOptions:
     ttl_word: bytes = b""
     """KEEPTTL, PERSIST, or an expiry word such as EX with its ``ttl_number``."""
     ttl_number: bytes = b""
-
-    @property
-    def keep_ttl(self) -> bool:
-        return self.ttl_word == b"KEEPTTL"
 
     def is_met(self, value: object) -> bool:
         """Return whether the current value of a key meets the condition, if there is one."""
@@ -282,10 +279,7 @@ class SetOptions:
 
 
 def parse_set_options(session: Session, args: Args, at: int) -> SetOptions:
-    """Parse options from ``at`` on.
-
-    Flags and options about the TTL may be repeated. The last number of an expiry counts.
-    """
+    """Parse options from ``at`` on. They may be repeated; the last number of an expiry counts."""
     given = SetOptions()
     for word, values in options(args, at, _SIZES, of=running(session)):
         if word in _TTL_WORDS:
@@ -307,13 +301,13 @@ def parse_set_options(session: Session, args: Args, at: int) -> SetOptions:
 
 def meets(comparison: bytes, operand: bytes, value: object) -> bool:
     """Return whether the current value of a key meets one of ``COMPARISONS``."""
-    if comparison in (b"IFDEQ", b"IFDNE") and not re.fullmatch(rb"[0-9a-fA-F]{16}", operand):
+    of_digest = comparison in (b"IFDEQ", b"IFDNE")
+    if of_digest and not re.fullmatch(rb"[0-9a-fA-F]{16}", operand):
         raise CommandError(errors.BAD_DIGEST)
     if value is None:
         return comparison in (b"IFNE", b"IFDNE")
     if not isinstance(value, bytes | bytearray):
         raise CommandError(errors.WRONGTYPE)
-    of_digest = comparison in (b"IFDEQ", b"IFDNE")
     is_equal = digest(value) == operand.lower() if of_digest else value == operand
     return is_equal == (comparison in (b"IFEQ", b"IFDEQ"))
 
@@ -331,9 +325,6 @@ def digest(value: String) -> bytes:
 
 def parse_timeout(session: Session, text: bytes) -> int:
     """Parse a blocking command's timeout in seconds; return milliseconds, or 0 for no timeout."""
-    # Imported here, because it needs decimal and fractions, and most commands have no timeout.
-    from ..table.syntax import parse_long_double
-
     seconds = parse_long_double(text, errors.TIMEOUT_NOT_FLOAT)
     if isinstance(seconds, float):  # an infinity
         return _waiting_time(session, I64_MAX + 1 if seconds > 0 else -1)
@@ -388,22 +379,6 @@ def try_or_wait(
     return Blocked(keys, timeout_ms, again, NIL_ARRAY)
 
 
-def _parse_pop(args: Args, at: int, first: bytes, last: bytes) -> tuple[list[bytes], bool, int]:
-    """Parse ``numkeys key [key ...] first|last [COUNT n]``: the keys, whether first, the count."""
-    end = at + 1 + parse_int(args[at], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
-    if end >= len(args):
-        raise CommandError(errors.SYNTAX)
-    from_first = is_first(args[end], first, last)
-    words = args[end + 1 :]
-    count = 1
-    if len(words) > 1 and words[0].upper() == b"COUNT":
-        count = parse_int(words[1], 1, I64_MAX, errors.COUNT_NOT_POSITIVE)
-        words = words[2:]
-    if words:
-        raise CommandError(errors.SYNTAX)
-    return args[at + 1 : end], from_first, count
-
-
 def pop_several(
     session: Session,
     args: Args,
@@ -413,16 +388,29 @@ def pop_several(
 ) -> Reply:
     """Pop elements from the first existing key: LMPOP, ZMPOP, BLMPOP and BZMPOP.
 
-    ``ends`` are the words for both ends. ``take`` removes elements, given the key, its value,
-    whether to pop from the first end, and the count. It returns the elements for the reply.
+    The arguments are ``[timeout] numkeys key [key ...] end [COUNT count]``, and ``ends`` are the
+    words for both ends. ``take`` removes elements, given the key, its value, whether to pop from
+    the first end, and the count. It returns the elements for the reply.
     """
-    blocking = "blocking" in running(session).flags
-    keys, from_first, count = _parse_pop(args, int(blocking), *ends)
+    timeout = None
+    if "blocking" in running(session).flags:
+        timeout, *args = args
+    end = 1 + parse_int(args[0], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
+    if end >= len(args):
+        raise CommandError(errors.SYNTAX)
+    from_first = is_first(args[end], *ends)
+    words = args[end + 1 :]
+    count = 1
+    if len(words) > 1 and words[0].upper() == b"COUNT":
+        count = parse_int(words[1], 1, I64_MAX, errors.COUNT_NOT_POSITIVE)
+        words = words[2:]
+    if words:
+        raise CommandError(errors.SYNTAX)
 
     def take_several(key: bytes, value: T) -> list[Any]:
         return [take(key, value, from_first, count)]
 
-    return pop_first(session, keys, args[0] if blocking else None, kind, take_several)
+    return pop_first(session, args[1:end], timeout, kind, take_several)
 
 
 def pop_first(

@@ -344,7 +344,7 @@ def hsetex(session: Session, args: Args) -> Reply:
         return 0
     value = session.db.get_or_create(key, HashValue)
     for field, content in zip(pairs[::2], pairs[1::2], strict=True):
-        value.set(field, content, keep_ttl=given.keep_ttl)
+        value.set(field, content, keep_ttl=given.ttl_word == b"KEEPTTL")
         if at_ms is not None:
             _expire_or_remove(session, value, field, at_ms)
     events = ["hset"]

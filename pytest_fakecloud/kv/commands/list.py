@@ -31,34 +31,26 @@ from .arguments import (
 _ENDS = (b"LEFT", b"RIGHT")
 
 
-@command("LPUSH")
-def lpush(session: Session, args: Args) -> Reply:
-    """Prepend elements to a list one by one, and create the list if it does not exist."""
+@variant(
+    "LPUSH",
+    "Prepend elements to a list one by one, and create the list if it does not exist.",
+    left=True,
+)
+@variant(
+    "RPUSH", "Append elements to a list, and create the list if it does not exist.", left=False
+)
+@variant("LPUSHX", "Prepend elements to a list only if the list exists.", left=True, create=False)
+@variant("RPUSHX", "Append elements to a list only if the list exists.", left=False, create=False)
+def push(session: Session, args: Args, *, left: bool, create: bool = True) -> Reply:
+    if not create and not session.db.exists(args[0]):
+        return 0
     items = session.db.get_or_create(args[0], QuickList)
-    items.push_left(args[1:])
+    if left:
+        items.push_left(args[1:])
+    else:
+        items.push_right(args[1:])
     session.db.touch(args[0])
     return len(items)
-
-
-@command("RPUSH")
-def rpush(session: Session, args: Args) -> Reply:
-    """Append elements to a list, and create the list if it does not exist."""
-    items = session.db.get_or_create(args[0], QuickList)
-    items.push_right(args[1:])
-    session.db.touch(args[0])
-    return len(items)
-
-
-@command("LPUSHX")
-def lpushx(session: Session, args: Args) -> Reply:
-    """Prepend elements to a list only if the list exists."""
-    return lpush(session, args) if session.db.exists(args[0]) else 0
-
-
-@command("RPUSHX")
-def rpushx(session: Session, args: Args) -> Reply:
-    """Append elements to a list only if the list exists."""
-    return rpush(session, args) if session.db.exists(args[0]) else 0
 
 
 @command("LINSERT")
@@ -124,17 +116,6 @@ def lrange(session: Session, args: Args) -> Reply:
 @command("LPOS")
 def lpos(session: Session, args: Args) -> Reply:
     """Return the index of an element equal to a value, or the indexes of several such elements."""
-    rank, count, maxlen = _parse_lpos(session, args)
-    items = get_or_empty(session, args[0], QuickList)
-    found = items.matches(args[1], reverse=rank < 0, maxlen=maxlen)
-    wanted = islice(found, abs(rank) - 1, None)
-    if count is None:
-        return next(wanted, None)
-    return list(islice(wanted, count or None))
-
-
-def _parse_lpos(session: Session, args: Args) -> tuple[int, int | None, int]:
-    """Return RANK, COUNT (None if it is not given) and MAXLEN."""
     rank, count, maxlen = 1, None, 0
     for word, (value,) in options(args, 2, {b"RANK": 1, b"COUNT": 1, b"MAXLEN": 1}):
         if word == b"RANK":
@@ -148,7 +129,12 @@ def _parse_lpos(session: Session, args: Args) -> tuple[int, int | None, int]:
             count = parse_int(value, 0, I64_MAX, errors.LPOS_COUNT)
         else:
             maxlen = parse_int(value, 0, I64_MAX, errors.LPOS_MAXLEN)
-    return rank, count, maxlen
+    items = get_or_empty(session, args[0], QuickList)
+    found = items.matches(args[1], reverse=rank < 0, maxlen=maxlen)
+    wanted = islice(found, abs(rank) - 1, None)
+    if count is None:
+        return next(wanted, None)
+    return list(islice(wanted, count or None))
 
 
 @command("LREM")

@@ -12,8 +12,6 @@ length, but not the one that Redis finds (731 runs against 765).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...core.budget import spend
 from .. import errors
 from ..engine.keyspace import String
@@ -21,7 +19,16 @@ from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Map, Reply
 from ..table.registry import Args, command, variant
-from ..table.syntax import I64_MAX, I64_MIN, parse_int, try_int
+from ..table.syntax import (
+    I64_MAX,
+    I64_MIN,
+    LongDouble,
+    format_long_double,
+    long_double_sum,
+    parse_int,
+    parse_long_double,
+    try_int,
+)
 from ..values.measures import UnpackedInteger
 from .arguments import (
     COMPARISONS,
@@ -33,9 +40,6 @@ from .arguments import (
     options,
     parse_set_options,
 )
-
-if TYPE_CHECKING:
-    from ..table.syntax import LongDouble
 
 
 def _check_length(session: Session, size: int) -> None:
@@ -92,7 +96,7 @@ def set_(session: Session, args: Args) -> Reply:
         old = db.string(key) if returns_old else db.find(key)
         if not given.is_met(old):
             return string_reply(old) if returns_old else None
-    db.set(key, args[1], given.keep_ttl)
+    db.set(key, args[1], given.ttl_word == b"KEEPTTL")
     if at_ms is not None:
         _expire_or_delete(session, key, at_ms)
     return string_reply(old) if returns_old else OK
@@ -127,7 +131,6 @@ def setnx(session: Session, args: Args) -> Reply:
 @variant("SETEX", "Set the string value of a key and its TTL in seconds.")
 @variant("PSETEX", "Set the string value of a key and its TTL in milliseconds.")
 def setex(session: Session, args: Args) -> Reply:
-    """Set a string value and its TTL, in the unit of the command's row."""
     at_ms = expiry_ms(session, args[1])
     session.db.set(args[0], args[2])
     session.db.expire_at(args[0], at_ms)
@@ -214,7 +217,7 @@ def msetex(session: Session, args: Args) -> Reply:
     if given.flags and not all(given.is_met(session.db.lookup(key)) for key in keys):
         return 0
     for at, key in enumerate(keys):
-        session.db.set(key, args[2 + 2 * at], given.keep_ttl)
+        session.db.set(key, args[2 + 2 * at], given.ttl_word == b"KEEPTTL")
         if at_ms is not None:
             _expire_or_delete(session, key, at_ms)
     return 1
@@ -323,9 +326,6 @@ def incremented_float(text: bytes, amount: LongDouble, error: bytes = errors.NOT
 
     An infinite sum raises ``NAN_OR_INFINITY``.
     """
-    # Few tests add floats, and exact fractions take milliseconds to import.
-    from ..table.syntax import format_long_double, long_double_sum, parse_long_double
-
     total = long_double_sum(parse_long_double(text, error), amount)
     if isinstance(total, float):
         raise CommandError(errors.NAN_OR_INFINITY)
@@ -335,14 +335,12 @@ def incremented_float(text: bytes, amount: LongDouble, error: bytes = errors.NOT
 @variant("INCR", "Increment the integer value of a key by one and return the new value.", amount=1)
 @variant("DECR", "Decrement the integer value of a key by one and return the new value.", amount=-1)
 def incr(session: Session, args: Args, *, amount: int) -> Reply:
-    key = args[0]
-    value = session.db.string(key)
+    value = session.db.string(args[0])
     if value is None:
-        number = amount
-    else:
-        # A 64-bit integer has at most 20 characters, so do not copy more of a large value than 21.
-        number = incremented(value if type(value) is bytes else bytes(value[:21]), amount)
-    session.db.set(key, b"%d" % number, keep_ttl=True)
+        value = b"0"
+    # A 64-bit integer has at most 20 characters, so do not copy more of a large value than 21.
+    number = incremented(value if type(value) is bytes else bytes(value[:21]), amount)
+    session.db.set(args[0], b"%d" % number, keep_ttl=True)
     return number
 
 
@@ -364,8 +362,6 @@ def decrby(session: Session, args: Args) -> Reply:
 @command("INCRBYFLOAT")
 def incrbyfloat(session: Session, args: Args) -> Reply:
     """Increment the value of a key by a floating-point number and return the new value."""
-    from ..table.syntax import parse_long_double
-
     value = session.db.string(args[0])
     present = b"0" if value is None else bytes(value)
     text = incremented_float(present, parse_long_double(args[1]))
@@ -399,7 +395,6 @@ def _rows(first: bytes, second: bytes) -> list[int]:
 
 
 def common_length(first: bytes, second: bytes) -> int:
-    """Return the length of the longest common subsequence of two strings."""
     return len(second) - _rows(first, second)[-1].bit_count()
 
 
@@ -424,16 +419,6 @@ def common_matches(first: bytes, second: bytes) -> list[Match]:
 _LCS_SIZES = {b"IDX": 0, b"LEN": 0, b"WITHMATCHLEN": 0, b"MINMATCHLEN": 1}
 
 
-def _ranges_reply(matches: list[Match], given: dict[bytes, int]) -> Reply:
-    ranges: list[Reply] = []
-    for i, j, length in matches:
-        if length >= given.get(b"MINMATCHLEN", 0):
-            entry: list[Reply] = [[i, i + length - 1], [j, j + length - 1]]
-            ranges.append([*entry, length] if b"WITHMATCHLEN" in given else entry)
-    total = sum(length for _, _, length in matches)
-    return Map([b"matches", ranges, b"len", total])
-
-
 @command("LCS")
 def lcs(session: Session, args: Args) -> Reply:
     """Return the longest common subsequence of two strings, its length, or the ranges it matches."""
@@ -447,15 +432,19 @@ def lcs(session: Session, args: Args) -> Reply:
     }
     if b"LEN" in given and b"IDX" in given:
         raise CommandError(errors.LCS_LEN_AND_IDX)
-    # Redis allocates a table of 4 bytes for each pair of positions.
-    if (len(values[0]) + 1) * (len(values[1]) + 1) * 4 > session.engine.config.number(
-        "proto-max-bulk-len"
-    ):
-        raise CommandError(errors.LCS_TOO_LONG)
     first, second = map(bytes, values)
+    # Redis allocates a table of 4 bytes for each pair of positions.
+    table_size = (len(first) + 1) * (len(second) + 1) * 4
+    if table_size > session.engine.config.number("proto-max-bulk-len"):
+        raise CommandError(errors.LCS_TOO_LONG)
     if b"LEN" in given:
         return common_length(first, second)
     matches = common_matches(first, second)
-    if b"IDX" in given:
-        return _ranges_reply(matches, given)
-    return b"".join(first[i : i + length] for i, _, length in reversed(matches))
+    if b"IDX" not in given:
+        return b"".join(first[i : i + length] for i, _, length in reversed(matches))
+    ranges: list[Reply] = []
+    for i, j, length in matches:
+        if length >= given.get(b"MINMATCHLEN", 0):
+            entry: list[Reply] = [[i, i + length - 1], [j, j + length - 1]]
+            ranges.append([*entry, length] if b"WITHMATCHLEN" in given else entry)
+    return Map([b"matches", ranges, b"len", sum(length for _, _, length in matches)])
