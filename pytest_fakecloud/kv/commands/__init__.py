@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 
-from ..table.registry import CommandSpec, import_with
+from ..table.registry import CommandSpec, importers
 
 _NAMES = {"cluster": "server", "connection": "server", "generic": "keys"}
 """Maps each command group to its module or folder, if the names differ."""
@@ -29,4 +29,4 @@ def _import_group(spec: CommandSpec) -> None:
         importlib.import_module(f"{__name__}.{module}")
 
 
-import_with(_import_group)
+importers.append(_import_group)

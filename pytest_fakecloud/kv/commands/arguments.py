@@ -20,14 +20,7 @@ from ..engine.sessions import Session
 from ..errors import CommandError, Template
 from ..reply import NIL_ARRAY, Blocked, Reply
 from ..table.registry import TTL_OPTIONS, Args, CommandSpec, Unit
-from ..table.syntax import (
-    I64_MAX,
-    I64_MIN,
-    parse_cursor,
-    parse_database,
-    parse_int,
-    parse_long_double,
-)
+from ..table.syntax import I64_MAX, I64_MIN, parse_cursor, parse_int, parse_long_double
 from ..values.containers import HashValue, SetValue
 from ..values.zset import SortedSet
 
@@ -150,7 +143,9 @@ def is_first(word: bytes, first: bytes, second: bytes) -> bool:
 
 def find_database(session: Session, text: bytes) -> Keyspace:
     """Return the database with an index; raise an error if there is none."""
-    index = parse_database(text)
+    index = parse_int(text)
+    if not -(2**31) <= index < 2**31:
+        raise CommandError(errors.OUT_OF_INT_RANGE)
     if not 0 <= index < len(session.engine.databases):
         raise CommandError(errors.DB_INDEX)
     return session.engine.database(index)

@@ -41,11 +41,6 @@ UNITS = {b"m": 1.0, b"km": 1000.0, b"ft": 0.3048, b"mi": 1609.34}
 """Lengths of the units in metres."""
 
 
-def in_bounds(longitude: float, latitude: float) -> bool:
-    """Return whether a position can be stored: within ±180 degrees east and ±85.05112878 north."""
-    return LONGITUDE[0] <= longitude <= LONGITUDE[1] and LATITUDE[0] <= latitude <= LATITUDE[1]
-
-
 def _spread(number: int) -> int:
     """Insert a zero bit after each bit of a 32-bit number."""
     number = (number | number << 16) & 0x0000FFFF0000FFFF
@@ -68,10 +63,7 @@ def _squeeze(number: int) -> int:
 def encode(
     longitude: float, latitude: float, steps: int = STEPS, latitudes: tuple[float, float] = LATITUDE
 ) -> int:
-    """Return the cell of a position in ``steps`` bits per coordinate, with the latitude in even bits.
-
-    With the default for ``steps``, the cell is the score of the position.
-    """
+    """Return the cell of a position in ``steps`` bits per coordinate, by default its score."""
     across = (longitude - LONGITUDE[0]) / (LONGITUDE[1] - LONGITUDE[0])
     up = (latitude - latitudes[0]) / (latitudes[1] - latitudes[0])
     cells = 1 << steps
@@ -111,10 +103,10 @@ class Cell:
             across = (across + east) & mask
         return Cell(_spread(up) | _spread(across) << 1, self.steps)
 
-    def scores(self) -> tuple[int, int]:
-        """Return the scores of the positions in the cell, as a range ``start <= score < stop``."""
+    def scores(self) -> ScoreRange:
+        """Return the scores of the positions in the cell."""
         shift = 2 * (STEPS - self.steps)
-        return self.bits << shift, (self.bits + 1) << shift
+        return ScoreRange(self.bits << shift, (self.bits + 1) << shift)
 
 
 def decode(score: float) -> tuple[float, float]:
@@ -132,11 +124,6 @@ def standard_geohash(score: float) -> bytes:
     bits = encode(*decode(score), latitudes=_STANDARD_LATITUDE)
     letters = [_ALPHABET[bits >> (52 - 5 * i) & 31] for i in range(1, 11)]
     return bytes((*letters, _ALPHABET[0]))
-
-
-def _cosine(radians: float) -> float:
-    """Return the cosine of an angle; NaN for an infinity, as in C."""
-    return math.nan if math.isinf(radians) else math.cos(radians)
 
 
 def _latitude_distance(south: float, north: float) -> float:
@@ -182,7 +169,9 @@ class Shape:
         half_width = self.unit * (self.width / 2 if self.radius is None else self.radius)
         up = half_height / _EARTH_RADIUS / _DEGREE
         toward_pole = self.latitude - up if self.latitude < 0 else self.latitude + up
-        across = half_width / _EARTH_RADIUS / _cosine(toward_pole * _DEGREE) / _DEGREE
+        # As in C, the cosine of an infinity is not a number.
+        cosine = math.nan if math.isinf(toward_pole) else math.cos(toward_pole * _DEGREE)
+        across = half_width / _EARTH_RADIUS / cosine / _DEGREE
         longitude, latitude = self.longitude, self.latitude
         return longitude - across, latitude - up, longitude + across, latitude + up
 
@@ -243,7 +232,7 @@ _SEVENTEEN = Decimal(1).scaleb(-17)
 
 def _parse_position(longitude_text: bytes, latitude_text: bytes) -> tuple[float, float]:
     longitude, latitude = parse_float(longitude_text), parse_float(latitude_text)
-    if not in_bounds(longitude, latitude):
+    if not (LONGITUDE[0] <= longitude <= LONGITUDE[1] and LATITUDE[0] <= latitude <= LATITUDE[1]):
         raise CommandError(errors.geo_position(longitude, latitude))
     return longitude, latitude
 
@@ -255,15 +244,14 @@ def _parse_unit(text: bytes) -> float:
     return metres
 
 
-def _coordinate_reply(session: Session, degrees: float) -> Reply:
-    """Return a coordinate with up to 17 decimals and no trailing zeros, as Redis prints it."""
-    digits = f"{Decimal(degrees).quantize(_SEVENTEEN, ROUND_HALF_EVEN):f}"
-    text = digits.rstrip("0").rstrip(".").encode()
-    return PrintedDouble(degrees, text) if session.resp > 2 else text
-
-
 def _position_reply(session: Session, score: float) -> list[Reply]:
-    return [_coordinate_reply(session, degrees) for degrees in decode(score)]
+    """Return both coordinates with up to 17 decimals and no trailing zeros, as Redis prints them."""
+    reply: list[Reply] = []
+    for degrees in decode(score):
+        digits = f"{Decimal(degrees).quantize(_SEVENTEEN, ROUND_HALF_EVEN):f}"
+        text = digits.rstrip("0").rstrip(".").encode()
+        reply.append(PrintedDouble(degrees, text) if session.resp > 2 else text)
+    return reply
 
 
 @command("GEOADD")
@@ -349,12 +337,6 @@ class _Search:
             raise CommandError(errors.GEO_RADIUS_NEGATIVE)
         self.unit = _parse_unit(unit)
 
-    def take_box(self, width: bytes, height: bytes, unit: bytes) -> None:
-        self.box = (parse_float(width, errors.GEO_WIDTH), parse_float(height, errors.GEO_HEIGHT))
-        if min(self.box) < 0:
-            raise CommandError(errors.GEO_BOX_NEGATIVE)
-        self.unit = _parse_unit(unit)
-
     def take_member(self, member: bytes) -> None:
         if self.members is not None:
             score = self.members.score(member)
@@ -363,7 +345,6 @@ class _Search:
             self.centre = decode(score)
 
     def take_options(self, args: Args, spec: CommandSpec) -> None:
-        """Parse the options of a command."""
         known = spec.option_words | _WITH
         sizes = {word: size for word, size in _SIZES.items() if word in known}
         if self.target is not None:
@@ -393,7 +374,11 @@ class _Search:
                 case b"BYRADIUS" if self.box is None:
                     self.take_radius(*values)
                 case b"BYBOX" if self.radius is None:
-                    self.take_box(*values)
+                    width = parse_float(values[0], errors.GEO_WIDTH)
+                    self.box = (width, parse_float(values[1], errors.GEO_HEIGHT))
+                    if min(self.box) < 0:
+                        raise CommandError(errors.GEO_BOX_NEGATIVE)
+                    self.unit = _parse_unit(values[2])
                 case _:
                     raise CommandError(errors.SYNTAX)
 
@@ -417,12 +402,11 @@ class _Hit(NamedTuple):
     member: bytes
     score: float
     metres: float
-    """The distance from the centre."""
 
 
 def _hits(members: SortedSet, shape: Shape) -> Iterator[_Hit]:
     for cell in shape.cells():
-        start, stop = members.span(ScoreRange(*cell.scores()))
+        start, stop = members.span(cell.scores())
         spend(_STEPS_PER_POSITION * (stop - start))
         for score, member in members.slice(start, stop):
             metres = shape.distance_inside(*decode(score))

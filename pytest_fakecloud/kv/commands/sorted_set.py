@@ -56,18 +56,6 @@ def printable_score(session: Session, score: float | None) -> float | None:
     return score if print_double is None or score is None else print_double(score)
 
 
-def _listpack_text(score: float) -> bytes:
-    """Format a score as Redis 7.0 stores it in a listpack: as an integer or with 17 digits."""
-    return (b"%d" if abs(score) <= 2**62 and score == int(score) else b"%.17g") % score
-
-
-def _scan_printer(session: Session, members: SortedSet) -> Callable[[float], bytes]:
-    """Return the formatter of scores in ZSCAN: in every version, with 17 digits for a skiplist."""
-    if members.encoding(session.engine.config) != "listpack":
-        return lambda score: b"%.17g" % score
-    return format_double if session.engine.print_double is None else _listpack_text
-
-
 _ZADD_WORDS = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
 
 
@@ -88,21 +76,16 @@ def zadd(session: Session, args: Args) -> Reply:
     if (len(args) - at) % 2 or at == len(args):
         raise CommandError(errors.SYNTAX)
     if words:
-        _check_words(words, several_pairs=len(args) - at > 2)
+        if {b"NX", b"XX"} <= words:
+            raise CommandError(errors.ZADD_XX_AND_NX)
+        if len(words & {b"GT", b"LT", b"NX"}) > 1:
+            raise CommandError(errors.ZADD_GT_LT_NX)
+        if b"INCR" in words and len(args) - at > 2:
+            raise CommandError(errors.ZADD_INCR_PAIRS)
     pairs = [(parse_float(args[i]), args[i + 1]) for i in range(at, len(args), 2)]
     if b"INCR" in words:
         return _increment_score(session, args[0], *pairs[0], words)
     return add_scores(session, args[0], pairs, words)
-
-
-def _check_words(words: set[bytes], *, several_pairs: bool) -> None:
-    """Raise an error for options of ZADD that exclude each other, or INCR with several pairs."""
-    if {b"NX", b"XX"} <= words:
-        raise CommandError(errors.ZADD_XX_AND_NX)
-    if len(words & {b"GT", b"LT", b"NX"}) > 1:
-        raise CommandError(errors.ZADD_GT_LT_NX)
-    if b"INCR" in words and several_pairs:
-        raise CommandError(errors.ZADD_INCR_PAIRS)
 
 
 def _members_to_change(session: Session, key: bytes, words: set[bytes]) -> SortedSet | None:
@@ -206,8 +189,17 @@ def zscan(session: Session, args: Args) -> Reply:
     """Iterate over the members and scores of a sorted set."""
 
     def show(members: SortedSet, items: list[Item], given: ScanOptions) -> list[bytes]:
-        print_score = _scan_printer(session, members)
-        return [part for score, member in items for part in (member, print_score(score))]
+        is_packed = members.encoding(session.engine.config) == "listpack"
+        reply = []
+        for score, member in items:
+            if is_packed and session.engine.print_double is None:
+                text = format_double(score)
+            elif is_packed and abs(score) <= 2**62 and score == int(score):
+                text = b"%d" % score
+            else:
+                text = b"%.17g" % score
+            reply += [member, text]
+        return reply
 
     return scan_collection(session, args, SortedSet, name=lambda item: item[1], show=show)
 
@@ -243,7 +235,7 @@ def zpop(session: Session, args: Args, *, lowest: bool) -> Reply:
 def _take_pairs(
     session: Session, key: bytes, members: SortedSet, lowest: bool, count: int
 ) -> list[list[Reply]]:
-    """Remove members from one end; return each with its score, in both versions of the protocol."""
+    """Return removed members in pairs with their scores, in both versions of the protocol."""
     taken = _take(session, key, members, lowest, count)
     return [[member, printable_score(session, score)] for score, member in taken]
 
@@ -388,7 +380,6 @@ def _span(members: SortedSet, interval: Interval, *, reverse: bool = False) -> t
 
 
 def _select(members: SortedSet, wanted: _Range) -> list[Item]:
-    """Return the items in a range, in the order and within the limit that the range specifies."""
     start, stop = _span(members, wanted.interval, reverse=wanted.reverse)
     if wanted.limit is not None:
         (offset, count), size = wanted.limit, stop - start

@@ -74,10 +74,12 @@ class KeySpec:
             return None
         first = self.first
         if self.keyword is not None:
-            found = self._after_keyword(argv)
-            if found is None:
+            backwards = self.first < 0
+            searched = range(len(argv) + first, 0, -1) if backwards else range(first, len(argv))
+            found = [at for at in searched if argv[at].upper() == self.keyword]
+            if not found:
                 return range(0)
-            first = found
+            first = found[0] + 1
         if self.numkeys:
             return self._counted(argv, first)
         if self.last >= 0:
@@ -88,12 +90,6 @@ class KeySpec:
                 last = first + (len(argv) - first) // self.limit - 1
         last = min(last, len(argv) - 1)
         return range(first, last + 1, self.step)
-
-    def _after_keyword(self, argv: list[bytes]) -> int | None:
-        searched = range(self.first, len(argv))
-        if self.first < 0:
-            searched = range(len(argv) + self.first, 0, -1)
-        return next((at + 1 for at in searched if argv[at].upper() == self.keyword), None)
 
     def _counted(self, argv: list[bytes], at: int) -> range | None:
         if at >= len(argv):
@@ -318,9 +314,6 @@ class CommandSpec:
         """Return the position and the spec of each key in ``argv``, which includes the name."""
         return [(at, spec) for spec in self.keys for at in spec.positions(argv) or ()]
 
-    def __repr__(self) -> str:
-        return f"<CommandSpec {self.name}>"
-
 
 F = TypeVar("F", bound=Function)
 V = TypeVar("V", bound=Callable[..., "Reply"])
@@ -428,12 +421,8 @@ def table_of(dialect: str, version: str, modules: tuple[str, ...] = ()) -> Table
 
 
 _functions: dict[str, Function] = {}
-_importers: list[Callable[[CommandSpec], None]] = []
-
-
-def import_with(importer: Callable[[CommandSpec], None]) -> None:
-    """Register a function that imports the module of a command when the command first runs."""
-    _importers.append(importer)
+importers: list[Callable[[CommandSpec], None]] = []
+"""Functions that import the module of a command when the command first runs."""
 
 
 def command(*names: str) -> Callable[[F], F]:
@@ -473,7 +462,7 @@ def function_of(spec: CommandSpec) -> Function | None:
     """Return the function of a command, after importing its module; None for a container."""
     if spec.function is None:
         if spec.name not in _functions:
-            for importer in _importers:
+            for importer in importers:
                 importer(spec)
         spec.function = _functions.get(spec.name)
     return spec.function

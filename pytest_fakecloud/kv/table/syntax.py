@@ -10,7 +10,7 @@ import math
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import INVALID_CURSOR, NOT_FLOAT, NOT_INTEGER, OUT_OF_INT_RANGE, CommandError
+from ..errors import INVALID_CURSOR, NOT_FLOAT, NOT_INTEGER, CommandError
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -59,14 +59,6 @@ def parse_int(
     value = try_int(text)
     if value is None or not low <= value <= high:
         raise CommandError(error)
-    return value
-
-
-def parse_database(text: bytes) -> int:
-    """Parse a 32-bit database number, which has its own error message. The database may not exist."""
-    value = parse_int(text)
-    if not -(2**31) <= value < 2**31:
-        raise CommandError(OUT_OF_INT_RANGE)
     return value
 
 

@@ -15,7 +15,6 @@ from pytest_fakecloud.kv.table.syntax import (
     format_long_double,
     long_double_sum,
     parse_cursor,
-    parse_database,
     parse_float,
     parse_int,
     parse_long_double,
@@ -58,17 +57,6 @@ class TestIntegers:
     def test_invalid_cursors(self, text: str) -> None:
         with pytest.raises(CommandError, match="ERR invalid cursor"):
             parse_cursor(text.encode())
-
-    def test_numbers_of_databases_have_32_bits(self) -> None:
-        assert parse_database(b"-2147483648") == -(2**31)
-        for text, error in [
-            (b"2147483648", "value must between -2147483648 and 2147483647"),
-            (b"-2147483649", "value must between -2147483648 and 2147483647"),
-            (b"9223372036854775808", "not an integer or out of range"),
-            (b"x", "not an integer or out of range"),
-        ]:
-            with pytest.raises(CommandError, match=error):
-                parse_database(text)
 
 
 class TestDoubles:

@@ -14,7 +14,7 @@ from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Status, Verbatim
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, decoded, parse_int
 from ..arguments import arity_error, find_database, is_first, options, parse_milliseconds
-from .server import loaded_modules
+from .server import module_list
 
 
 def check_printable(text: bytes, error: bytes = errors.CLIENT_NAME) -> None:
@@ -226,24 +226,19 @@ def _type_filter(word: bytes) -> Filter:
 @command("CLIENT LIST")
 def client_list(session: Session, args: Args) -> Reply:
     """Return information about every connection of the database port."""
-    is_listed = _list_filter(args) if args else None
     connected = {session.id: session, **session.engine.connected.copy()}
-    lines = [
-        session.engine.describe(other, "client|list" if other is session else "")
-        for _, other in sorted(connected.items())
-        if is_listed is None or is_listed(other)
-    ]
-    return Verbatim(b"".join(lines))
-
-
-def _list_filter(args: Args) -> Filter:
-    word = args[0].upper()
+    listed = [other for _, other in sorted(connected.items())]
+    word = args[0].upper() if args else b""
     if word == b"TYPE" and len(args) == 2:
-        return _type_filter(args[1])
-    if word == b"ID" and len(args) > 1:
+        listed = list(filter(_type_filter(args[1]), listed))
+    elif word == b"ID" and len(args) > 1:
         ids = {parse_int(text, 1, I64_MAX, errors.CLIENT_ID) for text in args[1:]}
-        return lambda other: other.id in ids
-    raise CommandError(errors.SYNTAX)
+        listed = [other for other in listed if other.id in ids]
+    elif args:
+        raise CommandError(errors.SYNTAX)
+    describe = session.engine.describe
+    lines = [describe(other, "client|list" if other is session else "") for other in listed]
+    return Verbatim(b"".join(lines))
 
 
 _KILL_SIZES = dict.fromkeys((b"ADDR", b"ID", b"LADDR", b"SKIPME", b"TYPE", b"USER"), 1)
@@ -410,7 +405,7 @@ def hello(session: Session, args: Args) -> Reply:
     return Map([
         b"server", b"redis", b"version", engine.version.encode(), b"proto", version,
         b"id", session.id, b"mode", b"standalone", b"role", b"master",
-        b"modules", loaded_modules(session),
+        b"modules", module_list(session, []),
     ])  # fmt: skip
 
 

@@ -265,23 +265,19 @@ def command_list(session: Session, args: Args) -> Reply:
     if args:
         if len(args) != 3 or args[0].upper() != b"FILTERBY":
             raise CommandError(errors.SYNTAX)
-        specs = _filtered(session, specs, args[1].upper(), args[2])
+        name = args[2].decode("utf-8", "replace")
+        match args[1].upper():
+            case b"PATTERN":
+                matches = matcher(args[2], nocase=True)
+                specs = [spec for spec in specs if matches(spec.full_name.encode())]
+            case b"ACLCAT":
+                specs = [spec for spec in specs if "@" + name.lower() in spec.categories]
+            case b"MODULE":
+                group = MODULES[name] if name in session.engine.settings.modules else None
+                specs = [spec for spec in specs if spec.group == group]
+            case _:
+                raise CommandError(errors.SYNTAX)
     return [spec.full_name.encode() for spec in specs]
-
-
-def _filtered(
-    session: Session, specs: list[CommandSpec], kind: bytes, value: bytes
-) -> list[CommandSpec]:
-    if kind == b"PATTERN":
-        matches = matcher(value, nocase=True)
-        return [spec for spec in specs if matches(spec.full_name.encode())]
-    name = value.decode("utf-8", "replace")
-    if kind == b"ACLCAT":
-        return [spec for spec in specs if "@" + name.lower() in spec.categories]
-    if kind == b"MODULE":
-        group = MODULES[name] if name in session.engine.settings.modules else None
-        return [spec for spec in specs if spec.group == group]
-    raise CommandError(errors.SYNTAX)
 
 
 def _keys_of_line(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:

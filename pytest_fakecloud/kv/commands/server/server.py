@@ -11,12 +11,11 @@ Redis 7.0 showed that DEBUG DIGEST returns the same digest for the same data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from ... import errors
 from ...engine.engine import Engine
-from ...engine.keyspace import Keyspace
 from ...engine.sessions import Session
 from ...errors import CommandError, disabled_by_option
 from ...reply import (
@@ -34,7 +33,7 @@ from ...reply import (
     Verbatim,
 )
 from ...table.config import ENCODING_LIMITS, check_addresses, memory_bytes
-from ...table.registry import COMMANDS, Args, command
+from ...table.registry import COMMANDS, Args, command, variant
 from ...table.syntax import decoded, encoded, parse_float, parse_int
 from ...table.versions import MODULE_VERSIONS, rdb_version
 from ...values.measures import EMPTY, joined, mixed, value_digest
@@ -44,8 +43,9 @@ from ..keys import encoding, reference_count
 # -- databases, time and parameters --------------------------------------------------------------
 
 
-def _flush(session: Session, args: Args, databases: Iterable[Keyspace]) -> Reply:
-    """Delete all keys of some databases; INFO counts those deleted with ASYNC as lazy."""
+@variant("FLUSHDB", "Delete all keys of the database.", every=False)
+@variant("FLUSHALL", "Delete all keys of all databases.", every=True)
+def flush(session: Session, args: Args, *, every: bool) -> Reply:
     engine = session.engine
     if len(args) > 1:
         raise CommandError(errors.SYNTAX)
@@ -53,25 +53,13 @@ def _flush(session: Session, args: Args, databases: Iterable[Keyspace]) -> Reply
         lazily = is_first(args[0], b"ASYNC", b"SYNC")
     else:
         lazily = engine.config.text("lazyfree-lazy-user-flush") == "yes"
-    for database in databases:
-        if lazily:
+    everything = map(engine.database, range(len(engine.databases)))
+    for database in everything if every else [session.db]:
+        if lazily:  # INFO counts these keys.
             engine.statistics.freed_lazily += len(database)
         database.clear()
     engine.tracking.invalidate_all()
     return OK
-
-
-@command("FLUSHDB")
-def flushdb(session: Session, args: Args) -> Reply:
-    """Delete all keys of the database."""
-    return _flush(session, args, [session.db])
-
-
-@command("FLUSHALL")
-def flushall(session: Session, args: Args) -> Reply:
-    """Delete all keys of all databases."""
-    engine = session.engine
-    return _flush(session, args, map(engine.database, range(len(engine.databases))))
 
 
 @command("DBSIZE")
@@ -260,10 +248,6 @@ def migrate(session: Session, args: Args) -> Reply:
 @command("MODULE LIST")
 def module_list(session: Session, args: Args) -> Reply:
     """Return the modules that the server has loaded."""
-    return loaded_modules(session)
-
-
-def loaded_modules(session: Session) -> list[Reply]:
     return [
         Map([b"name", name.encode(), b"ver", MODULE_VERSIONS[name], b"path", b"", b"args", []])
         for name in session.engine.settings.modules
@@ -276,16 +260,12 @@ def module_load(session: Session, args: Args) -> Reply:
     raise CommandError(disabled_by_option("MODULE", "enable-module-command"))
 
 
-def _record_save(session: Session) -> None:
-    session.engine.last_save_us = session.engine.now_us
-    for db in session.engine.databases:
-        db.changes = 0
-
-
 @command("SAVE")
 def save(session: Session, args: Args) -> Reply:
     """Record the current time as the time of the last snapshot; nothing is saved."""
-    _record_save(session)
+    session.engine.last_save_us = session.engine.now_us
+    for db in session.engine.databases:
+        db.changes = 0
     return OK
 
 
@@ -294,7 +274,7 @@ def bgsave(session: Session, args: Args) -> Reply:
     """Record the current time as the time of the last snapshot; nothing is saved."""
     if args and (len(args) > 1 or args[0].upper() != b"SCHEDULE"):
         raise CommandError(errors.SYNTAX)
-    _record_save(session)
+    save(session, args)
     return Status(b"Background saving started")
 
 
@@ -330,15 +310,15 @@ def cluster(session: Session, args: Args) -> Reply:
 # -- DEBUG ---------------------------------------------------------------------------------------
 
 
-_DEBUG_OPTION = "enable-debug-command"
 _MOST_ARGUMENTS = 1001
 
 
 @command("DEBUG")
 def debug(session: Session, args: Args) -> Reply:
     """Return an error, sleep, or inspect a key or the whole data set; disabled by default."""
-    if session.engine.config.text(_DEBUG_OPTION) != "yes":
-        raise CommandError(disabled_by_option("DEBUG", _DEBUG_OPTION))
+    option = "enable-debug-command"
+    if session.engine.config.text(option) != "yes":
+        raise CommandError(disabled_by_option("DEBUG", option))
     word = args[0].upper().decode("latin-1")
     accepted, run = _SUBCOMMANDS.get(word, (range(0), _debug_error))
     if len(args) - 1 not in accepted:
