@@ -23,7 +23,7 @@ from ..reply import NIL_ARRAY, PrintedDouble, Reply
 from ..table.registry import Args, CommandSpec, command, variant
 from ..table.syntax import parse_float, parse_int
 from ..values.zset import ScoreRange, SortedSet
-from .arguments import options, running
+from .arguments import get_or_empty, options, running
 from .sorted_set import add_scores, leading_words
 
 STEPS = 26
@@ -268,8 +268,7 @@ def geoadd(session: Session, args: Args) -> Reply:
 
 
 def _scores(session: Session, args: Args) -> list[float | None]:
-    members = session.db.get(args[0], SortedSet)
-    return [None if members is None else members.score(member) for member in args[1:]]
+    return list(map(get_or_empty(session, args[0], SortedSet).scores.get, args[1:]))
 
 
 @command("GEOPOS")
@@ -339,7 +338,7 @@ class _Search:
 
     def take_member(self, member: bytes) -> None:
         if self.members is not None:
-            score = self.members.score(member)
+            score = self.members.scores.get(member)
             if score is None:
                 raise CommandError(errors.GEO_MEMBER)
             self.centre = decode(score)

@@ -33,9 +33,7 @@ from .string import incremented, incremented_float
 
 
 def _fields(session: Session, key: bytes) -> Mapping[bytes, bytes]:
-    """Return the fields of a hash with their values; none for a missing key."""
-    value = session.db.get(key, HashValue)
-    return {} if value is None else value.fields
+    return get_or_empty(session, key, HashValue).fields
 
 
 @command("HSET")
@@ -225,7 +223,6 @@ def _expire_or_remove(session: Session, value: HashValue, field: bytes, at_ms: i
 @variant("HEXPIREAT", "Set the time at which hash fields expire, as a Unix time in seconds.")
 @variant("HPEXPIREAT", "Set the time at which hash fields expire, as a Unix time in milliseconds.")
 def hexpire(session: Session, args: Args) -> Reply:
-    """Set the expiry of fields, in the unit of the command's row."""
     fields_at = _find_fields_word(args, 2)
     condition = parse_conditions(args[2:fields_at])
     fields = _read_fields(args, fields_at)
@@ -271,7 +268,6 @@ def hpersist(session: Session, args: Args) -> Reply:
     unit=UNITS["unix-milliseconds"],
 )
 def httl(session: Session, args: Args, *, unit: Unit) -> Reply:
-    """Return the expiry of fields as numbers of ``unit``."""
     rounds_down = unit.is_absolute and session.engine.dialect == "vendor"
 
     def read(value: HashValue, field: bytes) -> int:

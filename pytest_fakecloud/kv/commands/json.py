@@ -70,10 +70,6 @@ def read_value(text: bytes) -> Any:
         raise CommandError(one_line(b"ERR " + str(error).encode())) from None
 
 
-def existing_document(session: Session, key: bytes) -> JsonValue:
-    return existing(session, key, JsonValue, errors.JSON_NO_KEY)
-
-
 def outermost(matches: list[Location]) -> list[Location]:
     """Return the matches that are not inside another match."""
     found = {match.parts for match in matches}
@@ -81,10 +77,6 @@ def outermost(matches: list[Location]) -> list[Location]:
         match for match in matches
         if not any(match.parts[:end] in found for end in range(len(match.parts)))
     ]  # fmt: skip
-
-
-def no_path(path: Path) -> CommandError:
-    return CommandError(errors.missing_json_path(path.text))
 
 
 def wrong_type(expected: str, value: Any) -> CommandError:
@@ -108,7 +100,7 @@ def _results(
     fits = [match.value.__class__ in kinds for match in matches]
     if path.legacy:
         if not matches:
-            raise no_path(path)
+            raise CommandError(errors.missing_json_path(path.text))
         if not (fits[0] if needs_first else any(fits)):
             raise wrong_type(TYPE_WORDS[kinds[-1]], matches[0].value)
     return [compute(match.value) if fit else None for match, fit in zip(matches, fits, strict=True)]
@@ -129,7 +121,7 @@ def change_arrays(
     session: Session, key: bytes, path: Path, operation: Operation, check: _Check | None = None
 ) -> Reply:
     """Return the reply of an operation that adds or removes elements of the matched arrays."""
-    document = existing_document(session, key)
+    document = existing(session, key, JsonValue, errors.JSON_NO_KEY)
     matches = path.find(document.root)
     arrays = [match for match in matches if match.value.__class__ is list]
     if check is not None:
@@ -165,11 +157,8 @@ def put(document: JsonValue, match: Location, value: Any) -> None:
 def replace(
     session: Session, key: bytes, path: Path, operation: Operation, *kinds: type
 ) -> list[Any]:
-    """Replace the matches of some types with the results of an operation.
-
-    Returns the result for each match; None for a match of another type.
-    """
-    document = existing_document(session, key)
+    """Replace the matches of some types with the results of an operation, and return these."""
+    document = existing(session, key, JsonValue, errors.JSON_NO_KEY)
     matches = path.find(document.root)
     results = _results(path, matches, operation, *kinds)
     for match, result in zip(matches, results, strict=True):
@@ -219,7 +208,7 @@ def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"")
     found = parent_path.find(document.root)
     parents = [match for match in found if match.value.__class__ is dict]
     if not parents:
-        raise no_path(path)
+        raise CommandError(errors.missing_json_path(path.text))
     for match in parents:
         check_depth(len(match.parts) + 1, value)
     for match in parents:
@@ -332,7 +321,7 @@ def _values(path: Path, document: JsonValue) -> list[Any]:
 def _all_or_first(path: Path, results: list[Any], legacy: bool) -> Reply:
     """Return the results for all matches or, if ``legacy``, for the first match."""
     if legacy and not results:
-        raise no_path(path)
+        raise CommandError(errors.missing_json_path(path.text))
     shown: Reply = results[0] if legacy else results
     return shown
 
@@ -385,7 +374,7 @@ def json_del(session: Session, args: Args) -> Reply:
 def json_clear(session: Session, args: Args) -> Reply:
     """Empty the arrays and objects at a path, set numbers to 0, and return the number of changes."""
     path = optional_path(session, args)
-    document = existing_document(session, args[0])
+    document = existing(session, args[0], JsonValue, errors.JSON_NO_KEY)
     changed = 0
     deepest_first = sorted(path.find(document.root), key=lambda match: -len(match.parts))
     # Clearing a parent before its children would remove them without counting them.
@@ -553,23 +542,20 @@ def json_toggle(session: Session, args: Args) -> Reply:
     return [None if result is None else int(result) for result in results]
 
 
-@command("JSON.ARRAPPEND")
-def json_arrappend(session: Session, args: Args) -> Reply:
-    """Append values to the arrays at a path and return the new lengths."""
-    return _insert(session, args, args[2:])
-
-
-@command("JSON.ARRINSERT")
-def json_arrinsert(session: Session, args: Args) -> Reply:
-    """Insert values before an index of the arrays at a path and return the new lengths."""
-    return _insert(session, args, args[3:], args[2])
-
-
-def _insert(session: Session, args: Args, texts: Args, index_text: bytes | None = None) -> Reply:
-    """Insert values before an index, by default at the end, of the arrays at a path."""
+@variant(
+    "JSON.ARRAPPEND",
+    "Append values to the arrays at a path and return the new lengths.",
+    has_index=False,
+)
+@variant(
+    "JSON.ARRINSERT",
+    "Insert values before an index of the arrays at a path and return the new lengths.",
+    has_index=True,
+)
+def json_arrinsert(session: Session, args: Args, *, has_index: bool) -> Reply:
     path = read_path(session, args[1])
-    index = None if index_text is None else parse_int(index_text)
-    values = [read_value(text) for text in texts]
+    index = parse_int(args[2]) if has_index else None
+    values = [read_value(text) for text in args[2 + has_index :]]
 
     def check(match: Location) -> None:
         check_depth(len(match.parts) + 1, *values)

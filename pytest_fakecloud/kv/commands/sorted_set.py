@@ -107,7 +107,7 @@ def add_scores(
     before, changed = len(members), 0
     for score, member in pairs:
         # Without options, the usual case, there is nothing to check.
-        if not words or _allowed_score(members.score(member), score, words) is not None:
+        if not words or _allowed_score(members.scores.get(member), score, words) is not None:
             changed += members.set(member, score)
     if changed:
         session.db.touch(key, "zadd")
@@ -121,7 +121,7 @@ def _increment_score(
     members = _members_to_change(session, key, words)
     if members is None:
         return None
-    old = members.score(member)
+    old = members.scores.get(member)
     new = _allowed_score(old, amount if old is None else old + amount, words)
     if new is None:
         return None
@@ -153,14 +153,14 @@ def zincrby(session: Session, args: Args) -> Reply:
 @command("ZSCORE")
 def zscore(session: Session, args: Args) -> Reply:
     """Return the score of a member."""
-    return printable_score(session, get_or_empty(session, args[0], SortedSet).score(args[1]))
+    return printable_score(session, get_or_empty(session, args[0], SortedSet).scores.get(args[1]))
 
 
 @command("ZMSCORE")
 def zmscore(session: Session, args: Args) -> Reply:
     """Return the scores of members."""
     members = get_or_empty(session, args[0], SortedSet)
-    return [printable_score(session, members.score(member)) for member in args[1:]]
+    return [printable_score(session, members.scores.get(member)) for member in args[1:]]
 
 
 @command("ZCARD")
@@ -181,7 +181,7 @@ def zrank(session: Session, args: Args, *, reverse: bool) -> Reply:
     rank = members.rank(args[1], reverse=reverse)
     if rank is None:
         return NIL_ARRAY if with_score else None
-    return [rank, printable_score(session, members.score(args[1]))] if with_score else rank
+    return [rank, printable_score(session, members.scores.get(args[1]))] if with_score else rank
 
 
 @command("ZSCAN")

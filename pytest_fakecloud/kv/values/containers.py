@@ -24,7 +24,7 @@ _FEW_REMOVED = 64
 
 
 class ScanOrder:
-    """The order in which SCAN, HSCAN, SSCAN and ZSCAN return the elements of a collection.
+    """The order in which SCAN, HSCAN and ZSCAN return the elements of a collection.
 
     Each element gets a serial number when it is added, and a cursor is the serial number at which
     to continue. Therefore an element that stays in the collection is always returned. ``live`` is
@@ -61,10 +61,7 @@ class ScanOrder:
         return 0 if following is None else self._serials[following], page
 
     def draw(self, random: RandomStream) -> bytes:
-        """Return a random element of the collection, which must not be empty.
-
-        All elements are equally likely. This takes constant time on average.
-        """
+        """Return a random element, in constant time on average; the collection must not be empty."""
         self._sweep()
         elements = self._elements
         while (element := elements[random.randrange(len(elements))]) not in self._live:
@@ -121,7 +118,6 @@ class Deadlines(dict[bytes, int]):
                 self._heap = None
 
     def earliest(self) -> int | None:
-        """Return the earliest time, or None if there are none."""
         heap = self._heap
         if heap is None:
             heap = self._heap = [(at_ms, key) for key, at_ms in self.items()]
@@ -173,7 +169,6 @@ class Listpacked:
             self.make_large()
 
     def make_large(self) -> None:
-        """Make the large encoding permanent."""
         self._longest = _ABOVE_LIMITS
 
     def stay_packed(self) -> None:
@@ -202,8 +197,8 @@ class HashValue(Listpacked):
         """Create a hash from a mapping, which the caller must not change afterwards."""
         self.fields: dict[bytes, bytes] = {} if fields is None else fields
         self.expires = _NO_TTLS
-        self._longest = max(map(len, chain(*fields.items()))) if fields else 0
-        self.size = sum(map(len, chain(*fields.items()))) if fields else 0
+        self._longest = max(map(len, chain(*self.fields.items())), default=0)
+        self.size = sum(map(len, chain(*self.fields.items())))
         self._peak = len(self.fields)
         self._order: ScanOrder | None = None
 
@@ -253,7 +248,6 @@ class HashValue(Listpacked):
         return True
 
     def expire_at(self, field: bytes, at_ms: int) -> None:
-        """Set the time at which an existing field expires, in Unix milliseconds."""
         if self.expires is _NO_TTLS:
             self.expires = Deadlines()
         self.expires.put(field, at_ms)
@@ -268,7 +262,6 @@ class HashValue(Listpacked):
             self.remove(field)
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` fields."""
         return self.order().page(cursor, count)
 
     def order(self) -> ScanOrder:
@@ -344,7 +337,6 @@ class QuickList:
         return "listpack" if packed else "quicklist"
 
     def keep_encoding(self, config: Config) -> None:
-        """Keep the present encoding until the next write, before a limit in ``config`` changes."""
         self._stays_packed = self.encoding(config) == "listpack"
         self._exceeded = 0 if self._stays_packed else len(NODE_BYTES)
 
@@ -482,22 +474,15 @@ class SetValue(Listpacked):
     __slots__ = ("_cursors", "_indexes", "_integers", "_members", "size")
 
     def __init__(self, members: Iterable[bytes] = ()) -> None:
-        self._members: list[bytes] = []
-        self._indexes: dict[bytes, int] = {}
-        self.size = 0
-        """Length in bytes of all members."""
-        self._integers = True
-        self._peak = self._longest = 0
+        self._members = list(dict.fromkeys(members))
+        self._indexes = {member: index for index, member in enumerate(self._members)}
+        self._integers = all(map(_is_integer, self._members))
+        self._peak = len(self._members)
+        self._longest = max(map(len, self._members), default=0)
         self._cursors = 0
         """The highest cursor that a scan could have returned before the peak was last reset."""
-        if members:
-            # Filling all attributes is faster than adding each member.
-            self._members = list(dict.fromkeys(members))
-            self._indexes = dict(zip(self._members, range(len(self._members)), strict=True))
-            self._integers = all(map(_is_integer, self._members))
-            self._peak = len(self._members)
-            self._longest = max(map(len, self._members), default=0)
-            self.size = sum(map(len, self._members))
+        self.size = sum(map(len, self._members))
+        """Length in bytes of all members."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -518,7 +503,6 @@ class SetValue(Listpacked):
         return super().encoding(config) if config.packs_lists_and_sets else "hashtable"
 
     def keep_encoding(self, config: Config) -> None:
-        """Keep the present encoding until the next write, before a limit in ``config`` changes."""
         self._cursors = max(self._cursors, self._peak)
         self._integers = self.encoding(config) == "intset"
         if self._integers:
@@ -558,15 +542,13 @@ class SetValue(Listpacked):
         return True
 
     def at(self, index: int) -> bytes:
-        """Return the member at an index of the list (0..length-1), for random choice."""
         return self._members[index]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` members.
 
-        A cursor is the number of members that remain to be scanned, and 0 starts a scan. Members
-        that are added during a scan may be missed, but not members that are in the set throughout.
-        A cursor that no scan of this set could have returned ends the scan.
+        A cursor is the number of members that remain to be scanned, and 0 starts a scan. A cursor
+        that no scan of this set could have returned ends the scan.
         """
         if not 0 <= cursor <= max(self._peak, self._cursors):
             return 0, []

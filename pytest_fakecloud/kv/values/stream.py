@@ -39,7 +39,6 @@ def make_id(milliseconds: int, sequence: int) -> int:
 
 
 def format_id(entry_id: int) -> bytes:
-    """Return an ID in the form ``milliseconds-sequence``."""
     return b"%d-%d" % (entry_id >> 64, entry_id & SEQUENCE_MAX)
 
 
@@ -87,10 +86,9 @@ class Node:
 class Stream:
     """The entries of a stream in ascending order of their IDs, and its consumer groups.
 
-    A stream without entries still exists. ``last_id`` is the highest ID ever added, and
-    ``max_deleted_id`` the highest ID of an entry that was deleted individually, not trimmed.
-    ``entries_added`` is the number of entries ever added. ``size`` is the length in bytes of all
-    entries and their IDs.
+    ``last_id`` is the highest ID ever added, and ``max_deleted_id`` the highest ID of an entry that
+    was deleted individually, not trimmed. ``entries_added`` is the number of entries ever added.
+    ``size`` is the length in bytes of all entries and their IDs.
     """
 
     type_name: ClassVar[str] = "stream"
@@ -119,13 +117,12 @@ class Stream:
         return self.length
 
     def __bool__(self) -> bool:
-        return True
+        return True  # A stream without entries still exists.
 
     def encoding(self, config: Config) -> str:
         return "stream"
 
     def copy(self) -> Stream:
-        """Return a copy, including the groups and their pending entries."""
         twin = shallow_copy(self)
         twin.nodes = [node.copy() for node in self.nodes]
         twin._keys = self._keys.copy()
@@ -148,7 +145,6 @@ class Stream:
         return any(entry_id > each.last_id or entry_id in each.pending for each in groups)
 
     def forget(self, entry_id: int) -> None:
-        """Remove a pending entry from all groups."""
         for group in self.groups.values():
             group.acknowledge(entry_id)
 
@@ -333,8 +329,7 @@ class Pending:
 class PendingList:
     """Pending entries in the order of their IDs.
 
-    The order is kept in a plain list. With 1,000 entries, the default maximum per consumer, it is
-    as quick as blocks or a tree would be.
+    With 1,000 entries, the default maximum per consumer, a plain list is as quick as a tree.
     """
 
     __slots__ = ("_entries", "_order")
@@ -422,15 +417,6 @@ class Group:
             return False
         pending.consumer.pending.pop(entry_id)
         return True
-
-    def remove_consumer(self, name: bytes) -> int | None:
-        """Remove a consumer; return the number of its pending entries, or None if there is none."""
-        consumer = self.consumers.pop(name, None)
-        if consumer is None:
-            return None
-        for entry_id, _ in consumer.pending.items():
-            self.pending.pop(entry_id)
-        return len(consumer.pending)
 
     def copy(self) -> Group:
         twin = Group(self.last_id, self.entries_read)

@@ -201,8 +201,8 @@ class ScoreRange(NamedTuple):
 class LexRange(NamedTuple):
     """A range of members from ``first`` on that ends before ``stop``; None means no upper end."""
 
-    first: bytes = b""
-    stop: bytes | None = None
+    first: bytes
+    stop: bytes | None
 
     def is_above(self, member: bytes) -> bool:
         return member >= self.first
@@ -246,9 +246,6 @@ class SortedSet(Listpacked):
         twin.scores, twin._order = self.scores.copy(), self._order.copy()
         twin._scan_order = None
         return twin
-
-    def score(self, member: bytes) -> float | None:
-        return self.scores.get(member)
 
     def set(self, member: bytes, score: float) -> bool:
         """Set the score of a new or existing ``member``; return whether anything changed."""
@@ -309,7 +306,6 @@ class SortedSet(Listpacked):
         return self._order.at(rank)
 
     def slice(self, start: int, stop: int) -> list[Item]:
-        """Return the items with ``start <= rank < stop``. Both bounds must be within 0..length."""
         return self._order.slice(start, stop)
 
     def span(self, scores: ScoreRange) -> tuple[int, int]:
@@ -348,7 +344,6 @@ class SortedSet(Listpacked):
         return (len(names) - stop, len(names) - skipped) if reverse else (skipped, stop)
 
     def remove_span(self, start: int, stop: int) -> list[Item]:
-        """Remove and return the items with ``start <= rank < stop``."""
         removed = self._order.remove_slice(start, stop)
         for _, member in removed:
             del self.scores[member]
@@ -356,7 +351,6 @@ class SortedSet(Listpacked):
         return removed
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[Item]]:
-        """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` items."""
         if self._scan_order is None:
             self._scan_order = ScanOrder(self.scores)
         following, members = self._scan_order.page(cursor, count)

@@ -141,11 +141,13 @@ def xgroup_createconsumer(session: Session, args: Args) -> Reply:
 def xgroup_delconsumer(session: Session, args: Args) -> Reply:
     """Delete a consumer of a group and return the number of its pending entries."""
     _, group = _existing_group(session, args)
-    pending = group.remove_consumer(args[2])
-    if pending is None:
+    consumer = group.consumers.pop(args[2], None)
+    if consumer is None:
         return 0
+    for entry_id, _ in consumer.pending.items():
+        group.pending.pop(entry_id)
     session.db.touch_unwatched(args[0])
-    return pending
+    return len(consumer.pending)
 
 
 def _read_id(text: bytes) -> int | None:
