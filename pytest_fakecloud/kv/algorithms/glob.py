@@ -28,7 +28,6 @@ Element = int | frozenset[int] | None
 
 
 def matches(pattern: bytes, text: bytes) -> bool:
-    """Return whether a pattern matches the whole string."""
     return matcher(pattern)(text)
 
 

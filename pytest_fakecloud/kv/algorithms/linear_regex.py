@@ -26,8 +26,6 @@ _FOLDING = "(?i)"
 _QUANTIFIERS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _COUNTS = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
 _GROUP_START = re.compile(r"\((?:\?:|\?P<[A-Za-z_][A-Za-z0-9_]*>|(?!\?))")
-
-
 _STEPS_PER_STATE = 3
 _MAX_STATES = 2000
 
@@ -72,7 +70,6 @@ class LinearRegex:
         return self._run(text, anywhere=True)
 
     def _run(self, text: str, *, anywhere: bool) -> bool:
-        """Return whether a string matches, as a whole or, with ``anywhere``, in any part."""
         if self._ignores_case:
             text = text.lower()
         current: dict[_State, None] = {}
@@ -236,7 +233,14 @@ class _Parser:
                 self._at += length
                 state = self._new(assertion=anchor)
                 return state, state
-        start, end = self._new(self._character_test()), self._new()
+        self._take()
+        if sign == ".":
+            start = self._new(lambda character: character != "\n")
+        elif sign == "[":
+            start = self._new(self._class())
+        else:
+            start = self._new(self._single(self._escape() if sign == "\\" else sign))
+        end = self._new()
         start.next.append(end)
         return start, end
 
@@ -247,14 +251,6 @@ class _Parser:
         if self._take() != ")":
             raise RegexError("has an unclosed parenthesis")
         return content
-
-    def _character_test(self) -> Test:
-        sign = self._take()
-        if sign == ".":
-            return lambda character: character != "\n"
-        if sign == "[":
-            return self._class()
-        return self._single(self._escape() if sign == "\\" else sign)
 
     def _single(self, literal: str | Test) -> Test:
         if not isinstance(literal, str):
@@ -294,20 +290,17 @@ class _Parser:
         high = self._class_character()
         if not isinstance(low, str) or not isinstance(high, str):
             raise RegexError(f"has a range without two characters before character {self._at + 1}")
-        return self._range(low, high)
+        if low > high:
+            raise RegexError(f"has the range {low}-{high}, which is in reverse order")
+        if self._ignore_case:
+            return lambda character: low <= character <= high or low <= character.upper() <= high
+        return lambda character: low <= character <= high
 
     def _class_character(self) -> str | Test:
         sign = self._take()
         if not sign:
             raise RegexError("has an unclosed character class")
         return self._escape() if sign == "\\" else sign
-
-    def _range(self, low: str, high: str) -> Test:
-        if low > high:
-            raise RegexError(f"has the range {low}-{high}, which is in reverse order")
-        if self._ignore_case:
-            return lambda character: low <= character <= high or low <= character.upper() <= high
-        return lambda character: low <= character <= high
 
 
 def _is_word(character: str) -> bool:

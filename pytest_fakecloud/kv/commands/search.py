@@ -95,20 +95,14 @@ def _read_field(words: Words) -> FieldSpec:
 
 @command("SEARCH.DROP")
 def search_drop(session: Session, args: Args) -> Reply:
-    """Remove an index; its keys and aliases remain.
-
-    The name must not be an alias. Returns 0 if the index does not exist.
-    """
+    """Remove an index; its keys and aliases remain."""
     indexes = indexes_of(session)
     return int(args[0] in indexes.named and session.db.delete(args[0], ""))
 
 
 @command("SEARCH.REINDEX")
 def search_reindex(session: Session, args: Args) -> Reply:
-    """Rebuild an index from its keys.
-
-    Returns 0 if the index does not exist.
-    """
+    """Rebuild an index from its keys."""
     index = find_index(session, args[0])
     if index is None:
         return 0
@@ -121,8 +115,7 @@ def search_reindex(session: Session, args: Args) -> Reply:
 def search_describe(session: Session, args: Args) -> Reply:
     """Return the name, type, prefixes and schema of an index.
 
-    Returns nil if the index does not exist. The name in the reply is that of the index, even if the
-    command names an alias.
+    The name in the reply is that of the index, even if the command names an alias.
     """
     found = indexes_of(session).find(args[0])
     if found is None:
@@ -142,10 +135,7 @@ def search_describe(session: Session, args: Args) -> Reply:
 
 @command("SEARCH.WAITINDEXING")
 def search_waitindexing(session: Session, args: Args) -> Reply:
-    """Make all pending changes searchable.
-
-    Returns 0 if the index does not exist.
-    """
+    """Make all pending changes searchable."""
     index = find_index(session, args[0])
     if index is None:
         return 0
@@ -156,10 +146,7 @@ def search_waitindexing(session: Session, args: Args) -> Reply:
 
 @command("SEARCH.LISTINDEXES")
 def search_listindexes(session: Session, args: Args) -> Reply:
-    """Return the names and types of the indexes, sorted by name.
-
-    LIMIT 0 returns all indexes.
-    """
+    """Return the names and types of the indexes, sorted by name."""
     pattern, limit, offset = b"*", 0, 0
     words = Words(args, 0)
     while words:
@@ -212,10 +199,7 @@ _LIMIT_ERROR = f"limit should be a positive number less than {_MOST_HITS}"
 
 @command("SEARCH.QUERY")
 def search_query(session: Session, args: Args) -> Reply:
-    """Return the key, score and content of each document that matches a filter.
-
-    Scores are returned as strings.
-    """
+    """Return the key, score and content of each document that matches a filter."""
     found = _find(session, args[0])
     options = _read_query(Words(args, 2))
     if (session.in_exec or session.in_script) and not options.no_content:
@@ -297,19 +281,31 @@ def _read_query(words: Words) -> Query:
     while words:
         word = words.take_upper("an option")
         if word == "LIMIT":
-            given["limit"] = _limit(words)
+            limit = try_int(encoded(words.take("LIMIT"))) if words else None
+            if limit is None or not 1 <= limit <= _MOST_HITS:
+                raise SearchError(_LIMIT_ERROR)
+            given["limit"] = limit
         elif word == "OFFSET":
             given["offset"] = words.number("OFFSET")
             if given["offset"] > _FARTHEST:
                 raise SearchError(f"offset should be a number of at most {_FARTHEST}")
         elif word == "ORDERBY":
-            given["order"] = _order(words)
+            field, direction = words.take("the field of ORDERBY"), words.peek()
+            if direction in ("ASC", "DESC"):
+                words.take("the direction")
+            given["order"] = (field, direction == "ASC")
         elif word == "SELECT":
             given["select"] = tuple(words.counted("fields of SELECT"))
         elif word == "NOCONTENT":
             given["no_content"] = True
         elif word == "HIGHLIGHT":
-            given["highlight"] = _highlight(words)
+            words.one_of("word after HIGHLIGHT", ("FIELDS",))
+            fields = tuple(words.counted("fields of HIGHLIGHT"))
+            given["highlight"] = Highlight(fields)
+            if words.peek() == "TAGS":
+                words.take("TAGS")
+                tags = (words.take("the opening tag"), words.take("the closing tag"))
+                given["highlight"] = Highlight(fields, tags)
         elif word == "SCOREFUNC":
             given["function"] = _score_function(words)
         else:
@@ -320,30 +316,6 @@ def _read_query(words: Words) -> Query:
     if given.keys() >= {"order", "function"}:
         raise SearchError("syntax error: ORDERBY and SCOREFUNC cannot be combined")
     return Query(**given)
-
-
-def _limit(words: Words) -> int:
-    limit = try_int(encoded(words.take("LIMIT"))) if words else None
-    if limit is None or not 1 <= limit <= _MOST_HITS:
-        raise SearchError(_LIMIT_ERROR)
-    return limit
-
-
-def _order(words: Words) -> tuple[str, bool]:
-    field = words.take("the field of ORDERBY")
-    is_ascending = words.peek() == "ASC"
-    if words.peek() in ("ASC", "DESC"):
-        words.take("the direction")
-    return field, is_ascending
-
-
-def _highlight(words: Words) -> Highlight:
-    words.one_of("word after HIGHLIGHT", ("FIELDS",))
-    fields = tuple(words.counted("fields of HIGHLIGHT"))
-    if words.peek() != "TAGS":
-        return Highlight(fields)
-    words.take("TAGS")
-    return Highlight(fields, (words.take("the opening tag"), words.take("the closing tag")))
 
 
 def _score_function(words: Words) -> ScoreFunction:

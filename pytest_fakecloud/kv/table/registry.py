@@ -60,7 +60,6 @@ class KeySpec:
 
     @property
     def writes(self) -> bool:
-        """Whether the command may change the key's data."""
         return not {"update", "insert", "delete"}.isdisjoint(self.flags)
 
     @property
@@ -81,7 +80,9 @@ class KeySpec:
                 return range(0)
             first = found[0] + 1
         if self.numkeys:
-            return self._counted(argv, first)
+            count = integer_at_start(argv[first]) if first < len(argv) else -1
+            stop = first + 1 + count * self.step
+            return range(first + 1, stop, self.step) if count >= 0 and stop <= len(argv) else None
         if self.last >= 0:
             last = first + self.last
         else:
@@ -90,15 +91,6 @@ class KeySpec:
                 last = first + (len(argv) - first) // self.limit - 1
         last = min(last, len(argv) - 1)
         return range(first, last + 1, self.step)
-
-    def _counted(self, argv: list[bytes], at: int) -> range | None:
-        if at >= len(argv):
-            return None
-        count = integer_at_start(argv[at])
-        stop = at + 1 + count * self.step
-        if count < 0 or stop > len(argv):
-            return None
-        return range(at + 1, stop, self.step)
 
 
 def sort_destination(argv: list[bytes]) -> int | None:
@@ -426,7 +418,6 @@ importers: list[Callable[[CommandSpec], None]] = []
 
 
 def command(*names: str) -> Callable[[F], F]:
-    """Return a decorator for the function of commands; ``KeyError`` for an unknown name."""
 
     def register(function: F) -> F:
         for name in names:

@@ -183,12 +183,6 @@ def _filled(template: str, engine: Engine) -> Iterator[str]:
         yield f"{name}:{value}"
 
 
-def _modules(engine: Engine) -> Iterator[str]:
-    for name in engine.settings.modules:
-        version = MODULE_VERSIONS[name]
-        yield f"module:name={name},ver={version},api=1,filters=0,usedby=[],using=[],options=[]"
-
-
 def _commandstats(engine: Engine) -> Iterator[str]:
     for spec, count in engine.statistics.commands.items():
         average = count.usec / count.calls if count.calls else 0.0
@@ -197,11 +191,6 @@ def _commandstats(engine: Engine) -> Iterator[str]:
             f"usec_per_call={average:.2f},rejected_calls={count.rejected},"
             f"failed_calls={count.failed}"
         )
-
-
-def _errorstats(engine: Engine) -> Iterator[str]:
-    for word, count in engine.statistics.errors.items():
-        yield f"errorstat_{word}:count={count}"
 
 
 def _latencystats(engine: Engine) -> Iterator[str]:
@@ -233,9 +222,14 @@ def _keyspace(engine: Engine) -> Iterator[str]:
 
 SECTIONS: dict[str, Callable[[Engine], Iterator[str]]] = {
     **{name: partial(_filled, template) for name, template in _TEMPLATES.items()},
-    "modules": _modules,
+    "modules": lambda engine: (
+        f"module:name={name},ver={MODULE_VERSIONS[name]},api=1,filters=0,usedby=[],using=[],options=[]"
+        for name in engine.settings.modules
+    ),
     "commandstats": _commandstats,
-    "errorstats": _errorstats,
+    "errorstats": lambda engine: (
+        f"errorstat_{word}:count={count}" for word, count in engine.statistics.errors.items()
+    ),
     "latencystats": _latencystats,
     "cluster": partial(_filled, "cluster_enabled:0"),
     "keyspace": _keyspace,
@@ -296,11 +290,11 @@ def memory_stats(session: Session, args: Args) -> Reply:
     sizes of buffers are 0 and ratios are 1 (decided here).
     """
     engine = session.engine
-    databases = [engine.database(index) for index in range(len(engine.databases))]
     total = engine.sizes.used_memory()
-    overhead = 0
+    overhead = keys = 0
     tables = Map()
-    for db in databases:
+    for db in map(engine.database, range(len(engine.databases))):
+        keys += len(db.values)
         if db.values:
             main, expires = ENTRY * len(db.values), ENTRY * len(db.expires)
             overhead += main + expires
@@ -308,7 +302,6 @@ def memory_stats(session: Session, args: Args) -> Reply:
                 b"overhead.hashtable.main", main, b"overhead.hashtable.expires", expires,
                 b"overhead.hashtable.slot-to-keys", 0,
             ])]  # fmt: skip
-    keys = sum(len(db.values) for db in databases)
     scripts, libraries = script_memory(engine)
     data = total - overhead
     double = engine.print_double or float
