@@ -346,15 +346,15 @@ def _waiting_time(session: Session, milliseconds: int) -> int:
 def try_or_wait(
     session: Session,
     keys: list[bytes],
-    timeout_ms: int,
+    timeout_ms: int | None,
     attempt: Callable[[list[bytes]], Reply],
     kind: type,
     empty: Reply = NIL_ARRAY,
 ) -> Reply:
-    """Run a blocking command; return its reply or, if there is none yet, ``Blocked`` or ``empty``.
+    """Run a command that may block; return its reply or, without one, ``Blocked`` or ``empty``.
 
     ``attempt`` takes the keys to check, and returns None if there is nothing to reply yet.
-    ``empty`` is the reply to a session that may not block.
+    ``empty`` is the reply without a timeout, and to a session that may not block.
 
     As in Redis, the first attempt may raise WRONGTYPE. A client that is already blocked keeps
     waiting if a key is created with a type other than ``kind``. Any other error, e.g. about the
@@ -363,7 +363,7 @@ def try_or_wait(
     reply = attempt(keys)
     if reply is not None:
         return reply
-    if not session.may_block:
+    if timeout_ms is None or not session.may_block:
         return empty
 
     def again() -> Reply:
@@ -424,10 +424,8 @@ def pop_first(
                 return [key, *take(key, value)]
         return None
 
-    if timeout is not None:
-        return try_or_wait(session, keys, parse_timeout(session, timeout), attempt, kind)
-    found = attempt(keys)
-    return NIL_ARRAY if found is None else found
+    timeout_ms = None if timeout is None else parse_timeout(session, timeout)
+    return try_or_wait(session, keys, timeout_ms, attempt, kind)
 
 
 # -- scans ---------------------------------------------------------------------------------------

@@ -211,10 +211,10 @@ def blpop(session: Session, args: Args, *, left: bool) -> Reply:
 
 
 def _move(
-    session: Session, source: bytes, target: bytes, *, from_left: bool, to_left: bool
+    session: Session, target: bytes, sources: list[bytes], *, from_left: bool, to_left: bool
 ) -> Reply:
     """Move an element between lists and return it, or None if the source is empty."""
-    db = session.db
+    db, source = session.db, sources[0]
     items = db.get(source, QuickList)
     if items is None:
         return None
@@ -238,11 +238,10 @@ def _move(
 def rpoplpush(
     session: Session, args: Args, *, from_left: bool = False, to_left: bool = True
 ) -> Reply:
-    move = partial(_move, session, args[0], args[1], from_left=from_left, to_left=to_left)
-    if "blocking" not in running(session).flags:
-        return move()
-    timeout_ms = parse_timeout(session, args[-1])
-    return try_or_wait(session, args[:1], timeout_ms, lambda keys: move(), QuickList, empty=None)
+    blocking = "blocking" in running(session).flags
+    timeout_ms = parse_timeout(session, args[-1]) if blocking else None
+    move = partial(_move, session, args[1], from_left=from_left, to_left=to_left)
+    return try_or_wait(session, args[:1], timeout_ms, move, QuickList, empty=None)
 
 
 @variant(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -43,22 +42,17 @@ _UNSIGNED = re.compile(rb"[ \t\n\v\f\r]*\+?[0-9]+\Z")
 
 
 def entry_reply(entry_id: int, fields: list[bytes]) -> list[bytes | list[bytes]]:
-    """Return an entry as a reply: its ID, and a list of its fields and values."""
     return [format_id(entry_id), list(fields)]
 
 
 def _part(text: bytes) -> int:
     """Parse the milliseconds or the sequence number of an ID."""
-    if not _UNSIGNED.match(text):
+    if not _UNSIGNED.match(text) or int(text) > SEQUENCE_MAX:
         raise CommandError(errors.STREAM_ID)
-    number = int(text)
-    if number > SEQUENCE_MAX:
-        raise CommandError(errors.STREAM_ID)
-    return number
+    return int(text)
 
 
 def _split_id(text: bytes) -> tuple[int, bytes | None]:
-    """Return the milliseconds of an ID and its unparsed sequence number, if it has one."""
     # Redis copies an ID into a buffer of 128 bytes, which ends at the first NUL.
     if len(text) > 127:
         raise CommandError(errors.STREAM_ID)
@@ -82,11 +76,8 @@ def parse_new_id(text: bytes) -> tuple[int, bool]:
 
 def parse_extreme_id(text: bytes, sequence: int = 0) -> int:
     """Parse an ID, or ``-`` or ``+`` for the lowest or highest ID."""
-    if text == b"-":
-        return 0
-    if text == b"+":
-        return ID_MAX
-    return parse_id(text, sequence)
+    extremes = {b"-": 0, b"+": ID_MAX}
+    return extremes[text] if text in extremes else parse_id(text, sequence)
 
 
 def parse_start(text: bytes) -> int:
@@ -348,7 +339,6 @@ def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
 
 
 def _delete_with_policy(stream: Stream, entry_id: int, policy: bytes) -> int:
-    """Delete an entry as far as the policy allows; return DELETED, ABSENT or KEPT."""
     if policy == b"ACKED" and entry_id in stream and stream.awaited(entry_id):
         return KEPT
     if policy == b"DELREF":
@@ -449,14 +439,12 @@ def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
             if odd:
                 raise CommandError(errors.XREAD_UNBALANCED)
             words.keys, words.ids = values[:half], values[half:]
+        elif not grouped:
+            raise CommandError(errors.XREAD_GROUP if word == b"GROUP" else errors.XREAD_NOACK)
         elif word == b"GROUP":
-            if not grouped:
-                raise CommandError(errors.XREAD_GROUP)
             words.group, words.consumer = values
             has_group = True
         else:
-            if not grouped:
-                raise CommandError(errors.XREAD_NOACK)
             words.noack = True
     if not words.keys:
         raise CommandError(errors.SYNTAX)
@@ -470,16 +458,6 @@ def streams_reply(session: Session, found: list[tuple[bytes, list[Reply]]]) -> R
     if session.resp > 2:
         return Map(each for key, entries in found for each in (key, entries))
     return [[key, entries] for key, entries in found]
-
-
-def answer_read(
-    session: Session, words: ReadWords, attempt: Callable[[list[bytes]], Reply], kind: type = Stream
-) -> Reply:
-    """Return the reply of a read. With BLOCK, wait for entries if the session may block."""
-    if words.block_ms is None:
-        reply = attempt(words.keys)
-        return NIL_ARRAY if reply is None else reply
-    return try_or_wait(session, words.keys, words.block_ms, attempt, kind)
 
 
 @command("XREAD")
@@ -498,13 +476,12 @@ def xread(session: Session, args: Args) -> Reply:
             stream = session.db.get(key, Stream) if key in wanted else None
             if stream is not None and stream.length and stream.highest_id >= start:
                 entries = stream.range(start, count=words.count)
-                # Charge the budget, because one command may name the same large stream a thousand
-                # times.
+                # One command may name the same large stream a thousand times.
                 spend(_STEPS_AN_ENTRY * (2 + len(entries)))
                 found.append((key, entries_reply(entries)))
         return streams_reply(session, found) if found else None
 
-    return answer_read(session, words, attempt)
+    return try_or_wait(session, words.keys, words.block_ms, attempt, Stream)
 
 
 def _start(session: Session, stream: Stream | None, text: bytes) -> int:

@@ -24,10 +24,9 @@ from ...values.stream import (
     advance,
     format_id,
 )
-from ..arguments import existing, options, subcommand_error
+from ..arguments import existing, options, subcommand_error, try_or_wait
 from .entries import (
     ReadWords,
-    answer_read,
     entries_reply,
     entry_reply,
     parse_extreme_id,
@@ -150,24 +149,18 @@ def xgroup_delconsumer(session: Session, args: Args) -> Reply:
     return len(consumer.pending)
 
 
-def _read_id(text: bytes) -> int | None:
-    """Return the ID after which to read pending entries, or None to read new entries."""
-    if text == b"$":
-        raise CommandError(errors.XREADGROUP_LAST)
-    if text == b">":
-        return None
-    after = parse_id(text)
-    return None if after == ID_MAX else after
-
-
 @command("XREADGROUP")
 def xreadgroup(session: Session, args: Args) -> Reply:
     """Return new entries to a consumer of a group, or the consumer's pending entries."""
     words = read_words(session, args, grouped=True)
     starts: list[tuple[bytes, int | None]] = []
+    """Each key with the ID after which to read pending entries, or None to read new entries."""
     for key, text in zip(words.keys, words.ids, strict=True):
         find_group(session, key, words.group, errors.no_group_to_read)
-        starts.append((key, _read_id(text)))
+        if text == b"$":
+            raise CommandError(errors.XREADGROUP_LAST)
+        after = None if text == b">" else parse_id(text)
+        starts.append((key, None if after == ID_MAX else after))
     has_waited = False
 
     def attempt(keys: list[bytes]) -> Reply:
@@ -185,7 +178,7 @@ def xreadgroup(session: Session, args: Args) -> Reply:
 
     # Match values of any type: if the key is replaced, the group no longer exists, which ends the
     # wait.
-    return answer_read(session, words, attempt, object)
+    return try_or_wait(session, words.keys, words.block_ms, attempt, object)
 
 
 def _find_to_read(
@@ -270,8 +263,7 @@ def xack(session: Session, args: Args) -> Reply:
 def xpending(session: Session, args: Args) -> Reply:
     """Return a summary of a group's pending entries, or the entries in a range of IDs."""
     if len(args) == 2:
-        _, group = find_group(session, args[0], args[1])
-        return _summary(group)
+        return _summary(find_group(session, args[0], args[1])[1])
     if not 5 <= len(args) <= 8:
         raise CommandError(errors.SYNTAX)
     min_idle, words = 0, args[2:]
@@ -322,7 +314,6 @@ class _Claim:
     def give(
         self, group: Group, entry_id: int, pending: Pending, consumer: Consumer, now_ms: int
     ) -> None:
-        """Give a pending entry to a consumer."""
         group.give(entry_id, pending, consumer)
         delivered_ms = now_ms if self.delivered_ms is None else self.delivered_ms
         pending.delivered_ms = delivered_ms if 0 <= delivered_ms <= now_ms else now_ms
@@ -341,15 +332,6 @@ def _claim_number(text: bytes, command_name: str, what: str) -> int:
     if number is None:
         raise CommandError(errors.bad_claim_argument(what, command_name))
     return number
-
-
-def _leading_ids(args: Args, at: int) -> list[int]:
-    """Return the IDs from ``at`` on, which end at the first argument that is not an ID."""
-    ids: list[int] = []
-    with suppress(CommandError):
-        for text in args[at:]:
-            ids.append(parse_id(text))
-    return ids
 
 
 _CLAIM_SIZES = {
@@ -381,7 +363,10 @@ def xclaim(session: Session, args: Args) -> Reply:
     """Transfer pending entries to another consumer."""
     stream, group = find_group(session, args[0], args[1])
     min_idle = max(_claim_number(args[3], "XCLAIM", "min-idle-time"), 0)
-    ids = _leading_ids(args, 4)
+    ids: list[int] = []
+    with suppress(CommandError):  # The first argument that is not an ID is an option.
+        for text in args[4:]:
+            ids.append(parse_id(text))
     claim = _parse_claim(session, args, 4 + len(ids))
     changed = claim.last_id > group.last_id
     group.last_id = max(group.last_id, claim.last_id)
