@@ -211,11 +211,8 @@ def expiry_reply(session: Session, unit: Unit, at_ms: int) -> int:
 
 # -- EXPIRE --------------------------------------------------------------------------------------
 
-Condition = frozenset[bytes]
-"""The conditions of an EXPIRE command: a subset of NX, XX, GT and LT."""
 
-
-def parse_conditions(words: list[bytes]) -> Condition:
+def parse_conditions(words: list[bytes]) -> frozenset[bytes]:
     for word in words:
         if word.upper() not in (b"NX", b"XX", b"GT", b"LT"):
             raise CommandError(errors.unsupported_option(word))
@@ -227,7 +224,7 @@ def parse_conditions(words: list[bytes]) -> Condition:
     return found
 
 
-def allows_expiry(condition: Condition, present_ms: int | None, wanted_ms: int) -> bool:
+def allows_expiry(condition: frozenset[bytes], present_ms: int | None, wanted_ms: int) -> bool:
     """Return whether a new expiry may replace the current one. A missing expiry counts as infinite."""
     if present_ms is None:
         return condition.isdisjoint({b"XX", b"GT"})
@@ -435,14 +432,11 @@ _DEFAULT_PAGE = {"vendor": 100, "redis": 10}
 
 
 class ScanOptions(NamedTuple):
-    """The options of a scan command."""
+    """The argument of COUNT, the test of MATCH, and the command's own options with their values."""
 
     page_size: int
-    """The argument of COUNT."""
     matches: Callable[[bytes], bool] | None
-    """The test of MATCH, or None."""
     others: dict[bytes, Args]
-    """The command's own options with their values."""
 
 
 _PAGE_SIZES = {b"COUNT": 1, b"MATCH": 1, b"TYPE": 1, b"NOVALUES": 0, b"WITHTYPE": 0}

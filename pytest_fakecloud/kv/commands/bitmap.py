@@ -212,13 +212,6 @@ class _Operation(NamedTuple):
     overflow: bytes
 
 
-def _field_type(text: bytes) -> tuple[bool, int]:
-    signed, width = text[:1] == b"i", try_int(text[1:])
-    if text[:1] not in (b"i", b"u") or width is None or not 1 <= width <= (64 if signed else 63):
-        raise CommandError(errors.BITFIELD_TYPE)
-    return signed, width
-
-
 def _operations(session: Session, args: Args) -> list[_Operation]:
     overflow = b"WRAP"
     found: list[_Operation] = []
@@ -228,7 +221,10 @@ def _operations(session: Session, args: Args) -> list[_Operation]:
             if overflow not in (b"WRAP", b"SAT", b"FAIL"):
                 raise CommandError(errors.BITFIELD_OVERFLOW)
             continue
-        signed, width = _field_type(values[0])
+        kind, width = values[0][:1], try_int(values[0][1:])
+        signed = kind == b"i"
+        if kind not in (b"i", b"u") or width is None or not 1 <= width <= 63 + signed:
+            raise CommandError(errors.BITFIELD_TYPE)
         offset = parse_bit_offset(session, values[1], width)
         operand = 0 if word == b"GET" else parse_int(values[2])
         found.append(_Operation(word, signed, width, offset, operand, overflow))

@@ -307,8 +307,7 @@ class CommandSpec:
         return [(at, spec) for spec in self.keys for at in spec.positions(argv) or ()]
 
 
-F = TypeVar("F", bound=Function)
-V = TypeVar("V", bound=Callable[..., "Reply"])
+F = TypeVar("F", bound=Callable[..., "Reply"])
 
 
 class Table:
@@ -431,14 +430,14 @@ def command(*names: str) -> Callable[[F], F]:
     return register
 
 
-def variant(name: str, summary: str, **given: object) -> Callable[[V], V]:
+def variant(name: str, summary: str, **given: object) -> Callable[[F], F]:
     """Return a decorator that adds a command to those that share a function.
 
     The command ``name`` calls the function with the keyword-only arguments ``given``. Its summary in
     ``COMMAND DOCS`` is ``summary``, not the docstring of the function.
     """
 
-    def register(function: V) -> V:
+    def register(function: F) -> F:
         # A copy with other defaults: calls of a `functools.partial` make an INCR 5 % longer.
         run = FunctionType(function.__code__, function.__globals__, closure=function.__closure__)
         run.__kwdefaults__ = {**(function.__kwdefaults__ or {}), **given}
