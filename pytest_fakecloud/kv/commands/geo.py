@@ -42,22 +42,13 @@ UNITS = {b"m": 1.0, b"km": 1000.0, b"ft": 0.3048, b"mi": 1609.34}
 
 
 def _spread(number: int) -> int:
-    """Insert a zero bit after each bit of a 32-bit number."""
-    number = (number | number << 16) & 0x0000FFFF0000FFFF
-    number = (number | number << 8) & 0x00FF00FF00FF00FF
-    number = (number | number << 4) & 0x0F0F0F0F0F0F0F0F
-    number = (number | number << 2) & 0x3333333333333333
-    return (number | number << 1) & 0x5555555555555555
+    """Insert a zero bit before each bit of a number, by reading its bits as digits of base 4."""
+    return int(f"{number:b}", 4)
 
 
 def _squeeze(number: int) -> int:
     """Undo `_spread()`, ignoring the inserted bits."""
-    number &= 0x5555555555555555
-    number = (number | number >> 1) & 0x3333333333333333
-    number = (number | number >> 2) & 0x0F0F0F0F0F0F0F0F
-    number = (number | number >> 4) & 0x00FF00FF00FF00FF
-    number = (number | number >> 8) & 0x0000FFFF0000FFFF
-    return (number | number >> 16) & 0x00000000FFFFFFFF
+    return int(f"{number:064b}"[1::2], 2)
 
 
 def encode(

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from copy import copy as shallow_copy
 from dataclasses import dataclass, field
 from itertools import chain, groupby
+from operator import attrgetter
 from typing import ClassVar
 
 from ..table.config import Config
@@ -83,6 +84,9 @@ class Node:
         return twin
 
 
+_key = attrgetter("key")
+
+
 class Stream:
     """The entries of a stream in ascending order of their IDs, and its consumer groups.
 
@@ -92,13 +96,10 @@ class Stream:
     """
 
     type_name: ClassVar[str] = "stream"
-    __slots__ = (
-        "_keys", "entries_added", "groups", "last_id", "length", "max_deleted_id", "nodes", "size",
-    )  # fmt: skip
+    __slots__ = ("entries_added", "groups", "last_id", "length", "max_deleted_id", "nodes", "size")
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
-        self._keys: list[int] = []
         self.length = self.size = self.entries_added = 0
         self.last_id = self.max_deleted_id = 0
         self.groups: dict[bytes, Group] = {}
@@ -108,7 +109,6 @@ class Stream:
         """Return a stream that consists of nodes in ascending order. The caller sets the counters."""
         stream = cls()
         stream.nodes = nodes
-        stream._keys = [node.key for node in nodes]
         stream.length = sum(len(node.ids) for node in nodes)
         stream.size = sum(map(Node.content_size, nodes))
         return stream
@@ -125,7 +125,6 @@ class Stream:
     def copy(self) -> Stream:
         twin = shallow_copy(self)
         twin.nodes = [node.copy() for node in self.nodes]
-        twin._keys = self._keys.copy()
         twin.groups = {name: group.copy() for name, group in self.groups.items()}
         return twin
 
@@ -167,7 +166,6 @@ class Stream:
         ):
             node = Node(entry_id, fields[::2])
             self.nodes.append(node)
-            self._keys.append(entry_id)
         node.append(entry_id, fields)
         self.length += 1
         self.size += NUMBER + length
@@ -176,7 +174,7 @@ class Stream:
 
     def _find(self, entry_id: int) -> tuple[int, int] | None:
         """Return the index of the node that has an entry, and the index of the entry in the node."""
-        at = bisect_right(self._keys, entry_id) - 1
+        at = bisect_right(self.nodes, entry_id, key=_key) - 1
         ids = self.nodes[at].ids if at >= 0 else []
         index = bisect_left(ids, entry_id)
         return (at, index) if index < len(ids) and ids[index] == entry_id else None
@@ -205,7 +203,7 @@ class Stream:
         del node.ids[index], node.fields[index]
         node.deleted += 1
         if not node.ids:
-            del self.nodes[at], self._keys[at]
+            del self.nodes[at]
         self.length -= 1
         return True
 
@@ -218,9 +216,10 @@ class Stream:
     ) -> list[Entry]:
         """Return up to ``count`` entries with ``start <= id <= end``."""
         found: list[Entry] = []
-        first, stop = bisect_right(self._keys, start) - 1, bisect_right(self._keys, end)
+        first = max(bisect_right(self.nodes, start, key=_key) - 1, 0)
+        stop = bisect_right(self.nodes, end, key=_key)
         order = -1 if reverse else 1
-        for node in self.nodes[max(first, 0) : stop][::order]:
+        for node in self.nodes[first:stop][::order]:
             i, j = bisect_left(node.ids, start), bisect_right(node.ids, end)
             if count is not None and count < len(found) + j - i:
                 missing = count - len(found)
@@ -259,7 +258,7 @@ class Stream:
             self.size -= node.content_size()
             left -= len(node.ids)
             whole += 1
-        del self.nodes[:whole], self._keys[:whole]
+        del self.nodes[:whole]
         if left and not whole_nodes:
             node = self.nodes[0]
             removed += node.ids[:left]
@@ -273,7 +272,7 @@ class Stream:
         """Return the number of entries beyond ``max_length``, or with IDs below ``min_id``."""
         if max_length is not None:
             return max(self.length - max_length, 0)
-        at = bisect_left(self._keys, min_id)
+        at = bisect_left(self.nodes, min_id, key=_key)
         below = sum(len(node.ids) for node in self.nodes[: max(at - 1, 0)])
         return below + (bisect_left(self.nodes[at - 1].ids, min_id) if at else 0)
 
@@ -297,7 +296,7 @@ class Stream:
     @property
     def radix_tree_nodes(self) -> int:
         """The number of nodes in a radix tree whose 16-byte keys are those of the stream's nodes."""
-        return node_count([key.to_bytes(16, "big") for key in self._keys]) or 1
+        return node_count([node.key.to_bytes(16, "big") for node in self.nodes]) or 1
 
 
 def node_count(keys: list[bytes], depth: int = 0) -> int:
