@@ -17,6 +17,7 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache, partial
 from itertools import accumulate
 from operator import itemgetter
@@ -268,21 +269,18 @@ def register_maxima(values: Iterable[bytes]) -> bytearray:
 
 
 def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_bytes: int) -> bytes:
-    """Raise the registers of ``target`` to ``largest``; with ``dense``, convert it to dense ones."""
-    if dense:
-        target = to_dense(target)
-    if not is_dense(target):
+    """Raise the registers of ``target`` to ``largest``; with ``dense``, convert it to dense ones.
+
+    No register of ``target`` is above ``largest``.
+    """
+    if not dense:
         sparse = _Sparse(target, sparse_max_bytes)
-        try:
+        with suppress(_SparseFull):
             for index, register in enumerate(largest):
                 if register:
                     sparse.set(index, register)
-        except _SparseFull:
-            target = to_dense(target)
-        else:
             return mark_stale(sparse.value())
-    unpacked = bytearray(map(max, registers(target), largest))
-    return mark_stale(target[:HEADER_SIZE] + _pack_dense(unpacked))
+    return mark_stale(to_dense(target)[:HEADER_SIZE] + _pack_dense(largest))
 
 
 def describe(value: bytes) -> str:

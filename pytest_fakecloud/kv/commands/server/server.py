@@ -17,7 +17,7 @@ from functools import partial
 from ... import errors
 from ...engine.engine import Engine
 from ...engine.sessions import Session
-from ...errors import CommandError, disabled_by_option
+from ...errors import CommandError, disabled_by_option, one_line
 from ...reply import (
     NIL_ARRAY,
     OK,
@@ -310,30 +310,70 @@ def cluster(session: Session, args: Args) -> Reply:
 # -- DEBUG ---------------------------------------------------------------------------------------
 
 
-_MOST_ARGUMENTS = 1001
+_MOST = 1000
+_ARGUMENTS = {
+    **dict.fromkeys(("DIGEST", "CHANGE-REPL-ID", "CONFIG-REWRITE-FORCE-ALL"), range(1)),
+    **dict.fromkeys(
+        (
+            "ERROR", "SLEEP", "SET-ACTIVE-EXPIRE", "SET-DISABLE-DENY-SCRIPTS", "OBJECT", "PROTOCOL",
+            "PAUSE-CRON", "QUICKLIST-PACKED-THRESHOLD",
+        ),
+        range(1, 2),
+    ),
+    "REPLYBUFFER": range(2, 3),
+    **dict.fromkeys(("DIGEST-VALUE", "LOADAOF", "RELOAD"), range(_MOST + 1)),
+    **dict.fromkeys(("MALLCTL", "MALLCTL-STR"), range(1, _MOST + 1)),
+}  # fmt: skip
+"""The numbers of arguments that the subcommands accept."""
 
 
 @command("DEBUG")
 def debug(session: Session, args: Args) -> Reply:
     """Return an error, sleep, or inspect a key or the whole data set; disabled by default."""
-    option = "enable-debug-command"
-    if session.engine.config.text(option) != "yes":
-        raise CommandError(disabled_by_option("DEBUG", option))
-    word = args[0].upper().decode("latin-1")
-    accepted, run = _SUBCOMMANDS.get(word, (range(0), _debug_error))
-    if len(args) - 1 not in accepted:
-        raise CommandError(errors.bad_subcommand_arguments(args[0], "DEBUG"))
-    return run(session, args[1:])
+    engine = session.engine
+    if engine.config.text("enable-debug-command") != "yes":
+        raise CommandError(disabled_by_option("DEBUG", "enable-debug-command"))
+    name, *args = args
+    word = name.upper().decode("latin-1")
+    if len(args) not in _ARGUMENTS.get(word, ()):
+        raise CommandError(errors.bad_subcommand_arguments(name, "DEBUG"))
+    match word:
+        case "ERROR":
+            raise CommandError(one_line(args[0]))
+        case "SLEEP":
+            return _debug_sleep(session, args[0])
+        case "OBJECT":
+            return _object(session, args[0])
+        case "DIGEST":
+            return _digest(engine)
+        case "DIGEST-VALUE":
+            return _digest_value(session, args)
+        case "PROTOCOL":
+            return _protocol(session, args[0])
+        case "SET-ACTIVE-EXPIRE":
+            engine.active_expire = args[0] != b"0"
+        case "SET-DISABLE-DENY-SCRIPTS":
+            engine.scripting.allows_all_commands = args[0] != b"0"
+        case "QUICKLIST-PACKED-THRESHOLD":
+            size = memory_bytes(decoded(args[0]))
+            if size is None or size > 2**32 - 2**20:  # Redis leaves 1 MiB for its header.
+                raise CommandError(errors.DEBUG_THRESHOLD)
+        case "RELOAD":
+            if any(option.upper() not in (b"MERGE", b"NOFLUSH", b"NOSAVE") for option in args):
+                raise CommandError(errors.DEBUG_RELOAD)
+        case "REPLYBUFFER":
+            option = args[0].upper()
+            if option not in (b"PEAK-RESET-TIME", b"RESIZING"):
+                raise CommandError(errors.bad_subcommand_arguments(b"REPLYBUFFER", "DEBUG"))
+            if option == b"PEAK-RESET-TIME" and args[1].upper() not in (b"NEVER", b"RESET"):
+                parse_int(args[1])
+    return OK  # A fake has no such files, memory or threads.
 
 
-def _debug_error(session: Session, args: Args) -> Reply:
-    raise CommandError(args[0].replace(b"\r", b" ").replace(b"\n", b" "))
-
-
-def _debug_sleep(session: Session, args: Args) -> Reply:
+def _debug_sleep(session: Session, seconds: bytes) -> Reply:
     """Delay all clients in fake time; in a transaction, the delay starts at its end."""
     now_us, pauses = session.engine.now_us, session.engine.pauses
-    milliseconds = max(int(parse_float(args[0]) * 1000), 0)
+    milliseconds = max(int(parse_float(seconds) * 1000), 0)
     if not milliseconds:
         return OK
     if session.transport != "port":
@@ -347,22 +387,12 @@ def _debug_sleep(session: Session, args: Args) -> Reply:
     return Blocked([], milliseconds, lambda: None, on_timeout=OK, is_delay=True)
 
 
-def _set_active_expire(session: Session, args: Args) -> Reply:
-    session.engine.active_expire = args[0] != b"0"
-    return OK
-
-
-def _set_disable_deny_scripts(session: Session, args: Args) -> Reply:
-    session.engine.scripting.allows_all_commands = args[0] != b"0"
-    return OK
-
-
-def _object(session: Session, args: Args) -> Reply:
+def _object(session: Session, key: bytes) -> Reply:
     from ...rdb import SHELL, dump
 
     # While active expiry is off, Redis describes an expired key until the key is removed.
     find = session.db.peek if session.engine.active_expire else session.db.values.get
-    value = find(args[0])
+    value = find(key)
     if value is None:
         raise CommandError(errors.NO_SUCH_KEY)
     config, version = session.engine.config, session.engine.version
@@ -374,11 +404,11 @@ def _object(session: Session, args: Args) -> Reply:
     return Status(description.encode())
 
 
-def _digest(session: Session, args: Args) -> Reply:
+def _digest(engine: Engine) -> Reply:
     """Return a digest of all keys of the server, independent of their order."""
     total = EMPTY
-    for number in range(len(session.engine.databases)):
-        keyspace = session.engine.database(number)
+    for number in range(len(engine.databases)):
+        keyspace = engine.database(number)
         keys = list(keyspace)
         if keys:
             total = mixed(total, number.to_bytes(4))
@@ -396,9 +426,9 @@ def _digest_value(session: Session, args: Args) -> Reply:
     return [Status(b"%040x" % digest) for digest in digests]
 
 
-def _protocol(session: Session, args: Args) -> Reply:
+def _protocol(session: Session, name: bytes) -> Reply:
     """Return a reply of the given protocol type, with which clients can test their parsers."""
-    kind = args[0].lower().decode("latin-1")
+    kind = name.lower().decode("latin-1")
     if kind == "push":
         if session.resp < 3:
             raise CommandError(errors.DEBUG_PUSH)
@@ -426,52 +456,3 @@ _REPLIES: dict[str, Callable[[], Reply]] = {
     "false": lambda: Bool(False),
     "bignum": lambda: BigNumber(b"1234567999999999999999999999999999999"),
 }
-
-
-def _without_effect(session: Session, args: Args) -> Reply:
-    """Return OK: a fake has no such files, memory or threads."""
-    return OK
-
-
-def _set_packed_threshold(session: Session, args: Args) -> Reply:
-    size = memory_bytes(decoded(args[0]))
-    if size is None or size > 2**32 - 2**20:  # Redis leaves 1 MiB for its header.
-        raise CommandError(errors.DEBUG_THRESHOLD)
-    return OK
-
-
-def _reload(session: Session, args: Args) -> Reply:
-    if any(word.upper() not in (b"MERGE", b"NOFLUSH", b"NOSAVE") for word in args):
-        raise CommandError(errors.DEBUG_RELOAD)
-    return OK
-
-
-def _set_reply_buffer(session: Session, args: Args) -> Reply:
-    option = args[0].upper()
-    if option not in (b"PEAK-RESET-TIME", b"RESIZING"):
-        raise CommandError(errors.bad_subcommand_arguments(b"REPLYBUFFER", "DEBUG"))
-    if option == b"PEAK-RESET-TIME" and args[1].upper() not in (b"NEVER", b"RESET"):
-        parse_int(args[1])
-    return OK
-
-
-_SUBCOMMANDS: dict[str, tuple[range, Callable[[Session, Args], Reply]]] = {
-    "ERROR": (range(1, 2), _debug_error),
-    "SLEEP": (range(1, 2), _debug_sleep),
-    "SET-ACTIVE-EXPIRE": (range(1, 2), _set_active_expire),
-    "SET-DISABLE-DENY-SCRIPTS": (range(1, 2), _set_disable_deny_scripts),
-    "OBJECT": (range(1, 2), _object),
-    "DIGEST": (range(1), _digest),
-    "DIGEST-VALUE": (range(_MOST_ARGUMENTS), _digest_value),
-    "PROTOCOL": (range(1, 2), _protocol),
-    "CHANGE-REPL-ID": (range(1), _without_effect),
-    "CONFIG-REWRITE-FORCE-ALL": (range(1), _without_effect),
-    "LOADAOF": (range(_MOST_ARGUMENTS), _without_effect),
-    "MALLCTL": (range(1, _MOST_ARGUMENTS), _without_effect),
-    "MALLCTL-STR": (range(1, _MOST_ARGUMENTS), _without_effect),
-    "PAUSE-CRON": (range(1, 2), _without_effect),
-    "QUICKLIST-PACKED-THRESHOLD": (range(1, 2), _set_packed_threshold),
-    "RELOAD": (range(_MOST_ARGUMENTS), _reload),
-    "REPLYBUFFER": (range(2, 3), _set_reply_buffer),
-}
-"""The subcommands, with the numbers of arguments that they accept."""

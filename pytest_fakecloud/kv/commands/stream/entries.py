@@ -90,19 +90,15 @@ def parse_start(text: bytes) -> int:
     return parse_extreme_id(text)
 
 
-def parse_end(text: bytes) -> int:
-    """Parse the end of a range: an ID, ``-``, ``+``, or ``(id`` to end before the ID."""
-    if len(text) > 1 and text.startswith(b"("):
-        end = parse_id(text[1:], SEQUENCE_MAX)
-        if end == 0:
-            raise CommandError(errors.INTERVAL_END)
-        return end - 1
-    return parse_extreme_id(text, SEQUENCE_MAX)
-
-
 def parse_interval(start: bytes, end: bytes) -> tuple[int, int]:
     """Parse both bounds of a range; if both are invalid, the error is about the start."""
-    return parse_start(start), parse_end(end)
+    low = parse_start(start)
+    if len(end) == 1 or not end.startswith(b"("):
+        return low, parse_extreme_id(end, SEQUENCE_MAX)
+    high = parse_id(end[1:], SEQUENCE_MAX) - 1
+    if high < 0:
+        raise CommandError(errors.INTERVAL_END)
+    return low, high
 
 
 # -- adding, trimming and deleting ---------------------------------------------------------------
