@@ -44,7 +44,7 @@ def _matcher(pattern: bytes, nocase: bool) -> Callable[[bytes], bool]:
         match = pieces_matcher(pattern.split(b"*"))
     else:
         pieces = [_Piece(elements) for elements in _pieces(pattern)]
-        match = _Starred(pieces).match if len(pieces) > 1 else pieces[0].is_whole
+        match = _starred(pieces) if len(pieces) > 1 else pieces[0].is_whole
     return (lambda text: match(text.lower())) if nocase else match
 
 
@@ -90,27 +90,25 @@ class _Piece:
         return -1 if found is None else found.start()
 
 
-class _Starred:
-    """A compiled pattern that contains at least one star."""
+def _starred(pieces: list[_Piece]) -> Callable[[bytes], bool]:
+    """Return the matcher of a pattern with at least one star."""
+    head, *others, tail = pieces
+    middle = [piece for piece in others if piece.length]
+    least = sum(piece.length for piece in pieces)
 
-    def __init__(self, pieces: list[_Piece]) -> None:
-        self._head, *middle, self._tail = pieces
-        self._middle = [piece for piece in middle if piece.length]
-        self._least = sum(piece.length for piece in pieces)
-
-    def match(self, text: bytes) -> bool:
-        stop = len(text) - self._tail.length
-        if len(text) < self._least or not self._head.is_at(text, 0):
+    def match(text: bytes) -> bool:
+        stop = len(text) - tail.length
+        if len(text) < least or not head.is_at(text, 0) or not tail.is_at(text, stop):
             return False
-        if not self._tail.is_at(text, stop):
-            return False
-        position = self._head.length
-        for piece in self._middle:
+        position = head.length
+        for piece in middle:
             found = piece.find(text, position, stop)
             if found < 0:
                 return False
             position = found + piece.length
         return True
+
+    return match
 
 
 def _source(element: Element) -> bytes:

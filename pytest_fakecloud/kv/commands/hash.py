@@ -10,7 +10,7 @@ from .. import errors
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Map, Reply
-from ..table.registry import UNITS, Args, Unit, command, variant
+from ..table.registry import UNITS, Args, command, variant
 from ..table.syntax import parse_int, parse_long_double
 from ..values.containers import HashValue
 from .arguments import (
@@ -253,29 +253,28 @@ def hpersist(session: Session, args: Args) -> Reply:
     return results
 
 
-@variant("HTTL", "Return the remaining TTL of hash fields in seconds.", unit=UNITS["seconds"])
-@variant(
-    "HPTTL", "Return the remaining TTL of hash fields in milliseconds.", unit=UNITS["milliseconds"]
-)
+@variant("HTTL", "Return the remaining TTL of hash fields in seconds.", unit="seconds")
+@variant("HPTTL", "Return the remaining TTL of hash fields in milliseconds.", unit="milliseconds")
 @variant(
     "HEXPIRETIME",
     "Return the Unix time in seconds at which hash fields expire.",
-    unit=UNITS["unix-seconds"],
+    unit="unix-seconds",
 )
 @variant(
     "HPEXPIRETIME",
     "Return the Unix time in milliseconds at which hash fields expire.",
-    unit=UNITS["unix-milliseconds"],
+    unit="unix-milliseconds",
 )
-def httl(session: Session, args: Args, *, unit: Unit) -> Reply:
-    rounds_down = unit.is_absolute and session.engine.dialect == "vendor"
+def httl(session: Session, args: Args, *, unit: str) -> Reply:
+    wanted = UNITS[unit]
+    rounds_down = wanted.is_absolute and session.engine.dialect == "vendor"
 
     def read(value: HashValue, field: bytes) -> int:
         at_ms = value.expires.get(field)
         if at_ms is None:
             return -1
         # As tests of the official clients show, the vendor rounds down for HEXPIRETIME.
-        return at_ms // unit.milliseconds if rounds_down else expiry_reply(session, unit, at_ms)
+        return at_ms // wanted.milliseconds if rounds_down else expiry_reply(session, wanted, at_ms)
 
     return _result_per_field(session, args[0], _read_fields(args, 1, error=errors.SYNTAX), read)[1]
 

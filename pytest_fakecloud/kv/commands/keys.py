@@ -13,7 +13,7 @@ from ..algorithms.glob import matcher
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Blocked, Reply, Status
-from ..table.registry import UNITS, Args, Unit, command, variant
+from ..table.registry import UNITS, Args, command, variant
 from ..table.syntax import I64_MAX, parse_cursor, parse_float, parse_int, try_int
 from ..table.versions import rdb_version
 from ..values import type_name
@@ -357,28 +357,28 @@ def expire(session: Session, args: Args) -> Reply:
 @variant(
     "TTL",
     "Return the TTL of a key in seconds; -1 if it has no TTL, -2 if it does not exist.",
-    unit=UNITS["seconds"],
+    unit="seconds",
 )
 @variant(
     "PTTL",
     "Return the TTL of a key in milliseconds; -1 if it has no TTL, -2 if it does not exist.",
-    unit=UNITS["milliseconds"],
+    unit="milliseconds",
 )
 @variant(
     "EXPIRETIME",
     "Return the Unix time in seconds at which a key expires; -1 if never, -2 if it does not exist.",
-    unit=UNITS["unix-seconds"],
+    unit="unix-seconds",
 )
 @variant(
     "PEXPIRETIME",
     "Return the Unix time in ms at which a key expires; -1 if never, -2 if it does not exist.",
-    unit=UNITS["unix-milliseconds"],
+    unit="unix-milliseconds",
 )
-def ttl(session: Session, args: Args, *, unit: Unit) -> Reply:
+def ttl(session: Session, args: Args, *, unit: str) -> Reply:
     if session.db.peek(args[0]) is None:
         return -2
     at_ms = session.db.expires.get(args[0])
-    return -1 if at_ms is None else expiry_reply(session, unit, at_ms)
+    return -1 if at_ms is None else expiry_reply(session, UNITS[unit], at_ms)
 
 
 @command("PERSIST")

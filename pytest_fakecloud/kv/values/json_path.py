@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -65,10 +66,7 @@ class _Node(JSONPathMatch):
 
 
 class _Descent(JSONPathRecursiveDescentSegment):
-    """The ``..`` segment, which visits siblings in document order.
-
-    ``outer_first`` visits a node before its descendants, otherwise the descendants come first.
-    """
+    """The ``..`` segment, which visits siblings in document order."""
 
     def __init__(self, segment: JSONPathRecursiveDescentSegment, outer_first: bool) -> None:
         super().__init__(env=segment.env, token=segment.token, selectors=segment.selectors)
@@ -180,15 +178,13 @@ def _regex(pattern: str) -> LinearRegex:
 _ENVIRONMENT = _Environment()
 
 
+@dataclass(slots=True)
 class Path:
     """A compiled path; ``legacy`` if its replies have the form for legacy paths."""
 
-    __slots__ = ("_query", "legacy", "text")
-
-    def __init__(self, text: str, legacy: bool, query: _Query) -> None:
-        self.text = text
-        self.legacy = legacy
-        self._query = query
+    text: str
+    legacy: bool
+    _query: _Query
 
     @property
     def is_root(self) -> bool:
