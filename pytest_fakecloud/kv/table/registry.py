@@ -157,14 +157,10 @@ class Effects:
                 self.ttl_at, self.ttl_unit = int(position), UNITS[name]
             elif name == "value" and position.isdigit():
                 self.value_at = int(position)
-            elif word in _WORDS:
-                setattr(self, *_WORDS[word])
             elif word.startswith("event="):
                 self.event = word.removeprefix("event=")
             else:
-                with_position = (f"{name}@POSITION" for name in ("value", *UNITS))
-                known = ", ".join([*_WORDS, "event=NAME", *with_position])
-                raise ValueError(f"{word!r} is not an effect of a command; the effects are {known}")
+                setattr(self, *_WORDS[word])
 
 
 # -- commands --------------------------------------------------------------------------------------
@@ -420,10 +416,8 @@ def command(*names: str) -> Callable[[F], F]:
 
     def register(function: F) -> F:
         for name in names:
-            if name not in COMMANDS:
-                raise KeyError(f"there is no command {name}")
-            if name in _functions:
-                raise KeyError(f"the command {name} has two functions")
+            assert name in COMMANDS, name
+            assert name not in _functions, name
             _functions[name] = function
         return function
 

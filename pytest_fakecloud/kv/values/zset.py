@@ -20,9 +20,6 @@ Item = tuple[float, bytes]
 LOAD = 128
 """Number of items in a new block. A block is split when it exceeds twice this number, and merged
 with a neighbour when it falls below a quarter of it.
-
-With a million members, 64 to 128 was the fastest (measured). Larger blocks move more memory, and
-smaller blocks make the list of blocks longer.
 """
 _FEW = 8
 """Number of removed items above which cutting blocks is quicker than single removals."""

@@ -8,12 +8,6 @@ from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, Effects, f
 from pytest_fakecloud.kv.table.rows import ROWS, Row
 
 
-@pytest.mark.parametrize("word", ["expires", "value", "value@x", "hours@2", "event"])
-def test_an_unknown_effect_is_an_error(word: str) -> None:
-    with pytest.raises(ValueError, match=f"^'{word}' is not an effect of a command; the effects"):
-        Effects(f"time {word}")
-
-
 def test_no_effect_repeats_what_follows_from_the_row() -> None:
     def facts(row: Row) -> object:
         spec = CommandSpec(*row)

@@ -142,14 +142,16 @@ def test_bad_paths() -> None:
     )  # fmt: skip
 
 
+def nested(value: object, levels: int) -> object:
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 def test_a_descent_ends_at_its_depth() -> None:
-    root: list[object] = []
-    for _ in range(700):
-        root = [root]
-    with pytest.raises(
-        PathError, match="cannot evaluate the path: the path or the document is nested too deeply"
-    ):
-        compile_path(b"$..a").find(root)
+    deep = "cannot evaluate the path: the path or the document is nested too deeply"
+    with pytest.raises(PathError, match=deep):
+        compile_path(b"$..a").find(nested([], 700))
 
 
 def test_paths_are_utf8() -> None:
@@ -171,11 +173,8 @@ class TestHostileQueries:
         ],
     )  # fmt: skip
     def test_a_query_that_multiplies_itself_ends(self, path: str) -> None:
-        root: object = [1]
-        for _ in range(100):
-            root = [root]
         with Budgeted(), pytest.raises(OverBudget):
-            compile_path(path.encode()).find(root)
+            compile_path(path.encode()).find(nested([1], 100))
 
     def test_expressions_match_no_lists(self) -> None:
         assert compile_path(b'$[?(@=~"a")]').find([["a"], "b", "a", [["a"]]])[0].parts == (2,)
