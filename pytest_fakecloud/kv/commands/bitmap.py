@@ -36,14 +36,9 @@ def count_bits(value: bytes | bytearray, start: int, end: int) -> int:
 
 def find_bit(value: bytes | bytearray, bit: int, start: int, end: int) -> int | None:
     """Return the position of the first bit equal to ``bit`` in an inclusive range, or None."""
-    # Blocks without the bit are skipped, because comparing bytes is quicker than converting them.
-    without = (b"\0" if bit else b"\xff") * BLOCK_SIZE
-    for low in range(start & ~7, end + 1, BLOCK_SIZE * 8):
-        if value[low >> 3 : (low >> 3) + BLOCK_SIZE] == without:
-            continue
-        first, last = max(low, start), min(low + BLOCK_SIZE * 8 - 1, end)
-        width = last - first + 1
-        number = extract_bits(value, first, last)
+    for first in range(start, end + 1, BLOCK_SIZE * 8):
+        width = min(BLOCK_SIZE * 8, end + 1 - first)
+        number = extract_bits(value, first, first + width - 1)
         if not bit:
             number ^= (1 << width) - 1
         if number:

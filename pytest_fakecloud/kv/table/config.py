@@ -479,7 +479,6 @@ class Config:
         return found
 
     def text(self, name: str) -> str:
-        """Return the value of a parameter as CONFIG GET shows it."""
         return self._texts[name]
 
     def changed(self) -> dict[str, str]:
@@ -508,9 +507,7 @@ class Config:
         return list(found.items())
 
     def change(
-        self,
-        pairs: list[tuple[bytes, bytes]],
-        check: Callable[[Mapping[str, str]], None] | None = None,
+        self, pairs: list[tuple[bytes, bytes]], check: Callable[[Mapping[str, str]], None]
     ) -> None:
         """Change parameters, or none if one is invalid; ``check`` may reject the parsed values."""
         given: dict[str, str] = {}
@@ -533,8 +530,7 @@ class Config:
                     changes[name] = parameter.update(changes[name], self._texts[name])
             except ValueError as error:
                 raise CommandError(errors.config_failed(name, str(error))) from None
-        if check is not None:
-            check(changes)
+        check(changes)
         texts = dict(self._texts)
         for name, text in changes.items():
             current = _current_name(name)

@@ -206,9 +206,6 @@ class HashValue(Listpacked):
     def __len__(self) -> int:
         return len(self.fields)
 
-    def __contains__(self, field: bytes) -> bool:
-        return field in self.fields
-
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.fields)
 

@@ -179,9 +179,6 @@ class SortedSet(Listpacked):
     def __len__(self) -> int:
         return len(self.scores)
 
-    def __contains__(self, member: bytes) -> bool:
-        return member in self.scores
-
     def __iter__(self) -> Iterator[Item]:
         return iter(self._order)
 
