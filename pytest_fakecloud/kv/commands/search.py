@@ -193,8 +193,6 @@ def search_listaliases(session: Session, args: Args) -> Reply:
 # -- searches ------------------------------------------------------------------------------------
 
 _MOST_HITS, _FARTHEST = 1000, 10_000
-_LIMIT_ERROR = f"limit should be a positive number less than {_MOST_HITS}"
-"""The vendor's error message, which says "less than" although 1000 is accepted."""
 
 
 @command("SEARCH.QUERY")
@@ -283,7 +281,8 @@ def _read_query(words: Words) -> Query:
         if word == "LIMIT":
             limit = try_int(encoded(words.take("LIMIT"))) if words else None
             if limit is None or not 1 <= limit <= _MOST_HITS:
-                raise SearchError(_LIMIT_ERROR)
+                # The vendor's message says "less than", although 1000 is accepted.
+                raise SearchError(f"limit should be a positive number less than {_MOST_HITS}")
             given["limit"] = limit
         elif word == "OFFSET":
             given["offset"] = words.number("OFFSET")

@@ -472,7 +472,6 @@ class Config:
         self._refresh()
 
     def number(self, name: str) -> int:
-        """Return the value of an integer parameter, such as ``zset-max-listpack-entries``."""
         found = self._numbers.get(name)
         if found is None:
             found = self._numbers[name] = int(self._texts[name])

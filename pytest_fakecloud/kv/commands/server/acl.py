@@ -21,7 +21,6 @@ from ...table.registry import Args, command
 from ...table.syntax import decoded, encoded, parse_int
 from ..arguments import subcommand_error
 
-PASSWORD_BITS = 256
 _BUILT_IN = (b"default", b"default_ro")
 
 
@@ -106,7 +105,7 @@ def acl_dryrun(session: Session, args: Args) -> Reply:
 
 def _random_digits(given_bits: Args) -> bytes:
     """Return a password as hexadecimal digits; ``given_bits`` is its length, or empty."""
-    bits = parse_int(given_bits[0]) if given_bits else PASSWORD_BITS
+    bits = parse_int(given_bits[0]) if given_bits else 256
     if not 0 < bits <= 4096:
         raise CommandError(errors.ACL_GENPASS_BITS)
     digits = (bits + 3) // 4
