@@ -70,6 +70,7 @@ class LinearRegex:
         return self._run(text, anywhere=True)
 
     def _run(self, text: str, *, anywhere: bool) -> bool:
+        """Return whether a string matches, as a whole or, with ``anywhere``, in any part."""
         if self._ignores_case:
             text = text.lower()
         current: dict[_State, None] = {}

@@ -169,6 +169,7 @@ def parse_random(args: Args, flag: bytes) -> tuple[int | None, bool]:
 
 
 def check_repetitions(count: int) -> None:
+    """Raise ``CommandError`` if a negative count requests too many random elements."""
     if count < -MOST_REPETITIONS:
         raise CommandError(errors.OUT_OF_RANGE)
 
@@ -213,6 +214,7 @@ def expiry_reply(session: Session, unit: Unit, at_ms: int) -> int:
 
 
 def parse_conditions(words: list[bytes]) -> frozenset[bytes]:
+    """Parse the options NX, XX, GT and LT; raise an error for an invalid combination."""
     for word in words:
         if word.upper() not in (b"NX", b"XX", b"GT", b"LT"):
             raise CommandError(errors.unsupported_option(word))
@@ -436,7 +438,9 @@ class ScanOptions(NamedTuple):
 
     page_size: int
     matches: Callable[[bytes], bool] | None
+    """The test of MATCH, or None."""
     others: dict[bytes, Args]
+    """The command's own options with their values."""
 
 
 _PAGE_SIZES = {b"COUNT": 1, b"MATCH": 1, b"TYPE": 1, b"NOVALUES": 0, b"WITHTYPE": 0}

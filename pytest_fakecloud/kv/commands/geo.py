@@ -392,6 +392,7 @@ class _Hit(NamedTuple):
     member: bytes
     score: float
     metres: float
+    """The distance from the centre."""
 
 
 def _hits(members: SortedSet, shape: Shape) -> Iterator[_Hit]:

@@ -33,6 +33,7 @@ from .string import incremented, incremented_float
 
 
 def _fields(session: Session, key: bytes) -> Mapping[bytes, bytes]:
+    """Return the fields of a hash with their values; none for a missing key."""
     return get_or_empty(session, key, HashValue).fields
 
 

@@ -208,6 +208,7 @@ class _Sparse:
         return self._header + b"".join(self._opcodes)
 
     def set(self, index: int, rank: int) -> bool:
+        """Raise a register to ``rank``; return False if it is at least as high already."""
         if index >= self._starts[-1]:
             raise CommandError(errors.CORRUPT_HYPERLOGLOG)
         at = bisect_right(self._starts, index) - 1
@@ -309,6 +310,7 @@ def murmur_hash_64a(key: bytes) -> int:
 
 
 _ALPHA_INF = 1 / (2 * math.log(2))
+"""The constant of the estimator for infinitely many registers: 1 / (2 ln 2)."""
 
 
 def _sigma(x: float) -> float:

@@ -380,6 +380,7 @@ def _span(members: SortedSet, interval: Interval, *, reverse: bool = False) -> t
 
 
 def _select(members: SortedSet, wanted: _Range) -> list[Item]:
+    """Return the items in a range, in the order and within the limit that the range specifies."""
     start, stop = _span(members, wanted.interval, reverse=wanted.reverse)
     if wanted.limit is not None:
         (offset, count), size = wanted.limit, stop - start

@@ -131,6 +131,7 @@ def setnx(session: Session, args: Args) -> Reply:
 @variant("SETEX", "Set the string value of a key and its TTL in seconds.")
 @variant("PSETEX", "Set the string value of a key and its TTL in milliseconds.")
 def setex(session: Session, args: Args) -> Reply:
+    """Set a string value and its TTL, in the unit of the command's row."""
     at_ms = expiry_ms(session, args[1])
     session.db.set(args[0], args[2])
     session.db.expire_at(args[0], at_ms)

@@ -413,6 +413,7 @@ importers: list[Callable[[CommandSpec], None]] = []
 
 
 def command(*names: str) -> Callable[[F], F]:
+    """Return a decorator for the function of commands; ``KeyError`` for an unknown name."""
 
     def register(function: F) -> F:
         for name in names:

@@ -119,6 +119,7 @@ class Deadlines(dict[bytes, int]):
                 self._heap = None
 
     def earliest(self) -> int | None:
+        """Return the earliest time, or None if there are none."""
         heap = self._heap
         if heap is None:
             heap = self._heap = [(at_ms, key) for key, at_ms in self.items()]
@@ -246,6 +247,7 @@ class HashValue(Listpacked):
         return True
 
     def expire_at(self, field: bytes, at_ms: int) -> None:
+        """Set the time at which an existing field expires, in Unix milliseconds."""
         if self.expires is _NO_TTLS:
             self.expires = Deadlines()
         self.expires.put(field, at_ms)
@@ -260,6 +262,7 @@ class HashValue(Listpacked):
             self.remove(field)
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` fields."""
         return self.order().page(cursor, count)
 
     def order(self) -> ScanOrder:
@@ -328,6 +331,7 @@ class QuickList:
         return "listpack" if packed else "quicklist"
 
     def keep_encoding(self, config: Config) -> None:
+        """Keep the present encoding until the next write, before a limit in ``config`` changes."""
         self._stays_packed = self.encoding(config) == "listpack"
         self._exceeded = 0 if self._stays_packed else len(NODE_BYTES)
 
@@ -365,11 +369,13 @@ class QuickList:
         self._note_added(items)
 
     def pop_left(self) -> bytes:
+        """Remove and return the head; the list must not be empty."""
         item = self._items.popleft()
         self._note_removed(item)
         return item
 
     def pop_right(self) -> bytes:
+        """Remove and return the tail; the list must not be empty."""
         item = self._items.pop()
         self._note_removed(item)
         return item
@@ -472,6 +478,7 @@ class SetValue(Listpacked):
         return super().encoding(config) if config.packs_lists_and_sets else "hashtable"
 
     def keep_encoding(self, config: Config) -> None:
+        """Keep the present encoding until the next write, before a limit in ``config`` changes."""
         self._cursors = max(self._cursors, self._peak)
         self._integers = self.encoding(config) == "intset"
         if self._integers:
@@ -511,6 +518,7 @@ class SetValue(Listpacked):
         return True
 
     def at(self, index: int) -> bytes:
+        """Return the member at an index of the list (0..length-1), for random choice."""
         return self._members[index]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:

@@ -247,6 +247,7 @@ class SortedSet(Listpacked):
         return self._order.at(rank)
 
     def slice(self, start: int, stop: int) -> list[Item]:
+        """Return the items with ``start <= rank < stop``. Both bounds must be within 0..length."""
         return self._order.slice(start, stop)
 
     def span(self, scores: ScoreRange) -> tuple[int, int]:
@@ -292,6 +293,7 @@ class SortedSet(Listpacked):
         return removed
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[Item]]:
+        """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` items."""
         if self._scan_order is None:
             self._scan_order = ScanOrder(self.scores)
         following, members = self._scan_order.page(cursor, count)

@@ -42,6 +42,7 @@ _UNSIGNED = re.compile(rb"[ \t\n\v\f\r]*\+?[0-9]+\Z")
 
 
 def entry_reply(entry_id: int, fields: list[bytes]) -> list[bytes | list[bytes]]:
+    """Return an entry as a reply: its ID, and a list of its fields and values."""
     return [format_id(entry_id), list(fields)]
 
 
@@ -53,6 +54,7 @@ def _part(text: bytes) -> int:
 
 
 def _split_id(text: bytes) -> tuple[int, bytes | None]:
+    """Return the milliseconds of an ID and its unparsed sequence number, if it has one."""
     # Redis copies an ID into a buffer of 128 bytes, which ends at the first NUL.
     if len(text) > 127:
         raise CommandError(errors.STREAM_ID)
@@ -335,6 +337,7 @@ def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
 
 
 def _delete_with_policy(stream: Stream, entry_id: int, policy: bytes) -> int:
+    """Delete an entry as far as the policy allows; return DELETED, ABSENT or KEPT."""
     if policy == b"ACKED" and entry_id in stream and stream.awaited(entry_id):
         return KEPT
     if policy == b"DELREF":
