@@ -19,8 +19,7 @@ from ..http.messages import AnyResponse, Request, Serve
 from ..outside.inprocess import origins
 from ..outside.replace import replace
 from ..outside.shortcut import Shortcut
-from ..queue.delivery.destinations import route_to
-from ..queue.delivery.routes import intercept_work
+from ..queue.delivery.destinations import intercept_work, route_to
 from ..queue.model import Interceptor
 from .footprint import touches_of_command
 from .simulation.strands import carried_source, source_of
@@ -28,7 +27,7 @@ from .simulation.strands import carried_source, source_of
 if TYPE_CHECKING:
     from ..handle import Handle
     from ..kv.races import Arrival, Sender
-    from ..queue.delivery.routes import RunWork
+    from ..queue.delivery.destinations import RunWork
     from ..queue.model import Delivery, Exchange, Message, Proceed, Sending
     from .world import World
 

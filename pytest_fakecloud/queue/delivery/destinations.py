@@ -11,8 +11,9 @@ import inspect
 import re
 import sys
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...core.clock import in_thread
 from ...core.errors import ContractError, FakecloudError, raised_by_test, runs_through_test, shown
@@ -34,7 +35,6 @@ from .routes import (
     PreparedRoute,
     ResponseLike,
     RouteSpec,
-    RouteTable,
     Url,
     UrlScope,
     WsgiRoute,
@@ -46,6 +46,7 @@ from .routes import (
 
 if TYPE_CHECKING:
     from ...core.recorder import Recorder
+    from .event_loops import AsgiRunner
     from .loopback import LoopbackSender
 
 
@@ -150,12 +151,16 @@ class Sender:
         """Report the exception of an outcome if the test's code raised it and no call will raise it.
 
         A test that waits for the outcome may end as soon as it is returned, so report first.
+        Functions and callbacks of mocks belong to the test. An assertion raised by an application
+        belongs to the test if it passed through a test file, otherwise to the application.
         """
-        is_raised = outcome.raises and not self._side_by_side
-        if self._report_raised is not None and not is_raised:
-            error = _raised_by_test(outcome)
-            if error is not None:
-                self._report_raised(error, as_text(delivery.url))
+        found = raised_by_test(outcome.exception)
+        will_raise = outcome.raises and not self._side_by_side
+        if self._report_raised is None or will_raise or found is None or outcome.where == "respond":
+            return
+        by_application = isinstance(found, AssertionError) and outcome.where in ("wsgi", "asgi")
+        if not by_application or runs_through_test(found):
+            self._report_raised(found, as_text(delivery.url))
 
     def release(self) -> None:
         """Close idle connections, which would block a single-threaded server."""
@@ -163,7 +168,6 @@ class Sender:
             self._sockets.release()
 
     def close(self) -> None:
-        """Interrupt deliveries in progress, and close all connections, loops and threads."""
         self._closed = True
         if self._sockets is not None:
             self._sockets.close()
@@ -201,23 +205,7 @@ class Sender:
         return Outcome(exception=UnstubbedDestinationError(text), unstubbed=text, where="unstubbed")
 
 
-def _raised_by_test(outcome: Outcome) -> BaseException | None:
-    """Return the exception that a destination raised in the test's code, or None.
-
-    See ``core.errors``. Functions and callbacks of mocks belong to the test. An assertion raised
-    by an application belongs to the test if it passed through a test file, otherwise to the
-    application.
-    """
-    found = raised_by_test(outcome.exception)
-    if found is None or outcome.where == "respond":
-        return None
-    if isinstance(found, AssertionError) and outcome.where in ("wsgi", "asgi"):
-        return found if runs_through_test(found) else None
-    return found
-
-
 def route_to(table: Destinations, url: str) -> DestinationRoute | None:
-    """Return the route that matches a URL, or None."""
     split = split_wire(url if "://" in url else named_url(url) or url)
     best: tuple[int, DestinationRoute] | None = None
     with table._lock:
@@ -227,7 +215,25 @@ def route_to(table: Destinations, url: str) -> DestinationRoute | None:
     return best[1] if best else None
 
 
-class Destinations(RouteTable):
+RunWork: TypeAlias = Callable[[Awaitable[Any]], Any]
+"""Runs the work of a destination and returns its result."""
+AroundWork: TypeAlias = Callable[[str, RunWork, Awaitable[Any]], Any]
+"""Gets the kind of a destination (``call`` or ``asgi``), a function that runs its work in the queue's
+own event loop, and the work. Returns the result of the work.
+"""
+
+
+def intercept_work(table: Destinations, around: AroundWork) -> Callable[[], None]:
+    """Call a function around the asynchronous work of destinations; return one that removes it.
+
+    The destinations are coroutine functions and ASGI applications. The awaitable methods of a queue
+    run them in the test's own event loop, and do not call the function.
+    """
+    table._around_work.append(around)
+    return partial(table._around_work.remove, around)
+
+
+class Destinations:
     """The destination handlers of a queue.
 
     The longest matching prefix wins, and ``"*"`` matches URLs without another route. Each method
@@ -238,8 +244,13 @@ class Destinations(RouteTable):
     """
 
     def __init__(self, *, raise_exceptions: bool = False, recorder: Recorder | None = None) -> None:
-        super().__init__(raise_exceptions=raise_exceptions, recorder=recorder)
+        self.raise_exceptions = raise_exceptions
+        self._recorder = recorder
+        self._lock = threading.Lock()
         self._routes: dict[UrlScope, DestinationRoute] = {}
+        self._own_runner: AsgiRunner | None = None
+        self._around_work: list[AroundWork] = []
+        self._forwarding: LoopbackSender | None = None
 
     def __repr__(self) -> str:
         return f"<Destinations {', '.join(repr(one.prefix) for one in self.routes()) or 'none'}>"
@@ -396,6 +407,45 @@ class Destinations(RouteTable):
             self._routes.pop(scope, None)
             self._routes[scope] = route
         return route
+
+    # -- for all routes --------------------------------------------------------------------------
+
+    @property
+    def _runner(self) -> AsgiRunner:
+        with self._lock:
+            if self._own_runner is None:
+                # Imported here, because no other part of a queue needs asyncio.
+                from .event_loops import AsgiRunner
+
+                self._own_runner = AsgiRunner()
+            return self._own_runner
+
+    def _run(self, where: str, work: Awaitable[Any], deadlines: Deadlines) -> Any:
+        def in_own_loop(work: Awaitable[Any]) -> Any:
+            # Starts the loop's thread only here, so that interceptors also see its start.
+            return self._runner.run(work, deadlines)
+
+        run: RunWork = in_own_loop
+        for around in self._around_work:
+            run = partial(around, where, run)
+        return run(work)
+
+    def _forwarder(self, deadlines: Deadlines) -> LoopbackSender:
+        with self._lock:
+            if self._forwarding is None:
+                # Imported here, because only tests that deliver over sockets need the HTTP client.
+                from .loopback import LoopbackSender
+
+                self._forwarding = LoopbackSender(deadlines, keeps=False)
+            return self._forwarding
+
+    def _close(self) -> None:
+        if self._forwarding is not None:
+            self._forwarding.close()
+        with self._lock:
+            runner, self._own_runner = self._own_runner, None
+        if runner is not None:
+            runner.close()
 
 
 def _takes(app: Callable[..., object], count: int) -> bool:

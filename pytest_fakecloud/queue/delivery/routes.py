@@ -7,9 +7,9 @@ import json as jsonlib
 import re
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -38,9 +38,7 @@ from .applications import (
 )
 
 if TYPE_CHECKING:
-    from ...core.recorder import Recorder
-    from .event_loops import AsgiRunner
-    from .loopback import LoopbackSender
+    from .destinations import Destinations
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
@@ -57,10 +55,7 @@ class SplitUrl(NamedTuple):
 
 @dataclass(frozen=True)
 class Pattern:
-    """Matches URLs by a wildcard, a regular expression or a function.
-
-    Its ``length`` is less than the length of any prefix; ``"*"`` has the smallest ``length``.
-    """
+    """Matches URLs by a wildcard, a regular expression or a function. Any prefix is longer."""
 
     wanted: object
     asked: Question = field(compare=False)
@@ -92,7 +87,6 @@ UrlScope: TypeAlias = Pattern | Prefix
 
 
 def scope_of(url: object) -> UrlScope:
-    """Return the scope for a URL argument; raise ``ContractError`` if it is not a destination."""
     __tracebackhide__ = True
     split = split_text(named_url(url) or url) if isinstance(url, str) else SplitUrl("", "", "")
     has_wildcard = url == "*" or (split.origin and "*" in split.text)
@@ -128,80 +122,6 @@ def split_text(url: str) -> SplitUrl:
     return SplitUrl(url, origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
 
 
-RunWork: TypeAlias = Callable[[Awaitable[Any]], Any]
-"""Runs the work of a destination and returns its result."""
-AroundWork: TypeAlias = Callable[[str, RunWork, Awaitable[Any]], Any]
-"""Gets the kind of a destination (``call`` or ``asgi``), a function that runs its work in the queue's
-own event loop, and the work. Returns the result of the work.
-"""
-
-
-class RouteTable:
-    """What the routes of one table share: an event loop, a sender to other addresses, and settings."""
-
-    def __init__(self, *, raise_exceptions: bool = False, recorder: Recorder | None = None) -> None:
-        self.raise_exceptions = raise_exceptions
-        self._recorder = recorder
-        self._lock = threading.Lock()
-        self._own_runner: AsgiRunner | None = None
-        self._around_work: list[AroundWork] = []
-        self._forwarding: LoopbackSender | None = None
-
-    @property
-    def _runner(self) -> AsgiRunner:
-        """The event loop for applications and coroutine functions."""
-        with self._lock:
-            if self._own_runner is None:
-                # Imported here, because no other part of a queue needs asyncio.
-                from .event_loops import AsgiRunner
-
-                self._own_runner = AsgiRunner()
-            return self._own_runner
-
-    def _run(self, where: str, work: Awaitable[Any], deadlines: Deadlines) -> Any:
-        """Run the work of a destination in an event loop, and return its result."""
-
-        def in_own_loop(work: Awaitable[Any]) -> Any:
-            # Starts the loop's thread only here, so that interceptors also see its start.
-            return self._runner.run(work, deadlines)
-
-        run: RunWork = in_own_loop
-        for around in self._around_work:
-            run = partial(around, where, run)
-        return run(work)
-
-    def _forwarder(self, deadlines: Deadlines) -> LoopbackSender:
-        with self._lock:
-            if self._forwarding is None:
-                # Imported here, because only tests that deliver over sockets need the HTTP client.
-                from .loopback import LoopbackSender
-
-                self._forwarding = LoopbackSender(deadlines, keeps=False)
-            return self._forwarding
-
-    def _close(self) -> None:
-        if self._forwarding is not None:
-            self._forwarding.close()
-        with self._lock:
-            runner, self._own_runner = self._own_runner, None
-        if runner is not None:
-            runner.close()
-
-    def remove(self, route: DestinationRoute) -> None:
-        """Remove a route, unless it has already been removed."""
-        raise NotImplementedError
-
-
-def intercept_work(table: RouteTable, around: AroundWork) -> Callable[[], None]:
-    """Call a function around the asynchronous work of destinations; return one that removes it.
-
-    The destinations are coroutine functions and ASGI applications. The awaitable methods of a queue
-    run them in the test's own event loop, and do not call the function.
-    """
-    table._around_work.append(around)
-    return partial(table._around_work.remove, around)
-
-
 class RouteSpec(NamedTuple):
     """The arguments that the routes of all kinds have.
 
@@ -209,7 +129,7 @@ class RouteSpec(NamedTuple):
     None, the table's setting applies.
     """
 
-    table: RouteTable
+    table: Destinations
     prefix: Url
     where: str
     raise_exceptions: bool | None = None
@@ -229,7 +149,7 @@ class DestinationRoute:
         self._is_prefix = isinstance(spec.prefix, str) and "*" not in spec.prefix
         self._where = spec.where
         self.deliveries: Results[DeliveredRequest] = results_of((), DELIVERIES, "delivery")
-        self._table: RouteTable = weakref.proxy(spec.table)
+        self._table: Destinations = weakref.proxy(spec.table)
         self._raise_exceptions = spec.raise_exceptions
 
     @property
@@ -310,8 +230,6 @@ ROUTES: Mapping[str, Field] = dict.fromkeys(
 
 
 class WsgiRoute(DestinationRoute):
-    """Answers deliveries with a WSGI application."""
-
     def __init__(self, spec: RouteSpec, *, app: WsgiApp) -> None:
         super().__init__(spec)
         self._app = app
@@ -331,8 +249,6 @@ _STARTED_BY_TEST = (
 
 
 class AsgiRoute(DestinationRoute):
-    """Answers deliveries with an ASGI application."""
-
     def __init__(self, spec: RouteSpec, *, app: AsgiApp, lifespan: bool) -> None:
         super().__init__(spec)
         self._app = app
@@ -392,8 +308,6 @@ class FunctionRoute(DestinationRoute):
 
 
 class ForwardRoute(DestinationRoute):
-    """Sends each delivery to a server at another address."""
-
     def __init__(self, spec: RouteSpec, *, target: str) -> None:
         super().__init__(spec)
         self._target = target.rstrip("/")
@@ -557,7 +471,6 @@ Handler: TypeAlias = Callable[[DeliveredRequest], Any]
 
 
 def as_reply(value: object) -> Response:
-    """Return a handler's result as a ``Response``; raise ``ContractError`` if it is invalid."""
     if isinstance(value, Response):
         return value
     if value is None:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery.applications import DestinationTimeoutError
-from pytest_fakecloud.queue.delivery.destinations import Destinations, route_to
-from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response, intercept_work
+from pytest_fakecloud.queue.delivery.destinations import Destinations, intercept_work, route_to
+from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 from pytest_fakecloud.queue.model import SECOND
 
 from ..edge import APP, Table, delivery
