@@ -46,15 +46,13 @@ from .signatures import WATCHER, FailedCheck, SignatureDetails, signature_detail
 from .wire.values import as_text, failure_text, shortened_body
 
 if TYPE_CHECKING:
-    from logging import LogRecord
+    from logging import Handler, Logger, LogRecord
 
 _MAX_FINISHED = 1_000
 
 
 class StartedDelivery(NamedTuple):
-    """A delivery in progress, with its journal number, the exceptions that were logged during it,
-    and the signature checks that failed.
-    """
+    """A delivery in progress, its journal number, and what was logged and checked during it."""
 
     number: int
     exchange: Exchange
@@ -69,8 +67,6 @@ class FinishedDelivery(NamedTuple):
 
 
 class DeliveryProblems:
-    """Reports problems with the deliveries of the queue called ``name``."""
-
     def __init__(self, name: str, problems: Problems) -> None:
         self._name = name
         self._problems = problems
@@ -132,43 +128,57 @@ class AttemptReports(Interceptor):
         self._recorder = recorder
         self._now = now
         self._is_driven = engine.lane == "driven"
+        self._logged: dict[int, list[BaseException]] = {}
         self.finished: deque[FinishedDelivery] = deque()
         self._finished_bytes = 0
 
     def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
-        """Record an attempt after its outcome has been applied."""
         logged: list[BaseException] = []
         failed_checks: list[FailedCheck] = []
         started = StartedDelivery(self._recorder.reserve(), exchange, logged, failed_checks)
         try:
-            # Driven deliveries do not overlap. Only then can an exception that is logged during a
-            # delivery be attributed to this delivery.
+            # Driven deliveries do not overlap in threads. Only then can an exception that is logged
+            # during a delivery be attributed to this delivery.
             if self._is_driven:
-                self._collector.begin(logged)
+                self._logged[id(logged)] = logged
+                self._root_logger.addHandler(self._log_handler)
                 WATCHER.begin(failed_checks)
             outcome = yield from proceed(exchange)
         except BaseException as error:
-            if self._is_driven:
-                WATCHER.end(failed_checks)
-                self._collector.end(logged)
-            self._record(started, Outcome(exception=error))
+            self._end(started, Outcome(exception=error))
             raise
-        if self._is_driven:
-            WATCHER.end(failed_checks)
-            self._collector.end(logged)
-        self._record(started, outcome)
+        self._end(started, outcome)
         return outcome
 
-    @cached_property
-    def _collector(self) -> LogCollector:
-        return LogCollector()
+    # The handler is created once, because this takes longer than a delivery, and logging is imported
+    # in functions, because a run's first fake is quicker without it.
 
-    def _record(self, started: StartedDelivery, outcome: Outcome) -> None:
+    @cached_property
+    def _root_logger(self) -> Logger:
+        import logging
+
+        return logging.getLogger()
+
+    @cached_property
+    def _log_handler(self) -> Handler:
+        import logging
+
+        handler = logging.Handler()
+        handler.emit = partial(_collect, self._logged)  # type: ignore[method-assign]
+        return handler
+
+    def _end(self, started: StartedDelivery, outcome: Outcome) -> None:
+        if self._is_driven:
+            WATCHER.end(started.failed_checks)
+            self._logged.pop(id(started.logged), None)
+            if not self._logged:
+                self._root_logger.removeHandler(self._log_handler)
         message, attempt = started.exchange.message, started.exchange.attempt
         method = started.exchange.delivery.method
         source = self._engine.messages.get(message.source_id or "")
-        error = None if outcome.exception is None else type(outcome.exception).__name__
-        answer = (error or "no answer") if outcome.status is None else outcome.status
+        raised, status = outcome.exception, outcome.status
+        error = None if raised is None else type(raised).__name__
+        answer = (error or "no answer") if status is None else status
         self._recorder.add_event(
             "attempt",
             f"attempt {attempt.number} {method} {attempt.url} -> {answer}",
@@ -176,16 +186,17 @@ class AttemptReports(Interceptor):
             message_id=message.public_id,
             url=attempt.url,
             number=attempt.number,
-            status=outcome.status,
+            status=status,
             message_kind=message.kind,
             about=None if source is None else source.public_id,
             method=method,
             error=error,
             fault=", ".join(attempt.faults) or None,
             faults=attempt.faults or None,
-            note=None if outcome.exception is None else attempt_note(outcome),
-            exception=outcome.exception,
-            traceback=None if outcome.exception is None else handler_traceback(outcome),
+            note=None if raised is None else attempt_note(outcome),
+            exception=raised,
+            # Only an exception that became an error response is from a handler.
+            traceback=None if raised is None or status is None else formatted(raised),
             **self._finish(started, outcome),
         )
 
@@ -257,21 +268,18 @@ def request_details(delivery: Delivery) -> AttemptDetails:
 def failure_details(
     started: StartedDelivery, outcome: Outcome, keys: SigningKeys, now: Callable[[], float]
 ) -> AttemptDetails:
-    """Return the response to an attempt that did not succeed, and what explains it.
-
-    ``now`` returns the Unix time of signatures.
-    """
+    """Return the response to an attempt that did not succeed, and what explains it."""
     details: AttemptDetails = {}
     problems: list[str] = []
     # Record an error while collecting details, because it must not fail the delivery.
     with report_failure("the request and the response cannot be described", problems.append):
-        details = _described_failure(started, outcome, keys, now)
+        details = _failure(started, outcome, keys, now)
     if problems:
         details["logged"] = problems
     return details
 
 
-def _described_failure(
+def _failure(
     started: StartedDelivery, outcome: Outcome, keys: SigningKeys, now: Callable[[], float]
 ) -> AttemptDetails:
     sent, status = started.exchange.delivery, outcome.status
@@ -299,34 +307,8 @@ def _published_headers(headers: HeaderList) -> list[list[str]]:
     ]
 
 
-class LogCollector:
-    """Collects the exceptions that are logged during deliveries.
-
-    A queue uses one collector for all its deliveries, because creating a logging handler takes
-    longer than a delivery.
-    """
-
-    def __init__(self) -> None:
-        # Imported here, because a run's first fake is quicker without it.
-        import logging
-
-        self._root = logging.getLogger()
-        self._open: dict[int, list[BaseException]] = {}
-        self._handler = logging.Handler()
-        self._handler.emit = partial(_collect, self._open)  # type: ignore[method-assign]
-
-    def begin(self, logged: list[BaseException]) -> None:
-        """Add the exceptions that are logged until ``end()`` to ``logged``. Deliveries may overlap."""
-        self._open[id(logged)] = logged
-        self._root.addHandler(self._handler)
-
-    def end(self, logged: list[BaseException]) -> None:
-        self._open.pop(id(logged), None)
-        if not self._open:
-            self._root.removeHandler(self._handler)
-
-
 def _collect(collecting: dict[int, list[BaseException]], record: LogRecord) -> None:
+    """Add an exception that was logged to the deliveries in progress, which may overlap."""
     error = record.exc_info[1] if record.exc_info else None
     if error is not None:
         for logged in tuple(collecting.values()):
@@ -344,13 +326,6 @@ def attempt_note(outcome: Outcome) -> str | None:
         # The exception came after the response. Otherwise, the status would be 500.
         return raised_text(outcome.exception, "after the response, a background task raised")
     return raised_text(outcome.exception)
-
-
-def handler_traceback(outcome: Outcome) -> str | None:
-    """Return the traceback of a handler whose exception became an error response, or None."""
-    if outcome.exception is None or outcome.status is None:
-        return None
-    return formatted(outcome.exception)
 
 
 _MAX_LINES = 5
@@ -432,7 +407,6 @@ def _retry_reason(message: Message, entry: LogEntry) -> str:
 
 
 def waiting_text(engine: Engine, message: Message, now_us: int) -> str:
-    """Return what an unfinished message waits for."""
     if message.state == "ACTIVE":
         return "in flight: the destination has not answered yet on the queue's clock"
     if message.due_us is not None:
@@ -467,7 +441,6 @@ def unfinished_lines(engine: Engine, name: Naming = str, most: int | None = None
 
 
 def dead_letter_lines(engine: Engine, name: Naming = str) -> Iterator[str]:
-    """Yield lines about the dead letters that have not expired; ``name`` formats an id."""
     letters_by_text: dict[str, list[tuple[str, str]]] = {}
     for letter in engine.all_dead_letters():
         message = engine.messages.get(letter.message_id)

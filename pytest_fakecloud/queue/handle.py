@@ -23,7 +23,7 @@ from .actions import QueueActions, load, text
 from .assertions import QueueAssertions
 from .attempt_reports import AttemptReports, BackgroundProblems, DeliveryProblems
 from .delivery.destinations import Destinations, Sender
-from .delivery.drivers import Attempts, Driver, QueueAio
+from .delivery.drivers import Attempts, QueueAio, run, until_idle
 from .delivery.faults import DeliveryFaults, QueueFaults
 from .engine.engine import Engine
 from .model import DAY, MESSAGE, Interceptor, SigningKeys
@@ -92,40 +92,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             recorder=weakref.proxy(recorder_of(context.journal)),
         )
         problems = DeliveryProblems(name, context.problems)
-        self._sender = self._new_sender(config, problems)
-        signer = self._new_signer(context, config, name)
-        self._engine = Engine(
-            context.clock,
-            context.ids,
-            perform=self._sender.send,
-            perform_async=self._sender.asend,
-            keys=signer.keys,
-            name=name,
-            limits=config.plan,
-            settings=config,
-            lane=self._delivery,
-            report=problems.report,
-        )
-        self._engine.owner = weakref.proxy(self)
-        self._driver = Driver(self._engine)
-        table = DeliveryFaults(context.ids.stream(name, "faults"), context.clock)
-        self._rest = QueueApp(self._engine, self._new_token(), _FAMILIES)
-        super().__init__(context, self._rest, config, faults=QueueFaults(table))
-        self.on_close(self._time.on_drive_end(self._sender.release))
-        # Attempts are recorded with the journal's recorder, which the base class has created.
-        self._reports = AttemptReports(self._engine, self._recorder, signer.now)
-        chain: list[Interceptor] = [self._reports, signer, table]
-        if self._delivery == "background":
-            chain.insert(1, BackgroundProblems(context.clock, problems))
-        self._engine.intercept(*chain)
-        # The engine enforces the plan's limits. Reject only bodies that are far too large here.
-        limits = self._engine.limits
-        self._mount.body_limit = 2 * max(limits.message_size, limits.batch_size)
-        if config.dev_credentials and config.token is None:
-            self.token = DEV_TOKEN
-
-    def _new_sender(self, config: QueueConfig, problems: DeliveryProblems) -> Sender:
-        return Sender(
+        self._sender = Sender(
             self.destinations,
             unstubbed=config.unstubbed,
             report=problems.report_unstubbed,
@@ -135,15 +102,40 @@ class Queue(QueueAssertions, QueueActions, Handle):
             time_passes=weakly(self._time_passes),
             side_by_side=self.delivery == "background",
         )
-
-    def _new_signer(self, context: Context, config: QueueConfig, name: str) -> Signer:
         keys = DEV_KEYS if config.dev_credentials else (_new_key(), _new_key())
-        return Signer(
+        self._signer = Signer(
             SigningKeys(*keys, _new_key),
             clock_of_signatures(config.signature_clock, context.clock.now_us),
             context.ids.stream(name, "token ids"),
             header=f"{config.header_prefix}-Signature",
         )
+        self._engine = Engine(
+            context.clock,
+            context.ids,
+            perform=self._sender.send,
+            perform_async=self._sender.asend,
+            keys=self._signer.keys,
+            name=name,
+            settings=config,
+            lane=self._delivery,
+            report=problems.report,
+        )
+        self._engine.owner = weakref.proxy(self)
+        table = DeliveryFaults(context.ids.stream(name, "faults"), context.clock)
+        self._rest = QueueApp(self._engine, self._new_token(), _FAMILIES)
+        super().__init__(context, self._rest, config, faults=QueueFaults(table))
+        self.on_close(self._time.on_drive_end(self._sender.release))
+        # Attempts are recorded with the journal's recorder, which the base class has created.
+        self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
+        chain: list[Interceptor] = [self._reports, self._signer, table]
+        if self._delivery == "background":
+            chain.insert(1, BackgroundProblems(context.clock, problems))
+        self._engine.intercept(*chain)
+        # The engine enforces the plan's limits. Reject only bodies that are far too large here.
+        limits = self._engine.limits
+        self._mount.body_limit = 2 * max(limits.message_size, limits.batch_size)
+        if config.dev_credentials and config.token is None:
+            self.token = DEV_TOKEN
 
     # -- settings that take effect at the start --------------------------------------------------
 
@@ -212,9 +204,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
         given = None if signature is None else text("signature", signature)
         if url is not None:
             text("url", url)
-        raw = bytes_of(body)
-        now = clock_of_signatures(self._signature_clock, self._time.now_us)
-        return explain(given, body=raw, keys=self._engine.keys, at=now(), url=url)
+        keys, now = self._engine.keys, self._signer.now()
+        return explain(given, body=bytes_of(body), keys=keys, at=now, url=url)
 
     def _env_variables(self) -> dict[str, str]:
         variables = {
@@ -304,12 +295,13 @@ class Queue(QueueAssertions, QueueActions, Handle):
     @property
     def aio(self) -> QueueAio:
         """The asynchronous client, and awaitable versions of the methods that deliver messages."""
-        return QueueAio(self, self._make_async_client, self._driver)
+        return QueueAio(self, self._make_async_client)
 
     def deliver_due(self) -> Attempts:
         """Deliver the messages that are due now, without moving the clock."""
         __tracebackhide__ = True
-        return self._driver.run([self._time.now_us])
+        self._check_open()
+        return run(self._engine, [self._time.now_us])
 
     def run_until_idle(self, within: Duration = "30d") -> Attempts:
         """Move the clock from one due time to the next until every message is delivered.
@@ -320,7 +312,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
         messages publish each other endlessly.
         """
         __tracebackhide__ = True
-        return self._driver.run(self._driver.until_idle(within))
+        self._check_open()
+        return run(self._engine, until_idle(self._engine, within))
 
     # -- internals -------------------------------------------------------------------------------
 

@@ -44,6 +44,9 @@ ISSUER = "Upstash"
 _MAX_TIME = 2**53
 """Maximum number of seconds in a time claim. NaN, infinity and huge integers are not times."""
 _REQUIRED = ("iss", "sub", "exp", "nbf", "body")
+_UNCHECKED = {
+    f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
+}
 
 
 def body_hash(body: bytes) -> str:
@@ -157,7 +160,6 @@ def _signed_claims(signature: str, keys: Mapping[str, str]) -> dict[str, Any] | 
 
 
 def verified_claims(signature: str, keys: Iterable[str]) -> dict[str, Any] | None:
-    """Return the claims of a token that is signed with one of these keys, otherwise None."""
     import jwt
 
     for key in keys:
@@ -170,16 +172,8 @@ def _decode(signature: str, key: str | None) -> dict[str, Any]:
     import jwt
 
     # Check only the signature. PyJWT would stop at the first invalid claim.
-    checks: dict[str, Any] = {
-        f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
-    }
-    checks["verify_signature"] = key is not None
-    claims: dict[str, Any] = jwt.decode(
-        signature,
-        key or "",
-        algorithms=["HS256"],
-        options=checks,  # type: ignore[arg-type, unused-ignore]
-    )
+    checks: Any = _UNCHECKED | {"verify_signature": key is not None}
+    claims: dict[str, Any] = jwt.decode(signature, key or "", algorithms=["HS256"], options=checks)
     return claims
 
 
@@ -318,11 +312,7 @@ class SignatureWatcher:
         self._wrapped: list[Replacement] = []
 
     def begin(self, found: list[FailedCheck]) -> None:
-        """Add the signature checks that fail until ``end()`` to ``found``.
-
-        Deliveries may overlap in several threads. A failed check then cannot be attributed and is
-        dropped.
-        """
+        """Add the signature checks that fail until ``end()`` to ``found``, unless deliveries overlap."""
         with self._lock:
             is_first = not self._open
             self._open[id(found)] = found
@@ -424,12 +414,29 @@ _LIBRARIES = (
 _NO_CHECK = FailedCheck(None, None, ())
 
 
-class Comparison(TypedDict):
-    """The arguments of the application's signature check that differ from what was signed.
+class SignatureDetails(TypedDict):
+    """The signature of a delivery that the application answered with 401 or 403.
 
-    All of them are None, False, 0 or empty if none differs or the check is not known.
+    ``compared`` and the fields below it are the arguments of the application's check that differ
+    from what was signed. All of them are None, False, 0 or empty if none differs or the check is
+    not known.
     """
 
+    missing: bool
+    url: str
+    """The URL that was signed."""
+    called: str
+    """The URL as a web framework reconstructs it."""
+    size: int
+    hash: str
+    invalid: str | None
+    """Why the signature does not verify with the queue's keys, or None if it does."""
+    ahead_s: float
+    """The seconds by which the process's clock is ahead of the clock of signatures."""
+    environment: str
+    """``unset``, or whether the environment variable is the ``current``, ``next`` or ``other`` key."""
+    rewritten_differs: bool
+    """Whether JSON in the body changes if it is parsed and written again."""
     compared: bool
     """Whether any argument differs."""
     verified_url: str | None
@@ -448,34 +455,10 @@ class Comparison(TypedDict):
     """The claim of the token that the check rejected."""
 
 
-class SignatureDetails(Comparison):
-    """The signature of a delivery that the application answered with 401 or 403."""
-
-    missing: bool
-    url: str
-    """The URL that was signed."""
-    called: str
-    """The URL as a web framework reconstructs it."""
-    size: int
-    hash: str
-    invalid: str | None
-    """Why the signature does not verify with the queue's keys, or None if it does."""
-    ahead_s: float
-    """The seconds by which the process's clock is ahead of the clock of signatures."""
-    environment: str
-    """``unset``, or whether the environment variable is the ``current``, ``next`` or ``other`` key."""
-    rewritten_differs: bool
-    """Whether JSON in the body changes if it is parsed and written again."""
-
-
 def signature_details(
     sent: Delivery, failed_checks: Sequence[FailedCheck], keys: SigningKeys, now: float
 ) -> SignatureDetails:
-    """Describe the signature of a delivery.
-
-    ``failed_checks`` are those of the application, and ``now`` is the Unix time in seconds on the
-    clock of signatures.
-    """
+    """Describe the signature of a delivery. ``now`` is the Unix time on the clock of signatures."""
     signature = first(sent.headers, "Upstash-Signature") or next(
         (value for name, value in sent.headers if name.lower().endswith("-signature")), None
     )
@@ -487,6 +470,14 @@ def signature_details(
             # If several checks rejected the delivery, explain one that used the queue's own key.
             own = [one for one in failed_checks if keys.current in one.keys]
             check = (own or failed_checks or [_NO_CHECK])[-1]
+    checked = check.body
+    if isinstance(checked, str):
+        checked = checked.encode("utf-8", "surrogatepass")
+    other_url = check.url if check.url != url else None
+    other_body = checked if checked != sent.body else None
+    rewritten = None if other_body is None else _reserialized(other_body)
+    other_key = bool(check.keys) and keys.current not in check.keys
+    claim = "" if check.claim == "key" else check.claim
     return {
         "missing": signature is None,
         "url": url,
@@ -497,25 +488,11 @@ def signature_details(
         "ahead_s": time.time() - now,
         "environment": _environment(keys),
         "rewritten_differs": _reserialized(sent.body) not in (None, sent.body),
-        **_compared(check, url, sent.body, keys),
-    }
-
-
-def _compared(check: FailedCheck, url: str, body: bytes, keys: SigningKeys) -> Comparison:
-    checked = check.body
-    if isinstance(checked, str):
-        checked = checked.encode("utf-8", "surrogatepass")
-    other_url = check.url if check.url != url else None
-    other_body = checked if checked != body else None
-    rewritten = None if other_body is None else _reserialized(other_body)
-    other_key = bool(check.keys) and keys.current not in check.keys
-    claim = "" if check.claim == "key" else check.claim
-    return {
         "compared": other_url is not None or other_body is not None or other_key or claim != "",
         "verified_url": other_url,
         "verified_body": None if other_body is None else shortened_body(other_body),
         "verified_size": 0 if other_body is None else len(other_body),
-        "verified_body_same_json": rewritten is not None and rewritten == _reserialized(body),
+        "verified_body_same_json": rewritten is not None and rewritten == _reserialized(sent.body),
         "verified_key": False if other_key else None,
         "former_key": other_key and any(key in keys.former for key in check.keys),
         "next_key_missing": other_key and bool(keys.former) and keys.former[-1] in check.keys,

@@ -38,10 +38,7 @@ from .wire.values import as_text, canonical, source_headers
 
 
 def json_of(read: Callable[[Any], Any], body: Callable[[Any], bytes]) -> Callable[[Any], Any]:
-    """Return a function that reads an item's JSON body, or returns ``Absent`` if it is not JSON.
-
-    For example, ``read`` is ``PublishedMessage.json``, and ``body`` returns the message's bytes.
-    """
+    """Return a function that reads an item's JSON body, or returns ``Absent`` if it is not JSON."""
 
     def value(item: Any) -> Any:
         try:
@@ -53,7 +50,6 @@ def json_of(read: Callable[[Any], Any], body: Callable[[Any], bytes]) -> Callabl
 
 
 def always(field_type: FieldType, **options: Any) -> Field:
-    """Return a field that is never None."""
     return Field(field_type, optional=False, **options)
 
 
@@ -89,11 +85,6 @@ ATTEMPTS: Mapping[str, Field] = {
     "headers": always(HEADERS),
 }
 """Fields of an attempt, by name."""
-
-
-def found_attempts(attempts: Iterable[Attempt]) -> Results[Attempt]:
-    """Return attempts as a list that can be filtered with ``where()``."""
-    return results_of(attempts, ATTEMPTS, "attempt")
 
 
 STATE_NAMES = {
@@ -194,7 +185,7 @@ class PublishedMessage:
     @property
     def attempts(self) -> Results[Attempt]:
         """The message's attempts, oldest first."""
-        return found_attempts(self._record.attempts)
+        return results_of(self._record.attempts, ATTEMPTS, "attempt")
 
     @property
     def retried(self) -> int:
@@ -487,5 +478,4 @@ SCHEDULES: Mapping[str, Field] = {
 
 
 def found_messages(messages: Iterable[PublishedMessage]) -> Results[PublishedMessage]:
-    """Return messages as a list that can be filtered with ``where()``."""
     return results_of(messages, MESSAGES, "message")

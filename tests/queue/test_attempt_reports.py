@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.queue.attempt_reports import LogCollector
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.model import Outcome
 
 URL = "https://app.example.com/hook"
 INNER = "https://inner.example.com/hook"
@@ -114,16 +114,18 @@ def test_a_delivery_of_another_cloud_within_one_is_heard_by_both() -> None:
 def test_deliveries_of_one_queue_may_overlap(first_out: int) -> None:
     """Overlapping deliveries may end in either order."""
     before = list(logging.getLogger().handlers)
-    collector = LogCollector()
-    logs: list[list[BaseException]] = [[], []]
-    collector.begin(logs[0])
-    log_error("a")
-    collector.begin(logs[1])
-    log_error("b")
-    collector.end(logs[first_out])
-    log_error("c")
-    collector.end(logs[1 - first_out])
-    log_error("d")
-    said = [[str(error).strip("'") for error in each] for each in logs]
-    assert said == ([["a", "b"], ["b", "c"]] if first_out == 0 else [["a", "b", "c"], ["b"]])
+    with Cloud(clock="frozen", now=START, delivery="driven") as cloud:
+        queue = cloud.queue()
+        engine = queue._engine
+        begun = [engine.begin(queue.publish(URL).id) for _ in range(2)]
+        sending = [engine._chain(exchange) for exchange in begun if exchange is not None]
+        for number, text in ((0, "a"), (1, "b")):
+            next(sending[number])
+            log_error(text)
+        for number, text in ((first_out, "c"), (1 - first_out, "d")):
+            with pytest.raises(StopIteration):
+                sending[number].send(Outcome(200))
+            log_error(text)
+        ended = [["a", "b"], ["b", "c"]] if first_out == 0 else [["b"], ["a", "b", "c"]]
+        assert logged(queue) == ended
     assert logging.getLogger().handlers == before

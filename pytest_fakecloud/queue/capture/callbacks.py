@@ -6,7 +6,6 @@ import base64
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -191,7 +190,6 @@ _PREDICATE = {"callback": Field(read=lambda item: item, bare=True)}
 
 
 def query_of(given: Mapping[str, Any], predicate: Predicate | None = None) -> Query:
-    """Return the conditions of an assertion or a wait; raise ``ContractError`` for invalid ones."""
     check_predicate(predicate)
     asked = dict(given)
     message = asked.get("source_message_id")
@@ -209,11 +207,7 @@ _NAP = 0.02
 
 
 class Patience:
-    """The real time that a wait may spend on background deliveries, in seconds.
-
-    It starts when the wait first sleeps, because deliveries that the wait makes itself may take any
-    time. Raises ``ContractError`` for an invalid timeout.
-    """
+    """The real seconds that a wait may spend on background deliveries, from when it first sleeps."""
 
     def __init__(self, timeout: float) -> None:
         number(0).read("timeout", timeout)
@@ -228,10 +222,7 @@ class Patience:
 
 
 class CallbackWaiter:
-    """Waits for callbacks of the queues in one cloud, which ``queues`` returns.
-
-    ``arrival`` is notified of each callback.
-    """
+    """Waits for callbacks of the queues in one cloud. ``arrival`` is notified of each callback."""
 
     def __init__(self, context: Context, queues: Callable[[], list[Queue]]) -> None:
         self.arrival = context.clock.signal()
@@ -239,22 +230,17 @@ class CallbackWaiter:
         self._time = context.clock
 
     def until(self, done: Callable[[], bool], patience: Patience) -> bool:
-        """Deliver the messages of this cloud's queues, or wait for them, until a condition is true.
-
-        Returns False if nothing is left to deliver. If a queue delivers in the background or outside
-        the cloud, also returns False when the patience ends.
-        """
+        """Deliver or await messages until a condition is true; return False if it cannot become true."""
         __tracebackhide__ = True
-        with self._driving() as queues:
-            for target in self._due_times(queues, done):
+        with self._time.drive():
+            for target in self._due_times(done):
                 self._time.fire(target, done=done)
         return self._wait(done, patience) if self.may_arrive() else done()
 
     async def auntil(self, done: Callable[[], bool], patience: Patience) -> bool:
-        """Awaitable version of ``until()``, which awaits deliveries in the running loop."""
         __tracebackhide__ = True
-        with self._driving() as queues:
-            for target in self._due_times(queues, done):
+        with self._time.drive():
+            for target in self._due_times(done):
                 await drive(self._time, target, done=done)
         if not self.may_arrive():
             return done()
@@ -266,17 +252,9 @@ class CallbackWaiter:
             cancelled.set()
             self.arrival.notify()
 
-    @contextmanager
-    def _driving(self) -> Iterator[list[Queue]]:
-        """Yield the queues that this call delivers, and close their idle connections afterwards."""
-        queues = [queue for queue in self._queues() if queue.delivery == "driven"]
-        with self._time.drive():
-            yield queues
-
-    def _due_times(
-        self, queues: list[Queue], done: Callable[[], bool]
-    ) -> Iterator[Callable[[], int]]:
+    def _due_times(self, done: Callable[[], bool]) -> Iterator[Callable[[], int]]:
         """Yield the next due times until nothing pending can produce a callback."""
+        queues = [queue for queue in self._queues() if queue.delivery == "driven"]
         limit = self._time.now_us() + LONGEST_DRIVE_US
         if queues and not done() and self._time.driving:
             # If a handler waits for a later callback, raise the error of any nested advance.

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack, cast
 
@@ -25,7 +25,7 @@ from ...handle import Context, Snapshot
 from ..attempt_reports import dead_letter_lines, unfinished_lines
 from ..delivery.destination_server import RAW_HEADERS, Destination, DestinationServer
 from ..settings import CallbackCaptureConfig, CallbackCaptureSettings
-from ..signatures import explain, signature_clock, verified_claims
+from ..signatures import explain, verified_claims
 from ..views import MESSAGES
 from .callbacks import (
     DEFAULT_TIMEOUT,
@@ -45,10 +45,7 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """The callbacks received at one URL of a capture.
-
-    ``path`` is the URL's path, and ``notes`` returns lines to add when a list of callbacks is empty.
-    """
+    """The callbacks received at one URL of a capture. ``notes`` returns lines for an empty list."""
 
     def __init__(
         self, path: str, *, failure: bool, notes: Callable[[], Iterable[str]] | None = None
@@ -66,26 +63,22 @@ class Inbox:
             self._items.append(item)
 
     def results(self) -> Results[Callback]:
-        """Return the callbacks, oldest first."""
         with self._lock:
             found = results_of(self._items, FIELDS, self.kind)
         found._notes = self._notes
         return found
 
-    def has_next(self, asked: Query) -> bool:
-        """Return whether a matching callback has not been returned by a wait."""
-        return self._next(asked) is not None
-
     def take(self, asked: Query) -> Callback | None:
         """Return the oldest matching callback that no wait has returned yet, or None."""
-        while (item := self._next(asked)) is not None:
+        while (item := self.next(asked)) is not None:
             with self._lock:
                 if item not in self._returned:
                     self._returned.add(item)
                     return item
         return None
 
-    def _next(self, asked: Query) -> Callback | None:
+    def next(self, asked: Query) -> Callback | None:
+        """Like ``take()``, but do not count the callback as returned."""
         with self._lock:
             items = [one for one in self._items if one not in self._returned]
         # Compare without the lock, because a condition may be a function of the test.
@@ -101,21 +94,20 @@ class Inbox:
 
 
 class _CaptureServer(DestinationServer):
-    """Records callbacks before it responds."""
-
     def __init__(self, capture: CallbackCapture) -> None:
         super().__init__(capture)
         self._capture: CallbackCapture = weakref.proxy(capture)
 
     def dispatch(self, request: WerkzeugRequest) -> WerkzeugResponse:
         """Record a callback and return 200, or the response of a matching expectation."""
-        capture = self._capture
-        inbox = capture._inbox_at(request.environ["RAW_URI"].partition("?")[0])
-        if inbox is None:
-            return super().dispatch(request)
-        inbox.add(capture._read(request, inbox.failure))
-        capture._waiter.arrival.notify()
-        return super().dispatch(request) if self._has_answer(request) else WerkzeugResponse("")
+        capture, path = self._capture, request.environ["RAW_URI"].partition("?")[0]
+        for inbox in (capture._callbacks, capture._failures):
+            if f"{path}/".startswith(f"{inbox.path}/"):
+                inbox.add(capture._read(request, inbox.failure))
+                capture._waiter.arrival.notify()
+                if not self._has_answer(request):
+                    return WerkzeugResponse("")
+        return super().dispatch(request)
 
     def _has_answer(self, request: WerkzeugRequest) -> bool:
         """Return whether pytest-httpserver answers a request itself, or has failed permanently."""
@@ -141,6 +133,7 @@ class CallbackCapture(Destination):
 
     _settings = CallbackCaptureConfig
     _paths: ClassVar[Mapping[str, str]] = {"callback": "callbacks", "failure": "failures"}
+    _server_type = _CaptureServer
 
     def __init__(self, context: Context, **settings: Unpack[CallbackCaptureSettings]) -> None:
         config = self._configure(context, CallbackCaptureConfig, settings)
@@ -252,29 +245,19 @@ class CallbackCapture(Destination):
     def _next(self, inbox: Inbox, asked: Query, timeout: float) -> Callback:
         __tracebackhide__ = True
         patience = Patience(timeout)
-        while self._waiter.until(partial(inbox.has_next, asked), patience):
+        while self._waiter.until(lambda: inbox.next(asked) is not None, patience):
             # Keep waiting if another thread has taken the callback first.
             if (item := inbox.take(asked)) is not None:
                 return item
         self._fail_missing(inbox, asked)
 
     def _fail_missing(self, inbox: Inbox, asked: Query) -> NoReturn:
-        """Fail because one more callback was expected than was received."""
         __tracebackhide__ = True
         matching = sum(map(asked, inbox.results()))
         self._expect(inbox, asked, matching + 1 if matching else None)
         raise AssertionError  # For the type checker only, because the line above always raises.
 
     # -- receiving -------------------------------------------------------------------------------
-
-    def _new_server(self) -> DestinationServer:
-        return _CaptureServer(self)
-
-    def _inbox_at(self, path: str) -> Inbox | None:
-        for inbox in (self._callbacks, self._failures):
-            if f"{path}/".startswith(f"{inbox.path}/"):
-                return inbox
-        return None
 
     def _read(self, request: WerkzeugRequest, failure: bool) -> Callback:
         body = request.get_data()
@@ -298,10 +281,25 @@ class CallbackCapture(Destination):
     def _why_not_verified(self, signature: str | None, body: bytes, url: str) -> str | None:
         if self._keys is not None:
             return explain(signature, body=body, keys=self._keys, at=time.time(), url=url)
-        return why_not_signed_by(self._queues(), self._time.now_us, signature, body=body, url=url)
+        queues = self._queues()
+        if not queues:
+            return (
+                "this cloud has no queue; pass the signing keys of the queue outside it, such as "
+                "keys={'current': ...}"
+            )
+        keys: dict[str, str] = {}
+        for queue in queues:
+            whose = f"{queue.name} " if len(queues) > 1 else ""
+            keys[f"{whose}current"] = queue._engine.keys.current
+            keys[f"{whose}next"] = queue._engine.keys.next
+        # Queues may sign with different clocks. Use the clock of the queue whose key signed.
+        signer = queues[0]
+        if len(queues) > 1:
+            signer = next((one for one in queues if _has_signed(one, signature or "")), signer)
+        at = signer._signer.now()
+        return explain(signature, body=body, keys=keys, at=at, url=url)
 
     def _queues(self) -> list[Queue]:
-        """Return the queues of this cloud."""
         handles = self._context.entered.items
         return [cast("Queue", handle) for handle in handles if handle.service == "queue"]
 
@@ -360,40 +358,10 @@ class AwaitableCapture:
     async def _next(self, inbox: Inbox, asked: Query, timeout: float) -> Callback:
         __tracebackhide__ = True
         patience, wait = Patience(timeout), self._capture._waiter.auntil
-        while await wait(partial(inbox.has_next, asked), patience):
+        while await wait(lambda: inbox.next(asked) is not None, patience):
             if (item := inbox.take(asked)) is not None:
                 return item
         self._capture._fail_missing(inbox, asked)
-
-
-def why_not_signed_by(
-    queues: Sequence[Queue],
-    now_us: Callable[[], int],
-    signature: str | None,
-    *,
-    body: bytes,
-    url: str,
-) -> str | None:
-    """Return why a callback does not verify with the keys of any of these queues, or None.
-
-    ``now_us`` is the cloud's clock, which some queues use for their signatures.
-    """
-    if not queues:
-        return (
-            "this cloud has no queue; pass the signing keys of the queue outside it, such as "
-            "keys={'current': ...}"
-        )
-    keys: dict[str, str] = {}
-    for queue in queues:
-        whose = f"{queue.name} " if len(queues) > 1 else ""
-        keys[f"{whose}current"] = queue._engine.keys.current
-        keys[f"{whose}next"] = queue._engine.keys.next
-    # Queues may sign with different clocks. Use the clock of the queue whose key signed the request.
-    signer = queues[0]
-    if len(queues) > 1:
-        signer = next((queue for queue in queues if _has_signed(queue, signature or "")), signer)
-    clock = signature_clock(signer._signature_clock, now_us)
-    return explain(signature, body=body, keys=keys, at=clock(), url=url)
 
 
 def _has_signed(queue: Queue, signature: str) -> bool:
@@ -410,7 +378,6 @@ _LISTED = 5
 
 
 def undelivered_lines(capture: CallbackCapture) -> list[str]:
-    """Return lines about the unfinished and dead-lettered messages of the cloud's queues."""
     lines: list[str] = []
     for queue in capture._queues():
         lines += [*unfinished_lines(queue._engine), *dead_letter_lines(queue._engine)]
@@ -421,10 +388,7 @@ def undelivered_lines(capture: CallbackCapture) -> list[str]:
 def wait_report(
     capture: CallbackCapture, inbox: Inbox, asked: Query, *, missing: bool
 ) -> list[str]:
-    """Return lines about the callbacks at both URLs and the messages of the queues.
-
-    If too few callbacks are there (``missing``), also list what may still produce callbacks.
-    """
+    """Return lines about both URLs and the messages; if some are ``missing``, also what is pending."""
     lines: list[str] = []
     received = inbox.results()
     if received and not asked.given.keys() - {"callback"}:
@@ -446,10 +410,7 @@ def _message_lines(capture: CallbackCapture, inbox: Inbox, asked: Query) -> list
     source = Query(given, MESSAGES, "message")
 
     def likeness(message: PublishedMessage) -> tuple[bool, float, bool]:
-        """Compare a message with the one that the callback reports on.
-
-        The last value is whether the URL is the message's destination, or its callback URL.
-        """
+        """Compare a message with the wanted one; the last value is whether it concerns this URL."""
         settings = message._record.settings
         wanted = settings.failure_callback if inbox.failure else settings.callback
         concerns = any(one.startswith(url) for one in (message.url, wanted or ""))

@@ -77,7 +77,6 @@ class Deadlines:
             return self._callbacks.pop(number, None) is not None
 
     def close(self) -> None:
-        """End the thread and forget all callbacks, also those that are started later."""
         with self._condition:
             self._closed = True
             self._callbacks.clear()
@@ -211,10 +210,7 @@ def origin_text(url: str) -> str:
 
 
 class Address(NamedTuple):
-    """The parts of a URL that a request contains.
-
-    ``netloc`` is the host as published, ``target`` the path with the query.
-    """
+    """The parts of a URL that a request contains. ``netloc`` is the host as published."""
 
     scheme: str
     host: str
@@ -241,7 +237,6 @@ class Address(NamedTuple):
 
 
 def checked_status(code: int) -> int:
-    """Return a valid HTTP status; raise ``AssertionError`` for any other number."""
     if not 100 <= code <= 999:
         raise AssertionError(f"the application answered {code}, which is not an HTTP status")
     return code
@@ -365,10 +360,7 @@ def environ_of(method: str, url: str, headers: HeaderList, body: bytes) -> dict[
 
 
 class MissingState(dict[str, Any]):
-    """The empty lifespan state of an application that the queue has not started.
-
-    ``advice`` is added to the exception of an application that needs an entry of the state.
-    """
+    """The state of an application that was not started. ``advice`` is added to its exception."""
 
     def __init__(self, advice: str) -> None:
         super().__init__()
@@ -418,7 +410,8 @@ class _AsgiAnswer:
         self.headers: HeaderList = []
         self.body = bytearray()
         self.complete = False
-        self.finished = _new_event()
+        # An event of the library whose loop is running.
+        self.finished = sys.modules["asyncio" if asyncio_is_running() else "trio"].Event()
         self._request: Event | None = {
             "type": "http.request",
             "body": delivery.body,
@@ -484,13 +477,7 @@ def _scope(delivery: Delivery, state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def header_bytes(value: str) -> bytes:
-    """Encode a header value as Latin-1, or as UTF-8 if it has other characters."""
     try:
         return value.encode("latin-1")
     except UnicodeEncodeError:
         return value.encode()
-
-
-def _new_event() -> Any:
-    """Return an event of the library (asyncio or trio) whose loop is running."""
-    return sys.modules["asyncio" if asyncio_is_running() else "trio"].Event()

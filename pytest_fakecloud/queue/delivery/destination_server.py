@@ -129,6 +129,7 @@ class Destination(Handle):
 
     _paths: ClassVar[Mapping[str, str]] = {}
     """The names of the routes of some paths, for faults and assertions."""
+    _server_type: ClassVar[type[DestinationServer]] = DestinationServer
 
     def __init__(self, context: Context, **settings: Unpack[HandleSettings]) -> None:
         self._start(context, self._configure(context, HandleConfig, settings))
@@ -140,16 +141,12 @@ class Destination(Handle):
                 "leave it out"
             )
         # Create pytest-httpserver first, because the fakes' server may call it from now on.
-        self._server = self._new_server()
+        self._server = self._server_type(self)
         super().__init__(context, _ServerApp(self._serve, self._paths), config)
         self._mount.body_limit = BODY_LIMIT
         # Its methods read these attributes, for example to return the URL of a path.
         self._server.port = self._mount.port
         self._server.ssl_context = context.tls
-
-    def _new_server(self) -> DestinationServer:
-        """Create the pytest-httpserver. Subclasses override this."""
-        return DestinationServer(self)
 
     @property
     def server(self) -> HTTPServer:
@@ -192,7 +189,6 @@ class Destination(Handle):
         return environ
 
     def _unmet(self) -> list[str]:
-        """Return the reasons why the expectations are not met."""
         reasons = [
             str(text) for text in self._server.assertions if not isinstance(text, AssertionError)
         ]

@@ -36,7 +36,6 @@ class Lifespan:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def started(self) -> Mapping[str, Any]:
-        """Return the application's state after its start-up; raise its error if that failed."""
         await self._startup.wait()
         if self._error is not None:
             raise self._error
@@ -100,10 +99,7 @@ class AsgiRunner:
         self._thread.start()
 
     def run(self, work: Awaitable[T], deadlines: Deadlines) -> T:
-        """Await work in the loop, and return its result.
-
-        Raises ``CapReached`` after the real-time cap, and ``LoopEnded`` if the loop ends first.
-        """
+        """Await work in the loop; raise ``CapReached``, or ``LoopEnded`` if the loop ends first."""
         future = asyncio.run_coroutine_threadsafe(_catching_test_end(work), self._loop)
         try:
             # result() waits in C code, so tools that freeze time do not change its timeout.
@@ -121,7 +117,6 @@ class AsgiRunner:
             raise CapReached(deadlines.timeout_text(why)) from None
 
     async def lifespan(self, app: AsgiApp) -> Mapping[str, Any]:
-        """Return the application's lifespan state. The first call starts the lifespan."""
         if id(app) not in self._lifespans:
             self._lifespans[id(app)] = Lifespan(app)
         return await self._lifespans[id(app)].started()

@@ -83,10 +83,6 @@ class DeliverySubject:
             self.url,
         )
 
-    @classmethod
-    def of(cls, message: Message) -> DeliverySubject:
-        return cls(message, url=message.url, method=message.settings.method, body=message.body)
-
 
 DELIVERY_FACTS: Mapping[str, Field] = {
     "topic": Field(NAME),
@@ -118,7 +114,10 @@ class DeliveryFaults(FaultTable, Interceptor):
         return True
 
     def overtaken(self, message: Message) -> bool:
-        return self.claim("reorder", DeliverySubject.of(message)) is not None
+        subject = DeliverySubject(
+            message, url=message.url, method=message.settings.method, body=message.body
+        )
+        return self.claim("reorder", subject) is not None
 
 
 class QueueFaults(FaultPlan):

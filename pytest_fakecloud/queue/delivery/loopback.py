@@ -11,7 +11,6 @@ import selectors
 import socket
 import ssl
 import threading
-from collections.abc import Callable
 from typing import TypeAlias
 
 from ...core.timers import monotonic, weakly
@@ -41,7 +40,8 @@ class LoopbackSender:
         self._lock = threading.Lock()
         self._under_way: set[_Exchange] = set()
         self._idle: dict[_Server, list[socket.socket]] = {}
-        self._idle_timer = _IdleTimer(deadlines, weakly(self.release))
+        self._last_use = 0.0
+        self._will_release = False
 
     def send(self, delivery: Delivery) -> Outcome:
         exchange = _Exchange()
@@ -58,16 +58,13 @@ class LoopbackSender:
             with self._lock:
                 self._under_way.discard(exchange)
             if self._keeps:
-                self._idle_timer.restart()
+                self._release_later()
             self._deadlines.cancel(planned)
         if exchange.timed_out or isinstance(outcome.exception, TimeoutError):
-            outcome = timed_out(delivery, self._timeout_text(limit))
+            text = f"no answer within {limit:g} s, its timeout" if limit is not None else None
+            here = "the connection was made in this thread"
+            outcome = timed_out(delivery, text or self._deadlines.timeout_text(here))
         return outcome._replace(where="loopback")
-
-    def _timeout_text(self, limit: float | None) -> str:
-        if limit is not None:
-            return f"no answer within {limit:g} s, its timeout"
-        return self._deadlines.timeout_text("the connection was made in this thread")
 
     def _perform(
         self, delivery: Delivery, address: Address, exchange: _Exchange, seconds: float
@@ -82,7 +79,9 @@ class LoopbackSender:
         if sock is None:
             sock = exchange.connect(server, seconds)
         try:
-            exchange.use(sock)
+            exchange.sock = sock
+            if exchange.is_interrupted:
+                raise ConnectionAbortedError("the delivery was interrupted")
             sock.settimeout(seconds)
             # A server may respond and close the connection before it has read the whole body.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -128,37 +127,27 @@ class LoopbackSender:
             for sock in socks:
                 sock.close()
 
+    def _release_later(self) -> None:
+        """Close idle connections when ``IDLE_SECONDS`` have passed since the last delivery.
 
-class _IdleTimer:
-    """Calls ``close`` when ``IDLE_SECONDS`` have passed since the last ``restart()``.
-
-    A connection stays open only during a burst of attempts. An idle connection blocks a
-    single-threaded server and prevents a threaded server from stopping.
-    """
-
-    def __init__(self, deadlines: Deadlines, close: Callable[[], object]) -> None:
-        self._deadlines = deadlines
-        self._close = close
-        self._lock = threading.Lock()
-        self._restarted = 0.0
-        self._is_waiting = False
-
-    def restart(self) -> None:
+        An idle connection blocks a single-threaded server and prevents a threaded server from
+        stopping.
+        """
         with self._lock:
-            self._restarted = monotonic()
-            if self._is_waiting:
+            self._last_use = monotonic()
+            if self._will_release:
                 return
-            self._is_waiting = True
-        self._deadlines.start(self._expire, IDLE_SECONDS)
+            self._will_release = True
+        self._deadlines.start(weakly(self._release_if_idle), IDLE_SECONDS)
 
-    def _expire(self) -> None:
+    def _release_if_idle(self) -> None:
         with self._lock:
-            left = self._restarted + IDLE_SECONDS - monotonic()
-            self._is_waiting = left > 0
+            left = self._last_use + IDLE_SECONDS - monotonic()
+            self._will_release = left > 0
         if left > 0:
-            self._deadlines.start(self._expire, left)
+            self._deadlines.start(weakly(self._release_if_idle), left)
         else:
-            self._close()
+            self.release()
 
 
 class _Exchange:
@@ -167,7 +156,7 @@ class _Exchange:
     def __init__(self) -> None:
         self.sock: socket.socket | None = None
         self.timed_out = False
-        self._is_interrupted = False
+        self.is_interrupted = False
 
     def connect(self, server: _Server, seconds: float) -> socket.socket:
         scheme, host, port = server
@@ -182,18 +171,12 @@ class _Exchange:
         context.verify_mode = ssl.CERT_NONE
         return context.wrap_socket(sock, server_hostname=host)
 
-    def use(self, sock: socket.socket) -> None:
-        """Let ``interrupt()`` end this connection; raise an error if it was called before."""
-        self.sock = sock
-        if self._is_interrupted:
-            raise ConnectionAbortedError("the delivery was interrupted")
-
     def time_out(self) -> None:
         self.timed_out = True
         self.interrupt()
 
     def interrupt(self) -> None:
-        self._is_interrupted = True
+        self.is_interrupted = True
         sock = self.sock
         if sock is not None:
             # Do not call the method of a TLS socket, which another thread is using.

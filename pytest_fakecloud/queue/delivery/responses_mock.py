@@ -45,8 +45,6 @@ def through_responses(delivery: Delivery) -> Outcome | str | None:
 
 
 class _NoNetwork(HTTPAdapter):
-    """An adapter that never sends anything over the network."""
-
     def get_connection_with_tls_context(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         raise ConnectionError(f"no mock matches {request.url} any more, and nothing was sent")
 
@@ -95,11 +93,6 @@ def _mismatch(mock: Any, request: PreparedRequest) -> str | None:
     return f"The `responses` library is active, but none of its mocks matches ({listing})"
 
 
-def _query(url: str) -> dict[str, str | list[str]]:
-    values = parse_qs(urlsplit(url).query, keep_blank_values=True)
-    return {name: many[0] if len(many) == 1 else list(many) for name, many in values.items()}
-
-
 def _prepared(delivery: Delivery) -> PreparedRequest:
     request = PreparedRequest()
     url = as_text(delivery.url)
@@ -113,7 +106,10 @@ def _prepared(delivery: Delivery) -> PreparedRequest:
     request.body = delivery.body
     request.hooks = default_hooks()
     # The library's matchers read these two attributes.
-    request.params = _query(request.url)  # type: ignore[attr-defined]
+    values = parse_qs(urlsplit(request.url).query, keep_blank_values=True)
+    request.params = {  # type: ignore[attr-defined]
+        name: many[0] if len(many) == 1 else many for name, many in values.items()
+    }
     request.req_kwargs = {"stream": True}  # type: ignore[attr-defined]
     return request
 

@@ -11,7 +11,7 @@ import trio
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery.destinations import Sender
-from pytest_fakecloud.queue.delivery.drivers import Driver, NotIdleError
+from pytest_fakecloud.queue.delivery.drivers import NotIdleError, run, until_idle
 from pytest_fakecloud.queue.errors import LoopError
 from pytest_fakecloud.queue.handle import Queue
 
@@ -143,10 +143,9 @@ def test_a_run_ends_with_or_without_an_error(within: str) -> None:
     bench.publish(Delay="1h")
     released: list[int] = []
     bench.clock.on_drive_end(lambda: released.append(len(bench.sent)))
-    driver = Driver(bench.engine)
     if within == "1h":
-        assert len(driver.run(driver.until_idle(within))) == 1
+        assert len(run(bench.engine, until_idle(bench.engine, within))) == 1
     else:
         with pytest.raises(NotIdleError):
-            driver.run(driver.until_idle(within))
+            run(bench.engine, until_idle(bench.engine, within))
     assert released == [len(bench.sent)]
