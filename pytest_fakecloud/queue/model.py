@@ -89,28 +89,18 @@ class Outcome(NamedTuple):
         return no_answer if self.status is None else self.status
 
 
-Perform = Callable[[Delivery], Outcome]
 Report = Callable[..., object]
 """Receives the kind, the text and the fields of a strict-mode violation."""
 
 
 @dataclass(eq=False, slots=True)
 class SigningKeys:
-    """The signing keys of a queue.
-
-    Deliveries are signed with ``current``. ``new_key`` returns a key that no receiver knows.
-    ``former`` are the earlier current keys, oldest first.
-    """
+    """The signing keys of a queue. ``new_key`` returns another; ``former`` ones are oldest first."""
 
     current: str
     next: str
     new_key: Callable[[], str]
     former: list[str] = field(default_factory=list)
-
-    def rotate(self) -> None:
-        """Make the next key the current one, and a new key the next one."""
-        self.former.append(self.current)
-        self.current, self.next = self.next, self.new_key()
 
 
 class FlowSettings(NamedTuple):
@@ -133,7 +123,6 @@ class Redaction(NamedTuple):
         return self.all_headers or name.lower() in self.headers
 
     def with_other(self, other: Redaction) -> Redaction:
-        """Return a redaction of the parts that this one or another one covers."""
         return Redaction(
             self.body or other.body,
             self.all_headers or other.all_headers,
@@ -256,37 +245,8 @@ class WorkflowPart(NamedTuple):
     created_ms: int | None = None
 
 
-class RejectedStep(NamedTuple):
-    """A step of a workflow run that was rejected although its sender ignores the error.
-
-    ``item`` is the step's position in a batch, counted from 1. It is None for the result of an
-    invoked run, which the queue itself publishes. ``status`` and ``error`` describe the rejection.
-    """
-
-    run_id: str
-    url: str
-    status: int
-    error: str
-    item: int | None = None
-
-    def report_to(self, report: Report) -> None:
-        what = "the result of a run that it invoked"
-        if self.item is not None:
-            what = f"item {self.item} of a batch"
-        report(
-            "rejected_step",
-            f"rejected {what}, a step of workflow run {self.run_id} at {self.url}:"
-            f" {self.status} {self.error}. Workflow clients ignore this error, so the run never"
-            " continues",
-            run_id=self.run_id,
-            url=self.url,
-        )
-
-
 @dataclass(slots=True, eq=False)
 class Message:
-    """A message and its state."""
-
     id: str
     url: str
     body: bytes
@@ -356,7 +316,6 @@ class Message:
 
     @property
     def pending(self) -> bool:
-        """Whether the message is neither finished nor cancelled."""
         return self.state in PENDING
 
     @property

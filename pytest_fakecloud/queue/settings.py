@@ -131,11 +131,6 @@ PROFILES: Mapping[str, PlanLimits] = {
 }
 
 
-def plan(profile: str | None, limits: Mapping[str, Any] | None = None) -> PlanLimits:
-    """Return the limits of a plan (None: the default limits), with individual limits replaced."""
-    return replace(PlanLimits() if profile is None else PROFILES[profile], **(limits or {}))
-
-
 _LIMITS: Kind[Mapping[str, int | None]] = Kind(
     Mapping[str, int | None],
     "a mapping of limits, such as {'burst': 10}",
@@ -208,9 +203,10 @@ class QueueConfig(HandleConfig):
     @property
     def plan(self) -> PlanLimits:
         """The limits of the plan, including the replacements from other settings."""
-        found = plan(self.profile, self.limits)
-        kept_us = self.dlq_retention_us
-        return found if kept_us is None else replace(found, retention_us=kept_us)
+        limits: dict[str, Any] = dict(self.limits or {})
+        if self.dlq_retention_us is not None:
+            limits["retention_us"] = self.dlq_retention_us
+        return replace(PlanLimits() if self.profile is None else PROFILES[self.profile], **limits)
 
 
 # -- the fakes that receive deliveries and callbacks ----------------------------------------------

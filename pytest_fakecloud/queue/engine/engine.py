@@ -19,7 +19,6 @@ from typing import Any
 from ...core.calls import Headers
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
-from ...core.timers import Lane
 from ..errors import LoopError
 from ..model import (
     CALLBACK,
@@ -33,14 +32,11 @@ from ..model import (
     Kind,
     Message,
     Outcome,
-    Perform,
     Proceed,
-    Report,
     Sending,
     SigningKeys,
     first,
 )
-from ..settings import PlanLimits, QueueConfig
 from ..wire.values import as_text, callback_body, delivery_of, failure_text
 from ..wire.waits import next_wait
 from .messages import causing
@@ -63,24 +59,14 @@ class Engine(Publisher):
         clock: Timekeeper,
         ids: Ids,
         *,
-        perform: Perform,
+        perform: Callable[[Delivery], Outcome],
         keys: SigningKeys,
         perform_async: Callable[[Delivery], Awaitable[Outcome]] | None = None,
-        name: str = "queue",
-        limits: PlanLimits | None = None,
-        settings: QueueConfig | None = None,
-        lane: Lane = "driven",
-        report: Report = lambda kind, text, **fields: None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            clock,
-            ids,
-            name=name,
-            limits=limits or PlanLimits(),
-            settings=settings or QueueConfig(),
-            lane=lane,
-            report=report,
-        )
+        super().__init__(clock, ids, **options)
+        # Bind the methods once. Bound methods for each message would slow down garbage collection.
+        self._run, self._run_async, self._start = self.run, self.run_async, self.start
         self.keys = keys
         self.perform = perform
         self.perform_async = perform_async
@@ -88,18 +74,8 @@ class Engine(Publisher):
         self.intercept()
 
     def twin(self, clock: Timekeeper, ids: Ids) -> Engine:
-        """Return an engine with the same rules, signing keys and destinations, and no data.
-
-        The name is the default one. Deliveries are driven, synchronous and not intercepted.
-        """
-        return Engine(
-            clock,
-            ids,
-            perform=self.perform,
-            keys=self.keys,
-            limits=self.limits,
-            settings=self.settings,
-        )
+        """Return a driven engine with the same rules, signing keys and destinations, and no data."""
+        return Engine(clock, ids, perform=self.perform, keys=self.keys, settings=self.settings)
 
     def intercept(self, *interceptors: Interceptor) -> None:
         """Replace the chain around deliveries. The first interceptor is the outermost."""
@@ -117,7 +93,7 @@ class Engine(Publisher):
 
     def run(self, message_id: str, due_us: int) -> Attempt | None:
         """Make the due attempt in this thread; return None if it may not start now."""
-        exchange = self._begin_with_faults(message_id)
+        exchange = self.begin(message_id)
         return None if exchange is None else self._make(exchange)
 
     async def run_async(self, message_id: str, due_us: int) -> Attempt | None:
@@ -127,7 +103,7 @@ class Engine(Publisher):
         """
         if self.perform_async is None:
             return self.run(message_id, due_us)
-        exchange = self._begin_with_faults(message_id)
+        exchange = self.begin(message_id)
         if exchange is None:
             return None
         sending = self._chain(exchange)
@@ -142,13 +118,13 @@ class Engine(Publisher):
                     delivery = sending.send(outcome)
         except StopIteration as end:
             outcome = end.value
-        if outcome.raises:
-            self._raise_if_driven(outcome)
+        if outcome.raises and self.lane == "driven":
+            raise outcome.exception
         return exchange.attempt
 
     def start(self, message_id: str, due_us: int) -> Callable[[], Attempt] | None:
         """Start the due attempt if it may start; return a function that makes it in any thread."""
-        exchange = self._begin_with_faults(message_id)
+        exchange = self.begin(message_id)
         if exchange is None:
             return None
         if exchange.error is not None:
@@ -171,25 +147,14 @@ class Engine(Publisher):
         except StopIteration as end:
             outcome = end.value
         except BaseException as error:
-            if self._must_raise(error):
+            # A background delivery ends an advance of the clock only with one like pytest.fail().
+            is_fatal = self.clock.driving and not isinstance(error, Exception)
+            if self.lane != "background" or is_fatal:
                 raise
             return exchange.attempt
-        if outcome.raises:
-            self._raise_if_driven(outcome)
-        return exchange.attempt
-
-    def _raise_if_driven(self, outcome: Outcome) -> None:
-        """Raise the handler's exception, because the test asks for that, if its call delivers."""
-        if outcome.exception is not None and self.lane == "driven":
+        if outcome.raises and self.lane == "driven":
             raise outcome.exception
-
-    def _must_raise(self, error: BaseException) -> bool:
-        """Return whether a call of the test must raise this error.
-
-        A background delivery ends an advance of the clock only with an error like ``pytest.fail()``.
-        """
-        is_fatal = self.clock.driving and not isinstance(error, Exception)
-        return self.lane != "background" or is_fatal
+        return exchange.attempt
 
     def _deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
         """Perform a delivery as the cause of messages published during it, and apply the outcome."""
@@ -203,26 +168,6 @@ class Engine(Publisher):
             causing.reset(token)
         return self.finish(exchange, outcome)
 
-    def _begin_with_faults(self, message_id: str) -> Exchange | None:
-        faults = []
-        for one in self.interceptors:
-            if one.active:
-                if self._delay_if_overtaken(one, message_id):
-                    return None
-                faults.append(one)
-        exchange = self.begin(message_id)
-        if exchange is not None and faults:
-            token = causing.set(exchange.message)
-            try:
-                # Claim faults now, in the order of due times. Attempts may end in any order.
-                for one in faults:
-                    exchange.attempt.faults += one.before(exchange.message, exchange.delivery)
-            except BaseException as error:
-                exchange.error = error
-            finally:
-                causing.reset(token)
-        return exchange
-
     def begin(self, message_id: str) -> Exchange | None:
         """Start the due attempt; return None if it may not start now.
 
@@ -230,6 +175,12 @@ class Engine(Publisher):
         scheduled again when there is room. Raises ``LoopError`` if messages publish each other
         endlessly; the message then stays pending.
         """
+        faults = []
+        for one in self.interceptors:
+            if one.active:
+                if self._delay_if_overtaken(one, message_id):
+                    return None
+                faults.append(one)
         with self.lock:
             message = self.pending.get(message_id)
             if message is None or message.state == "ACTIVE" or self.closed:
@@ -263,8 +214,9 @@ class Engine(Publisher):
             message.state = "ACTIVE"
             message.due_us = None
             self.active.add(message.id)
-            if message.queue_name is not None:
-                self.note_started(message)
+            queue = self.queue_of(message)
+            if queue is not None and message.id in queue.active:
+                queue.active.move_to_end(message.id)
             message.attempts.append(attempt)
             self.under_way[message.id] = message
             body = message.body
@@ -272,7 +224,21 @@ class Engine(Publisher):
                 body = self.workflow.delivery_body(message, now)
             prefix, region = self.settings.header_prefix, self.settings.region
             delivery = delivery_of(message, body, now, prefix=prefix, region=region)
-            return Exchange(message, attempt, delivery)
+            exchange = Exchange(message, attempt, delivery)
+        if faults:
+            self._claim(faults, exchange)
+        return exchange
+
+    def _claim(self, faults: list[Interceptor], exchange: Exchange) -> None:
+        """Claim the faults of an attempt now, in the order of due times. Attempts end in any order."""
+        token = causing.set(exchange.message)
+        try:
+            for one in faults:
+                exchange.attempt.faults += one.before(exchange.message, exchange.delivery)
+        except BaseException as error:
+            exchange.error = error
+        finally:
+            causing.reset(token)
 
     def _cut_loop(self, message: Message, now: int, loop: str) -> None:
         self.release_flow_slot(message)
@@ -289,10 +255,7 @@ class Engine(Publisher):
         raise LoopError(loop)
 
     def finish(self, exchange: Exchange, outcome: Outcome) -> Outcome:
-        """Apply an outcome after its virtual time, unless the queue has been reset or restored.
-
-        Returns the outcome, which is an error if the destination took longer than the timeout.
-        """
+        """Apply an outcome after its virtual time, and return it, or the error of a timeout."""
         message, attempt = exchange.message, exchange.attempt
         timeout_us = exchange.delivery.timeout_us
         if outcome.virtual_us > timeout_us:
@@ -312,12 +275,11 @@ class Engine(Publisher):
                 self.await_end(message.id, end)
             else:
                 self._apply_outcome(message, outcome, max(attempt.at_us, self.clock.now_us()))
-        if self.overtaken:
-            self._end_overtaking()
+        for message_id in list(self.overtaken):
+            self._end_delay(message_id, self.clock.now_us())
         return outcome
 
     def await_end(self, message_id: str, end_us: int) -> None:
-        """Schedule the end of an attempt whose destination takes virtual time."""
         self.plan_own(message_id, end_us, partial(self._virtual_time_passed, message_id), "answer")
 
     def _virtual_time_passed(self, message_id: str, at_us: int) -> None:
@@ -326,8 +288,7 @@ class Engine(Publisher):
             if found is None:
                 return
             self.timers.pop(message_id, None)
-            _, outcome = found
-            self._apply_outcome(self.messages[message_id], outcome, at_us)
+            self._apply_outcome(self.messages[message_id], found[1], at_us)
 
     def _apply_outcome(self, message: Message, outcome: Outcome, at_us: int) -> None:
         attempt = message.attempts[-1]
@@ -345,13 +306,18 @@ class Engine(Publisher):
             key.end(message.id)
         if is_lost:
             attempt.state = "lost"
-            self._redeliver_at_once(message, at_us, "the queue crashed before it stored the answer")
+            if message.state == "CANCEL_REQUESTED":
+                self.end_message(message, "CANCELED", at_us)
+            else:
+                message.state = "RETRY"
+                message.waiting_since_us = at_us
+                self.plan(message, at_us, "the queue crashed before it stored the answer")
         elif outcome.delivered:
             attempt.state = "delivered"
             attempt.is_final = True
             message.last_outcome = outcome
             if message.settings.callback is not None:
-                self._publish_callback(message, CALLBACK, outcome, message.retried, at_us)
+                self._publish_callback(message, CALLBACK, outcome, at_us)
             self.end_message(message, "DELIVERED", at_us, outcome=outcome)
         else:
             self._apply_failure(message, attempt, outcome, at_us)
@@ -359,14 +325,6 @@ class Engine(Publisher):
             self.start_waiting_for_flow(key)
         if self.limits.parallelism is not None:
             self.start_waiting()
-
-    def _redeliver_at_once(self, message: Message, at_us: int, reason: str) -> None:
-        if message.state == "CANCEL_REQUESTED":
-            self.end_message(message, "CANCELED", at_us)
-            return
-        message.state = "RETRY"
-        message.waiting_since_us = at_us
-        self.plan(message, at_us, reason)
 
     def _apply_failure(
         self, message: Message, attempt: Attempt, outcome: Outcome, at_us: int
@@ -379,14 +337,14 @@ class Engine(Publisher):
         cancelled = message.state == "CANCEL_REQUESTED"
         self.log(message, "ERROR", at_us, error=error, outcome=outcome)
         attempt.is_final = retried >= message.max_retries or _non_retryable(outcome)
-        self._publish_callback(message, CALLBACK, outcome, retried, at_us)
+        self._publish_callback(message, CALLBACK, outcome, at_us)
         if cancelled:
             attempt.is_final = True
             self.end_message(message, "CANCELED", at_us)
         elif attempt.is_final:
             message.dlq_id = self.add_dead_letter(message, at_us)
             if message.api != "v1":
-                self._publish_callback(message, FAILURE_CALLBACK, outcome, retried, at_us)
+                self._publish_callback(message, FAILURE_CALLBACK, outcome, at_us)
             self.end_message(message, "FAILED", at_us, error=error, outcome=outcome)
         else:
             wait, reason = next_wait(message.retry_delay, retried, outcome.headers, at_us)
@@ -396,9 +354,7 @@ class Engine(Publisher):
             self.log(message, "RETRY", at_us, error=error, next_us=at_us + wait)
             self.plan(message, at_us + wait, reason)
 
-    def _publish_callback(
-        self, message: Message, kind: Kind, outcome: Outcome, retried: int, at_us: int
-    ) -> None:
+    def _publish_callback(self, message: Message, kind: Kind, outcome: Outcome, at_us: int) -> None:
         settings = message.settings
         if kind == CALLBACK:
             url, nested = settings.callback, settings.callback_headers
@@ -412,8 +368,6 @@ class Engine(Publisher):
         body = callback_body(
             message,
             outcome,
-            retried=retried,
-            dlq_id=message.dlq_id,
             no_answer_status=self.settings.no_answer_status,
             size=self.limits.message_size,
             spelling=self.settings.source_id,
@@ -421,7 +375,7 @@ class Engine(Publisher):
         )
         self.publish_callback(message, kind, url, nested, body, at_us)
 
-    # -- overtaking; the first three methods acquire the lock --------------------------------------
+    # -- overtaking --------------------------------------------------------------------------------
 
     def _delay_if_overtaken(self, fault: Interceptor, message_id: str) -> bool:
         """Return whether a fault lets other messages overtake a due message; if so, delay it."""
@@ -457,11 +411,6 @@ class Engine(Publisher):
         end_delay = partial(self._end_delay, message.id)
         self.plan_own(message.id, message.due_us, end_delay, "overtaken")
 
-    def _end_overtaking(self) -> None:
-        """Make all delayed messages due again."""
-        for message_id in list(self.overtaken):
-            self._end_delay(message_id, self.clock.now_us())
-
     def _end_delay(self, message_id: str, now: int) -> None:
         with self.lock:
             if message_id in self.overtaken:
@@ -477,8 +426,10 @@ class Engine(Publisher):
 
     def rotate_keys(self) -> SigningKeys:
         with self.lock:
-            self.keys.rotate()
-            return self.keys
+            keys = self.keys
+            keys.former.append(keys.current)
+            keys.current, keys.next = keys.next, keys.new_key()
+            return keys
 
     def next_due_us(self) -> int | None:
         """Return the time of the next change of a message, or None. Runs of schedules do not count."""
@@ -490,9 +441,8 @@ class Engine(Publisher):
         return min((one for one in due if one is not None), default=None)
 
     def close(self) -> None:
-        """Stop all attempts and schedules. The data can still be read."""
         with self.lock:
-            self.closed = self.schedules.closed = True
+            self.closed = True
             self._cancel_timers()
             # Forget what refers back to this engine, so that nothing keeps a closed one in memory.
             for name in ("_run", "_run_async", "_start"):
@@ -509,14 +459,10 @@ class Engine(Publisher):
         self.schedules.stop()
 
     def _data(self) -> list[tuple[object, str, Callable[[Any], Any]]]:
-        """Return the attributes that contain data: the object, the name, and the copying function.
-
-        Ids, signing keys and the clock are not part of the data.
-        """
+        """Return the attributes that contain data: the object, the name, and the copying function."""
         return [
             (self, "messages", copies),
             (self, "groups_of_tasks", copies),
-            (self, "logs", list),
             (self, "in_flight", dict),
             (self, "waiting_for_slot", deque),
             (self.flow, "keys", copies),

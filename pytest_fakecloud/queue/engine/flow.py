@@ -63,7 +63,6 @@ class FlowKey:
             self.restart_period(self.period_start_us + passed * self.period_us)
 
     def open(self, now_us: int) -> bool:
-        """Return whether another request may start now."""
         self.roll(now_us)
         if self.paused:
             return False
@@ -117,8 +116,6 @@ class FlowKey:
 
 
 class FlowControl:
-    """The flow-control keys of a queue."""
-
     def __init__(self) -> None:
         self.keys: dict[str, FlowKey] = {}
 
@@ -139,12 +136,7 @@ class FlowControl:
         return found
 
     def get(self, key: str) -> FlowKey:
-        """Return a key; raise a 404 error if no message has used it and it was never configured."""
         return existing(self.keys.get(key), "flow control key", key)
-
-    def search(self, text: str | None) -> list[FlowKey]:
-        """Return the keys that contain a string, in the order in which they were first used."""
-        return [found for key, found in self.keys.items() if not text or text in key]
 
     def get_or_create(self, key: str, now_us: int) -> FlowKey:
         if key not in self.keys:
@@ -177,7 +169,6 @@ class FlowControl:
         return found
 
     def unpin(self, key: str, *, parallelism: bool, rate: bool) -> FlowKey:
-        """Allow messages to change the given limits of a key again."""
         found = self.get(key)
         if parallelism:
             found.pinned_parallelism = False
@@ -307,12 +298,6 @@ class Admission(State):
     def _global_limit(self) -> str:
         return f"global parallelism {self.limits.parallelism}"
 
-    def release_slots(self, message: Message) -> None:
-        """Release all slots of a message that has not started or has finished."""
-        self.release_global_slot(message)
-        self.release_queue_slot(message)
-        self.release_flow_slot(message)
-
     def release_flow_slot(self, message: Message) -> None:
         key = self.flow_key(message)
         if key is not None and message.id in key.active:
@@ -386,16 +371,12 @@ class Admission(State):
         return None if flow is None else self.flow.keys.get(flow.key)
 
     def start_waiting_for_flow(self, key: FlowKey) -> None:
-        """Start the waiting messages of a flow-control key while there is room."""
         now = self.clock.now_us()
         while key.waiting and key.open(now) and self._has_room():
             message = self.pending.get(key.waiting.popleft())
             if message is not None:
                 self._schedule_admitted(message, key, now)
-        self._plan_opening(key, key.reopens_us(now))
-
-    def _plan_opening(self, key: FlowKey, opens_us: int | None) -> None:
-        timer = self.flow_timers.get(key.key)
+        opens_us, timer = key.reopens_us(now), self.flow_timers.get(key.key)
         if timer is not None and timer.due_us != opens_us:
             timer.cancel()
             del self.flow_timers[key.key]
@@ -421,11 +402,7 @@ class Admission(State):
         return existing(self.queues.get(name), "queue", name)
 
     def check_queues(self, names: Iterable[str]) -> None:
-        """Check that queues with these names may be created.
-
-        Raises ``QueueError``: 400 for an invalid name, 412 if the plan's queue limit would be
-        exceeded.
-        """
+        """Raise ``QueueError`` (400 or 412) unless queues with these names may be created."""
         wanted = set(names)
         for name in wanted:
             check_name(name, "queue name")
@@ -449,7 +426,6 @@ class Admission(State):
             self.plan(message, due, "delay" if due > now else f"turn in queue {queue.name}")
 
     def release_queue_slot(self, message: Message) -> None:
-        """Release the slot of a message that was cancelled or has finished."""
         queue = self.queue_of(message)
         if queue is None:
             return
@@ -468,11 +444,6 @@ class Admission(State):
             if earlier is not None and not earlier.attempts:
                 yield earlier
 
-    def note_started(self, message: Message) -> None:
-        queue = self.queue_of(message)
-        if queue is not None and message.id in queue.active:
-            queue.active.move_to_end(message.id)
-
     def let_next_overtake(self, message: Message) -> bool:
         """Exchange a message in a slot with the next of its queue; return whether there is one."""
         queue = self.queue_of(message)
@@ -487,10 +458,7 @@ class Admission(State):
     def upsert_queue(
         self, name: str, *, parallelism: int | None = None, paused: bool | None = None
     ) -> None:
-        """Create or change a queue. None leaves a setting unchanged.
-
-        Raises ``QueueError``: 400 for an invalid name, 412 if a plan limit is exceeded.
-        """
+        """Create or change a queue (``QueueError`` 400 or 412). None leaves a setting unchanged."""
         with self.lock:
             self.check_queues([name])
             most = self.limits.queue_parallelism
@@ -511,7 +479,6 @@ class Admission(State):
                 self.start_waiting_in(queue)
 
     def set_queue_paused(self, name: str, paused: bool) -> None:
-        """Pause or resume a queue; raise a 404 error if it does not exist."""
         with self.lock:
             self.queue(name)
             self.upsert_queue(name, paused=paused)

@@ -50,8 +50,6 @@ multiples of the loop limit. Decided here: trees of some thousand messages are n
 """
 _MOST_CAUSES = 64
 """Maximum number of URLs that are recorded as causes of a message; loops have fewer."""
-_COMPACT = 256
-"""The log is not rebuilt before this many of its entries belong to forgotten messages."""
 causing: ContextVar[Message | None] = ContextVar("causing", default=None)
 """The message whose delivery runs in this context, including its threads and tasks."""
 
@@ -92,7 +90,6 @@ class Messages(Admission):
         self._ends = self.settings.history_us is not None
         self._span_us = self.settings.history_us or 0
         self._to_forget: list[tuple[int, str]] = []
-        self._forgotten_entries = 0
         self._messages_by_key: Counter[str] = Counter()
         self._returned_at: tuple[int, int] = (0, 0)
         """A time, and how many deliveries at that time returned to one of their causes."""
@@ -139,7 +136,6 @@ class Messages(Admission):
         self._sequence = number = self._sequence + 1
         entry = LogEntry(number, at_us, message.id, state, error, next_us, outcome)
         message.log.append(entry)
-        self.logs.append(entry)
 
     def cancel_all(self, messages: list[Message]) -> int:
         """Cancel pending messages and return their number. Acquires the lock."""
@@ -155,7 +151,9 @@ class Messages(Admission):
                 self.log(message, "CANCEL_REQUESTED", now)
                 if in_flight:
                     continue
-                self.release_slots(message)
+                self.release_global_slot(message)
+                self.release_queue_slot(message)
+                self.release_flow_slot(message)
                 due = message.due_us
                 self.unplan(message.id)
                 if due is None or due <= now:
@@ -166,7 +164,6 @@ class Messages(Admission):
             return count
 
     def plan_end_of_cancelled(self, message: Message, due_us: int) -> None:
-        """Schedule the end of a cancelled message for the time at which it would have been due."""
         self.plan_own(message.id, due_us, partial(self._finish_cancelled, message.id), "cancel")
 
     def _finish_cancelled(self, message_id: str, at_us: int) -> None:
@@ -363,11 +360,9 @@ class Messages(Admission):
             return list(self.dead_letters.values())
 
     def dead_letter(self, dlq_id: str) -> DeadLetter:
-        """Return a dead letter; raise a 404 error if it does not exist or has expired."""
         return existing(self.find_dead_letter(dlq_id), "dlq message", dlq_id)
 
     def find_dead_letter(self, dlq_id: str) -> DeadLetter | None:
-        """Return a dead letter, or None if it does not exist or has expired."""
         with self.lock:
             self._drop_expired_letters()
             return self.dead_letters.get(dlq_id)
@@ -383,7 +378,6 @@ class Messages(Admission):
         return self.messages[letter.message_id]
 
     def select_dead_letters(self, filters: Filters) -> tuple[list[DeadLetter], str | None]:
-        """Return a page of the matching dead letters, and the cursor of the next page."""
         with self.lock:
             no_answer = self.settings.no_answer_status
             letters = []
@@ -397,7 +391,6 @@ class Messages(Admission):
             return page(letters, lambda letter: letter.number, filters, latest_first=False)
 
     def delete_dead_letters(self, letters: Iterable[DeadLetter]) -> int:
-        """Delete dead letters and return the number of those that still existed."""
         with self.lock:
             return sum(self.dead_letters.pop(letter.id, None) is not None for letter in letters)
 
@@ -413,7 +406,7 @@ class Messages(Admission):
 
     def _index_history(self) -> None:
         """Register all messages again after the engine's messages were replaced."""
-        self._to_forget, self._forgotten_entries = [], 0
+        self._to_forget = []
         self._messages_by_key.clear()
         for message in self.messages.values():
             self._note_accepted(message)
@@ -431,31 +424,18 @@ class Messages(Admission):
                 self._forget(message)
             else:
                 heapq.heappush(self._to_forget, (recheck_us, message.id))
-        self._compact()
 
     def log_page(self, filters: Filters) -> tuple[list[LogEntry], str | None]:
-        """Return a page of matching log entries, newest first, and the next page's cursor."""
         self.sweep()
-        messages = self.messages
-        rows = [
-            entry
-            for entry in self.logs
-            if entry.message_id in messages
-            and (
-                filters.empty
-                or filters.matches(
-                    messages[entry.message_id],
-                    entry.time_us,
-                    state=entry.state,
-                    status=self._status(entry),
-                )
-            )
-        ]
-        return page(rows, lambda entry: entry.number, filters, latest_first=True)
-
-    def _status(self, entry: LogEntry) -> int | None:
         no_answer = self.settings.no_answer_status
-        return None if entry.outcome is None else entry.outcome.status_or(no_answer)
+        rows = []
+        for message in self.messages.values():
+            for entry in message.log:
+                status = None if entry.outcome is None else entry.outcome.status_or(no_answer)
+                if filters.matches(message, entry.time_us, state=entry.state, status=status):
+                    rows.append(entry)
+        rows.sort(key=lambda entry: entry.number)
+        return page(rows, lambda entry: entry.number, filters, latest_first=True)
 
     def _recheck_us(self, message: Message, now: int) -> int | None:
         """Return when to check again whether a message is needed; None if it is not needed now."""
@@ -485,21 +465,13 @@ class Messages(Admission):
             if not tasks:
                 del self.groups_of_tasks[message.public_id]
         self.workflow.forget(message)
-        if message.settings.flow is not None:
-            self._leave(message.settings.flow.key)
-        self._forgotten_entries += len(message.log)
-
-    def _leave(self, name: str) -> None:
-        """Forget a flow-control key if no message uses it any more."""
-        self._messages_by_key[name] -= 1
-        if self._messages_by_key[name]:
+        if message.settings.flow is None:
             return
-        del self._messages_by_key[name]
-        key = self.flow.keys.get(name)
-        if key is not None and not (key.paused or key.pinned_parallelism or key.pinned_rate):
-            del self.flow.keys[name]
-
-    def _compact(self) -> None:
-        if self._forgotten_entries > _COMPACT and 2 * self._forgotten_entries > len(self.logs):
-            self.logs = [one for one in self.logs if one.message_id in self.messages]
-            self._forgotten_entries = 0
+        # Forget the flow-control key, too, if no message uses it any more.
+        name = message.settings.flow.key
+        self._messages_by_key[name] -= 1
+        if not self._messages_by_key[name]:
+            del self._messages_by_key[name]
+            key = self.flow.keys.get(name)
+            if key is not None and not (key.paused or key.pinned_parallelism or key.pinned_rate):
+                del self.flow.keys[name]

@@ -58,10 +58,7 @@ _RUN_STATES = {"DELIVERED": "SUCCESS", "FAILED": "FAIL", "CANCELED": "FAIL"}
 
 
 class Target(NamedTuple):
-    """A URL to deliver to, with the URL group and the endpoint that it belongs to.
-
-    A message has these fields, too.
-    """
+    """A URL to deliver to, with the URL group and the endpoint that it belongs to."""
 
     url: str
     topic_name: str | None = None
@@ -69,17 +66,12 @@ class Target(NamedTuple):
     endpoint_id: str | None = None
 
 
-def target_of(message: Message) -> Target:
-    return Target(message.url, message.topic_name, message.endpoint_name, message.endpoint_id)
-
-
 def targets_of(
     destination: str, settings: PublishSettings, group: UrlGroup | None, *, public_only: bool
 ) -> list[Target]:
-    """Return the targets of a destination: a URL, a URL group or a name such as ``api/llm``.
+    """Return the targets of a destination; raise a 400 error if it is invalid.
 
-    ``public_only`` applies ``check_public()`` to a URL that is not in a group. Raises a 400 error
-    for an invalid destination.
+    ``public_only`` applies ``check_public()`` to a URL that is not in a group.
     """
     if group is not None:
         return [Target(one.url, group.name, one.name, one.id) for one in group.endpoints]
@@ -125,10 +117,7 @@ class QuotaUsage:
 
 
 class Quota:
-    """The limits of a plan on the content of publish requests and on the number of messages.
-
-    The engine's lock must be held.
-    """
+    """The limits of a plan on the content of publish requests and on the number of messages."""
 
     def __init__(self, limits: PlanLimits, settings: QueueConfig, clock: Timekeeper) -> None:
         self._limits = limits
@@ -149,7 +138,6 @@ class Quota:
         self.usage.requests += 1
 
     def daily_headers(self) -> HeaderPairs:
-        """Return the headers that report the daily limit; empty if there is no limit."""
         limit = self._limits.daily_messages
         if limit is None:
             return []
@@ -176,10 +164,7 @@ class Quota:
                 raise errors.daily_limited(limit, now, max(0, limit - self.usage.messages))
 
     def check(self, settings: PublishSettings, body: bytes, now: int) -> int:
-        """Check a message's body and settings, including those of its callbacks, against the plan.
-
-        Returns the number of retries of the message. Raises ``QueueError`` (400, 412 or 413).
-        """
+        """Check a message and its callbacks against the plan (``QueueError``); return its retries."""
         limits = self._limits
         if len(body) > limits.message_size:
             raise quota("maxMessageSize", limits.message_size, status=413)
@@ -224,7 +209,6 @@ class Quota:
         self._check_nested(settings.failure_callback_headers, retries, depth + 1, now)
 
     def callback_retries(self, settings: PublishSettings, source_retries: int) -> int:
-        """Return the number of retries of a callback about a message with ``source_retries``."""
         default = self._settings.callback_retries
         return self.retries(settings, source_retries if default == "inherit" else default)
 
@@ -237,11 +221,7 @@ class Quota:
 
 
 class Deduplication:
-    """The deduplication keys of a queue, each with its expiry and the id of the first message or
-    schedule that had it.
-
-    ``window_us`` is the time for which a key is kept, in microseconds.
-    """
+    """The deduplication keys, each with its expiry and the first message or schedule that had it."""
 
     def __init__(self, window_us: int) -> None:
         self.window_us = window_us
@@ -301,21 +281,9 @@ class Publisher(Messages):
         limits = self.limits
         self.quota = Quota(limits, self.settings, self.clock)
         self.deduplication = Deduplication(self.settings.dedup_window_us)
-        self.url_groups = UrlGroups(weakly(self.new_id), limits.groups, limits.endpoints_per_group)
-        self.schedules = Schedules(
-            self.clock,
-            self.lock,
-            lane=self.own_lane,
-            limit=limits.schedules,
-            new_id=weakly(self.new_id),
-            publish_run=weakly(self._publish_run),
-        )
-        self.workflow = WorkflowRuns(
-            weakref.proxy(self),
-            weakly(self._publish_step),
-            weakly(self.publish_again),
-            weakly(self.cancel_all),
-        )
+        self.url_groups = UrlGroups(weakly(self.new_id), limits)
+        self.schedules = Schedules(weakref.proxy(self), weakly(self._publish_run))
+        self.workflow = WorkflowRuns(weakref.proxy(self))
 
     def publish(
         self,
@@ -378,7 +346,6 @@ class Publisher(Messages):
         return Published(schedule_id=schedule.id)
 
     def _publish_run(self, schedule: Schedule, at_us: int) -> list[str]:
-        """Create the messages of a schedule's run and return their ids."""
         settings = schedule.settings
         group = self.url_groups.find(schedule.destination)
         if group is not None:
@@ -397,7 +364,6 @@ class Publisher(Messages):
         return [one.message_id for one in self._store(drafts, self.clock.now_us()).accepted]
 
     def states_of_run(self, schedule: Schedule) -> dict[str, str]:
-        """Return the states of the last run's messages that still exist, by public id."""
         found = (self.messages[one] for one in schedule.last_ids if one in self.messages)
         return {one.public_id: _RUN_STATES.get(one.state, "IN_PROGRESS") for one in found}
 
@@ -458,10 +424,6 @@ class Publisher(Messages):
                 self.dead_letters.pop(dlq_id or "", None)
             return accepted
 
-    def _publish_step(self, url: str, headers: HeaderPairs, body: bytes) -> str:
-        """Publish a step of a workflow run for the queue itself; return the message's id."""
-        return self.publish(url, headers, body, counted=False).accepted[0].message_id
-
     def publish_again(self, message: Message, settings: PublishSettings, body: bytes) -> None:
         with self.lock:
             now = self.clock.now_us()
@@ -471,7 +433,7 @@ class Publisher(Messages):
         self, message: Message, settings: PublishSettings, body: bytes, now: int
     ) -> Message:
         retries = self.quota.check(settings, body, now)
-        target = target_of(message)
+        target = Target(message.url, message.topic_name, message.endpoint_name, message.endpoint_id)
         draft = self._draft(target, settings, body, now, retries, message.caller_ip)
         draft.api = message.api
         draft.wait_timeout_us = message.wait_timeout_us
@@ -526,65 +488,49 @@ class Publisher(Messages):
                 )
             keys.append(key)
         if self.limits.daily_messages is not None:
-            self._check_room(drafts, keys, now)
+            new = {key or draft.id for key, draft in zip(keys, drafts, strict=True)}
+            earlier_id = self.deduplication.earlier_id
+            self.quota.check_room(sum(earlier_id(key, now) is None for key in new))
         if queue_names:
             self.check_queues(queue_names)
         runs = None
         if len(drafts) > 1 and any(draft.settings.workflow for draft in drafts):
             # Save the runs, because a later step may be rejected after an earlier one.
             runs = copies(self.workflow.runs)
+        accepted: list[Accepted] = []
+        stored: list[Message] = []
+        new_ids: dict[str | None, str] = {}
         try:
-            accepted, new_ids = self._accept_all(drafts, keys, now)
+            for draft, key in zip(drafts, keys, strict=True):
+                earlier = None
+                if key is not None:
+                    earlier = self.deduplication.earlier_id(key, now) or new_ids.get(key)
+                if earlier is None and (draft.settings.workflow or draft.kind == FAILURE_CALLBACK):
+                    earlier = self.workflow.accept(draft, now)
+                if earlier is not None:
+                    accepted.append(Accepted(earlier, draft.url, deduplicated=True))
+                    continue
+                accepted.append(Accepted(draft.id, draft.url))
+                stored.append(draft)
+                new_ids[key] = draft.id
         except QueueError:
             if runs is not None:
                 self.workflow.runs = runs
             raise
         for key, message_id in new_ids.items():
             self.deduplication.remember(key, message_id, now)
-        stored = []
-        for draft, one in zip(drafts, accepted, strict=True):
-            if not one.deduplicated:
-                stored.append(draft)
         if group and stored and stored[0].api == "v1":
-            self._share_public_id(stored)
+            # Use one public id for the deliveries of a v1 message to all endpoints of a topic.
+            shared = self.new_message_id()
+            self.groups_of_tasks[shared] = [draft.id for draft in stored]
+            for draft in stored:
+                draft.public_id = shared
         for draft in stored:
             if draft.queue_name is not None:
                 self._create_queue_if_missing(draft.queue_name, now)
             self.quota.count_message(now)
             self.accept(draft, now)
         return Published(accepted, group=group, duplicate=bool(accepted) and not stored)
-
-    def _check_room(self, drafts: list[Message], keys: list[str | None], now: int) -> None:
-        new = {key or draft.id for key, draft in zip(keys, drafts, strict=True)}
-        earlier_id = self.deduplication.earlier_id
-        self.quota.check_room(sum(earlier_id(key, now) is None for key in new))
-
-    def _accept_all(
-        self, drafts: list[Message], keys: list[str | None], now: int
-    ) -> tuple[list[Accepted], dict[str, str]]:
-        """Return the result for each draft, and the ids of new messages by deduplication key."""
-        accepted: list[Accepted] = []
-        new_ids: dict[str, str] = {}
-        for draft, key in zip(drafts, keys, strict=True):
-            earlier = None
-            if key is not None:
-                earlier = self.deduplication.earlier_id(key, now) or new_ids.get(key)
-            if earlier is None and (draft.settings.workflow or draft.kind == FAILURE_CALLBACK):
-                earlier = self.workflow.accept(draft, now)
-            if earlier is not None:
-                accepted.append(Accepted(earlier, draft.url, deduplicated=True))
-                continue
-            accepted.append(Accepted(draft.id, draft.url))
-            if key is not None:
-                new_ids[key] = draft.id
-        return accepted, new_ids
-
-    def _share_public_id(self, stored: list[Message]) -> None:
-        # Use one public id for the deliveries of a v1 message to all endpoints of a topic.
-        shared = self.new_message_id()
-        self.groups_of_tasks[shared] = [draft.id for draft in stored]
-        for draft in stored:
-            draft.public_id = shared
 
     def _create_queue_if_missing(self, name: str, now: int) -> None:
         # Create the queue only now, so that a rejected message does not leave an empty queue.

@@ -11,16 +11,15 @@ cannot create its messages, the reason is stored in ``error`` and the schedule c
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...core.timekeeper import Timekeeper
-from ...core.timers import Lane, Timer, to_datetime
+from ...core.timers import Timer, to_datetime
 from ..errors import QueueError, bad_request, existing, quota
 from ..model import Api, HeaderList, PublishSettings
+from .state import State
 
 if TYPE_CHECKING:
     from ..wire.cron import Cron
@@ -89,27 +88,12 @@ def _cron(text: str) -> Cron:
 class Schedules:
     """The schedules by id. ``publish_run`` creates the messages of a run and returns their ids.
 
-    ``limit`` is the maximum number of schedules (None: unlimited). ``lane`` is the group of the
-    clock's timers to use. The methods require the lock unless stated otherwise.
+    The methods require the lock unless stated otherwise.
     """
 
-    def __init__(
-        self,
-        clock: Timekeeper,
-        lock: AbstractContextManager[Any],
-        *,
-        lane: Lane,
-        limit: int | None,
-        new_id: Callable[[str], str],
-        publish_run: Callable[[Schedule, int], list[str]],
-    ) -> None:
-        self._clock = clock
-        self._lock = lock
-        self._lane: Lane = lane
-        self._limit = limit
-        self._new_id = new_id
+    def __init__(self, state: State, publish_run: Callable[[Schedule, int], list[str]]) -> None:
+        self._state = state
         self._publish_run = publish_run
-        self.closed = False
         self.by_id: dict[str, Schedule] = {}
         self._timers: dict[str, Timer] = {}
 
@@ -126,24 +110,20 @@ class Schedules:
         sent: HeaderList,
         api: Api,
     ) -> Schedule:
-        """Create a schedule, or replace the schedule with the same id.
-
-        Raises ``QueueError``: 400 for a missing or malformed cron expression and for a not-before
-        time, 412 if the plan's schedule limit is exceeded.
-        """
+        """Create a schedule, or replace the schedule with the same id (``QueueError`` 400 or 412)."""
         if not settings.cron:
             raise bad_request("invalid schedule: the Upstash-Cron header is missing")
         if settings.not_before_us is not None:
             raise bad_request("invalid schedule: Upstash-Not-Before cannot be used with a schedule")
         cron = _cron(settings.cron)
-        now = self._clock.now_us()
+        now = self._state.clock.now_us()
         first_run = cron.next_us(now)
         if first_run is None:
             raise bad_request(f"invalid cron expression {settings.cron!r}: it never fires")
-        schedule_id = settings.schedule_id or self._new_id("scd_")
-        is_new = schedule_id not in self.by_id
-        if self._limit is not None and is_new and len(self.by_id) >= self._limit:
-            raise quota("maxSchedules", self._limit)
+        schedule_id = settings.schedule_id or self._state.new_id("scd_")
+        most = self._state.limits.schedules
+        if most is not None and schedule_id not in self.by_id and len(self.by_id) >= most:
+            raise quota("maxSchedules", most)
         schedule = Schedule(
             id=schedule_id,
             cron=cron.text,
@@ -163,27 +143,25 @@ class Schedules:
         """Set the time of the next run, and start a timer for it unless the schedule is paused."""
         schedule.planned_us = due_us
         self.unplan(schedule)
-        if due_us is not None and not schedule.paused and not self.closed:
-            self._timers[schedule.id] = self._clock.call_at(
+        if due_us is not None and not schedule.paused and not self._state.closed:
+            self._timers[schedule.id] = self._state.clock.call_at(
                 due_us,
                 partial(self._timer_fired, schedule.id),
-                lane=self._lane,
+                lane=self._state.own_lane,
                 label=f"schedule {schedule.id}",
             )
 
     def replan(self, schedule: Schedule) -> None:
         """Plan the next run again after the timers were stopped, skipping runs in the past."""
-        due, now = schedule.planned_us, self._clock.now_us()
+        due, now = schedule.planned_us, self._state.clock.now_us()
         if due is not None and due < now:
             due = schedule.first_run_after(now)
         self.plan(schedule, due)
 
     def earliest_run_us(self) -> int | None:
-        """Return the time of the next planned run of any schedule, or None."""
         return min((timer.due_us for timer in self._timers.values()), default=None)
 
     def stop(self) -> None:
-        """Stop the timers of all schedules."""
         for schedule in self.by_id.values():
             self.unplan(schedule)
 
@@ -193,17 +171,14 @@ class Schedules:
             timer.cancel()
 
     def delete(self, schedule_id: str) -> None:
-        """Delete a schedule but not its messages; raise a 404 error for an unknown id.
-
-        Acquires the lock.
-        """
-        with self._lock:
+        """Delete a schedule but not its messages. Acquires the lock."""
+        with self._state.lock:
             self.unplan(self.get(schedule_id))
             del self.by_id[schedule_id]
 
     def set_paused(self, schedule_id: str, paused: bool) -> None:
         """Pause or resume a schedule; raise a 404 error for an unknown id. Acquires the lock."""
-        with self._lock:
+        with self._state.lock:
             schedule = self.get(schedule_id)
             if schedule.paused == paused:
                 return
@@ -215,20 +190,17 @@ class Schedules:
         """Return the time of the next run. For a paused schedule, assume that it is resumed now."""
         if schedule.planned_us is None or not schedule.paused:
             return schedule.planned_us
-        return schedule.first_run_after(self._clock.now_us())
+        return schedule.first_run_after(self._state.clock.now_us())
 
     def run_now(self, schedule_id: str) -> list[str]:
-        """Create the messages of a run now and return their ids. Acquires the lock.
-
-        The planned runs do not change.
-        """
-        with self._lock:
+        """Create the messages of a run now and return their ids. Acquires the lock."""
+        with self._state.lock:
             schedule = self.get(schedule_id)
-            self._run(schedule, self._clock.now_us())
+            self._run(schedule, self._state.clock.now_us())
             return list(schedule.last_ids)
 
     def _timer_fired(self, schedule_id: str, at_us: int) -> None:
-        with self._lock:
+        with self._state.lock:
             schedule = self.by_id.get(schedule_id)
             if schedule is not None:
                 self.plan(schedule, _cron(schedule.cron).next_us(at_us))

@@ -5,18 +5,15 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane, Timer
-from ..model import LogEntry, Message, Outcome
-from ..settings import PlanLimits, QueueConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
+from ..model import Message, Outcome, Report
+from ..settings import QueueConfig
 
 _COMPACT = 64
 """Outdated entries are not removed while there are fewer planned attempts than this."""
@@ -27,30 +24,31 @@ def copies(items: dict[str, Any]) -> dict[str, Any]:
 
 
 class State:
-    """The first layer of an engine: its data and planned attempts. Changes require the
-    ``lock``.
+    """The first layer of an engine: its data and planned attempts. Changes require the ``lock``.
 
     ``pending`` are the unfinished messages. ``groups_of_tasks`` maps the public id of a v1 message
     to the ids of its deliveries. ``active`` are the ids of messages that count towards the global
     parallelism limit, and ``waiting_for_slot`` the ids of messages that wait for it. ``in_flight``
     maps an id to the outcome of the attempt and the time at which it will be applied. ``inspected``
-    is set when a test inspects messages. ``report`` receives the kind, the text and the fields of a
-    strict-mode violation.
+    is set when a test inspects messages.
     """
+
+    _run: Callable[[str, int], object]
+    _run_async: Callable[[str, int], Awaitable[object]]
+    _start: Callable[[str, int], Callable[[], object] | None]
 
     def __init__(
         self,
         clock: Timekeeper,
         ids: Ids,
         *,
-        name: str,
-        limits: PlanLimits,
         settings: QueueConfig,
-        lane: Lane,
-        report: Callable[..., object],
+        name: str = "queue",
+        lane: Lane = "driven",
+        report: Report = lambda kind, text, **fields: None,
     ) -> None:
         self.clock = clock
-        self.limits = limits
+        self.limits = settings.plan
         self.settings = settings
         self.lane: Lane = lane
         self.report = report
@@ -60,7 +58,6 @@ class State:
         self.messages: dict[str, Message] = {}
         self.pending: dict[str, Message] = {}
         self.groups_of_tasks: dict[str, list[str]] = {}
-        self.logs: list[LogEntry] = []
         self.in_flight: dict[str, tuple[int, Outcome]] = {}
         self.active: set[str] = set()
         self.waiting_for_slot: deque[str] = deque()
@@ -71,28 +68,11 @@ class State:
         self.owner: Any = None
         """The fake whose data this is, for the actions of views; None for an engine alone."""
         self.closed = False
-        # Bind the methods once. Bound methods for each message would slow down garbage collection.
-        self._run, self._run_async, self._start = self.run, self.run_async, self.start
-
-    def run(self, message_id: str, due_us: int) -> object:
-        """Make the due attempt of a message in this thread."""
-        raise NotImplementedError
-
-    def run_async(self, message_id: str, due_us: int) -> Awaitable[object]:
-        """Make the due attempt of a message in the running event loop."""
-        raise NotImplementedError
-
-    def start(self, message_id: str, due_us: int) -> Callable[[], object] | None:
-        """Start the due attempt of a message; return a function that makes it in any thread."""
-        raise NotImplementedError
 
     @property
     def own_lane(self) -> Lane:
-        """The group of the clock's timers to use for state changes that involve no delivery.
-
-        With background delivery, the background thread fires these timers, because no call of the
-        test does.
-        """
+        """The group of the clock's timers to use for state changes that involve no delivery."""
+        # With background delivery, no call of the test fires timers.
         return "background" if self.lane == "background" else "state"
 
     def new_id(self, prefix: str) -> str:
@@ -106,10 +86,7 @@ class State:
         return self._sequence
 
     def plan(self, message: Message, due_us: int, reason: str) -> None:
-        """Set the time of a message's next attempt and the reason for waiting until then.
-
-        Starts the timer for the attempt, in place of the message's current timer.
-        """
+        """Start the timer for a message's next attempt, in place of the message's current timer."""
         message.due_us = due_us
         message.wait_reason = reason
         message_id = message.id
@@ -152,7 +129,6 @@ class State:
             timer.cancel()
 
     def next_planned_us(self) -> int | None:
-        """Return the time of the next planned attempt of this queue, or None."""
         # Do not ask the clock for its next timer, because its timers include those of other queues.
         while self._planned and not self._is_current(self._planned[0]):
             heapq.heappop(self._planned)

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..errors import bad_request, existing, not_found, quota
 from ..model import HeaderList
+from ..settings import PlanLimits
 from ..wire.headers import check_url
 from ..wire.values import check_name
 
@@ -33,10 +34,7 @@ class Endpoint:
 
 
 class Endpoints:
-    """The endpoints of a group, in the order of their numbers.
-
-    They are indexed by id, URL and name, because the default plan does not limit their number.
-    """
+    """The endpoints of a group in order, indexed because the default plan does not limit them."""
 
     def __init__(self, endpoints: Iterable[Endpoint] = ()) -> None:
         self._by_id: dict[str, Endpoint] = {}
@@ -55,7 +53,6 @@ class Endpoints:
         return self._by_id.get(endpoint_id)
 
     def all_with(self, *, url: object = None, name: object = None) -> list[Endpoint]:
-        """Return the endpoints with the given URL or name, in order."""
         found: dict[str, Endpoint] = {}
         for what, value in (("url", url), ("name", name)):
             if isinstance(value, str):
@@ -109,15 +106,10 @@ class UrlGroup:
 class UrlGroups:
     """The URL groups, which can be found by name, by id, or by the id of an endpoint."""
 
-    def __init__(
-        self,
-        new_id: Callable[[str], str],
-        most: int | None = None,
-        most_endpoints: int | None = None,
-    ) -> None:
+    def __init__(self, new_id: Callable[[str], str], limits: PlanLimits) -> None:
         self._new_id = new_id
-        self._most = most
-        self._most_endpoints = most_endpoints
+        self._most = limits.groups
+        self._most_endpoints = limits.endpoints_per_group
         self.by_name: dict[str, UrlGroup] = {}
 
     def find(self, name_or_id: str) -> UrlGroup | None:
@@ -130,10 +122,7 @@ class UrlGroups:
         return existing(self.find(name_or_id), "topic", name_or_id)
 
     def create(self, name: str, now_us: int) -> UrlGroup:
-        """Return the group with the given name, creating it if necessary.
-
-        Raises ``QueueError``: 400 for an invalid name, 412 if the plan's group limit is exceeded.
-        """
+        """Return the group with the given name, creating it if necessary (``QueueError`` 400 or 412)."""
         check_name(name, "topic name")
         found = self.by_name.get(name)
         if found is None:
@@ -159,11 +148,7 @@ class UrlGroups:
     def add(
         self, group: UrlGroup, url: str, name: str | None, now_us: int, *, by_id: bool = False
     ) -> Endpoint:
-        """Add an endpoint, or change the endpoint with the same name or URL.
-
-        Raises ``QueueError``: 400 for an invalid URL or name, 412 if the plan's endpoint limit is
-        exceeded.
-        """
+        """Add an endpoint, or change the one with the same name or URL (``QueueError`` 400 or 412)."""
         _check_endpoint(url, name)
         endpoints = group.endpoints
         same = endpoints.all_with(name=name) or endpoints.all_with(url=url)
@@ -179,10 +164,7 @@ class UrlGroups:
         return found
 
     def add_all(self, name: str, wanted: list[tuple[str, str | None]], now_us: int) -> UrlGroup:
-        """Add endpoints (URL and optional name) to a group, creating the group if necessary.
-
-        If an endpoint is rejected (``QueueError`` as in ``create()`` and ``add()``), none is added.
-        """
+        """Add endpoints to a group, creating it if necessary. If one is rejected, none is added."""
         for url, endpoint_name in wanted:
             _check_endpoint(url, endpoint_name)
         if self._most_endpoints is not None:

@@ -24,7 +24,7 @@ from .. import errors
 from ..engine.engine import Engine
 from ..engine.publishing import Accepted, Published
 from ..errors import QueueError, bad_request, not_found
-from ..model import Delivery, HeaderList, Message, RejectedStep, first
+from ..model import Delivery, HeaderList, Message, first
 from ..views import DESTINATION, LABEL, NAME
 from ..wire import records
 from ..wire.headers import LLM_URL
@@ -39,6 +39,7 @@ from ..wire.values import (
     json_headers,
     read_labels,
 )
+from ..workflow.runs import report_rejected_step
 
 HOOKS = "/v2/workflows/hooks/"
 """Prefix of paths that need no token, because the sender of a workflow's webhook has only the URL."""
@@ -73,10 +74,7 @@ def _read_json(body: bytes, what: str) -> Any:
 
 
 def json_object(request: Request, *, required: bool = False) -> dict[str, Any]:
-    """Return the JSON object in a body; raise a 400 error for any other body.
-
-    An empty body counts as an empty object unless the object is ``required``.
-    """
+    """Return the JSON object in a body (otherwise 400). Unless ``required``, the body may be empty."""
     if not required and not request.body.strip():
         return {}
     value = _read_json(request.body, "body")
@@ -86,7 +84,6 @@ def json_object(request: Request, *, required: bool = False) -> dict[str, Any]:
 
 
 def json_array(request: Request) -> list[Any]:
-    """Return the JSON array of a batch; raise a 400 error for any other body."""
     items = _read_json(request.body, "batch")
     if not isinstance(items, list):
         raise bad_request("invalid batch: expected a JSON array")
@@ -116,10 +113,7 @@ def destination_of(request: Request) -> tuple[str, list[tuple[str, str]]]:
 def field_of(
     item: dict[str, Any], what: str, name: str, kind: type, *, required: bool = False
 ) -> Any:
-    """Return a field of a JSON object, or None if it is missing or null and not ``required``.
-
-    Raises a 400 error about an invalid ``what`` if the field has another type than ``kind``.
-    """
+    """Return a field of a JSON object, or None; raise a 400 error about an invalid ``what``."""
     value = item.get(name)
     if not isinstance(value, kind) and (required or value is not None):
         raise bad_request(f"invalid {what}: {name} must be {_KINDS[kind]}")
@@ -129,6 +123,19 @@ def field_of(
 def caller_of(request: Request) -> str:
     """Return the publisher's IP address, or a loopback address if there is no socket."""
     return request.client[0] if request.client else "127.0.0.1"
+
+
+def published(engine: Engine, request: Request, **options: Any) -> Published:
+    """Publish the message of a request."""
+    destination, settings = destination_of(request)
+    return engine.publish(
+        destination,
+        request.headers.pairs,
+        request.body,
+        query=settings,
+        caller_ip=caller_of(request),
+        **options,
+    )
 
 
 def query_of(request: Request) -> list[tuple[str, str]]:
@@ -177,10 +184,6 @@ def has_id_field(request: Request, ids: str) -> bool:
     return any(name in body or request.query(name) is not None for name in names)
 
 
-def cursor_field(cursor: str | None) -> dict[str, str]:
-    return {} if cursor is None else {"cursor": cursor}
-
-
 def accepted_record(one: Accepted) -> dict[str, object]:
     answer: dict[str, object] = {"messageId": one.message_id, "url": as_text(one.url)}
     if one.deduplicated:
@@ -193,7 +196,6 @@ def error_item(error: QueueError) -> dict[str, object]:
 
 
 def endpoints_of(request: Request) -> list[dict[str, Any]]:
-    """Return the endpoints in a body; raise a 400 error unless they are a list of objects."""
     found = json_object(request).get("endpoints")
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise bad_request("invalid body: endpoints must be an array of objects")
@@ -302,9 +304,9 @@ class QueueApp(App):
         if same(given, self.token):
             return given
         if not same(given, self.read_only_token):
-            raise errors.unauthorized()
+            raise QueueError(401, errors.INVALID_TOKEN)
         if request.method not in ("GET", "HEAD") or request.route in _CHANGING:
-            raise errors.read_only()
+            raise QueueError(403, errors.READ_ONLY)
         return given
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
@@ -348,16 +350,7 @@ class QueueApp(App):
         return self.publish(request, schedule_only=True)
 
     def publish(self, request: Request, **options: Any) -> Answer:
-        destination, settings = destination_of(request)
-        result = self.engine.publish(
-            destination,
-            request.headers.pairs,
-            request.body,
-            query=settings,
-            caller_ip=caller_of(request),
-            **options,
-        )
-        return self.answer_published(result)
+        return self.answer_published(published(self.engine, request, **options))
 
     def batch(self, request: Request) -> Answer:
         limit = self.engine.limits.batch_size
@@ -387,9 +380,8 @@ class QueueApp(App):
         except QueueError as error:
             run_id = _run_id_of(item)
             if run_id is not None:
-                url = _shown(item.get("destination"))
-                step = RejectedStep(run_id, url, error.status, error.message, number)
-                step.report_to(self.engine.report)
+                url, what = _shown(item.get("destination")), f"item {number} of a batch"
+                report_rejected_step(self.engine.report, what, run_id, url, error)
             return error_item(error)
         return self.answer_published(result).body
 

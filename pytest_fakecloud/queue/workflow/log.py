@@ -75,7 +75,7 @@ def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
     calls = _calls(engine, run)
     for index, step in enumerate(run.steps):
         shown.add(step.message_id)
-        read = step.read()
+        read = read_step(step.body)
         if index and read.get("stepId") == 0 and _concurrent(read) > 1:
             # Skip entries that only announce a parallel step, because its result is another entry.
             continue
@@ -113,7 +113,6 @@ def _calls(engine: Engine, run: WorkflowRun) -> dict[str, Message]:
 
 
 def _is_pending(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
-    """Return whether a message belongs to the group of messages that are still to be delivered."""
     if run.state == "RUN_SUCCESS":
         return False
     if message.id in shown:
@@ -127,7 +126,7 @@ def _step(
 ) -> Record:
     message = engine.messages.get(step.message_id)
     redaction = run.settings.redaction if message is None else message.settings.redaction
-    read = step.read()
+    read = read_step(step.body)
     out = read.get("out")
     record: Record = {
         "stepId": read.get("stepId", index),
@@ -194,10 +193,7 @@ def _wait(message: Message) -> Record:
 
 
 def _invoked(engine: Engine, message: Message, redaction: Redaction) -> Record:
-    """Return the fields about an invoked run, if the message is the result of one.
-
-    The redactions of both runs apply.
-    """
+    """Return the fields about the invoked run that a message is the result of. Both redactions apply."""
     run = engine.workflow.runs.get(message.invoked_run_id or "")
     if run is None:
         return {}
@@ -236,7 +232,6 @@ def _next_delivery(message: Message) -> Record:
 
 
 def _errors(message: Message) -> Record:
-    """Return the field about the failed attempts of a message, if there were any."""
     errors = [
         {
             "error": "" if attempt.exception is None else str(attempt.exception),

@@ -42,10 +42,6 @@ class RunStep(NamedTuple):
         """Return the step as clients receive it in a delivery."""
         return {"messageId": self.message_id, "body": encoded(self.body), "callType": "step"}
 
-    def read(self) -> dict[str, Any]:
-        """Return the step as a dict, which is empty for the first body, because that is not a step."""
-        return read_step(self.body)
-
 
 def read_step(body: bytes) -> dict[str, Any]:
     """Return the step in a message's body as a dict, which is empty if the body is not a step."""
@@ -131,10 +127,7 @@ class Waiter(NamedTuple):
     headers: dict[str, list[str]]
 
     def record(self, redaction: Redaction) -> dict[str, Any]:
-        """Return the waiter as the API represents it, with the redaction of its run.
-
-        The deadline is in Unix seconds.
-        """
+        """Return the waiter as the API represents it. The deadline is in Unix seconds."""
         headers, timeout_headers = self.headers, self.request.get("timeoutHeaders") or {}
         if redaction != NOTHING_REDACTED:
             headers = _shown_settings(headers, redaction)
@@ -159,7 +152,6 @@ def call_type_of(message: Message) -> str | None:
 
 
 def is_step(message: Message) -> bool:
-    """Return whether a message of a run is delivered with the list of steps."""
     return call_type_of(message) not in _RAW_CALLS
 
 
@@ -182,5 +174,4 @@ def response_fields(message: Message) -> dict[str, object]:
 
 
 def callback_state(message: Message) -> str:
-    """Return the service's name for the state of a failure callback."""
     return _CALLBACK_STATES.get(message.state, "CALLBACK_INPROGRESS")

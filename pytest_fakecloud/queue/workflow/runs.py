@@ -25,10 +25,9 @@ ended nor published, waited for or invoked anything. Later steps are not checked
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from ..engine.state import State
 from ..errors import QueueError, bad_request, existing, not_found
 from ..model import (
     CALLBACK,
@@ -41,7 +40,7 @@ from ..model import (
     Message,
     Outcome,
     PublishSettings,
-    RejectedStep,
+    Report,
     WorkflowPart,
     first,
 )
@@ -72,6 +71,9 @@ from .model import (
     response_fields,
 )
 
+if TYPE_CHECKING:
+    from ..engine.publishing import Publisher
+
 _DEFAULT_TIMEOUT_US = 7 * DAY
 _DELAYS = ("delay", "not-before", "notbefore")
 _INHERITED = ("retry_delay", "failure_callback", "flow")
@@ -85,17 +87,8 @@ class WorkflowRuns:
     for every method.
     """
 
-    def __init__(
-        self,
-        state: State,
-        publish_step: Callable[[str, HeaderList, bytes], str],
-        publish_again: Callable[[Message, PublishSettings, bytes], None],
-        cancel_all: Callable[[list[Message]], int],
-    ) -> None:
-        self._state = state
-        self._publish_step = publish_step
-        self._publish_again = publish_again
-        self._cancel_all = cancel_all
+    def __init__(self, engine: Publisher) -> None:
+        self._engine = engine
         self.runs: dict[str, WorkflowRun] = {}
         self.waiters: list[Waiter] = []
         self.notified: dict[tuple[str, str], bytes] = {}
@@ -139,12 +132,12 @@ class WorkflowRuns:
         redaction = message.settings.redaction.with_other(run.settings.redaction)
         message.settings = own = message.settings._replace(redaction=redaction)
         if "wf_triggeronconfig" in features_of(own):
-            source = self._state.messages.get(message.source_id or "")
+            source = self._engine.messages.get(message.source_id or "")
             takes_retries = own.retries is None or _has_default_retries(message, source)
             message.settings = inherited_settings(message, run.settings, retries=takes_retries)
             if takes_retries:
                 given = run.settings.retries
-                message.max_retries = self._state.settings.retries if given is None else given
+                message.max_retries = self._engine.settings.retries if given is None else given
             message.retry_delay = message.settings.retry_delay
 
     def check_steps(self, requests: Iterable[HeaderList]) -> None:
@@ -161,10 +154,7 @@ class WorkflowRuns:
                 raise _already_finished(run)
 
     def delivery_body(self, message: Message, at_us: int) -> bytes:
-        """Return the list of steps up to this message, or the message's own body.
-
-        The first call for a step appends the step to the list.
-        """
+        """Return the list of steps up to this one, which its first delivery extends, or the own body."""
         run = self._find_run_of(message)
         if run is None or not is_step(message):
             return message.body
@@ -176,7 +166,7 @@ class WorkflowRuns:
             position = len(run.steps) - 1
         listed = json.dumps([step.raw() for step in run.steps[: position + 1]]).encode()
         lazy = "lazyfetch" in features_of(message.settings)
-        return b"" if lazy and len(listed) > self._state.limits.message_size else listed
+        return b"" if lazy and len(listed) > self._engine.limits.message_size else listed
 
     def callback_fields(self, message: Message) -> dict[str, object]:
         run = self._find_run_of(message)
@@ -197,7 +187,7 @@ class WorkflowRuns:
 
     def failure_callback(self, run: WorkflowRun | None) -> Message | None:
         found = None if run is None else run.failure_message_id
-        return None if found is None else self._state.messages.get(found)
+        return None if found is None else self._engine.messages.get(found)
 
     def finished(self, message: Message, at_us: int) -> None:
         """Fail the run if this message is one of its steps and has been dead-lettered."""
@@ -229,7 +219,7 @@ class WorkflowRuns:
         ):
             return outcome
         url, run_id, status = as_text(message.url), as_text(run.id), outcome.status
-        self._state.report(
+        self._engine.report(
             "no_workflow",
             f"{url} is not a workflow: it answered {status} to the trigger of workflow run {run_id}"
             f" without the header {SDK_VERSION} of a workflow client, and published no step. The"
@@ -243,7 +233,7 @@ class WorkflowRuns:
     def companions(self, message: Message) -> Iterable[Message]:
         """Return all messages of a message's run, because they are only forgotten together."""
         run = self._find_run_of(message)
-        messages = self._state.messages
+        messages = self._engine.messages
         return [] if run is None else [messages[one] for one in run.message_ids if one in messages]
 
     def forget(self, message: Message) -> None:
@@ -277,19 +267,19 @@ class WorkflowRuns:
         run = self.get(run_id)
         # Clients send this request in each of their deliveries, also after the end of the run.
         if run.live:
-            self._finish_run(run, "RUN_SUCCESS", self._state.clock.now_us(), response)
+            self._finish_run(run, "RUN_SUCCESS", self._engine.clock.now_us(), response)
 
     def cancel(self, run: WorkflowRun) -> None:
-        now = self._state.clock.now_us()
-        pending = self._state.pending
-        self._cancel_all([pending[one] for one in run.message_ids if one in pending])
+        now = self._engine.clock.now_us()
+        pending = self._engine.pending
+        self._engine.cancel_all([pending[one] for one in run.message_ids if one in pending])
         self._finish_run(run, "RUN_CANCELED", now, b"")
 
     def _start(self, part: WorkflowPart, message: Message, at_us: int) -> None:
         run = WorkflowRun(
             part.run_id, part.url, at_us, message.id, message.settings, message.caller_ip
         )
-        run.number = self._state.next_sequence()
+        run.number = self._engine.next_sequence()
         message.workflow = part._replace(created_ms=run.created_ms)
         run.message_ids.append(message.id)
         if _is_true(message, "Upstash-Workflow-Invoke"):
@@ -299,7 +289,7 @@ class WorkflowRuns:
     def _note_failure_callback(self, message: Message) -> None:
         # Find the run through the source: clients add the run's id to their own failure callbacks,
         # but a plain failure URL has no headers.
-        messages = self._state.messages
+        messages = self._engine.messages
         earlier = messages.get(message.retry_of or "")
         about = message.source_id if earlier is None else earlier.failure_of
         source = messages.get(str(about))
@@ -312,7 +302,7 @@ class WorkflowRuns:
             self._update_source(message)
 
     def _update_source(self, failure: Message) -> None:
-        source = self._state.messages.get(failure.failure_of or "")
+        source = self._engine.messages.get(failure.failure_of or "")
         if source is not None:
             source.failure_function_state = callback_state(failure)
 
@@ -324,7 +314,6 @@ class WorkflowRuns:
             self._publish_result(run, invoker)
 
     def _publish_result(self, run: WorkflowRun, invoker: Invoker) -> None:
-        """Publish the result of a finished run as a step of its invoker."""
         result = {
             "body": (run.response or b"").decode("utf-8", "replace"),
             "isFailed": run.state == "RUN_FAILED",
@@ -333,20 +322,24 @@ class WorkflowRuns:
         step = {**invoker.step, "out": json.dumps(result)}
         try:
             pairs = with_run_id(wire_pairs(invoker.headers), invoker.run_id)
-            message_id = self._publish_step(invoker.url, pairs, json.dumps(step).encode())
+            message_id = self._publish_step(invoker.url, pairs, step)
             # A duplicate by deduplication id may repeat a message that has finished.
-            message = self._state.pending.get(message_id)
+            message = self._engine.pending.get(message_id)
             if message is not None:
                 message.invoked_run_id = run.id
         except QueueError as error:
             # Record the error in the timeline of this run, which finishes regardless.
-            started = self._state.messages.get(run.first_message_id)
+            started = self._engine.messages.get(run.first_message_id)
             if started is not None:
                 started.lost_callbacks += (error.message,)
-            rejected = RejectedStep(
-                as_text(invoker.run_id), as_text(invoker.url), error.status, error.message
-            )
-            rejected.report_to(self._state.report)
+            run_id, url = as_text(invoker.run_id), as_text(invoker.url)
+            what = "the result of a run that it invoked"
+            report_rejected_step(self._engine.report, what, run_id, url, error)
+
+    def _publish_step(self, url: str, headers: HeaderList, step: dict[str, Any]) -> str:
+        """Publish a step of a run for the queue itself; return the message's id."""
+        body = json.dumps(step).encode()
+        return self._engine.publish(url, headers, body, counted=False).accepted[0].message_id
 
     # -- waiting for events ------------------------------------------------------------------------
 
@@ -354,11 +347,9 @@ class WorkflowRuns:
         return [waiter for waiter in self.waiters if waiter.event_id == event_id]
 
     def waiter_record(self, waiter: Waiter) -> dict[str, Any]:
-        """Return a waiter as the API represents it."""
         return waiter.record(self.get(waiter.run_id).settings.redaction)
 
     def wait_for_event(self, event_id: str, request: dict[str, Any], headers: HeaderList) -> Waiter:
-        """Make a run wait for an event; raise a 404 error for an unknown run."""
         run_id = first_setting(headers, "workflow-runid") or ""
         self.get_live(run_id)
         step = request.get("step")
@@ -366,14 +357,19 @@ class WorkflowRuns:
         if not isinstance(step, dict) or not isinstance(url, str):
             raise bad_request("invalid body: a wait needs a url and a step")
         timeout_us = _timeout_us(request.get("timeout"))
-        pairs = with_run_id(_timeout_headers(request.get("timeoutHeaders"), timeout_us), run_id)
+        given = request.get("timeoutHeaders")
+        pairs = wire_pairs(given) if isinstance(given, dict) else []
+        # The timeout delays the wait's message instead of its own delay.
+        pairs = [pair for pair in pairs if unprefixed(pair[0]) not in _DELAYS]
+        pairs.append(("Upstash-Delay", f"{timeout_us // SECOND}s"))
+        pairs = with_run_id(pairs, run_id)
         check_step(as_wire(url), pairs)
         timed_out = {**step, "waitEventId": event_id, "waitTimeout": True}
-        now = self._state.clock.now_us()
-        message_id = self._publish_step(as_wire(url), pairs, json.dumps(timed_out).encode())
+        now = self._engine.clock.now_us()
+        message_id = self._publish_step(as_wire(url), pairs, timed_out)
         deadline = now + timeout_us
         # A duplicate by deduplication id may repeat a message that has finished.
-        message = self._state.pending.get(message_id)
+        message = self._engine.pending.get(message_id)
         if message is not None:
             message.wait_timeout_us, message.wait_deadline_us = timeout_us, deadline
         waiter = Waiter(event_id, run_id, message_id, deadline, request, header_map(headers))
@@ -407,10 +403,10 @@ class WorkflowRuns:
     def _wake(self, waiter: Waiter, data: bytes) -> None:
         """Deliver the wait's message now, unless it has been cancelled."""
         self._drop_wait(waiter.message_id)
-        message = self._state.pending.get(waiter.message_id)
+        message = self._engine.pending.get(waiter.message_id)
         if message is None:
             return
-        now = self._state.clock.now_us()
+        now = self._engine.clock.now_us()
         step = {
             **waiter.request["step"],
             "waitEventId": waiter.event_id,
@@ -420,7 +416,7 @@ class WorkflowRuns:
         message.body = json.dumps(step).encode()
         message.not_before_us = now
         if message.due_us is not None:
-            self._state.plan(message, now, f"notified of {waiter.event_id}")
+            self._engine.plan(message, now, f"notified of {waiter.event_id}")
 
     def _drop_wait(self, message_id: str) -> None:
         self.waiters = [waiter for waiter in self.waiters if waiter.message_id != message_id]
@@ -441,7 +437,7 @@ class WorkflowRuns:
     def first_message(self, message: Message) -> Message:
         """Return the first message of a message's run; raise a 404 error if it has been forgotten."""
         run = self.require_run_of(message)
-        found = self._state.messages.get(run.first_message_id)
+        found = self._engine.messages.get(run.first_message_id)
         return existing(found, "first message of workflow run", run.id)
 
     def resume(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
@@ -451,15 +447,15 @@ class WorkflowRuns:
             return self.restart(message, given)
         old = self.require_run_of(message)
         new = WorkflowRun(
-            self._state.new_id("wfr_"),
+            self._engine.new_id("wfr_"),
             old.url,
-            self._state.clock.now_us(),
+            self._engine.clock.now_us(),
             old.first_message_id,
             settings_to_republish(old.settings, given),
             old.caller_ip,
             steps=steps,
             invoker=old.invoker,
-            number=self._state.next_sequence(),
+            number=self._engine.next_sequence(),
         )
         settings = settings_to_republish(message.settings, given, message.max_retries)
         # Publishing a step requires that its run exists.
@@ -475,7 +471,7 @@ class WorkflowRuns:
         """Start a run with the first message of a failed message's run, as for ``resume()``."""
         old = self.require_run_of(message)
         started = self.first_message(message)
-        new_id = self._state.new_id("wfr_")
+        new_id = self._engine.new_id("wfr_")
         settings = settings_to_republish(old.settings, given, started.max_retries)
         body = old.steps[0].body if old.steps else started.body
         self._publish_in_run(started, new_id, settings, body, init=True)
@@ -498,7 +494,7 @@ class WorkflowRuns:
             callback_headers=_of_run(settings.callback_headers, run_id),
             failure_callback_headers=_of_run(settings.failure_callback_headers, run_id),
         )
-        self._publish_again(message, settings, body)
+        self._engine.publish_again(message, settings, body)
 
 
 def _read_part(message: Message) -> WorkflowPart | None:
@@ -515,6 +511,19 @@ def _is_true(message: Message, header: str) -> bool:
     return (first(message.settings.workflow, header) or "").lower() == "true"
 
 
+def report_rejected_step(
+    report: Report, what: str, run_id: str, url: str, error: QueueError
+) -> None:
+    """Report a step of a run that was rejected although its sender ignores the error."""
+    report(
+        "rejected_step",
+        f"rejected {what}, a step of workflow run {run_id} at {url}: {error.status} {error.message}."
+        " Workflow clients ignore this error, so the run never continues",
+        run_id=run_id,
+        url=url,
+    )
+
+
 def _already_finished(run: WorkflowRun) -> QueueError:
     return bad_request(f"workflow run {as_text(run.id)} is already finished: {run.state}")
 
@@ -522,10 +531,7 @@ def _already_finished(run: WorkflowRun) -> QueueError:
 def inherited_settings(
     message: Message, trigger: PublishSettings, *, retries: bool
 ) -> PublishSettings:
-    """Return a message's settings, completed with the settings of its run's trigger.
-
-    With ``retries``, the trigger's number of retries replaces the message's own.
-    """
+    """Complete a message's settings with those of its run's trigger, optionally with its ``retries``."""
     own = message.settings
     skipped = {name.lower() for name, _ in own.forward}
     if not is_step(message):
@@ -561,7 +567,6 @@ def _has_default_retries(message: Message, source: Message | None) -> bool:
 
 
 def with_run_id(pairs: HeaderList, run_id: str) -> HeaderList:
-    """Return headers with the id of a run, unless they have one already."""
     if first_setting(pairs, "workflow-runid") is not None:
         return pairs
     return [*pairs, ("Upstash-Workflow-RunId", run_id)]
@@ -580,13 +585,6 @@ def check_step(url: str, pairs: HeaderList) -> None:
     check_url(url, "workflow")
     if "cron" in read_given(pairs):
         raise bad_request("invalid headers: a step of a workflow run cannot be scheduled")
-
-
-def _timeout_headers(given: object, timeout_us: int) -> HeaderList:
-    """Return the headers of a wait's message, which the timeout delays instead of their own delay."""
-    pairs = wire_pairs(given) if isinstance(given, dict) else []
-    kept = [pair for pair in pairs if unprefixed(pair[0]) not in _DELAYS]
-    return [*kept, ("Upstash-Delay", f"{timeout_us // SECOND}s")]
 
 
 def _timeout_us(value: object) -> int:

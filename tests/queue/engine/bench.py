@@ -9,7 +9,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.model import SECOND, Delivery, Interceptor, Outcome, SigningKeys
-from pytest_fakecloud.queue.settings import QueueConfig, plan
+from pytest_fakecloud.queue.settings import QueueConfig
 from pytest_fakecloud.queue.signatures import Signer
 
 URL = "https://app.example.com/hook"
@@ -46,16 +46,11 @@ class Bench:
             Ids(1),
             perform=self.perform,
             keys=self.signer.keys,
-            limits=plan(None, options.pop("limits", None)),
             lane=options.pop("lane", "driven"),
             settings=QueueConfig(**options),
             report=lambda kind, text, **fields: self.reports.append(text),
         )
         self.engine.intercept(self.signer)
-
-    def workflow_parts(self) -> tuple[Any, ...]:
-        """Return the arguments for a ``WorkflowRuns`` that publishes nothing itself."""
-        return self.engine, None, None, self.engine.cancel_all
 
     def inject(self, faults: Interceptor) -> None:
         """Let an interceptor decide about faults."""

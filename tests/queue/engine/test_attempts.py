@@ -152,7 +152,7 @@ def test_a_message_of_a_run_is_sent_as_its_workflow_says(bench: Bench) -> None:
         def delivery_body(self, message: Message, at_us: int) -> bytes:
             return f"{message.id} at {at_us - bench.start_us}".encode()
 
-    bench.engine.workflow = Steps(*bench.workflow_parts())
+    bench.engine.workflow = Steps(bench.engine)
     step = bench.publish(Delay="1s", Workflow_RunId="r")
     bench.engine.messages[step].workflow = WorkflowPart("r", URL, "step")
     bench.clock.advance("1s")

@@ -291,21 +291,14 @@ def test_pinned_and_paused_keys_are_not_forgotten(kept: str | None) -> None:
     assert ("k" in bench.engine.flow.keys) is (kept is not None)
 
 
-def test_the_log_shrinks_bit_by_bit_as_well() -> None:
+def test_the_log_is_forgotten_with_its_messages() -> None:
     bench = remembering(10)
-    lengths = []
-    for _ in range(400):
+    for _ in range(30):
         bench.publish()
         bench.clock.advance("1s")
-        lengths.append(len(bench.engine.logs))
-    # Ten messages of three rows each are kept, plus the rows below the threshold for trimming.
-    assert 250 < max(lengths) < 350
-    known = {row.message_id for row in bench.engine.logs}
-    assert known >= set(bench.engine.messages)
-    last = list(bench.engine.messages)[-1]
-    assert [row.state for row in bench.engine.logs if row.message_id == last] == [
-        "CREATED", "ACTIVE", "DELIVERED",
-    ]  # fmt: skip
+    rows, _ = bench.engine.log_page(Filters())
+    assert {row.message_id for row in rows} == set(bench.engine.messages)
+    assert [row.state for row in rows[:3]] == ["DELIVERED", "ACTIVE", "CREATED"]
 
 
 def test_rows_without_an_answer_are_found_by_the_status_that_stands_for_it() -> None:

@@ -21,7 +21,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Interceptor, Message, Outcome
-from pytest_fakecloud.queue.settings import PlanLimits
+from pytest_fakecloud.queue.settings import QueueConfig
 from pytest_fakecloud.queue.wire.waits import next_wait
 
 from .bench import FakeSigner
@@ -81,7 +81,7 @@ class Lives(RuleBasedStateMachine):
             Ids(7),
             perform=self._perform,
             keys=signer.keys,
-            limits=PlanLimits(retention_us=36_500 * DAY),
+            settings=QueueConfig(limits={"retention_us": 36_500 * DAY}),
         )
         self.crash = CrashNow()
         self.crash.active = ("crash",)

@@ -191,7 +191,7 @@ class Steps(WorkflowRuns):
     """Workflow runs that accept ``most`` steps, and begin a run with each of them."""
 
     def __init__(self, bench: Bench, most: int = 1) -> None:
-        super().__init__(*bench.workflow_parts())
+        super().__init__(bench.engine)
         self.bench, self.most = bench, most
 
     @property

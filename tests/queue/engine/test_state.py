@@ -12,7 +12,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import Lane
 from pytest_fakecloud.queue.engine.state import State
 from pytest_fakecloud.queue.model import SECOND, Interceptor, Message
-from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
+from pytest_fakecloud.queue.settings import QueueConfig
 
 from .bench import CALLBACK, URL, Bench
 
@@ -22,10 +22,8 @@ def state(seed: int = 1, name: str = "queue", lane: Lane = "driven") -> State:
         Timekeeper(now="2026-01-01T00:00:00Z"),
         Ids(seed),
         name=name,
-        limits=PlanLimits(),
         settings=QueueConfig(),
         lane=lane,
-        report=print,
     )
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.queue.engine.url_groups import UrlGroups
 from pytest_fakecloud.queue.errors import QueueError
+from pytest_fakecloud.queue.settings import PlanLimits
 
 from ..scene import DEST, Scene
 
@@ -50,7 +51,7 @@ steps = st.tuples(
 
 def groups(**limits: int) -> UrlGroups:
     numbers = itertools.count()
-    return UrlGroups(lambda prefix: f"{prefix}{next(numbers)}", **limits)
+    return UrlGroups(lambda prefix: f"{prefix}{next(numbers)}", PlanLimits(**limits))
 
 
 @given(st.lists(steps, max_size=25))
@@ -100,7 +101,7 @@ def test_a_copy_is_independent() -> None:
     ],
 )
 def test_one_refused_endpoint_refuses_the_list(most: Any, more: Any) -> None:
-    store = groups(most_endpoints=most)
+    store = groups(endpoints_per_group=most)
     wanted = [(URLS[0], None), *more]
     with pytest.raises(QueueError):
         store.add_all("g", wanted, 0)
@@ -213,7 +214,7 @@ def test_a_group_keeps_its_place_when_it_is_renamed() -> None:
     ],
 )
 def test_refusals_of_groups_and_endpoints(attempt: Any, status: int, text: str) -> None:
-    store = groups(most=2, most_endpoints=1)
+    store = groups(groups=2, endpoints_per_group=1)
     store.add_all("g", [(URLS[0], None)], 0)
     store.create("h", 0)
     with pytest.raises(QueueError) as caught:
@@ -224,7 +225,7 @@ def test_refusals_of_groups_and_endpoints(attempt: Any, status: int, text: str) 
 
 
 def test_a_list_that_only_names_what_is_there_fits_into_a_full_group() -> None:
-    store = groups(most_endpoints=2)
+    store = groups(endpoints_per_group=2)
     group = store.add_all("g", [(URLS[0], "x"), (URLS[1], None)], 0)
     store.add_all("g", [(URLS[2], "x"), (URLS[1], "y")], 0)
     assert [(one.url, one.name) for one in group.endpoints] == [(URLS[2], "x"), (URLS[1], "y")]
@@ -234,7 +235,7 @@ def test_a_list_that_only_names_what_is_there_fits_into_a_full_group() -> None:
 
 
 def test_a_list_that_does_not_fit_changes_nothing_of_a_full_group() -> None:
-    store = groups(most_endpoints=2)
+    store = groups(endpoints_per_group=2)
     group = store.add_all("g", [(URLS[0], "x"), (URLS[1], "y")], 0)
     with pytest.raises(QueueError, match="maxEndpointsPerTopic"):
         store.add_all("g", [(URLS[0], "z"), (URLS[2], None)], 0)
