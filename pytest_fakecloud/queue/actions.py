@@ -101,10 +101,6 @@ def setting_pairs(settings: object) -> HeaderList:
     return pairs
 
 
-def forwarded_pairs(headers: object) -> HeaderList:
-    return [(f"Upstash-Forward-{name}", value) for name, value in _pairs("headers", headers)]
-
-
 def labels_of(name: str, label: object) -> str:
     labels = [label] if isinstance(label, str) or not isinstance(label, Iterable) else [*label]
     return ",".join(text(name, one) for one in labels)
@@ -150,7 +146,9 @@ _FORMATS: dict[str, Callable[[str, Any], str]] = {
 
 def publish_pairs(options: MessageOptions, deduplication_id: str | None = None) -> HeaderList:
     """Return the headers of a request to publish a message or to create a schedule."""
-    pairs = setting_pairs(options.get("settings")) + forwarded_pairs(options.get("headers"))
+    pairs = setting_pairs(options.get("settings"))
+    forward = _pairs("headers", options.get("headers"))
+    pairs += [(f"Upstash-Forward-{name}", value) for name, value in forward]
     arguments = {**options, "deduplication_id": deduplication_id}
     for name, formatted in _FORMATS.items():
         value = arguments.get(name)
@@ -179,7 +177,6 @@ class QueueActions:
     _engine: Engine
 
     def _check_open(self) -> None:
-        """Raise ``ContractError`` if the queue is closed."""
         raise NotImplementedError
 
     @action
@@ -281,7 +278,6 @@ def load(queue: QueueActions, given: Mapping[str, Any]) -> None:
 
 
 def _add(place: QueueActions, data: Mapping[str, Any]) -> None:
-    """Add the URL groups and queues; raise an error for the first invalid part."""
     engine = place._engine
     for name, endpoints in _typed("url_groups", data.get("url_groups", {}), dict).items():
         group = text("url_groups name", name)

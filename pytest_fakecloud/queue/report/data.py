@@ -91,7 +91,6 @@ def _at(at_us: int | None) -> str | None:
 
 @_locked
 def state(engine: Any) -> State:
-    """Return everything that a queue keeps, by id, name or key."""
     return {
         "messages": {one.id: _message_item(one) for one in engine.messages.values()},
         "dead letters": {one.id: _dead_letter(one) for one in _dead_letters(engine)},
@@ -288,13 +287,11 @@ def messages(handle: Queue, wanted: Wanted) -> View:
 
 
 def callbacks(handle: Queue, wanted: Wanted) -> View:
-    """Return a page of callbacks and failure callbacks, newest first."""
     return _messages(handle, wanted, ("callback", "failure_callback"))
 
 
 @_locked
 def message(engine: Any, id: str, wanted: Wanted) -> View:
-    """Return one message in full: body, headers, settings, and attempts with their responses."""
     record = engine.messages.get(id)
     if record is None:
         raise NotFound(
@@ -381,7 +378,6 @@ def dead_letters(engine: Any, wanted: Wanted) -> View:
 
 
 def retry_dead_letter(handle: Queue, id: str) -> MessageView:
-    """Retry a dead letter and return the view of the new message."""
     for letter in handle.dead_letters():
         if letter.id == id:
             return message_view(letter.retry())
@@ -397,8 +393,6 @@ def _schedules(engine: Any) -> list[ScheduleView]:
 
 @_locked
 def schedules(engine: Any, wanted: Wanted) -> View:
-    """Return a page of schedules with their upcoming runs."""
-
     def show(schedule: ScheduleView) -> View:
         record = schedule._record
         return {
@@ -433,8 +427,6 @@ def run_schedule(handle: Queue, id: str) -> View:
 
 @_locked
 def queues(engine: Any, wanted: Wanted) -> View:
-    """Return the ordered queues with their waiting messages."""
-
     def show(name: str) -> View:
         queue = engine.queues[name]
         return {"name": name, **_queue_item(queue), "lag": engine.queue_lag(queue)}
@@ -460,8 +452,6 @@ def url_groups(engine: Any, wanted: Wanted) -> View:
 
 @_locked
 def flow_keys(engine: Any, wanted: Wanted) -> View:
-    """Return the flow-control keys with their limits and the messages that wait for each key."""
-
     def show(name: str) -> View:
         key = engine.flow.keys[name]
         record = key.record(engine.clock.now_us())
@@ -538,7 +528,6 @@ def _run_state(run: Any) -> str:
 
 @_locked
 def run(engine: Any, id: str, wanted: Wanted) -> View:
-    """Return one workflow run: input, steps with outputs, attempts and errors, and result."""
     found = engine.workflow.runs.get(id)
     if found is None:
         raise NotFound(f"there is no workflow run {id!r:.200}")
@@ -610,7 +599,6 @@ def _failure(attempt: Any, redaction: Redaction) -> View:
 
 @_locked
 def content(engine: Any) -> View:
-    """Return the messages, dead letters, schedules and workflow runs of a queue."""
     engine.sweep()
     messages = [PublishedMessage(engine, id) for id in engine.messages]
     runs = list(engine.workflow.runs.values())[-_RUNS_IN_VIEW:]
@@ -666,7 +654,6 @@ def dead_letter_view(letter: DeadLetterView) -> DeadLetter:
 
 @_locked
 def counts(engine: Any) -> dict[str, Any]:
-    """Return the size of each list, and the number of messages in each state."""
     kinds = Counter(one.kind for one in engine.messages.values())
     return {
         "messages": kinds["message"],

@@ -224,9 +224,7 @@ _LONG_DELAY_S = 10_000
 
 
 def unlikely_duration(test: ObservedTest) -> Iterator[Finding]:
-    """Find delays that are likely in another unit: retry delays are in milliseconds, delays in
-    seconds.
-    """
+    """Find delays that are likely in another unit."""
     for call in test.calls_to("queue"):
         if call.route not in (*PUBLISHING, "schedule") or not has_full_answer(call):
             continue

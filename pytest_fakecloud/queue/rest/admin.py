@@ -29,11 +29,11 @@ from ..wire.values import (
 from .routes import (
     SCHEDULES,
     RouteFamily,
-    caller_of,
     destination_of,
     endpoints_of,
     field_of,
     json_object,
+    published,
     query_of,
 )
 
@@ -175,8 +175,6 @@ class AdministrationRoutes(RouteFamily):
 
 
 class FlowRoutes(RouteFamily):
-    """Endpoints for flow control."""
-
     def routes(self) -> list[Route]:
         return [
             Route("GET", "/v2/flowControl", "list_flow_controls", self.list_flow_controls),
@@ -191,8 +189,9 @@ class FlowRoutes(RouteFamily):
         ]
 
     def list_flow_controls(self, request: Request) -> object:
-        found = self.engine.flow.search(request.query("search"))
-        return [self.engine.flow_record(key) for key in found]
+        text = request.query("search") or ""
+        keys = self.engine.flow.keys
+        return [self.engine.flow_record(key) for name, key in keys.items() if text in name]
 
     def get_flow_control(self, request: Request) -> object:
         return self.engine.flow_record(self.engine.flow.get(request.segment("key")))
@@ -272,8 +271,6 @@ _DOCUMENTED = {
 
 
 class V1Routes(RouteFamily):
-    """Endpoints of ``/v1``."""
-
     def routes(self) -> list[Route]:
         return [
             Route("POST", "/v1/publish/{destination*}", "publish_v1", self.publish),
@@ -294,19 +291,12 @@ class V1Routes(RouteFamily):
         ]
 
     def publish(self, request: Request) -> Answer:
-        destination, settings = destination_of(request)
-        result = self.engine.publish(
-            destination,
-            request.headers.pairs,
-            request.body,
-            query=settings,
-            caller_ip=caller_of(request),
-            api="v1",
-        )
+        result = published(self.engine, request, api="v1")
         if result.schedule_id is not None:
             return Answer({"scheduleId": result.schedule_id}, 201)
         if not result.accepted:
-            raise bad_request(f"invalid destination: topic {as_text(destination)} has no endpoints")
+            topic = as_text(destination_of(request)[0])
+            raise bad_request(f"invalid destination: topic {topic} has no endpoints")
         shown = result.accepted[0].message_id
         message = self.engine.messages.get(shown)
         body: dict[str, object] = {"messageId": message.public_id if message else shown}

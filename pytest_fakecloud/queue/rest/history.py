@@ -41,6 +41,7 @@ from ..wire.values import (
     header_map,
     read_flag,
     unprefixed,
+    without_none,
 )
 from ..workflow.log import run_record
 from ..workflow.model import SDK_VERSION, RunState, WorkflowRun
@@ -51,7 +52,6 @@ from .routes import (
     accepted_record,
     bulk_pairs,
     caller_of,
-    cursor_field,
     destination_of,
     error_item,
     has_id_field,
@@ -75,8 +75,6 @@ def letter_record(engine: Engine, letter: DeadLetter) -> records.Record:
 
 
 class HistoryRoutes(RouteFamily):
-    """Endpoints for dead letters and logs."""
-
     def routes(self) -> list[Route]:
         return [
             Route("GET", "/v2/dlq", "list_dead_letters", self.list_dead_letters),
@@ -93,7 +91,7 @@ class HistoryRoutes(RouteFamily):
         chosen = records.read_filters(query_of(request), records.FOR_DEAD_LETTERS)
         letters, cursor = self.engine.select_dead_letters(chosen)
         shown = [letter_record(self.engine, letter) for letter in letters]
-        return {"messages": shown} | cursor_field(cursor)
+        return {"messages": shown} | without_none(cursor=cursor)
 
     def get_dead_letter(self, request: Request) -> object:
         return letter_record(self.engine, self.engine.dead_letter(request.segment("id")))
@@ -103,7 +101,7 @@ class HistoryRoutes(RouteFamily):
 
     def delete_dead_letters(self, request: Request) -> object:
         letters, cursor = self._chosen_letters(request)
-        return {"deleted": self.engine.delete_dead_letters(letters)} | cursor_field(cursor)
+        return {"deleted": self.engine.delete_dead_letters(letters)} | without_none(cursor=cursor)
 
     def retry_dead_letter(self, request: Request) -> Answer:
         letter = self.engine.dead_letter(request.segment("id"))
@@ -143,7 +141,7 @@ class HistoryRoutes(RouteFamily):
         entries, cursor = self.engine.log_page(chosen)
         messages, no_answer = self.engine.messages, self.engine.settings.no_answer_status
         found = [records.log_record(one, messages[one.message_id], no_answer) for one in entries]
-        return found, cursor_field(cursor)
+        return found, without_none(cursor=cursor)
 
     def list_events(self, request: Request) -> object:
         found, cursor = self._log_page(request)
@@ -155,8 +153,6 @@ class HistoryRoutes(RouteFamily):
 
 
 class WorkflowHistoryRoutes(RouteFamily):
-    """Endpoints for the dead letters of workflow runs."""
-
     def routes(self) -> list[Route]:
         dlq = "/v2/workflows/dlq"
         return [
@@ -175,7 +171,7 @@ class WorkflowHistoryRoutes(RouteFamily):
     def list_dead_letters(self, request: Request) -> object:
         letters, cursor = self._letters(query_of(request), request)
         shown = [letter_record(self.engine, letter) for letter in letters]
-        return {"messages": shown} | cursor_field(cursor)
+        return {"messages": shown} | without_none(cursor=cursor)
 
     def get_dead_letter(self, request: Request) -> object:
         return letter_record(self.engine, self._letter(request.segment("id")))
@@ -185,7 +181,7 @@ class WorkflowHistoryRoutes(RouteFamily):
 
     def delete_dead_letters(self, request: Request) -> object:
         letters, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
-        return {"deleted": self.engine.delete_dead_letters(letters)} | cursor_field(cursor)
+        return {"deleted": self.engine.delete_dead_letters(letters)} | without_none(cursor=cursor)
 
     def resume(self, request: Request) -> object:
         return self._start_again(request, self.runs.resume)
@@ -219,7 +215,6 @@ class WorkflowHistoryRoutes(RouteFamily):
     def _start_again(
         self, request: Request, start: Callable[[Message, dict[str, Any]], WorkflowRun]
     ) -> object:
-        """Start a run for each selected dead letter, and delete the dead letter."""
         given = read_given(
             pair
             for pair in request.headers.pairs
@@ -244,7 +239,7 @@ class WorkflowHistoryRoutes(RouteFamily):
             engine.delete_dead_letters([letter])
         if single:
             return _created(runs[0])
-        return {"workflowRuns": [_created(run) for run in runs]} | cursor_field(cursor)
+        return {"workflowRuns": [_created(run) for run in runs]} | without_none(cursor=cursor)
 
     def _letter(self, dlq_id: str) -> DeadLetter:
         letter = self.engine.dead_letter(dlq_id)
@@ -293,8 +288,6 @@ _FILTERS = frozenset({*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"})
 
 
 class WorkflowRoutes(RouteFamily):
-    """Endpoints for workflow runs."""
-
     def routes(self) -> list[Route]:
         return [
             Route("GET", "/v2/workflows/runs/{id}", "get_workflow_steps", self.get_steps),
@@ -337,7 +330,7 @@ class WorkflowRoutes(RouteFamily):
         found, cursor = self._select(pairs, only_live=True, url_prefix=not exact)
         for run in found:
             self.runs.cancel(run)
-        return {"cancelled": len(found)} | cursor_field(cursor)
+        return {"cancelled": len(found)} | without_none(cursor=cursor)
 
     def list_runs(self, request: Request) -> object:
         pairs = []
@@ -347,7 +340,9 @@ class WorkflowRoutes(RouteFamily):
             if value and name not in ("groupBy", "trimBody") and (name, value) != _ALL_RUNS:
                 pairs.append((name, value))
         found, cursor = self._select(pairs, latest_first=True, default=10)
-        return {"runs": [run_record(self.engine, run) for run in found]} | cursor_field(cursor)
+        return {"runs": [run_record(self.engine, run) for run in found]} | without_none(
+            cursor=cursor
+        )
 
     def _select(
         self,
@@ -463,7 +458,6 @@ def _values_of(run: WorkflowRun, field: str) -> tuple[str, ...]:
 
 
 def _trigger_headers(headers: HeaderList, run_id: str, url: str) -> HeaderList:
-    """Return the headers of the message that starts a triggered run."""
     own = {"workflow-init", "workflow-runid", "workflow-url"}
     sent = [pair for pair in headers if unprefixed(pair[0]) not in own]
     sent += [

@@ -28,7 +28,7 @@ from ..errors import INVALID_SCHEME, bad_request
 from ..model import HeaderList, HeaderPairs, PublishSettings
 from . import values
 from .values import CONTROL, HOP_BY_HOP, as_text, check_header, overridden, read_redaction
-from .waits import check_expression
+from .waits import RetryDelay
 
 
 def check_url(url: str, what: str) -> str:
@@ -39,7 +39,7 @@ def check_url(url: str, what: str) -> str:
         raise bad_request(f"invalid {what} url: endpoint contains a space or control character")
     try:
         # Check the decoded text as well, which may be malformed even if the bytes are not.
-        for spelling in dict.fromkeys((as_text(url), url)):
+        for spelling in (url,) if url.isascii() else (as_text(url), url):
             parts = urlsplit(spelling)
             _ = parts.port  # Raises ValueError for an invalid port.
         host = parts.hostname
@@ -60,7 +60,7 @@ _SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "not-before": ("not_before_us", values.read_not_before),
     "notbefore": ("not_before_us", values.read_not_before),
     "retries": ("retries", partial(values.read_integer, what="retries")),
-    "retry-delay": ("retry_delay", lambda text: check_expression(as_text(text))),
+    "retry-delay": ("retry_delay", lambda text: RetryDelay(as_text(text)).text),
     "timeout": ("timeout_us", values.read_timeout),
     "callback": ("callback", _stripped(check_url, "callback")),
     "failure-callback": ("failure_callback", _stripped(check_url, "failure callback")),
@@ -95,15 +95,12 @@ _EXCLUDED = {
     "content_based_deduplication": "deduplication_id",
 }
 """For each setting, the setting whose default does not apply beside it."""
+_NOT_FORWARDED = HOP_BY_HOP | {"content-type"}
 
 
 @dataclass(eq=False, slots=True)
 class _Collected:
-    """The headers of one request.
-
-    ``settings`` are parsed values, ``nested`` are headers by the setting that lists them, and
-    ``others`` are the headers without one of the service's prefixes.
-    """
+    """The headers of one request: parsed settings, nested headers by setting, and all others."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     nested: dict[str, HeaderList] = field(default_factory=dict)
@@ -131,15 +128,6 @@ class _Collected:
                     rest = name.partition("-")[2][len(prefix) :]
                     self.nested.setdefault(setting, []).append((new_prefix + rest, value))
                     break
-
-
-def _checked(forward: HeaderList) -> HeaderList:
-    """Return the headers that can be forwarded; raise a 400 error for a malformed header."""
-    not_forwarded = HOP_BY_HOP | {"content-type"}
-    headers = [pair for pair in forward if pair[0].lower() not in not_forwarded]
-    for name, value in headers:
-        check_header(name, value)
-    return headers
 
 
 def read_given(
@@ -175,7 +163,9 @@ def read_given(
         if name in default.nested:
             nested = overridden(default.nested[name], nested)
         if name == "forward":
-            nested = _checked(nested)
+            nested = [pair for pair in nested if pair[0].lower() not in _NOT_FORWARDED]
+            for pair in nested:
+                check_header(*pair)
         if nested:
             settings[name] = nested
     if "content_type" in settings and CONTROL.search(settings["content_type"]):

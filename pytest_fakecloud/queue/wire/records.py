@@ -386,11 +386,7 @@ class Filters:
         status: int | None = None,
         dlq_id: str | None = None,
     ) -> bool:
-        """Return whether a message matches.
-
-        For a log entry, ``state`` and ``status`` are those of the entry. For a dead letter,
-        ``dlq_id`` is its id and ``status`` the status of the last response.
-        """
+        """Return whether a message matches; a log entry or dead letter with its own state and status."""
         given = {"state": state, "responseStatus": status, "dlqId": dlq_id, "dlqIds": dlq_id}
         return self.spans(at_us) and self.accept(
             lambda name: _one(given[name]) if name in given else _MESSAGE_FIELDS[name](message)
@@ -491,17 +487,13 @@ def page(
         if after is not None and (at >= after if backwards else at <= after):
             continue
         if len(found) == count:
-            return found, make_cursor(number(found[-1]))
+            plain = f"row-{number(found[-1])}".encode()
+            return found, base64.urlsafe_b64encode(plain).decode("ascii").rstrip("=")
         found.append(row)
     return found, None
 
 
-def make_cursor(number: int) -> str:
-    return base64.urlsafe_b64encode(f"row-{number}".encode()).decode("ascii").rstrip("=")
-
-
 def read_cursor(text: str) -> int:
-    """Return the row number in a cursor; raise a 400 error if it is invalid."""
     try:
         plain = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii")
         if not plain.startswith("row-") or not plain[4:].isdigit() or len(plain) > 24:

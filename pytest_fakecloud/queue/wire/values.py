@@ -105,7 +105,6 @@ def overridden(base: HeaderList, by: HeaderList) -> HeaderList:
 
 
 def check_header(name: str, value: str) -> None:
-    """Raise a 400 error if a header's name or value is malformed."""
     if not _TOKEN.match(name):
         raise bad_request(f"invalid header name: {quoted(name)}")
     if CONTROL.search(value):
@@ -113,10 +112,7 @@ def check_header(name: str, value: str) -> None:
 
 
 def json_headers(headers: Mapping[str, Any]) -> HeaderList:
-    """Return headers as pairs, from a JSON object that maps names to values or lists of values.
-
-    Raises a 400 error for values that are not strings, numbers or booleans.
-    """
+    """Return JSON headers (a value or list of values by name) as pairs; raise a 400 error otherwise."""
     pairs: HeaderList = []
     for name, values in headers.items():
         for value in values if isinstance(values, list) else [values]:
@@ -164,7 +160,6 @@ def check_nesting(value: Any) -> Any:
 
 
 def read_json(text: str | bytes) -> Any:
-    """Parse JSON; raise ``ValueError`` if it is malformed or nested too deeply."""
     try:
         return check_nesting(json.loads(text))
     except RecursionError:
@@ -186,7 +181,6 @@ def read_duration(text: str, what: str) -> int:
 
 
 def read_integer(text: str, what: str, *, least: int = 0) -> int:
-    """Parse a decimal integer of at most 18 digits."""
     stripped = text.strip()
     if not re.fullmatch(r"[0-9]{1,18}", stripped) or int(stripped) < least:
         raise bad_request(f"invalid {what}: {quoted(text)} is not an integer of at least {least}")
@@ -225,7 +219,6 @@ def read_labels(value: str) -> tuple[str, ...]:
 
 
 def check_name(name: str, what: str) -> str:
-    """Return a name of letters, digits, ``-``, ``.`` and ``_``; raise a 400 error for another."""
     if not re.match(r"[A-Za-z0-9._-]+\Z", name):
         raise bad_request(
             f"invalid {what}: {quoted(name)} may only contain letters, digits, hyphen, underscore"
@@ -402,8 +395,7 @@ def _workflow_headers(message: Message) -> HeaderList:
 
     Source: the JavaScript client, which reads the header from every delivery.
     """
-    headers = list(message.settings.workflow)
-    part = message.workflow
+    headers, part = list(message.settings.workflow), message.workflow
     if part is not None and part.created_ms is not None:
         # Replace a value that the client has copied from a delivery, perhaps of another run.
         headers = [pair for pair in headers if pair[0].lower() != _CREATED_AT.lower()]
@@ -412,7 +404,6 @@ def _workflow_headers(message: Message) -> HeaderList:
 
 
 def encoded(data: bytes) -> str:
-    """Return bytes in Base64."""
     return base64.b64encode(data).decode("ascii")
 
 
@@ -428,7 +419,6 @@ def destination_headers(settings: PublishSettings) -> HeaderList:
 
 
 def source_headers(settings: PublishSettings) -> HeaderList:
-    """Return all headers for the destination that a message was published with."""
     return [*destination_headers(settings), *settings.workflow]
 
 
@@ -436,8 +426,6 @@ def callback_body(
     message: Message,
     outcome: Outcome,
     *,
-    retried: int,
-    dlq_id: str | None,
     no_answer_status: int,
     size: int,
     spelling: str,
@@ -445,8 +433,8 @@ def callback_body(
 ) -> bytes:
     """Return the JSON body of a callback about an attempt.
 
-    ``dlq_id`` is for failure callbacks only. ``size`` limits the destination's body, in bytes
-    before Base64. ``spelling`` is a key of ``SOURCE_SPELLINGS``. ``more`` are additional fields.
+    ``size`` limits the destination's body, in bytes before Base64. ``spelling`` is a key of
+    ``SOURCE_SPELLINGS``. ``more`` are additional fields.
     """
     answer = outcome.body
     if outcome.status is None and outcome.exception is not None:
@@ -458,11 +446,11 @@ def callback_body(
         "status": no_answer_status if outcome.status is None else outcome.status,
         "header": header,
         "body": encoded(answer[:size]),
-        "retried": retried,
+        "retried": message.retried,
         "maxRetries": message.max_retries,
     }
-    if dlq_id is not None:
-        body["dlqId"] = dlq_id
+    if message.dlq_id is not None:
+        body["dlqId"] = message.dlq_id
     body |= dict.fromkeys(SOURCE_SPELLINGS[spelling], message.public_id)
     if message.topic_name is not None:
         body["topicName"] = message.topic_name

@@ -89,7 +89,6 @@ class RetryDelay:
             raise self._bad(f"unexpected {self._tokens[self._at]!r}")
 
     def milliseconds(self, retried: int) -> float:
-        """Return the wait in milliseconds; raise a 400 error if it is not a finite number."""
         try:
             value = self._node(float(retried))
         except ZeroDivisionError:
@@ -192,17 +191,8 @@ def _combined(sign: str, left: _Node, right: _Node) -> _Node:
     return lambda retried: operator(left(retried), right(retried))
 
 
-def check_expression(text: str) -> str:
-    RetryDelay(text)
-    return text
-
-
 def asked_wait(headers: HeaderPairs, now_us: int) -> tuple[int, str] | None:
-    """Return the wait that a destination requested and the header that requested it, or None.
-
-    Dates are compared with the queue's clock. A wait longer than a day and a malformed value are
-    ignored.
-    """
+    """Return the wait of at most a day that a destination requested, and the header, or None."""
     for name in RETRY_HEADERS:
         value = first(headers, name)
         if value is None:
@@ -245,10 +235,7 @@ def _read_wait(value: str, now_us: int) -> int | None:
 def next_wait(
     expression: str | None, retried: int, headers: HeaderPairs, now_us: int
 ) -> tuple[int, str]:
-    """Return the wait before the next retry in microseconds, and the reason for it.
-
-    ``retried`` is the number of retries made so far (0 after the first attempt).
-    """
+    """Return the wait before the next retry in microseconds, and its reason. ``retried`` starts at 0."""
     asked = asked_wait(headers, now_us)
     if asked is not None:
         return asked
