@@ -137,17 +137,25 @@ class AttemptReports(Interceptor):
         failed_checks: list[FailedCheck] = []
         started = StartedDelivery(self._recorder.reserve(), exchange, logged, failed_checks)
         try:
-            # Driven deliveries do not overlap in threads. Only then can an exception that is logged
-            # during a delivery be attributed to this delivery.
-            if self._is_driven:
+            if not self._is_driven:
+                outcome = yield from proceed(exchange)
+            else:
+                # Driven deliveries do not overlap in threads. Only then can an exception that is
+                # logged during a delivery be attributed to this delivery.
                 self._logged[id(logged)] = logged
                 self._root_logger.addHandler(self._log_handler)
-                WATCHER.begin(failed_checks)
-            outcome = yield from proceed(exchange)
+                try:
+                    WATCHER.begin(failed_checks)
+                    outcome = yield from proceed(exchange)
+                finally:
+                    WATCHER.end(failed_checks)
+                    del self._logged[id(logged)]
+                    if not self._logged:
+                        self._root_logger.removeHandler(self._log_handler)
         except BaseException as error:
-            self._end(started, Outcome(exception=error))
+            self._record(started, Outcome(exception=error))
             raise
-        self._end(started, outcome)
+        self._record(started, outcome)
         return outcome
 
     # The handler is created once, because this takes longer than a delivery, and logging is imported
@@ -167,12 +175,7 @@ class AttemptReports(Interceptor):
         handler.emit = partial(_collect, self._logged)  # type: ignore[method-assign]
         return handler
 
-    def _end(self, started: StartedDelivery, outcome: Outcome) -> None:
-        if self._is_driven:
-            WATCHER.end(started.failed_checks)
-            self._logged.pop(id(started.logged), None)
-            if not self._logged:
-                self._root_logger.removeHandler(self._log_handler)
+    def _record(self, started: StartedDelivery, outcome: Outcome) -> None:
         message, attempt = started.exchange.message, started.exchange.attempt
         method = started.exchange.delivery.method
         source = self._engine.messages.get(message.source_id or "")

@@ -267,11 +267,10 @@ class CallbackCapture(Destination):
             payload = None
         environ = request.environ
         url = f"{environ['wsgi.url_scheme']}://{environ['HTTP_HOST']}{environ['RAW_URI']}"
-        headers = environ[RAW_HEADERS]
-        signature = headers.get("Upstash-Signature") or headers.get("Service-Signature")
+        signature = environ.get("HTTP_UPSTASH_SIGNATURE") or environ.get("HTTP_SERVICE_SIGNATURE")
         return Callback(
             payload=payload if isinstance(payload, dict) else {},
-            headers=headers,
+            headers=environ[RAW_HEADERS],
             problem=self._why_not_verified(signature, body, url),
             at_us=self._time.now_us(),
             failure=failure,

@@ -174,7 +174,11 @@ class Destination(Handle):
         except Exception as error:
             # Only respond: `_unmet` reports the exception.
             response = WerkzeugResponse(f"{type(error).__name__}: {error}", 500)
-        return _answer(response)
+        headers = []
+        for name, value in response.headers:
+            if name.lower() not in ("content-type", "content-length"):
+                headers.append((name, value))
+        return Answer(response.get_data(), response.status_code, headers, response.content_type)
 
     def _environ(self, request: Request) -> dict[str, Any]:
         host = request.fields.get("host")
@@ -246,12 +250,3 @@ def _is_host(text: str) -> bool:
     except ValueError:
         return False
     return bool(parts.hostname)
-
-
-def _answer(response: WerkzeugResponse) -> Answer:
-    headers = [
-        (name, value)
-        for name, value in response.headers
-        if name.lower() not in ("content-type", "content-length")
-    ]
-    return Answer(response.get_data(), response.status_code, headers, response.content_type)

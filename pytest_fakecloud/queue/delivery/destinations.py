@@ -102,7 +102,7 @@ class Sender:
         if isinstance(target, DestinationRoute):
             outcome = target._take(delivery, self._deadlines)
         elif target is None:
-            outcome = self._loopback().send(delivery)
+            outcome = (self._sockets or self._loopback()).send(delivery)
         else:
             outcome = target
         if outcome.exception is not None:

@@ -102,12 +102,12 @@ def scope_of(url: object) -> UrlScope:
     return Prefix(split.origin, rest, len(split.origin) + len(rest))
 
 
+@lru_cache(maxsize=1024)  # A test delivers to few URLs, but often.
 def split_wire(url: str) -> SplitUrl:
     """Split a URL that has one character per byte, as messages store it."""
-    return split_text(url if url.isascii() else as_text(url))
+    return split_text(as_text(url))
 
 
-@lru_cache(maxsize=1024)  # A test delivers to few URLs, but often.
 def split_text(url: str) -> SplitUrl:
     """Split a URL into a comparable origin, empty if the URL is malformed, and the rest."""
     try:

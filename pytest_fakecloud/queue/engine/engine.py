@@ -214,9 +214,10 @@ class Engine(Publisher):
             message.state = "ACTIVE"
             message.due_us = None
             self.active.add(message.id)
-            queue = self.queue_of(message)
-            if queue is not None and message.id in queue.active:
-                queue.active.move_to_end(message.id)
+            if message.queue_name in self.queues:
+                active = self.queues[message.queue_name].active
+                if message.id in active:
+                    active.move_to_end(message.id)
             message.attempts.append(attempt)
             self.under_way[message.id] = message
             body = message.body

@@ -75,16 +75,16 @@ def targets_of(
     """
     if group is not None:
         return [Target(one.url, group.name, one.name, one.id) for one in group.endpoints]
-    named = named_url(destination)
-    if named == LLM_URL and settings.callback is None:
-        raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
-    if named is not None:
-        return [Target(named)]
     if destination.startswith("api/"):
-        raise bad_request(
-            f"invalid destination url: {errors.INVALID_SCHEME}; of the service's own destinations there"
-            f" are {' and '.join(NAMED)}"
-        )
+        named = named_url(destination)
+        if named is None:
+            raise bad_request(
+                f"invalid destination url: {errors.INVALID_SCHEME}; of the service's own destinations"
+                f" there are {' and '.join(NAMED)}"
+            )
+        if named == LLM_URL and settings.callback is None:
+            raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
+        return [Target(named)]
     check_url(destination, "destination")
     if public_only:
         check_public(destination)
@@ -499,7 +499,7 @@ class Publisher(Messages):
             runs = copies(self.workflow.runs)
         accepted: list[Accepted] = []
         stored: list[Message] = []
-        new_ids: dict[str | None, str] = {}
+        new_ids: dict[str, str] = {}
         try:
             for draft, key in zip(drafts, keys, strict=True):
                 earlier = None
@@ -512,7 +512,8 @@ class Publisher(Messages):
                     continue
                 accepted.append(Accepted(draft.id, draft.url))
                 stored.append(draft)
-                new_ids[key] = draft.id
+                if key is not None:
+                    new_ids[key] = draft.id
         except QueueError:
             if runs is not None:
                 self.workflow.runs = runs

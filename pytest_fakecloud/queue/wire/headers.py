@@ -20,7 +20,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,6 +31,7 @@ from .values import CONTROL, HOP_BY_HOP, as_text, check_header, overridden, read
 from .waits import RetryDelay
 
 
+@lru_cache(maxsize=1024)  # A test publishes to few URLs, but often.
 def check_url(url: str, what: str) -> str:
     """Return an absolute http(s) URL unchanged; raise the service's 400 error for any other value."""
     if not url.lower().startswith(("http://", "https://")):
@@ -39,7 +40,7 @@ def check_url(url: str, what: str) -> str:
         raise bad_request(f"invalid {what} url: endpoint contains a space or control character")
     try:
         # Check the decoded text as well, which may be malformed even if the bytes are not.
-        for spelling in (url,) if url.isascii() else (as_text(url), url):
+        for spelling in dict.fromkeys((as_text(url), url)):
             parts = urlsplit(spelling)
             _ = parts.port  # Raises ValueError for an invalid port.
         host = parts.hostname
@@ -228,6 +229,7 @@ def check_public(url: str) -> None:
         raise bad_request(f"invalid destination url: unable to resolve host: {host}")
 
 
+@lru_cache(maxsize=1024)  # A test delivers to few URLs, but often.
 def loopback_address(url: str) -> str | None:
     """Return the loopback address in a URL (127.0.0.1 for localhost), or None for any other host."""
     try:
