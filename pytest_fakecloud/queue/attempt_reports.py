@@ -29,6 +29,7 @@ from ..core.timers import clock_time, to_datetime
 from .engine.engine import Engine
 from .model import (
     MESSAGE,
+    SUCCESS,
     Attempt,
     Delivery,
     Exchange,
@@ -221,7 +222,7 @@ class AttemptReports(Interceptor):
         }
         if delivery.kind != MESSAGE:
             details |= request_details(delivery)
-        if outcome.delivered and not started.logged:
+        if outcome.status in SUCCESS and not started.logged:
             return details
         failure = failure_details(started, outcome, self._engine.keys, self._now)
         return details | request_details(delivery) | failure
@@ -325,7 +326,7 @@ def attempt_note(outcome: Outcome) -> str | None:
         return None
     if outcome.status is None:
         return failure_text(outcome)
-    if outcome.delivered:
+    if outcome.status in SUCCESS:
         # The exception came after the response. Otherwise, the status would be 500.
         return raised_text(outcome.exception, "after the response, a background task raised")
     return raised_text(outcome.exception)

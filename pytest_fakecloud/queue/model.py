@@ -29,6 +29,8 @@ CALLBACK: Kind = "callback"
 FAILURE_CALLBACK: Kind = "failure_callback"
 KINDS: tuple[Kind, ...] = (MESSAGE, CALLBACK, FAILURE_CALLBACK)
 
+SUCCESS = range(200, 300)
+"""The statuses that deliver a message. A redirect does not."""
 NON_RETRYABLE = 489
 """Status that prevents retries if it comes with ``Upstash-NonRetryable-Error``."""
 
@@ -78,11 +80,6 @@ class Outcome(NamedTuple):
     where: str = ""
     raises: bool = False
     no_workflow: bool = False
-
-    @property
-    def delivered(self) -> bool:
-        """Whether the status is 200 to 299, and not ``no_workflow``. A redirect is not a success."""
-        return self.status is not None and 200 <= self.status <= 299 and not self.no_workflow
 
     def status_or(self, no_answer: int) -> int:
         """Return the status, or ``no_answer`` if there was no HTTP response."""

@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from types import FunctionType
-from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeGuard
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 from urllib.parse import urlsplit
 
 from ..core.ids import RandomStream
@@ -128,9 +128,9 @@ def explain(
     if not signature:
         return "the request has no Upstash-Signature header"
     named = {"current": keys.current, "next": keys.next} if isinstance(keys, SigningKeys) else keys
-    claims = _signed_claims(signature, named)
-    if isinstance(claims, str):
-        return claims
+    claims = verified_claims(signature, named.values())
+    if claims is None:
+        return _unsigned(signature, named)
     reasons = list(_wrong_claims(claims, at, tolerance))
     if url is not None and isinstance(claims.get("sub"), str) and claims["sub"] != url:
         reasons.append(_url_differs(str(claims["sub"]), url))
@@ -139,13 +139,10 @@ def explain(
     return "; ".join(reasons) or None
 
 
-def _signed_claims(signature: str, keys: Mapping[str, str]) -> dict[str, Any] | str:
-    """Return the claims of a token, or why it is malformed or not signed with one of the keys."""
+def _unsigned(signature: str, keys: Mapping[str, str]) -> str:
+    """Return why a token is malformed or not signed with one of the keys."""
     import jwt
 
-    claims = verified_claims(signature, keys.values())
-    if claims is not None:
-        return claims
     try:
         header = jwt.get_unverified_header(signature)
         unverified = _decode(signature, None)
@@ -189,7 +186,8 @@ def _wrong_claims(claims: Mapping[str, Any], at: float, tolerance: float) -> Ite
         value = claims.get(name)
         if value is None:
             continue
-        if not _is_unix_time(value):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (is_number and abs(value) <= _MAX_TIME):
             yield f"the {name} claim is {value!r}, expected a number of seconds"
         elif name == "exp" and value <= at - tolerance:
             yield (
@@ -202,12 +200,6 @@ def _wrong_claims(claims: Mapping[str, Any], at: float, tolerance: float) -> Ite
                 f" receiver's clock ({name} {value}, now {int(at)}); set signature_clock= to the"
                 " clock that the receiver uses"
             )
-
-
-def _is_unix_time(value: object) -> TypeGuard[float]:
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MAX_TIME
-    )
 
 
 def _span(seconds: float) -> str:

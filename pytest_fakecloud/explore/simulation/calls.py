@@ -21,7 +21,7 @@ from ...faults.answers import lost
 from ...handle import Handle
 from ...http.messages import Answer, AnyResponse, Effect, Request, Serve
 from ...kv.command_fields import only_prepares
-from ...queue.model import Outcome
+from ...queue.model import SUCCESS, Outcome
 from ...reporting.calls import SEVERAL, command_of
 from ...reporting.data import state_of
 from ..anomalies import Access, Key
@@ -532,7 +532,7 @@ class DeliveryStrands(Part):
             handled = self._run.handler_outcomes.setdefault((route._where, route.prefix), [])
             handled.append(outcome.exception is None)
         strand = self._state.here()
-        if outcome.delivered and loss is None and strand is not None:
+        if outcome.status in SUCCESS and loss is None and strand is not None:
             self._run.acknowledged.add(strand.name)
         if outcome.status is not None:
             self._run.broken = self._run.broken or broken_promise(outcome.exception)

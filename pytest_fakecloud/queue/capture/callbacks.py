@@ -21,7 +21,7 @@ from ...core.settings import number
 from ...core.timers import Occupied, monotonic, to_datetime
 from ...handle import Context
 from ..delivery.drivers import at_least_now
-from ..model import DAY, NON_RETRYABLE
+from ..model import DAY, NON_RETRYABLE, SUCCESS
 from ..views import DLQ_ID, PublishedMessage, json_of
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Callback:
     @property
     def is_final(self) -> bool:
         """Whether no further attempt follows, because the message was delivered or dead-lettered."""
-        if self.failure or (self.status is not None and 200 <= self.status <= 299):
+        if self.failure or self.status in SUCCESS:
             return True
         if self.status == NON_RETRYABLE and self._refuses_retries:
             return True

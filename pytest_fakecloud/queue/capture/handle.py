@@ -54,17 +54,13 @@ class Inbox:
         self.failure = failure
         self.kind = "failure callback" if failure else "callback"
         self._notes = notes
-        self._items: list[Callback] = []
+        self.items: list[Callback] = []
         self._returned: set[Callback] = set()
         self._lock = threading.Lock()
 
-    def add(self, item: Callback) -> None:
-        with self._lock:
-            self._items.append(item)
-
     def results(self) -> Results[Callback]:
         with self._lock:
-            found = results_of(self._items, FIELDS, self.kind)
+            found = results_of(self.items, FIELDS, self.kind)
         found._notes = self._notes
         return found
 
@@ -80,17 +76,17 @@ class Inbox:
     def next(self, asked: Query) -> Callback | None:
         """Like ``take()``, but do not count the callback as returned."""
         with self._lock:
-            items = [one for one in self._items if one not in self._returned]
+            items = [one for one in self.items if one not in self._returned]
         # Compare without the lock, because a condition may be a function of the test.
         return next((one for one in items if asked(one)), None)
 
     def saved(self) -> Any:
         with self._lock:
-            return list(self._items), set(self._returned)
+            return list(self.items), set(self._returned)
 
     def restore(self, saved: Any) -> None:
         with self._lock:
-            self._items, self._returned = list(saved[0]), set(saved[1])
+            self.items, self._returned = list(saved[0]), set(saved[1])
 
 
 class _CaptureServer(DestinationServer):
@@ -103,7 +99,7 @@ class _CaptureServer(DestinationServer):
         capture, path = self._capture, request.environ["RAW_URI"].partition("?")[0]
         for inbox in (capture._callbacks, capture._failures):
             if f"{path}/".startswith(f"{inbox.path}/"):
-                inbox.add(capture._read(request, inbox.failure))
+                inbox.items.append(capture._read(request, inbox.failure))
                 capture._waiter.arrival.notify()
                 if not self._has_answer(request):
                     return WerkzeugResponse("")

@@ -25,6 +25,7 @@ from ..model import (
     FAILURE_CALLBACK,
     NON_RETRYABLE,
     SECOND,
+    SUCCESS,
     Attempt,
     Delivery,
     Exchange,
@@ -91,10 +92,35 @@ class Engine(Publisher):
 
     # -- attempts; timers call the first three with the due time, which is not needed -------------
 
-    def run(self, message_id: str, due_us: int) -> Attempt | None:
-        """Make the due attempt in this thread; return None if it may not start now."""
-        exchange = self.begin(message_id)
-        return None if exchange is None else self._make(exchange)
+    def run(self, message_id: str, due_us: int, begun: Exchange | None = None) -> Attempt | None:
+        """Make the due attempt in this thread; return None if it may not start now.
+
+        ``begun`` is an attempt that ``start()`` has started.
+        """
+        exchange = begun or self.begin(message_id)
+        if exchange is None:
+            return None
+        sending = self._chain(exchange)
+        try:
+            delivery = next(sending)
+            while True:
+                try:
+                    outcome = self.perform(delivery)
+                except BaseException as error:
+                    delivery = sending.throw(error)
+                else:
+                    delivery = sending.send(outcome)
+        except StopIteration as end:
+            outcome = end.value
+        except BaseException as error:
+            # A background delivery ends an advance of the clock only with one like pytest.fail().
+            is_fatal = self.clock.driving and not isinstance(error, Exception)
+            if self.lane != "background" or is_fatal:
+                raise
+            return exchange.attempt
+        if outcome.raises and self.lane == "driven":
+            raise outcome.exception
+        return exchange.attempt
 
     async def run_async(self, message_id: str, due_us: int) -> Attempt | None:
         """Make the due attempt in the running event loop; return None if it may not start now.
@@ -122,39 +148,16 @@ class Engine(Publisher):
             raise outcome.exception
         return exchange.attempt
 
-    def start(self, message_id: str, due_us: int) -> Callable[[], Attempt] | None:
+    def start(self, message_id: str, due_us: int) -> Callable[[], Attempt | None] | None:
         """Start the due attempt if it may start; return a function that makes it in any thread."""
         exchange = self.begin(message_id)
         if exchange is None:
             return None
-        if exchange.error is not None:
-            self._make(exchange)
-            return None
-        return partial(self._make, exchange)
-
-    def _make(self, exchange: Exchange) -> Attempt:
-        """Send a started attempt through the chain, in this thread."""
-        sending = self._chain(exchange)
-        try:
-            delivery = next(sending)
-            while True:
-                try:
-                    outcome = self.perform(delivery)
-                except BaseException as error:
-                    delivery = sending.throw(error)
-                else:
-                    delivery = sending.send(outcome)
-        except StopIteration as end:
-            outcome = end.value
-        except BaseException as error:
-            # A background delivery ends an advance of the clock only with one like pytest.fail().
-            is_fatal = self.clock.driving and not isinstance(error, Exception)
-            if self.lane != "background" or is_fatal:
-                raise
-            return exchange.attempt
-        if outcome.raises and self.lane == "driven":
-            raise outcome.exception
-        return exchange.attempt
+        make = partial(self.run, message_id, due_us, exchange)
+        if exchange.error is None:
+            return make
+        make()
+        return None
 
     def _deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
         """Perform a delivery as the cause of messages published during it, and apply the outcome."""
@@ -313,7 +316,7 @@ class Engine(Publisher):
                 message.state = "RETRY"
                 message.waiting_since_us = at_us
                 self.plan(message, at_us, "the queue crashed before it stored the answer")
-        elif outcome.delivered:
+        elif outcome.status in SUCCESS and not outcome.no_workflow:
             attempt.state = "delivered"
             attempt.is_final = True
             message.last_outcome = outcome

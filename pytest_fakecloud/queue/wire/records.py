@@ -31,6 +31,7 @@ from ..engine.url_groups import Endpoint, UrlGroup
 from ..errors import bad_request
 from ..model import (
     SECOND,
+    SUCCESS,
     HeaderPairs,
     LogEntry,
     Message,
@@ -296,8 +297,9 @@ def task_record(message: Message, now_us: int) -> Record:
         record["lastErrorAt"] = ms(message.last_error_us)
     if message.state == "DELIVERED" and message.finished_us is not None:
         record["completedAt"] = ms(message.finished_us)
-    if message.last_outcome is not None and not message.last_outcome.delivered:
-        record["error"] = failure_text(message.last_outcome)
+    last = message.last_outcome
+    if last is not None and (last.status not in SUCCESS or last.no_workflow):
+        record["error"] = failure_text(last)
     return record
 
 

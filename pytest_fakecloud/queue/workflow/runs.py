@@ -35,6 +35,7 @@ from ..model import (
     FAILURE_CALLBACK,
     MESSAGE,
     SECOND,
+    SUCCESS,
     HeaderList,
     HeaderPairs,
     Message,
@@ -209,7 +210,7 @@ class WorkflowRuns:
         if (
             run is None
             or not run.live
-            or not outcome.delivered
+            or outcome.status not in SUCCESS
             or message.state == "CANCEL_REQUESTED"
             or run.position(message.id) != 0
             or "wf_detecttrigger" not in features_of(message.settings)
