@@ -120,8 +120,6 @@ PROFILES: Mapping[str, PlanLimits] = {
     "payg": PlanLimits(
         message_size=10 * MEGABYTE,
         delay_us=365 * DAY,
-        timeout_us=2 * HOUR,
-        retention_us=7 * DAY,
         schedules=1000,
         groups=100,
         endpoints_per_group=100,

@@ -331,9 +331,6 @@ class SignatureWatcher:
 WATCHER = SignatureWatcher()
 
 
-# -- the official client -----------------------------------------------------------------------
-
-
 def _watched_verify(original: _Method) -> _Method:
     """Return ``Receiver.verify()`` of the official client, wrapped so that it records a failure."""
 
@@ -361,8 +358,6 @@ def _failed_check(receiver: object, named: dict[str, Any]) -> FailedCheck:
         url if isinstance(url, str) else None, body if isinstance(body, str | bytes) else None, keys
     )
 
-
-# -- PyJWT -------------------------------------------------------------------------------------
 
 _CLAIMS = {
     "ExpiredSignatureError": "exp",

@@ -9,9 +9,9 @@ Flask or Django converted to a 500.
 from __future__ import annotations
 
 import contextlib
-import heapq
 import io
 import itertools
+import math
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
@@ -25,9 +25,6 @@ from ..model import Delivery, HeaderList, Outcome
 from ..wire.values import as_text
 
 T = TypeVar("T")
-
-_COMPACT = 64
-"""Number of cancelled deadlines, beside as many as are active, that are kept before a clean-up."""
 
 
 class CapReached(Exception):
@@ -45,8 +42,9 @@ class Deadlines:
         self.cap = cap
         self._time_passes = time_passes
         self._condition = threading.Condition()
-        self._heap: list[tuple[float, int]] = []
-        self._callbacks: dict[int, Callable[[], object]] = {}
+        self._planned: dict[int, tuple[float, Callable[[], object]]] = {}
+        self._awaited = math.inf
+        """The time until which the thread sleeps."""
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -56,30 +54,25 @@ class Deadlines:
         due = monotonic() + (self.cap if seconds is None else seconds)
         with self._condition:
             number = next(self._numbers)
-            self._callbacks[number] = callback
-            if len(self._heap) > 2 * len(self._callbacks) + _COMPACT:
-                # Remove cancelled deadlines, which may be a day away.
-                self._heap = [each for each in self._heap if each[1] in self._callbacks]
-                heapq.heapify(self._heap)
-            heapq.heappush(self._heap, (due, number))
+            self._planned[number] = due, callback
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(
                     target=self._watch, name="fakecloud queue deadlines", daemon=True
                 )
                 self._thread.start()
-            elif self._heap[0][1] == number:
+            elif due < self._awaited:
                 self._condition.notify()
         return number
 
     def cancel(self, number: int) -> bool:
         """Cancel a callback; return False if it has already been called."""
         with self._condition:
-            return self._callbacks.pop(number, None) is not None
+            return self._planned.pop(number, None) is not None
 
     def close(self) -> None:
         with self._condition:
             self._closed = True
-            self._callbacks.clear()
+            self._planned.clear()
             self._condition.notify()
             thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
@@ -135,20 +128,18 @@ class Deadlines:
     def _watch(self) -> None:
         while True:
             with self._condition:
-                while self._heap and self._heap[0][1] not in self._callbacks:
-                    heapq.heappop(self._heap)
                 if self._closed:
                     return
-                if not self._heap:
-                    self._condition.wait()
-                    continue
-                due, number = self._heap[0]
-                left = due - monotonic()
+                # Few deadlines are planned at a time, so a search is fast enough.
+                self._awaited, number = min(
+                    ((due, number) for number, (due, _) in self._planned.items()),
+                    default=(math.inf, 0),
+                )
+                left = self._awaited - monotonic()
                 if left > 0:
-                    self._condition.wait(left)
+                    self._condition.wait(min(left, threading.TIMEOUT_MAX))
                     continue
-                heapq.heappop(self._heap)
-                callback = self._callbacks.pop(number)
+                _, callback = self._planned.pop(number)
             try:
                 callback()
             except Exception:

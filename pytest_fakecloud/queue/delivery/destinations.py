@@ -371,8 +371,6 @@ class Destinations:
             )
         return self._add(ForwardRoute(RouteSpec(self, url, "forward"), target=target))
 
-    # -- listings --------------------------------------------------------------------------------
-
     def routes(self) -> Results[DestinationRoute]:
         """Return all routes, in descending order of the lengths of their prefixes."""
         with self._lock:

@@ -379,8 +379,6 @@ class Engine(Publisher):
         )
         self.publish_callback(message, kind, url, nested, body, at_us)
 
-    # -- overtaking --------------------------------------------------------------------------------
-
     def _delay_if_overtaken(self, fault: Interceptor, message_id: str) -> bool:
         """Return whether a fault lets other messages overtake a due message; if so, delay it."""
         with self.lock:

@@ -253,10 +253,9 @@ class Admission(State):
         return True
 
     def _give_way(self, message: Message, now: int) -> bool:
-        """Let an earlier message of the same queue and flow-control key start first, if one can.
+        """Let an earlier message of the same queue and flow-control key start first; return if one can.
 
-        Pauses and limits may make messages due in another order than the order of their queue. Return
-        whether there is an earlier message, after which this one will start.
+        Pauses and limits may make messages due in another order than the order of their queue.
         """
         if message.queue_name is None or message.attempts:
             return False

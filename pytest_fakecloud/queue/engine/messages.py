@@ -2,23 +2,19 @@
 
 A message is ``CREATED``, ``ACTIVE`` during an attempt, then ``DELIVERED`` (2xx only), or ``ERROR``
 followed by ``RETRY`` or by ``FAILED`` with a dead letter. A cancelled message is
-``CANCEL_REQUESTED`` immediately and ``CANCELED`` at the time at which it would have been due.
-Decided here: a cancelled message leaves its queue or wait list immediately, and is ``CANCELED``
-immediately if it has no due time. An attempt in flight still delivers its message if the message is
-cancelled.
+``CANCEL_REQUESTED``, and ``CANCELED`` when it would have been due. Decided here: it leaves its queue
+or wait list immediately, and an attempt in flight still delivers it.
 
 A message that a handler publishes is caused by the message that the handler received. Causes are
-recorded to detect messages that publish each other endlessly. ``Message.depth`` is the number of
-causes of a message at the same time, ``Message.chain`` the number of its causes within one call that
-delivers. For example, if the handler of message A publishes B, and the handler of B publishes C with
-a delay, then C has a chain of 2 and a depth of 0. Handlers that publish two messages each make many
-short chains; so deliveries to a URL that is among their causes are counted, too.
+recorded to detect messages that publish each other endlessly. For example, if the handler of message
+A publishes B, and the handler of B publishes C with a delay, then C has a chain of 2 and a depth of
+0. Handlers that publish two messages each make many short chains; so deliveries to a URL that is
+among their causes are counted, too.
 
-A dead letter is kept for the plan's retention period on the queue's clock, a finished message for the
-time set by ``history_us``. The message is forgotten together with its log, its attempts and its part
-of a workflow run. A flow-control key is forgotten with the last message that used it, unless it is
-pinned or paused. A message is kept until its dead letter has expired and the callbacks about it have
-finished. The messages of a workflow run are kept until all of them can be forgotten.
+A dead letter is kept for the plan's retention period, a finished message for the time set by
+``history_us``, until its dead letter has expired and the callbacks about it have finished. The
+messages of a workflow run are forgotten together, and a flow-control key with the last message that
+used it, unless it is pinned or paused.
 
 Decided here: nothing is forgotten while the clock is moving, so that the attempts returned by the
 call are complete. Listings of dead letters start with the oldest. A listing of workflow runs only
@@ -75,9 +71,7 @@ class Messages(Admission):
     """The third layer of an engine: creates, finishes and forgets messages, and keeps dead letters.
 
     The methods require the lock unless stated otherwise. ``under_way`` are the messages whose
-    deliveries are being performed. ``dead_letters`` are in the order in which they were added, and
-    expired ones are removed on access. A message is forgotten ``history_us`` after its end (None:
-    never).
+    deliveries are being performed. Expired ``dead_letters`` are removed on access.
     """
 
     workflow: WorkflowRuns
@@ -245,15 +239,12 @@ class Messages(Admission):
                 message.causes |= {source.url}
 
     def _publishing_delivery(self) -> tuple[Message | None, bool]:
-        """Return the message whose delivery is publishing now, and whether that is certain.
-
-        It is certain if the handler runs in this process. A request over HTTP may be sent by the
-        handler of any delivery in progress, or by none of them. In that case, the message that is
-        least likely to be part of a loop is returned.
-        """
+        """Return the message whose delivery is publishing now, and whether that is certain."""
         message = causing.get()
         if message is not None and self.under_way.get(message.id) is message:
             return message, True
+        # A request over HTTP may be sent by the handler of any delivery in progress, or by none.
+        # Return the message that is least likely to be part of a loop.
         found = self.under_way.values()
         return min(found, key=lambda one: (one.chain, one.depth), default=None), False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,8 @@ def _settings(headers: Iterable[tuple[str, Any]], forwarded: bool = False) -> It
         setting = name.lower().removeprefix("upstash-")
         if name.lower().startswith("upstash-") and setting in _SETTINGS:
             text = _SETTINGS[setting]
-            if _is_time(setting, value):
+            # A number of 9 or 10 digits looks like Unix time in seconds, from 1973 to 2286.
+            if setting == "not-before" and re.fullmatch("[0-9]{9,10}", str(value)):
                 text += f" {clock_time(int(value) * 1_000_000)}"
             elif str(value).lower() != "true":
                 text += f" {value}"
@@ -94,12 +96,6 @@ def _settings(headers: Iterable[tuple[str, Any]], forwarded: bool = False) -> It
             yield f"{text} in UTC" if setting == "cron" and "TZ=" not in str(value) else text
         elif forwarded and setting.startswith("forward-"):
             yield f"{name}: {shortened(str(value), 80)}"
-
-
-def _is_time(setting: str, value: object) -> bool:
-    """Return whether a value looks like Unix time in seconds, from 1973 to 2286."""
-    text = str(value)
-    return setting == "not-before" and text.isascii() and text.isdigit() and len(text) in (9, 10)
 
 
 def _accepted(call: Call, lookups: Lookups) -> str:
@@ -128,7 +124,6 @@ def _flat(answer: Any) -> Iterator[dict[str, Any]]:
 
 
 def _callback_summary(call: Call) -> Summary | None:
-    """Describe a callback, with the response and the body of its message."""
     report = _callback_report(call.request_body)
     if report is None:
         return None
@@ -156,9 +151,6 @@ def _callback_report(body: bytes | str) -> dict[str, Any] | None:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else compact(value)
-
-
-# -- deliveries ------------------------------------------------------------------------------------
 
 
 def attempt_summary(row: Row, last: Row, lookups: Lookups) -> Summary:
@@ -275,7 +267,6 @@ def _signature_lines(signature: SignatureDetails) -> Iterator[str]:
 
 
 def _differences(signature: SignatureDetails) -> Iterator[str]:
-    """Yield the arguments of the application's check that differ from what was signed."""
     if signature["verified_url"] is not None:
         yield f"Receiver.verify() was given another URL: {signature['verified_url']}"
     if signature["verified_body"] is not None:

@@ -407,7 +407,16 @@ class WorkflowRoutes(RouteFamily):
         if "cron" in read_given(headers):
             raise bad_request("invalid trigger: publish a schedule to the workflow instead")
         run_id = first_setting(headers, "workflow-runid") or self.engine.new_id("wfr_")
-        sent = _trigger_headers(headers, run_id, target)
+        own = {"workflow-init", "workflow-runid", "workflow-url"}
+        sent = [pair for pair in headers if unprefixed(pair[0]) not in own]
+        sent += [
+            ("Upstash-Workflow-Init", "true"),
+            ("Upstash-Workflow-RunId", run_id),
+            ("Upstash-Workflow-Url", target),
+            (f"Upstash-Forward-{SDK_VERSION}", "1"),
+        ]
+        if first_setting(sent, "feature-set") is None:
+            sent.append(("Upstash-Feature-Set", _DEFAULT_FEATURES))
         published = self.engine.publish(target, sent, body, caller_ip=caller_of(request))
         (accepted,) = published.accepted
         if accepted.deduplicated:
@@ -455,20 +464,6 @@ class WorkflowRoutes(RouteFamily):
 
 def _values_of(run: WorkflowRun, field: str) -> tuple[str, ...]:
     return _RUN_FIELDS[field](run)
-
-
-def _trigger_headers(headers: HeaderList, run_id: str, url: str) -> HeaderList:
-    own = {"workflow-init", "workflow-runid", "workflow-url"}
-    sent = [pair for pair in headers if unprefixed(pair[0]) not in own]
-    sent += [
-        ("Upstash-Workflow-Init", "true"),
-        ("Upstash-Workflow-RunId", run_id),
-        ("Upstash-Workflow-Url", url),
-        (f"Upstash-Forward-{SDK_VERSION}", "1"),
-    ]
-    if first_setting(sent, "feature-set") is None:
-        sent.append(("Upstash-Feature-Set", _DEFAULT_FEATURES))
-    return sent
 
 
 def _read_states(values: list[str]) -> list[str]:

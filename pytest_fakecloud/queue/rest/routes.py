@@ -417,8 +417,6 @@ class QueueApp(App):
         tasks = dict.fromkeys(task for one in ids for task in self.engine.task_ids(one))
         return [pending[task] for task in tasks if task in pending]
 
-    # -- the language model ----------------------------------------------------------------------
-
     def chat(self, request: Request) -> Answer:
         own = {"authorization", *HOP_BY_HOP}
         delivery = Delivery(
@@ -438,8 +436,6 @@ class QueueApp(App):
         headers = [pair for pair in outcome.headers if pair[0].lower() not in framing]
         content_type = first(outcome.headers, "Content-Type")
         return Answer(outcome.body, outcome.status, headers, content_type)
-
-    # -- keys ------------------------------------------------------------------------------------
 
     def get_keys(self, request: Request) -> object:
         return {"current": self.engine.keys.current, "next": self.engine.keys.next}

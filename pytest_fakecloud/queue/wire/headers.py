@@ -10,8 +10,7 @@ never forwards the queue's own ``Authorization``. If two settings exclude each o
 not-before, the two kinds of deduplication), a setting that was sent drops the default of the other.
 
 The service knows some **destinations** by name. Source of their URLs: the official JavaScript client,
-which publishes to ``api/llm``. In a test, they need a handler like any other destination, added by
-name or by URL: ``queue.destinations.respond("api/llm", ...)``.
+which publishes to ``api/llm``. In a test, they need a handler like any other destination.
 """
 
 from __future__ import annotations

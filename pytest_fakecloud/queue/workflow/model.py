@@ -32,8 +32,6 @@ SDK_VERSION = "Upstash-Workflow-Sdk-Version"
 
 
 class RunStep(NamedTuple):
-    """A step in a run's list of steps, with its message and its body."""
-
     message_id: str
     body: bytes
     at_us: int

@@ -97,11 +97,9 @@ class WorkflowRuns:
     # -- called by the engine --------------------------------------------------------------------
 
     def accept(self, message: Message, at_us: int) -> str | None:
-        """Check a message before it is stored, and make it part of its run.
+        """Check a message before it is stored (``QueueError``), and make it part of its run.
 
-        Returns None to store the message. For a duplicate, which the engine does not store, returns
-        the id of the earlier message. Raises ``QueueError`` if the message must be rejected, for
-        example with 400 for a step of a finished run.
+        Returns None to store it, or the id of the earlier message that it repeats.
         """
         if message.kind == FAILURE_CALLBACK:
             self._note_failure_callback(message)
@@ -249,7 +247,6 @@ class WorkflowRuns:
         return existing(self.runs.get(run_id), "workflow run", run_id)
 
     def require_run_of(self, message: Message) -> WorkflowRun:
-        """Return the workflow run of a message; raise a 404 error if the run is unknown."""
         assert message.workflow is not None
         return self.get(message.workflow.run_id)
 
