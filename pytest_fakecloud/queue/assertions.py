@@ -11,7 +11,7 @@ from ..core.journal import Results, expect, results_of
 from ..core.matching import Query
 from ..core.timekeeper import Timekeeper
 from .engine.engine import Engine
-from .model import MESSAGE, Attempt
+from .model import Attempt
 from .views import (
     ATTEMPTS,
     DEAD_LETTERS,
@@ -156,10 +156,10 @@ class QueueAssertions:
         own = "a callback, which the queue published itself"
         return self._expect(
             "a message to be published",
-            [one for one in messages if one.kind == MESSAGE],
+            [one for one in messages if one.kind == "message"],
             _conditions(where, url=url),
             times,
-            not_counted=((one, own) for one in messages if one.kind != MESSAGE),
+            not_counted=((one, own) for one in messages if one.kind != "message"),
         )
 
     def assert_not_published(self, url: object = None, **where: Unpack[MessageFields]) -> None:

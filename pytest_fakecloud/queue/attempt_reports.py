@@ -28,7 +28,6 @@ from ..core.timekeeper import Timekeeper
 from ..core.timers import clock_time, to_datetime
 from .engine.engine import Engine
 from .model import (
-    MESSAGE,
     SUCCESS,
     Attempt,
     Delivery,
@@ -220,7 +219,7 @@ class AttemptReports(Interceptor):
             "alone": self._is_driven,
             "where": outcome.where,
         }
-        if delivery.kind != MESSAGE:
+        if delivery.kind != "message":
             details |= request_details(delivery)
         if outcome.status in SUCCESS and not started.logged:
             return details
@@ -358,7 +357,7 @@ def span(us: int) -> str:
 def timeline(engine: Engine, message: Message) -> str:
     """Return the timeline of a message. The last line says what an unfinished message waits for."""
     head = f"{message.public_id} {message.settings.method} {as_text(message.url)}"
-    if message.kind != MESSAGE:
+    if message.kind != "message":
         head += f" ({message.kind.replace('_', ' ')} about {message.source_id})"
     lines = [head]
     attempts = iter(message.attempts)

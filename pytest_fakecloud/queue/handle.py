@@ -26,7 +26,7 @@ from .delivery.destinations import Destinations, Sender
 from .delivery.drivers import Attempts, QueueAio, run, until_idle
 from .delivery.faults import DeliveryFaults, QueueFaults
 from .engine.engine import Engine
-from .model import DAY, MESSAGE, Interceptor, SigningKeys
+from .model import DAY, Interceptor, SigningKeys
 from .rest.admin import AdministrationRoutes, FlowRoutes, V1Routes
 from .rest.history import HistoryRoutes, WorkflowHistoryRoutes, WorkflowRoutes
 from .rest.routes import QueueApp
@@ -331,7 +331,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         calls = [one for one in recorder.entries if isinstance(one, Call)]
         if any(call.method == "GET" or call.fault is not None for call in calls):
             return None
-        left = [one for one in list(engine.pending.values()) if one.kind == MESSAGE]
+        left = [one for one in list(engine.pending.values()) if one.kind == "message"]
         if not left:
             return None
         shown = listed([f"{one.settings.method} {as_text(one.url)}" for one in left], _SHOWN)

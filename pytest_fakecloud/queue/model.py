@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from ..core.calls import Headers
 from ..core.timers import to_datetime
@@ -21,13 +21,10 @@ HeaderList = list[tuple[str, str]]
 HeaderPairs = Sequence[tuple[str, str]]
 """Headers that are never modified."""
 Kind = Literal["message", "callback", "failure_callback"]
+"""Clients and schedules publish messages. The other kinds report on a message."""
 Api = Literal["v1", "v2"]
 
-MESSAGE: Kind = "message"
-"""The kind of messages that clients and schedules publish. The other kinds report on a message."""
-CALLBACK: Kind = "callback"
-FAILURE_CALLBACK: Kind = "failure_callback"
-KINDS: tuple[Kind, ...] = (MESSAGE, CALLBACK, FAILURE_CALLBACK)
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 SUCCESS = range(200, 300)
 """The statuses that deliver a message. A redirect does not."""
@@ -57,7 +54,7 @@ class Delivery(NamedTuple):
     attempt: int
     at_us: int
     timeout_us: int
-    kind: Kind = MESSAGE
+    kind: Kind = "message"
 
 
 class Outcome(NamedTuple):
@@ -225,8 +222,6 @@ MessageState = Literal[
     "CREATED", "ACTIVE", "RETRY", "DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELED"
 ]
 """A state of a message. (``ERROR``, the state of a failed attempt, appears only in the log.)"""
-PENDING = frozenset({"CREATED", "ACTIVE", "RETRY"})
-FINISHED = frozenset({"DELIVERED", "FAILED", "CANCELED"})
 
 
 class WorkflowPart(NamedTuple):
@@ -254,7 +249,7 @@ class Message:
     retry_delay: str | None
     timeout_us: int
     caller_ip: str
-    kind: Kind = MESSAGE
+    kind: Kind = "message"
     state: MessageState = "CREATED"
     due_us: int | None = None
     """Time of the next attempt. None while no attempt is planned: the message waits in a queue or
@@ -313,11 +308,11 @@ class Message:
 
     @property
     def pending(self) -> bool:
-        return self.state in PENDING
+        return self.state in ("CREATED", "ACTIVE", "RETRY")
 
     @property
     def finished(self) -> bool:
-        return self.state in FINISHED
+        return self.state in ("DELIVERED", "FAILED", "CANCELED")
 
     @property
     def response_redaction(self) -> Redaction:

@@ -11,8 +11,8 @@ they are removed. An overtaken message is due again after the next delivery, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ...core.field_types import MESSAGE_ID, URL, OneOf
@@ -21,7 +21,7 @@ from ...core.settings import whole
 from ...faults.table import Fault, FaultTable, ServiceRule
 from ...http.messages import Answer, Request, Serve
 from ..errors import QueueError, burst_limited, daily_limited
-from ..model import CALLBACK, FAILURE_CALLBACK, KINDS, Delivery, Interceptor, Kind, Message
+from ..model import KINDS, Delivery, Interceptor, Kind, Message
 from ..views import LABEL, NAME
 from ..wire.values import as_text
 
@@ -44,18 +44,6 @@ DELIVERY_KINDS = (
 _PUBLISHING = frozenset({"publish", "enqueue", "batch", "publish_v1", "create_schedule"})
 
 
-@dataclass(eq=False, slots=True)
-class _SubjectCall:
-    """The attributes of a recorded call that fault rules read, for a delivery."""
-
-    facts: dict[str, Any]
-    method: str
-    path: str
-    route: str = "delivery"
-    fault: str | None = None
-    faults: Sequence[Mapping[str, str]] = ()
-
-
 class DeliverySubject:
     """The delivery that a fault's ``when=`` function receives."""
 
@@ -70,17 +58,17 @@ class DeliverySubject:
         self.kind: Kind = kind or message.kind
         self.labels = message.settings.labels
         self.queue = message.queue_name
-        self.call = _SubjectCall(
-            {
-                "url": self.url,
-                "label": list(self.labels),
-                "kind": self.kind,
-                "queue": self.queue,
-                "topic": message.topic_name,
-                "message_id": self.message_id,
-            },
-            method,
-            self.url,
+        facts = {
+            "url": self.url,
+            "label": list(self.labels),
+            "kind": self.kind,
+            "queue": self.queue,
+            "topic": message.topic_name,
+            "message_id": self.message_id,
+        }
+        # Fault rules read these attributes of a recorded call.
+        self.call = SimpleNamespace(
+            facts=facts, method=method, path=self.url, route="delivery", fault=None, faults=()
         )
 
 
@@ -181,7 +169,7 @@ class QueueFaults(FaultPlan):
         rule = ServiceRule(self._table, kind, kind, matchers)
         if kind == "drop_callback" and isinstance(rule.facts.get("kind"), str):
             # Reject other kinds, because the fault would never apply to them.
-            Question("kind", rule.facts["kind"], OneOf("kind", (CALLBACK, FAILURE_CALLBACK)))
+            Question("kind", rule.facts["kind"], OneOf("kind", ("callback", "failure_callback")))
         return self._add(rule)
 
     def _refusal(

@@ -21,8 +21,6 @@ from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ..errors import LoopError
 from ..model import (
-    CALLBACK,
-    FAILURE_CALLBACK,
     NON_RETRYABLE,
     SECOND,
     SUCCESS,
@@ -321,7 +319,7 @@ class Engine(Publisher):
             attempt.is_final = True
             message.last_outcome = outcome
             if message.settings.callback is not None:
-                self._publish_callback(message, CALLBACK, outcome, at_us)
+                self._publish_callback(message, "callback", outcome, at_us)
             self.end_message(message, "DELIVERED", at_us, outcome=outcome)
         else:
             self._apply_failure(message, attempt, outcome, at_us)
@@ -341,14 +339,14 @@ class Engine(Publisher):
         cancelled = message.state == "CANCEL_REQUESTED"
         self.log(message, "ERROR", at_us, error=error, outcome=outcome)
         attempt.is_final = retried >= message.max_retries or _non_retryable(outcome)
-        self._publish_callback(message, CALLBACK, outcome, at_us)
+        self._publish_callback(message, "callback", outcome, at_us)
         if cancelled:
             attempt.is_final = True
             self.end_message(message, "CANCELED", at_us)
         elif attempt.is_final:
             message.dlq_id = self.add_dead_letter(message, at_us)
             if message.api != "v1":
-                self._publish_callback(message, FAILURE_CALLBACK, outcome, at_us)
+                self._publish_callback(message, "failure_callback", outcome, at_us)
             self.end_message(message, "FAILED", at_us, error=error, outcome=outcome)
         else:
             wait, reason = next_wait(message.retry_delay, retried, outcome.headers, at_us)
@@ -360,7 +358,7 @@ class Engine(Publisher):
 
     def _publish_callback(self, message: Message, kind: Kind, outcome: Outcome, at_us: int) -> None:
         settings = message.settings
-        if kind == CALLBACK:
+        if kind == "callback":
             url, nested = settings.callback, settings.callback_headers
         else:
             url, nested = settings.failure_callback, settings.failure_callback_headers

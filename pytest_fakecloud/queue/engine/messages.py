@@ -33,7 +33,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..errors import existing, not_found
-from ..model import FINISHED, SECOND, Attempt, LogEntry, Message, MessageState, Outcome
+from ..model import SECOND, Attempt, LogEntry, Message, MessageState, Outcome
 from ..wire.records import Filters, page
 from ..workflow.runs import WorkflowRuns
 from .flow import Admission
@@ -209,8 +209,7 @@ class Messages(Admission):
 
     def release_waiting(self, message: Message) -> None:
         """Release the messages that wait for this one, after it and its callbacks have finished."""
-        has_ended = message.state in FINISHED or message.state == "CANCEL_REQUESTED"
-        if not has_ended or message.open_children or message.released:
+        if message.id in self.pending or message.open_children or message.released:
             return
         message.released = True
         if message.queue_name is not None:

@@ -19,17 +19,7 @@ from ...core.timekeeper import Timekeeper
 from ...core.timers import weakly
 from .. import errors
 from ..errors import QueueError, bad_request, quota
-from ..model import (
-    DAY,
-    FAILURE_CALLBACK,
-    SECOND,
-    Api,
-    HeaderList,
-    HeaderPairs,
-    Kind,
-    Message,
-    PublishSettings,
-)
+from ..model import DAY, SECOND, Api, HeaderList, HeaderPairs, Kind, Message, PublishSettings
 from ..settings import PlanLimits, QueueConfig
 from ..wire.headers import (
     LLM_URL,
@@ -386,7 +376,7 @@ class Publisher(Messages):
             if draft.queue_name is not None:
                 self.check_queues([draft.queue_name])
             repeats = None
-            if settings.workflow or kind == FAILURE_CALLBACK:
+            if settings.workflow or kind == "failure_callback":
                 repeats = self.workflow.accept(draft, at_us)
         except QueueError as error:
             # Record the error in the message's timeline, because no client waits for a response.
@@ -505,7 +495,9 @@ class Publisher(Messages):
                 earlier = None
                 if key is not None:
                     earlier = self.deduplication.earlier_id(key, now) or new_ids.get(key)
-                if earlier is None and (draft.settings.workflow or draft.kind == FAILURE_CALLBACK):
+                if earlier is None and (
+                    draft.settings.workflow or draft.kind == "failure_callback"
+                ):
                     earlier = self.workflow.accept(draft, now)
                 if earlier is not None:
                     accepted.append(Accepted(earlier, draft.url, deduplicated=True))

@@ -30,10 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import QueueError, bad_request, existing, not_found
 from ..model import (
-    CALLBACK,
     DAY,
-    FAILURE_CALLBACK,
-    MESSAGE,
     SECOND,
     SUCCESS,
     HeaderList,
@@ -101,7 +98,7 @@ class WorkflowRuns:
 
         Returns None to store it, or the id of the earlier message that it repeats.
         """
-        if message.kind == FAILURE_CALLBACK:
+        if message.kind == "failure_callback":
             self._note_failure_callback(message)
         part = _read_part(message)
         if part is None:
@@ -113,7 +110,7 @@ class WorkflowRuns:
                 return run.first_message_id
             self._start(part, message, at_us)
             return None
-        if message.kind != MESSAGE and (run is None or run.state == "RUN_CANCELED"):
+        if message.kind != "message" and (run is None or run.state == "RUN_CANCELED"):
             # Drop the callback by reporting it as a duplicate.
             return message.source_id or message.id
         if run is None:
@@ -125,7 +122,7 @@ class WorkflowRuns:
     def _join(self, run: WorkflowRun, message: Message) -> None:
         if message.retry_of is not None and message.retry_of == run.failed_message_id:
             run.reopen(message.retry_of, message.id)
-        elif message.kind == MESSAGE and not run.live:
+        elif message.kind == "message" and not run.live:
             raise _already_finished(run)
         run.message_ids.append(message.id)
         redaction = message.settings.redaction.with_other(run.settings.redaction)
@@ -557,10 +554,10 @@ def inherited_settings(
 
 def _has_default_retries(message: Message, source: Message | None) -> bool:
     """Return whether the number of retries of a callback about ``source`` is only the default."""
-    if message.kind == MESSAGE or source is None:
+    if message.kind == "message" or source is None:
         return False
     given = source.settings
-    own = given.callback_headers if message.kind == CALLBACK else given.failure_callback_headers
+    own = given.callback_headers if message.kind == "callback" else given.failure_callback_headers
     return first(own, "Upstash-Retries") is None
 
 
