@@ -237,10 +237,12 @@ def checked_status(code: int) -> int:
 def caught_by_framework() -> Iterator[list[BaseException]]:
     """Collect the exceptions that Flask and Django catch and convert to a 500."""
     seen: list[BaseException] = []
-    for name, signal in _signals():
+    # Look among the loaded modules only, because a framework that is in use is already imported.
+    for name in ("flask.signals", "django.core.signals"):
+        signal = getattr(sys.modules.get(name), "got_request_exception", None)
         # Never disconnect the receiver, because another delivery may be using it. If the module was
         # removed from ``sys.modules`` and imported again, connect it to the new signal.
-        if _connected.get(name) is not signal:
+        if signal is not None and _connected.get(name) is not signal:
             signal.connect(_keep_exception, weak=False)
             _connected[name] = signal
     token = _caught.set(seen)
@@ -248,14 +250,6 @@ def caught_by_framework() -> Iterator[list[BaseException]]:
         yield seen
     finally:
         _caught.reset(token)
-
-
-def _signals() -> Iterator[tuple[str, Any]]:
-    # Look among the loaded modules only, because a framework that is in use is already imported.
-    for module in ("flask.signals", "django.core.signals"):
-        signal = getattr(sys.modules.get(module), "got_request_exception", None)
-        if signal is not None:
-            yield module, signal
 
 
 def _keep_exception(sender: object, **details: Any) -> None:

@@ -10,11 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 from requests.adapters import HTTPAdapter
 from requests.exceptions import RequestException, Timeout
 from requests.hooks import default_hooks
-from requests.models import PreparedRequest, Response
+from requests.models import PreparedRequest
 from requests.structures import CaseInsensitiveDict
 from requests.utils import requote_uri
 
-from ..model import Delivery, HeaderList, Outcome
+from ..model import Delivery, Outcome
 from ..settings import DEFAULT_CAP
 from ..wire.values import HOP_BY_HOP, as_text
 from .applications import failed
@@ -34,7 +34,10 @@ def through_responses(delivery: Delivery) -> Outcome | str | None:
         return reasons
     try:
         response = send(_ADAPTER, request, timeout=DEFAULT_CAP, stream=True)
-        outcome = Outcome(response.status_code, _raw_headers(response), response.content or b"")
+        raw = getattr(response.raw, "headers", None)
+        pairs = (response.headers if raw is None else raw).items()
+        headers = [(str(name), str(value)) for name, value in pairs]
+        outcome = Outcome(response.status_code, headers, response.content or b"")
     except Timeout as error:
         outcome = Outcome(exception=error, virtual_us=delivery.timeout_us)
     except (RequestException, OSError) as error:
@@ -112,9 +115,3 @@ def _prepared(delivery: Delivery) -> PreparedRequest:
     }
     request.req_kwargs = {"stream": True}  # type: ignore[attr-defined]
     return request
-
-
-def _raw_headers(response: Response) -> HeaderList:
-    raw = getattr(response.raw, "headers", None)
-    pairs = raw.items() if raw is not None else response.headers.items()
-    return [(str(name), str(value)) for name, value in pairs]

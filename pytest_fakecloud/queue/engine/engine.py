@@ -305,7 +305,7 @@ class Engine(Publisher):
         self.active.discard(message.id)
         key = None if message.settings.flow is None else self.flow_key(message)
         if key is not None:
-            key.end(message.id)
+            key.active.pop(message.id, None)
         if is_lost:
             attempt.state = "lost"
             if message.state == "CANCEL_REQUESTED":
@@ -456,7 +456,8 @@ class Engine(Publisher):
             timer.cancel()
         self.timers.clear()
         self.flow_timers.clear()
-        self.schedules.stop()
+        for schedule in self.schedules.by_id.values():
+            self.schedules.unplan(schedule)
 
     def _data(self) -> list[tuple[object, str, Callable[[Any], Any]]]:
         """Return the attributes that contain data: the object, the name, and the copying function."""
@@ -500,7 +501,11 @@ class Engine(Publisher):
                 if message.state == "ACTIVE" and message.id not in self.in_flight:
                     message.state = "RETRY"
                     message.due_us = self.clock.now_us()
-            self._index_history()
+            self._to_forget.clear()
+            self._messages_by_key.clear()
+            for message in self.messages.values():
+                self._note_accepted(message)
+                self._note_finished(message)
             self.under_way.clear()
             for schedule in self.schedules.by_id.values():
                 self.schedules.replan(schedule)

@@ -74,9 +74,6 @@ class FlowKey:
         self.active[message_id] = self.period
         self.started += 1
 
-    def end(self, message_id: str) -> None:
-        self.active.pop(message_id, None)
-
     def give_back(self, message_id: str) -> None:
         """Undo ``start()`` for a request that did not start after all."""
         if self.active.pop(message_id) == self.period:

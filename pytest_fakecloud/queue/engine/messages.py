@@ -394,14 +394,6 @@ class Messages(Admission):
         if self._ends and message.finished_us is not None:
             heapq.heappush(self._to_forget, (message.finished_us + self._span_us, message.id))
 
-    def _index_history(self) -> None:
-        """Register all messages again after the engine's messages were replaced."""
-        self._to_forget = []
-        self._messages_by_key.clear()
-        for message in self.messages.values():
-            self._note_accepted(message)
-            self._note_finished(message)
-
     def sweep(self) -> None:
         """Forget the messages that are no longer needed, unless the clock is moving."""
         if not self._to_forget or self.clock.driving:

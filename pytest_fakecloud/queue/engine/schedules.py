@@ -161,10 +161,6 @@ class Schedules:
     def earliest_run_us(self) -> int | None:
         return min((timer.due_us for timer in self._timers.values()), default=None)
 
-    def stop(self) -> None:
-        for schedule in self.by_id.values():
-            self.unplan(schedule)
-
     def unplan(self, schedule: Schedule) -> None:
         timer = self._timers.pop(schedule.id, None)
         if timer is not None:

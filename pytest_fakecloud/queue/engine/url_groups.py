@@ -194,9 +194,6 @@ class UrlGroups:
                 return group, endpoint
         raise not_found("endpoint", endpoint_id)
 
-    def endpoints(self) -> list[tuple[UrlGroup, Endpoint]]:
-        return [(group, one) for group in self.by_name.values() for one in group.endpoints]
-
 
 def _check_endpoint(url: str, name: str | None) -> None:
     check_url(url, "endpoint")

@@ -93,7 +93,10 @@ def _at(at_us: int | None) -> str | None:
 def state(engine: Any) -> State:
     return {
         "messages": {one.id: _message_item(one) for one in engine.messages.values()},
-        "dead letters": {one.id: _dead_letter(one) for one in _dead_letters(engine)},
+        "dead letters": {
+            one.id: {"url": one.url, "status": one.status, "message": one.message.id}
+            for one in _dead_letters(engine)
+        },
         "schedules": {one.id: _schedule_item(one) for one in _schedules(engine)},
         "queues": {name: _queue_item(one) for name, one in engine.queues.items()},
         "URL groups": {
@@ -200,10 +203,6 @@ def _settings(one: Message) -> Item:
 
 def _message(one: Message) -> View:
     return {"url": as_text(one.url), "kind": one.kind, "state": STATE_NAMES[one.state]}
-
-
-def _dead_letter(letter: DeadLetterView) -> View:
-    return {"url": letter.url, "status": letter.status, "message": letter.message.id}
 
 
 def _schedule(schedule: ScheduleView) -> View:

@@ -50,8 +50,8 @@ class AdministrationRoutes(RouteFamily):
             Route("POST", "/v2/queues", "upsert_queue", self.upsert_queue),
             Route("GET", "/v2/queues/{name}", "get_queue", self.get_queue),
             Route("DELETE", "/v2/queues/{name}", "delete_queue", self.delete_queue),
-            Route("POST", "/v2/queues/{name}/pause", "pause_queue", self.pause_queue),
-            Route("POST", "/v2/queues/{name}/resume", "resume_queue", self.resume_queue),
+            Route("POST", "/v2/queues/{name}/pause", "pause_queue", self.set_queue_paused),
+            Route("POST", "/v2/queues/{name}/resume", "resume_queue", self.set_queue_paused),
             Route("GET", "/v2/topics", "list_groups", self.list_groups),
             Route("GET", "/v2/topics/{name}", "get_group", self.get_group),
             Route("DELETE", "/v2/topics/{name}", "delete_group", self.delete_group),
@@ -65,13 +65,11 @@ class AdministrationRoutes(RouteFamily):
     def _of_schedules(self, base: str) -> list[Route]:
         return [
             Route("GET", base, "list_schedules", self.list_schedules),
-            Route("PATCH POST", f"{base}/{{id}}/pause", "pause_schedule", self.pause_schedule),
-            Route("PATCH POST", f"{base}/{{id}}/resume", "resume_schedule", self.resume_schedule),
+            Route("PATCH POST", f"{base}/{{id}}/pause", "pause_schedule", self.set_paused),
+            Route("PATCH POST", f"{base}/{{id}}/resume", "resume_schedule", self.set_paused),
             Route("GET", f"{base}/{{id}}", "get_schedule", self.get_schedule),
             Route("DELETE", f"{base}/{{id}}", "delete_schedule", self.delete_schedule),
         ]
-
-    # -- schedules -------------------------------------------------------------------------------
 
     def _schedule(self, schedule_id: str) -> records.Record:
         engine = self.engine
@@ -93,13 +91,9 @@ class AdministrationRoutes(RouteFamily):
     def delete_schedule(self, request: Request) -> None:
         self.engine.schedules.delete(request.segment("id"))
 
-    def pause_schedule(self, request: Request) -> None:
-        self.engine.schedules.set_paused(request.segment("id"), True)
-
-    def resume_schedule(self, request: Request) -> None:
-        self.engine.schedules.set_paused(request.segment("id"), False)
-
-    # -- queues ----------------------------------------------------------------------------------
+    def set_paused(self, request: Request) -> None:
+        paused = request.route == "pause_schedule"
+        self.engine.schedules.set_paused(request.segment("id"), paused)
 
     def _queue(self, name: str) -> records.Record:
         queue = self.engine.queue(name)
@@ -125,13 +119,8 @@ class AdministrationRoutes(RouteFamily):
     def delete_queue(self, request: Request) -> None:
         self.engine.delete_queue(request.segment("name"))
 
-    def pause_queue(self, request: Request) -> None:
-        self.engine.set_queue_paused(_queue_name(request), True)
-
-    def resume_queue(self, request: Request) -> None:
-        self.engine.set_queue_paused(_queue_name(request), False)
-
-    # -- URL groups ------------------------------------------------------------------------------
+    def set_queue_paused(self, request: Request) -> None:
+        self.engine.set_queue_paused(_queue_name(request), request.route == "pause_queue")
 
     def list_groups(self, request: Request) -> object:
         return [records.group_record(one) for one in self.engine.url_groups.by_name.values()]
@@ -179,8 +168,8 @@ class FlowRoutes(RouteFamily):
         return [
             Route("GET", "/v2/flowControl", "list_flow_controls", self.list_flow_controls),
             Route("GET", "/v2/flowControl/{key}", "get_flow_control", self.get_flow_control),
-            Route("POST", "/v2/flowControl/{key}/pause", "pause_flow", self.pause_flow),
-            Route("POST", "/v2/flowControl/{key}/resume", "resume_flow", self.resume_flow),
+            Route("POST", "/v2/flowControl/{key}/pause", "pause_flow", self.set_flow_paused),
+            Route("POST", "/v2/flowControl/{key}/resume", "resume_flow", self.set_flow_paused),
             Route("POST", "/v2/flowControl/{key}/pin", "pin_flow", self.pin_flow),
             Route("POST", "/v2/flowControl/{key}/unpin", "unpin_flow", self.unpin_flow),
             Route("POST", "/v2/flowControl/{key}/resetRate", "reset_rate", self.reset_rate),
@@ -196,17 +185,11 @@ class FlowRoutes(RouteFamily):
     def get_flow_control(self, request: Request) -> object:
         return self.engine.flow_record(self.engine.flow.get(request.segment("key")))
 
-    def pause_flow(self, request: Request) -> None:
-        self._set_flow_paused(request, True)
-
-    def resume_flow(self, request: Request) -> None:
-        self._set_flow_paused(request, False)
-
-    def _set_flow_paused(self, request: Request, paused: bool) -> None:
+    def set_flow_paused(self, request: Request) -> None:
         engine = self.engine
         key = engine.flow.get_or_create(request.segment("key"), engine.clock.now_us())
-        key.paused = paused
-        if paused:
+        key.paused = request.route == "pause_flow"
+        if key.paused:
             engine.recall_admitted(key)
         # This also plans or cancels the timer that opens the key.
         engine.start_waiting_for_flow(key)
@@ -305,7 +288,8 @@ class V1Routes(RouteFamily):
         return Answer(body, 201)
 
     def list_endpoints(self, request: Request) -> object:
-        return [records.endpoint_record(*found) for found in self.engine.url_groups.endpoints()]
+        groups = self.engine.url_groups.by_name.values()
+        return [records.endpoint_record(group, one) for group in groups for one in group.endpoints]
 
     def create_endpoint(self, request: Request) -> object:
         body = json_object(request, required=True)

@@ -83,7 +83,7 @@ class HistoryRoutes(RouteFamily):
             Route("POST", "/v2/dlq/retry/{id}", "retry_dead_letter", self.retry_dead_letter),
             Route("GET", "/v2/dlq/{id}", "get_dead_letter", self.get_dead_letter),
             Route("DELETE", "/v2/dlq/{id}", "delete_dead_letter", self.delete_dead_letter),
-            Route("GET", "/v2/events", "list_events", self.list_events),
+            Route("GET", "/v2/events", "list_events", self.list_logs),
             Route("GET", "/v2/logs", "list_logs", self.list_logs),
         ]
 
@@ -136,30 +136,23 @@ class HistoryRoutes(RouteFamily):
             raise not_found("dlq message", ", ".join(ids))
         return letters, cursor
 
-    def _log_page(self, request: Request) -> tuple[list[records.Record], dict[str, str]]:
+    def list_logs(self, request: Request) -> object:
         chosen = records.read_filters(query_of(request), records.FOR_LOGS, most=_MAX_LOGS)
         entries, cursor = self.engine.log_page(chosen)
         messages, no_answer = self.engine.messages, self.engine.settings.no_answer_status
         found = [records.log_record(one, messages[one.message_id], no_answer) for one in entries]
-        return found, without_none(cursor=cursor)
-
-    def list_events(self, request: Request) -> object:
-        found, cursor = self._log_page(request)
-        return {"events": found} | cursor
-
-    def list_logs(self, request: Request) -> object:
-        found, cursor = self._log_page(request)
-        return {"logs": found, "events": found} | cursor
+        logs = {"logs": found} if request.route == "list_logs" else {}
+        return logs | {"events": found} | without_none(cursor=cursor)
 
 
 class WorkflowHistoryRoutes(RouteFamily):
     def routes(self) -> list[Route]:
         dlq = "/v2/workflows/dlq"
         return [
-            Route("POST", f"{dlq}/resume", "resume_workflow_runs", self.resume),
-            Route("POST", f"{dlq}/resume/{{id}}", "resume_workflow_runs", self.resume),
-            Route("POST", f"{dlq}/restart", "restart_workflow_runs", self.restart),
-            Route("POST", f"{dlq}/restart/{{id}}", "restart_workflow_runs", self.restart),
+            Route("POST", f"{dlq}/resume", "resume_workflow_runs", self.start_again),
+            Route("POST", f"{dlq}/resume/{{id}}", "resume_workflow_runs", self.start_again),
+            Route("POST", f"{dlq}/restart", "restart_workflow_runs", self.start_again),
+            Route("POST", f"{dlq}/restart/{{id}}", "restart_workflow_runs", self.start_again),
             Route("POST", f"{dlq}/callback/{{id}}", "retry_failure_function", self.retry_failure),
             Route("DELETE", f"{dlq}/callback/{{id}}", "give_up_failure", self.give_up_failure),
             Route("GET", dlq, "list_workflow_dead_letters", self.list_dead_letters),
@@ -182,12 +175,6 @@ class WorkflowHistoryRoutes(RouteFamily):
     def delete_dead_letters(self, request: Request) -> object:
         letters, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
         return {"deleted": self.engine.delete_dead_letters(letters)} | without_none(cursor=cursor)
-
-    def resume(self, request: Request) -> object:
-        return self._start_again(request, self.runs.resume)
-
-    def restart(self, request: Request) -> object:
-        return self._start_again(request, self.runs.restart)
 
     def retry_failure(self, request: Request) -> object:
         run, failure = self._failure_of(request)
@@ -212,9 +199,9 @@ class WorkflowHistoryRoutes(RouteFamily):
         run = self.runs.require_run_of(self.engine.dead_message(letter))
         return run, self.runs.failure_callback(run)
 
-    def _start_again(
-        self, request: Request, start: Callable[[Message, dict[str, Any]], WorkflowRun]
-    ) -> object:
+    def start_again(self, request: Request) -> object:
+        resumes = request.route == "resume_workflow_runs"
+        start = self.runs.resume if resumes else self.runs.restart
         given = read_given(
             pair
             for pair in request.headers.pairs
@@ -231,7 +218,7 @@ class WorkflowHistoryRoutes(RouteFamily):
         engine.quota.check_room(len(letters))
         messages = [engine.dead_message(letter) for letter in letters]
         for message in messages:
-            if start == self.runs.restart or not self.runs.steps_to_keep(message):
+            if not resumes or not self.runs.steps_to_keep(message):
                 self.runs.first_message(message)
         runs = []
         for letter, message in zip(letters, messages, strict=True):
@@ -304,8 +291,6 @@ class WorkflowRoutes(RouteFamily):
             Route(_METHODS, HOOKS + "{user}/{run}/{event}", "workflow_webhook", self.webhook),
         ]
 
-    # -- runs ------------------------------------------------------------------------------------
-
     def get_steps(self, request: Request) -> object:
         return [step.raw() for step in self.runs.get_live(request.segment("id")).steps]
 
@@ -375,8 +360,6 @@ class WorkflowRoutes(RouteFamily):
             found, lambda run: run.number, chosen, latest_first=latest_first, default=default
         )
 
-    # -- triggers --------------------------------------------------------------------------------
-
     def trigger(self, request: Request) -> object:
         target, settings = destination_of(request)
         headers = [*request.headers.pairs, *settings]
@@ -429,8 +412,6 @@ class WorkflowRoutes(RouteFamily):
         if run is not None:
             record["workflowCreatedAt"] = run.created_ms
         return record | ({"deduplicated": True} if accepted.deduplicated else {})
-
-    # -- events ----------------------------------------------------------------------------------
 
     def wait(self, request: Request) -> object:
         asked = json_object(request, required=True)

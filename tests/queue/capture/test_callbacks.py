@@ -6,7 +6,7 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import ANY
 
@@ -20,14 +20,7 @@ from pytest_fakecloud.queue.capture import callbacks as waiting
 from pytest_fakecloud.queue.capture.handle import CallbackCapture
 from pytest_fakecloud.queue.handle import Queue
 
-NOW = "2026-01-01T00:00:00Z"
-APP = "https://app.example.com/job"
-
-
-@pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    with Cloud(now=NOW, seed=1, delivery="driven") as cloud:
-        yield cloud
+from .conftest import APP, NOW
 
 
 @pytest.fixture
@@ -35,11 +28,6 @@ def queue(cloud: Cloud) -> Queue:
     queue = cloud.queue()
     queue.destinations.accept(APP)
     return queue
-
-
-@pytest.fixture
-def capture(cloud: Cloud, queue: Queue) -> CallbackCapture:
-    return cloud.callback_capture()
 
 
 def ask(queue: Queue, capture: CallbackCapture, count: int = 1, **more: Any) -> None:

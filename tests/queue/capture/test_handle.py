@@ -7,7 +7,7 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -25,25 +25,14 @@ from pytest_fakecloud.queue.handle import DEV_KEYS, Queue
 from pytest_fakecloud.queue.model import SigningKeys
 from pytest_fakecloud.queue.signatures import Signer, real_time
 
+from .conftest import APP
+
 KEYS = SigningKeys(*DEV_KEYS, lambda: "new")
-NOW = "2026-01-01T00:00:00Z"
-APP = "https://app.example.com/job"
-
-
-@pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    with Cloud(now=NOW, seed=1, delivery="driven") as cloud:
-        yield cloud
 
 
 @pytest.fixture
 def queue(cloud: Cloud) -> Queue:
     return cloud.queue(dev_credentials=True)
-
-
-@pytest.fixture
-def capture(cloud: Cloud, queue: Queue) -> CallbackCapture:
-    return cloud.callback_capture()
 
 
 def plan(queue: Queue, seconds: float, send: Callable[[], object]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
@@ -68,10 +71,15 @@ def test_a_message_stays_due_after_an_error_of_a_fault_that_would_delay_it(scene
     assert delivered(scene) == ["first", "second"]
 
 
-LIMITS = pytest.mark.parametrize(
-    ("parallelism", "flow"), [(1, None), (None, "parallelism=1")], ids=["global", "flow control"]
-)
-"""The two limits for which messages of an ordered queue may wait, beside the queue's own."""
+@pytest.fixture(params=[(1, None), (None, "parallelism=1")], ids=["global", "flow control"])
+def limited(request: Any) -> Iterator[tuple[Scene, str | None]]:
+    """A message that uses up a limit for 10 seconds, and the flow control of messages that wait for
+    it: one of the two limits beside the own of an ordered queue.
+    """
+    parallelism, flow = request.param
+    with with_slow_destination(parallelism) as scene:
+        publish(scene, "slow", flow, to=SLOW)
+        yield scene, flow
 
 
 def enqueue(scene: Scene, name: str, flow: str | None = None, *, to: str = DEST) -> None:
@@ -80,54 +88,44 @@ def enqueue(scene: Scene, name: str, flow: str | None = None, *, to: str = DEST)
     publish(scene, name, flow, to=to, way="/v2/enqueue/line/")
 
 
-@LIMITS
-def test_a_message_parked_first_does_not_overtake(
-    parallelism: int | None, flow: str | None
-) -> None:
-    with with_slow_destination(parallelism) as scene:
-        publish(scene, "slow", flow, to=SLOW)
-        enqueue(scene, "first", flow)
-        assert delivered(scene) == []
-        enqueue(scene, "second", flow)
-        scene.ok("POST", "/v2/queues/line/pause")
-        # The second message is due in the paused queue while the first waits for the limit.
-        assert delivered(scene) == []
-        scene.queue.clock.advance("10s")
-        scene.ok("POST", "/v2/queues/line/resume")
-        assert delivered(scene) == ["first", "second"]
+def test_a_message_parked_first_does_not_overtake(limited: tuple[Scene, str | None]) -> None:
+    scene, flow = limited
+    enqueue(scene, "first", flow)
+    assert delivered(scene) == []
+    enqueue(scene, "second", flow)
+    scene.ok("POST", "/v2/queues/line/pause")
+    # The second message is due in the paused queue while the first waits for the limit.
+    assert delivered(scene) == []
+    scene.queue.clock.advance("10s")
+    scene.ok("POST", "/v2/queues/line/resume")
+    assert delivered(scene) == ["first", "second"]
 
 
-@LIMITS
 def test_a_message_that_waits_for_a_limit_does_not_overtake_a_parked_one(
-    parallelism: int | None, flow: str | None
+    limited: tuple[Scene, str | None],
 ) -> None:
-    with with_slow_destination(parallelism) as scene:
-        publish(scene, "slow", flow, to=SLOW)
-        enqueue(scene, "first", flow)
-        publish(scene, "slow too", flow, to=SLOW)
-        enqueue(scene, "second", flow)
-        assert delivered(scene) == []
-        scene.ok("POST", "/v2/queues/line/pause")
-        scene.queue.clock.advance("15s")
-        # Now the first message waits for the limit again, after the second.
-        scene.ok("POST", "/v2/queues/line/resume")
-        scene.queue.clock.advance("5s")
-        assert delivered(scene) == ["first", "second"]
+    scene, flow = limited
+    enqueue(scene, "first", flow)
+    publish(scene, "slow too", flow, to=SLOW)
+    enqueue(scene, "second", flow)
+    assert delivered(scene) == []
+    scene.ok("POST", "/v2/queues/line/pause")
+    scene.queue.clock.advance("15s")
+    # Now the first message waits for the limit again, after the second.
+    scene.ok("POST", "/v2/queues/line/resume")
+    scene.queue.clock.advance("5s")
+    assert delivered(scene) == ["first", "second"]
 
 
-@LIMITS
-def test_a_reordered_message_leaves_its_slot_to_the_next(
-    parallelism: int | None, flow: str | None
-) -> None:
-    with with_slow_destination(parallelism) as scene:
-        publish(scene, "slow", flow, to=SLOW)
-        for name in ("first", "second"):
-            publish(scene, name, flow)
-        assert delivered(scene) == []
-        # The first message has a slot when the fault applies to it.
-        scene.queue.faults.reorder(times=1)
-        scene.queue.clock.advance("10s")
-        assert delivered(scene) == ["second", "first"]
+def test_a_reordered_message_leaves_its_slot_to_the_next(limited: tuple[Scene, str | None]) -> None:
+    scene, flow = limited
+    for name in ("first", "second"):
+        publish(scene, name, flow)
+    assert delivered(scene) == []
+    # The first message has a slot when the fault applies to it.
+    scene.queue.faults.reorder(times=1)
+    scene.queue.clock.advance("10s")
+    assert delivered(scene) == ["second", "first"]
 
 
 def test_attempts_that_end_at_the_same_time_do_not_change_the_order_of_a_queue() -> None:
