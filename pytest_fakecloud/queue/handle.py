@@ -137,8 +137,6 @@ class Queue(QueueAssertions, QueueActions, Handle):
         if config.dev_credentials and config.token is None:
             self.token = DEV_TOKEN
 
-    # -- settings that take effect at the start --------------------------------------------------
-
     @property
     def delivery(self) -> str:
         """``"driven"`` if calls of the test deliver messages, ``"background"`` if threads do."""
@@ -314,8 +312,6 @@ class Queue(QueueAssertions, QueueActions, Handle):
         __tracebackhide__ = True
         self._check_open()
         return run(self._engine, until_idle(self._engine, within))
-
-    # -- internals -------------------------------------------------------------------------------
 
     def _undelivered(self) -> str | None:
         """Return a warning if the test published messages but neither delivered nor inspected any.

@@ -207,9 +207,6 @@ class QueueConfig(HandleConfig):
         return replace(PlanLimits() if self.profile is None else PROFILES[self.profile], **limits)
 
 
-# -- the fakes that receive deliveries and callbacks ----------------------------------------------
-
-
 class DestinationSettings(HandleSettings, total=False):
     """Keyword arguments of ``Cloud.destination()`` and of the marker."""
 

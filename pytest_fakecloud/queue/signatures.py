@@ -117,13 +117,11 @@ def explain(
     keys: SigningKeys | Mapping[str, str],
     at: float,
     url: str | None = None,
-    tolerance: float = 0.0,
 ) -> str | None:
     """Return all reasons why a signature does not verify, or None if it does.
 
     ``keys`` are the receiver's keys by name, ``at`` is the receiver's Unix time in seconds, ``url``
     is the address at which the receiver was called (None: not compared, as in both receivers).
-    ``tolerance`` is in seconds and applies to the times in the token.
     """
     if not signature:
         return "the request has no Upstash-Signature header"
@@ -131,7 +129,7 @@ def explain(
     claims = verified_claims(signature, named.values())
     if claims is None:
         return _unsigned(signature, named)
-    reasons = list(_wrong_claims(claims, at, tolerance))
+    reasons = list(_wrong_claims(claims, at))
     if url is not None and isinstance(claims.get("sub"), str) and claims["sub"] != url:
         reasons.append(_url_differs(str(claims["sub"]), url))
     if isinstance(claims.get("body"), str):
@@ -174,7 +172,7 @@ def _decode(signature: str, key: str | None) -> dict[str, Any]:
     return claims
 
 
-def _wrong_claims(claims: Mapping[str, Any], at: float, tolerance: float) -> Iterator[str]:
+def _wrong_claims(claims: Mapping[str, Any], at: float) -> Iterator[str]:
     missing = [name for name in _REQUIRED if name not in claims]
     if missing:
         yield f"the token has no {', '.join(missing)} claim"
@@ -189,12 +187,12 @@ def _wrong_claims(claims: Mapping[str, Any], at: float, tolerance: float) -> Ite
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not (is_number and abs(value) <= _MAX_TIME):
             yield f"the {name} claim is {value!r}, expected a number of seconds"
-        elif name == "exp" and value <= at - tolerance:
+        elif name == "exp" and value <= at:
             yield (
                 f"the token has expired {_span(at - value)} ago on the receiver's clock"
                 f" (exp {value}, now {int(at)})"
             )
-        elif name != "exp" and value > at + tolerance:
+        elif name != "exp" and value > at:
             yield (
                 f"the token is from the future: {name} is {_span(value - at)} ahead of the"
                 f" receiver's clock ({name} {value}, now {int(at)}); set signature_clock= to the"

@@ -422,8 +422,6 @@ class Engine(Publisher):
         if message is not None:
             self.plan(message, now, message.wait_reason)
 
-    # -- the whole ---------------------------------------------------------------------------------
-
     def rotate_keys(self) -> SigningKeys:
         with self.lock:
             keys = self.keys

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ...core.errors import ContractError
@@ -185,7 +185,6 @@ def _waits_for(one: Message) -> str:
 
 
 def _settings(one: Message) -> Item:
-    """Return the settings of a message that have a value."""
     settings = one.settings
     found = {
         "queue": one.queue_name,
@@ -260,7 +259,12 @@ def _filter(wanted: Wanted) -> Callable[[Message], bool]:
 _FILTERS = ("state", "since", "until", "label", "status", "url")
 
 
-def _messages(handle: Queue, wanted: Wanted, kinds: Iterable[str]) -> View:
+def _messages(handle: Queue, wanted: Wanted, *, kinds: Iterable[str]) -> View:
+    """Return a page of messages, newest first.
+
+    Filters are ``state``, ``label``, ``url`` (a substring), ``status`` of the last response
+    (``503`` or ``5xx``), and ``since`` and ``until`` for the time of publishing.
+    """
     engine = engine_of(handle)
     with engine.lock:
         every = [one for one in engine.messages.values() if one.kind in kinds]
@@ -274,19 +278,6 @@ def _messages(handle: Queue, wanted: Wanted, kinds: Iterable[str]) -> View:
         facet=("state", lambda one: STATE_NAMES[one.state]),
     )
     return page | {"total": len(every)}
-
-
-def messages(handle: Queue, wanted: Wanted) -> View:
-    """Return a page of published messages, newest first.
-
-    Filters are ``state``, ``label``, ``url`` (a substring), ``status`` of the last response
-    (``503`` or ``5xx``), and ``since`` and ``until`` for the time of publishing.
-    """
-    return _messages(handle, wanted, ("message",))
-
-
-def callbacks(handle: Queue, wanted: Wanted) -> View:
-    return _messages(handle, wanted, ("callback", "failure_callback"))
 
 
 @_locked
@@ -668,11 +659,13 @@ def counts(engine: Any) -> dict[str, Any]:
 
 
 LISTS = {
-    "messages": Listing(messages, message, _FILTERS),
+    "messages": Listing(partial(_messages, kinds=("message",)), message, _FILTERS),
     "dead-letters": Listing(dead_letters),
     "schedules": Listing(schedules),
     "runs": Listing(runs, run, ("state",)),
-    "callbacks": Listing(callbacks, message, _FILTERS),
+    "callbacks": Listing(
+        partial(_messages, kinds=("callback", "failure_callback")), message, _FILTERS
+    ),
     "queues": Listing(queues),
     "url-groups": Listing(url_groups),
     "flow-control": Listing(flow_keys),

@@ -126,7 +126,6 @@ def caller_of(request: Request) -> str:
 
 
 def published(engine: Engine, request: Request, **options: Any) -> Published:
-    """Publish the message of a request."""
     destination, settings = destination_of(request)
     return engine.publish(
         destination,
@@ -293,8 +292,6 @@ class QueueApp(App):
 
         return route._replace(endpoint=endpoint)
 
-    # -- authentication and errors ---------------------------------------------------------------
-
     def authenticate(self, request: Request) -> object:
         if request.path.startswith(HOOKS):
             return None
@@ -342,8 +339,6 @@ class QueueApp(App):
         headers = self.engine.quota.daily_headers() if limited else ()
         return Answer(body, 202 if result.duplicate else 200, headers)
 
-    # -- publishing ------------------------------------------------------------------------------
-
     def enqueue(self, request: Request) -> Answer:
         name = check_name(request.segment("queue"), "queue name")
         return self.publish(request, queue_name=name)
@@ -386,8 +381,6 @@ class QueueApp(App):
                 report_rejected_step(self.engine.report, what, run_id, url, error)
             return error_item(error)
         return self.answer_published(result).body
-
-    # -- messages --------------------------------------------------------------------------------
 
     def get_message(self, request: Request) -> object:
         return records.message_record(self.engine.message(request.segment("id")))

@@ -439,12 +439,9 @@ def callback_body(
     answer = outcome.body
     if outcome.status is None and outcome.exception is not None:
         answer = failure_text(outcome).encode("utf-8", "replace")
-    sent = source_headers(message.settings)
-    sent_header, header = header_map(sent), header_map(outcome.headers)
-    url = as_text(message.url)
     body: dict[str, Any] = {
         "status": no_answer_status if outcome.status is None else outcome.status,
-        "header": header,
+        "header": header_map(outcome.headers),
         "body": encoded(answer[:size]),
         "retried": message.retried,
         "maxRetries": message.max_retries,
@@ -452,16 +449,15 @@ def callback_body(
     if message.dlq_id is not None:
         body["dlqId"] = message.dlq_id
     body |= dict.fromkeys(SOURCE_SPELLINGS[spelling], message.public_id)
-    if message.topic_name is not None:
-        body["topicName"] = message.topic_name
-    if message.endpoint_name is not None:
-        body["endpointName"] = message.endpoint_name
-    if message.schedule_id is not None:
-        body["scheduleId"] = message.schedule_id
+    body |= without_none(
+        topicName=message.topic_name,
+        endpointName=message.endpoint_name,
+        scheduleId=message.schedule_id,
+    )
     body |= {
-        "url": url,
+        "url": as_text(message.url),
         "method": message.settings.method,
-        "sourceHeader": sent_header,
+        "sourceHeader": header_map(source_headers(message.settings)),
         "sourceBody": encoded(message.body),
         "notBefore": str(message.not_before_us // 1000),
         "createdAt": str(message.created_us // 1000),
