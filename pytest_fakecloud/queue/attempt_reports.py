@@ -219,7 +219,7 @@ class AttemptReports(Interceptor):
             "alone": self._is_driven,
             "where": outcome.where,
         }
-        if delivery.kind != "message":
+        if message.kind != "message":
             details |= request_details(delivery)
         if outcome.status in SUCCESS and not started.logged:
             return details

@@ -52,9 +52,7 @@ class Delivery(NamedTuple):
     headers: HeaderList
     body: bytes
     attempt: int
-    at_us: int
     timeout_us: int
-    kind: Kind = "message"
 
 
 class Outcome(NamedTuple):
@@ -246,7 +244,6 @@ class Message:
     created_us: int
     not_before_us: int
     max_retries: int
-    retry_delay: str | None
     timeout_us: int
     caller_ip: str
     kind: Kind = "message"

@@ -25,7 +25,7 @@ def delivery(
     method: str = "POST",
     timeout_us: int = 30_000_000,
 ) -> Delivery:
-    return Delivery("msg_1", url, method, headers or [], body, 2, 0, timeout_us)
+    return Delivery("msg_1", url, method, headers or [], body, 2, timeout_us)
 
 
 class RawServer:

@@ -225,7 +225,7 @@ class Engine(Publisher):
             if message.workflow is not None:
                 body = self.workflow.delivery_body(message, now)
             prefix, region = self.settings.header_prefix, self.settings.region
-            delivery = delivery_of(message, body, now, prefix=prefix, region=region)
+            delivery = delivery_of(message, body, prefix=prefix, region=region)
             exchange = Exchange(message, attempt, delivery)
         if faults:
             self._claim(faults, exchange)
@@ -349,7 +349,7 @@ class Engine(Publisher):
                 self._publish_callback(message, "failure_callback", outcome, at_us)
             self.end_message(message, "FAILED", at_us, error=error, outcome=outcome)
         else:
-            wait, reason = next_wait(message.retry_delay, retried, outcome.headers, at_us)
+            wait, reason = next_wait(message.settings.retry_delay, retried, outcome.headers, at_us)
             message.retried += 1
             message.state = "RETRY"
             message.waiting_since_us = at_us

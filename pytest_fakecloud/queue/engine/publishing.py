@@ -453,7 +453,6 @@ class Publisher(Messages):
             created_us=now_us,
             not_before_us=not_before,
             max_retries=retries,
-            retry_delay=settings.retry_delay,
             timeout_us=min(settings.timeout_us or ceiling, ceiling),
             caller_ip=caller_ip,
             topic_name=topic_name,

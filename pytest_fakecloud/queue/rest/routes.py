@@ -419,7 +419,6 @@ class QueueApp(App):
             headers=[pair for pair in request.headers.pairs if pair[0].lower() not in own],
             body=request.body,
             attempt=0,
-            at_us=self.engine.clock.now_us(),
             timeout_us=self.engine.limits.timeout_us,
         )
         outcome = self.engine.perform(delivery)

@@ -91,7 +91,7 @@ def labels_record(settings: PublishSettings) -> Record:
     return {"label": labels[0], "labels": labels} if labels else {}
 
 
-def _settings_record(settings: PublishSettings, retry_delay: str | None) -> Record:
+def _settings_record(settings: PublishSettings) -> Record:
     record: Record = {}
     for name, url, headers in (
         ("callback", settings.callback, settings.callback_headers),
@@ -108,7 +108,7 @@ def _settings_record(settings: PublishSettings, retry_delay: str | None) -> Reco
         record["period"] = settings.flow.period_us // SECOND
     if settings.timeout_us is not None:
         record["timeout"] = ms(settings.timeout_us)
-    return record | without_none(retryDelayExpression=retry_delay)
+    return record | without_none(retryDelayExpression=settings.retry_delay)
 
 
 def _origin_record(message: Message) -> Record:
@@ -133,7 +133,7 @@ def message_record(message: Message) -> Record:
         "notBefore": ms(message.not_before_us),
         "createdAt": ms(message.created_us),
         **_caller(message.caller_ip),
-        **_settings_record(settings, message.retry_delay),
+        **_settings_record(settings),
         **_origin_record(message),
     }
     if part is not None:
@@ -166,7 +166,7 @@ def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Reco
         "header": shown_headers(source_headers(settings), settings.redaction),
         "body": hidden(message.body) if settings.redaction.body else encoded(message.body),
         "maxRetries": message.max_retries,
-        **_settings_record(settings, message.retry_delay),
+        **_settings_record(settings),
     }
     record |= without_none(error=entry.error) | _origin_record(message)
     if entry.next_us is not None:
@@ -211,7 +211,7 @@ def schedule_record(
         "retries": retries,
         **_caller(schedule.caller_ip),
         "isPaused": schedule.paused,
-        **_settings_record(settings, settings.retry_delay),
+        **_settings_record(settings),
     }
     if settings.delay_us:
         record["delay"] = settings.delay_us // SECOND

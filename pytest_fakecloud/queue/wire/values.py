@@ -354,7 +354,7 @@ SOURCE_SPELLINGS: Mapping[str, tuple[str, ...]] = {
 _CREATED_AT = "Upstash-Workflow-CreatedAt"
 
 
-def delivery_of(message: Message, body: bytes, now: int, *, prefix: str, region: str) -> Delivery:
+def delivery_of(message: Message, body: bytes, *, prefix: str, region: str) -> Delivery:
     """Return the unsigned delivery of a message. ``prefix`` begins the queue's own headers."""
     settings = message.settings
     own = _workflow_headers(message) if settings.workflow else []
@@ -384,9 +384,7 @@ def delivery_of(message: Message, body: bytes, now: int, *, prefix: str, region:
         headers=headers + own,
         body=body,
         attempt=message.retried,
-        at_us=now,
         timeout_us=message.timeout_us,
-        kind=message.kind,
     )
 
 

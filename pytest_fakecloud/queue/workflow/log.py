@@ -143,7 +143,7 @@ def _step(
     }
     record |= {name: read[name] for name in _COPIED if read.get(name) is not None}
     if message is not None:
-        record |= without_none(retryDelay=message.retry_delay)
+        record |= without_none(retryDelay=message.settings.retry_delay)
         record |= _wait(message) | _invoked(engine, message, redaction)
     if record["stepType"] == "Call":
         request = calls.get(str(record["stepId"]))
@@ -214,7 +214,7 @@ def _pending_step(message: Message) -> Record:
         "messageId": message.id,
         "state": _NEXT_STATES.get(message.state, "STEP_PROGRESS"),
         "retries": message.max_retries,
-        **without_none(retryDelay=message.retry_delay),
+        **without_none(retryDelay=message.settings.retry_delay),
         **_next_delivery(message),
     }
     if call_type_of(message) == "tocallback":

@@ -134,7 +134,6 @@ class WorkflowRuns:
             if takes_retries:
                 given = run.settings.retries
                 message.max_retries = self._engine.settings.retries if given is None else given
-            message.retry_delay = message.settings.retry_delay
 
     def check_steps(self, requests: Iterable[HeaderList]) -> None:
         """Raise ``QueueError`` (400) if one of these requests is a step of a finished run."""

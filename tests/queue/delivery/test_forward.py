@@ -34,7 +34,7 @@ def target(server: HTTPServer) -> HTTPServer:
 
 def delivery(url: str) -> Delivery:
     headers = [("Content-Type", "text/plain"), ("X-Forwarded-Host", "forged")]
-    return Delivery("msg_1", url, "POST", headers, b"hello", 0, 0, 30 * SECOND)
+    return Delivery("msg_1", url, "POST", headers, b"hello", 0, 30 * SECOND)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ class Bench:
         self.clock = Timekeeper(now="2026-01-01T00:00:00Z")
         self.start_us = self.clock.now_us()
         self.sent: list[Delivery] = []
+        self.sent_us: list[int] = []
         self.answer: Callable[[Delivery], Outcome] = lambda delivery: Outcome(200)
         self.signer = FakeSigner()
         self.reports: list[str] = []
@@ -58,6 +59,7 @@ class Bench:
 
     def perform(self, delivery: Delivery) -> Outcome:
         self.sent.append(delivery)
+        self.sent_us.append(self.clock.now_us())
         return self.answer(delivery)
 
     def publish(self, url: str = URL, body: bytes = b"x", **headers: str) -> str:
@@ -74,7 +76,7 @@ class Bench:
         self.answer = answer
 
     def times(self) -> list[float]:
-        return [(one.at_us - self.start_us) / SECOND for one in self.sent]
+        return [(at_us - self.start_us) / SECOND for at_us in self.sent_us]
 
     def state(self, message_id: str) -> str:
         return self.engine.messages[message_id].state

@@ -309,7 +309,7 @@ class Lives(RuleBasedStateMachine):
                     assert attempt.at_us == before.ended_us
                     continue
                 wait, _ = next_wait(
-                    message.retry_delay, retried, before.headers.pairs, before.ended_us
+                    message.settings.retry_delay, retried, before.headers.pairs, before.ended_us
                 )
                 assert attempt.at_us == before.ended_us + wait
                 retried += 1
