@@ -278,6 +278,7 @@ def load(queue: QueueActions, given: Mapping[str, Any]) -> None:
 
 
 def _add(place: QueueActions, data: Mapping[str, Any]) -> None:
+    """Add the URL groups and queues; raise an error for the first invalid part."""
     engine = place._engine
     for name, endpoints in _typed("url_groups", data.get("url_groups", {}), dict).items():
         group = text("url_groups name", name)

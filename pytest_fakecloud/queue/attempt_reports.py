@@ -67,6 +67,8 @@ class FinishedDelivery(NamedTuple):
 
 
 class DeliveryProblems:
+    """Reports problems with the deliveries of the queue called ``name``."""
+
     def __init__(self, name: str, problems: Problems) -> None:
         self._name = name
         self._problems = problems
@@ -444,6 +446,7 @@ def unfinished_lines(engine: Engine, name: Naming = str, most: int | None = None
 
 
 def dead_letter_lines(engine: Engine, name: Naming = str) -> Iterator[str]:
+    """Yield lines about the dead letters that have not expired; ``name`` formats an id."""
     letters_by_text: dict[str, list[tuple[str, str]]] = {}
     for letter in engine.all_dead_letters():
         message = engine.messages.get(letter.message_id)

@@ -74,6 +74,7 @@ def daily_headers(limit: int, left: int, now_us: int) -> HeaderList:
 
 
 def daily_limited(limit: int, now_us: int, left: int = 0) -> QueueError:
+    """Return the error (429) for exceeding the daily message limit, with ``RateLimit-*`` headers."""
     return QueueError(429, "Exceeded daily rate limit", headers=daily_headers(limit, left, now_us))
 
 

@@ -115,6 +115,7 @@ class Redaction(NamedTuple):
         return self.all_headers or name.lower() in self.headers
 
     def with_other(self, other: Redaction) -> Redaction:
+        """Return a redaction of the parts that this one or another one covers."""
         return Redaction(
             self.body or other.body,
             self.all_headers or other.all_headers,
@@ -237,6 +238,8 @@ class WorkflowPart(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Message:
+    """A message and its state."""
+
     id: str
     url: str
     body: bytes

@@ -155,6 +155,7 @@ def _unsigned(signature: str, keys: Mapping[str, str]) -> str:
 
 
 def verified_claims(signature: str, keys: Iterable[str]) -> dict[str, Any] | None:
+    """Return the claims of a token that is signed with one of these keys, otherwise None."""
     import jwt
 
     for key in keys:

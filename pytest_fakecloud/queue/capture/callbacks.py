@@ -190,6 +190,7 @@ _PREDICATE = {"callback": Field(read=lambda item: item, bare=True)}
 
 
 def query_of(given: Mapping[str, Any], predicate: Predicate | None = None) -> Query:
+    """Return the conditions of an assertion or a wait; raise ``ContractError`` for invalid ones."""
     check_predicate(predicate)
     asked = dict(given)
     message = asked.get("source_message_id")

@@ -90,6 +90,8 @@ class Inbox:
 
 
 class _CaptureServer(DestinationServer):
+    """Records callbacks before it responds."""
+
     def __init__(self, capture: CallbackCapture) -> None:
         super().__init__(capture)
         self._capture: CallbackCapture = weakref.proxy(capture)
@@ -248,6 +250,7 @@ class CallbackCapture(Destination):
         self._fail_missing(inbox, asked)
 
     def _fail_missing(self, inbox: Inbox, asked: Query) -> NoReturn:
+        """Fail because one more callback was expected than was received."""
         __tracebackhide__ = True
         matching = sum(map(asked, inbox.results()))
         self._expect(inbox, asked, matching + 1 if matching else None)

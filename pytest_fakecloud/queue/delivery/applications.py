@@ -70,6 +70,7 @@ class Deadlines:
             return self._planned.pop(number, None) is not None
 
     def close(self) -> None:
+        """End the thread and forget all callbacks, also those that are started later."""
         with self._condition:
             self._closed = True
             self._planned.clear()
@@ -462,6 +463,7 @@ def _scope(delivery: Delivery, state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def header_bytes(value: str) -> bytes:
+    """Encode a header value as Latin-1, or as UTF-8 if it has other characters."""
     try:
         return value.encode("latin-1")
     except UnicodeEncodeError:

@@ -206,6 +206,7 @@ class Sender:
 
 
 def route_to(table: Destinations, url: str) -> DestinationRoute | None:
+    """Return the route that matches a URL, or None."""
     split = split_wire(url if "://" in url else named_url(url) or url)
     best: tuple[int, DestinationRoute] | None = None
     with table._lock:

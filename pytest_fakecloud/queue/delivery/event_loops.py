@@ -36,6 +36,7 @@ class Lifespan:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def started(self) -> Mapping[str, Any]:
+        """Return the application's state after its start-up; raise its error if that failed."""
         await self._startup.wait()
         if self._error is not None:
             raise self._error

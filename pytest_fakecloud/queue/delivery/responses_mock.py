@@ -48,6 +48,8 @@ def through_responses(delivery: Delivery) -> Outcome | str | None:
 
 
 class _NoNetwork(HTTPAdapter):
+    """An adapter that never sends anything over the network."""
+
     def get_connection_with_tls_context(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         raise ConnectionError(f"no mock matches {request.url} any more, and nothing was sent")
 

@@ -87,6 +87,7 @@ UrlScope: TypeAlias = Pattern | Prefix
 
 
 def scope_of(url: object) -> UrlScope:
+    """Return the scope for a URL argument; raise ``ContractError`` if it is not a destination."""
     __tracebackhide__ = True
     split = split_text(named_url(url) or url) if isinstance(url, str) else SplitUrl("", "", "")
     has_wildcard = url == "*" or (split.origin and "*" in split.text)
@@ -230,6 +231,8 @@ ROUTES: Mapping[str, Field] = dict.fromkeys(
 
 
 class WsgiRoute(DestinationRoute):
+    """Answers deliveries with a WSGI application."""
+
     def __init__(self, spec: RouteSpec, *, app: WsgiApp) -> None:
         super().__init__(spec)
         self._app = app
@@ -249,6 +252,8 @@ _STARTED_BY_TEST = (
 
 
 class AsgiRoute(DestinationRoute):
+    """Answers deliveries with an ASGI application."""
+
     def __init__(self, spec: RouteSpec, *, app: AsgiApp, lifespan: bool) -> None:
         super().__init__(spec)
         self._app = app
@@ -308,6 +313,8 @@ class FunctionRoute(DestinationRoute):
 
 
 class ForwardRoute(DestinationRoute):
+    """Sends each delivery to a server at another address."""
+
     def __init__(self, spec: RouteSpec, *, target: str) -> None:
         super().__init__(spec)
         self._target = target.rstrip("/")
@@ -471,6 +478,7 @@ Handler: TypeAlias = Callable[[DeliveredRequest], Any]
 
 
 def as_reply(value: object) -> Response:
+    """Return a handler's result as a ``Response``; raise ``ContractError`` if it is invalid."""
     if isinstance(value, Response):
         return value
     if value is None:

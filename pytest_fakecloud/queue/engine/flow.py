@@ -113,6 +113,8 @@ class FlowKey:
 
 
 class FlowControl:
+    """The flow-control keys of a queue."""
+
     def __init__(self) -> None:
         self.keys: dict[str, FlowKey] = {}
 
@@ -133,6 +135,7 @@ class FlowControl:
         return found
 
     def get(self, key: str) -> FlowKey:
+        """Return a key; raise a 404 error if no message has used it and it was never configured."""
         return existing(self.keys.get(key), "flow control key", key)
 
     def get_or_create(self, key: str, now_us: int) -> FlowKey:
@@ -454,7 +457,10 @@ class Admission(State):
     def upsert_queue(
         self, name: str, *, parallelism: int | None = None, paused: bool | None = None
     ) -> None:
-        """Create or change a queue (``QueueError`` 400 or 412). None leaves a setting unchanged."""
+        """Create or change a queue. None leaves a setting unchanged.
+
+        Raises ``QueueError``: 400 for an invalid name, 412 if a plan limit is exceeded.
+        """
         with self.lock:
             self.check_queues([name])
             most = self.limits.queue_parallelism
@@ -475,6 +481,7 @@ class Admission(State):
                 self.start_waiting_in(queue)
 
     def set_queue_paused(self, name: str, paused: bool) -> None:
+        """Pause or resume a queue; raise a 404 error if it does not exist."""
         with self.lock:
             self.queue(name)
             self.upsert_queue(name, paused=paused)

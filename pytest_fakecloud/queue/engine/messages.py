@@ -158,6 +158,7 @@ class Messages(Admission):
             return count
 
     def plan_end_of_cancelled(self, message: Message, due_us: int) -> None:
+        """Schedule the end of a cancelled message for the time at which it would have been due."""
         self.plan_own(message.id, due_us, partial(self._finish_cancelled, message.id), "cancel")
 
     def _finish_cancelled(self, message_id: str, at_us: int) -> None:
@@ -350,9 +351,11 @@ class Messages(Admission):
             return list(self.dead_letters.values())
 
     def dead_letter(self, dlq_id: str) -> DeadLetter:
+        """Return a dead letter; raise a 404 error if it does not exist or has expired."""
         return existing(self.find_dead_letter(dlq_id), "dlq message", dlq_id)
 
     def find_dead_letter(self, dlq_id: str) -> DeadLetter | None:
+        """Return a dead letter, or None if it does not exist or has expired."""
         with self.lock:
             self._drop_expired_letters()
             return self.dead_letters.get(dlq_id)
@@ -368,6 +371,7 @@ class Messages(Admission):
         return self.messages[letter.message_id]
 
     def select_dead_letters(self, filters: Filters) -> tuple[list[DeadLetter], str | None]:
+        """Return a page of the matching dead letters, and the cursor of the next page."""
         with self.lock:
             no_answer = self.settings.no_answer_status
             letters = []
@@ -408,6 +412,7 @@ class Messages(Admission):
                 heapq.heappush(self._to_forget, (recheck_us, message.id))
 
     def log_page(self, filters: Filters) -> tuple[list[LogEntry], str | None]:
+        """Return a page of matching log entries, newest first, and the next page's cursor."""
         self.sweep()
         no_answer = self.settings.no_answer_status
         rows = []

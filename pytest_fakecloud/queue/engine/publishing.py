@@ -128,6 +128,7 @@ class Quota:
         self.usage.requests += 1
 
     def daily_headers(self) -> HeaderPairs:
+        """Return the headers that report the daily limit; empty if there is no limit."""
         limit = self._limits.daily_messages
         if limit is None:
             return []
@@ -154,7 +155,10 @@ class Quota:
                 raise errors.daily_limited(limit, now, max(0, limit - self.usage.messages))
 
     def check(self, settings: PublishSettings, body: bytes, now: int) -> int:
-        """Check a message and its callbacks against the plan (``QueueError``); return its retries."""
+        """Check a message's body and settings, including those of its callbacks, against the plan.
+
+        Returns the number of retries of the message. Raises ``QueueError`` (400, 412 or 413).
+        """
         limits = self._limits
         if len(body) > limits.message_size:
             raise quota("maxMessageSize", limits.message_size, status=413)
@@ -199,6 +203,7 @@ class Quota:
         self._check_nested(settings.failure_callback_headers, retries, depth + 1, now)
 
     def callback_retries(self, settings: PublishSettings, source_retries: int) -> int:
+        """Return the number of retries of a callback about a message with ``source_retries``."""
         default = self._settings.callback_retries
         return self.retries(settings, source_retries if default == "inherit" else default)
 
@@ -354,6 +359,7 @@ class Publisher(Messages):
         return [one.message_id for one in self._store(drafts, self.clock.now_us()).accepted]
 
     def states_of_run(self, schedule: Schedule) -> dict[str, str]:
+        """Return the states of the last run's messages that still exist, by public id."""
         found = (self.messages[one] for one in schedule.last_ids if one in self.messages)
         return {one.public_id: _RUN_STATES.get(one.state, "IN_PROGRESS") for one in found}
 

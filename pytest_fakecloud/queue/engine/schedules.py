@@ -110,7 +110,11 @@ class Schedules:
         sent: HeaderList,
         api: Api,
     ) -> Schedule:
-        """Create a schedule, or replace the schedule with the same id (``QueueError`` 400 or 412)."""
+        """Create a schedule, or replace the schedule with the same id.
+
+        Raises ``QueueError``: 400 for a missing or malformed cron expression and for a not-before
+        time, 412 if the plan's schedule limit is exceeded.
+        """
         if not settings.cron:
             raise bad_request("invalid schedule: the Upstash-Cron header is missing")
         if settings.not_before_us is not None:
@@ -159,6 +163,7 @@ class Schedules:
         self.plan(schedule, due)
 
     def earliest_run_us(self) -> int | None:
+        """Return the time of the next planned run of any schedule, or None."""
         return min((timer.due_us for timer in self._timers.values()), default=None)
 
     def unplan(self, schedule: Schedule) -> None:

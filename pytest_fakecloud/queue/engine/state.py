@@ -129,6 +129,7 @@ class State:
             timer.cancel()
 
     def next_planned_us(self) -> int | None:
+        """Return the time of the next planned attempt of this queue, or None."""
         # Do not ask the clock for its next timer, because its timers include those of other queues.
         while self._planned and not self._is_current(self._planned[0]):
             heapq.heappop(self._planned)

@@ -53,6 +53,7 @@ class Endpoints:
         return self._by_id.get(endpoint_id)
 
     def all_with(self, *, url: object = None, name: object = None) -> list[Endpoint]:
+        """Return the endpoints with the given URL or name, in order."""
         found: dict[str, Endpoint] = {}
         for what, value in (("url", url), ("name", name)):
             if isinstance(value, str):
@@ -122,7 +123,10 @@ class UrlGroups:
         return existing(self.find(name_or_id), "topic", name_or_id)
 
     def create(self, name: str, now_us: int) -> UrlGroup:
-        """Return the group with the given name, creating it if necessary (``QueueError`` 400 or 412)."""
+        """Return the group with the given name, creating it if necessary.
+
+        Raises ``QueueError``: 400 for an invalid name, 412 if the plan's group limit is exceeded.
+        """
         check_name(name, "topic name")
         found = self.by_name.get(name)
         if found is None:
@@ -148,7 +152,11 @@ class UrlGroups:
     def add(
         self, group: UrlGroup, url: str, name: str | None, now_us: int, *, by_id: bool = False
     ) -> Endpoint:
-        """Add an endpoint, or change the one with the same name or URL (``QueueError`` 400 or 412)."""
+        """Add an endpoint, or change the endpoint with the same name or URL.
+
+        Raises ``QueueError``: 400 for an invalid URL or name, 412 if the plan's endpoint limit is
+        exceeded.
+        """
         _check_endpoint(url, name)
         endpoints = group.endpoints
         same = endpoints.all_with(name=name) or endpoints.all_with(url=url)

@@ -282,6 +282,7 @@ def _messages(handle: Queue, wanted: Wanted, *, kinds: Iterable[str]) -> View:
 
 @_locked
 def message(engine: Any, id: str, wanted: Wanted) -> View:
+    """Return one message in full: body, headers, settings, and attempts with their responses."""
     record = engine.messages.get(id)
     if record is None:
         raise NotFound(
@@ -442,6 +443,8 @@ def url_groups(engine: Any, wanted: Wanted) -> View:
 
 @_locked
 def flow_keys(engine: Any, wanted: Wanted) -> View:
+    """Return the flow-control keys with their limits and the messages that wait for each key."""
+
     def show(name: str) -> View:
         key = engine.flow.keys[name]
         record = key.record(engine.clock.now_us())
@@ -518,6 +521,7 @@ def _run_state(run: Any) -> str:
 
 @_locked
 def run(engine: Any, id: str, wanted: Wanted) -> View:
+    """Return one workflow run: input, steps with outputs, attempts and errors, and result."""
     found = engine.workflow.runs.get(id)
     if found is None:
         raise NotFound(f"there is no workflow run {id!r:.200}")
@@ -644,6 +648,7 @@ def dead_letter_view(letter: DeadLetterView) -> DeadLetter:
 
 @_locked
 def counts(engine: Any) -> dict[str, Any]:
+    """Return the size of each list, and the number of messages in each state."""
     kinds = Counter(one.kind for one in engine.messages.values())
     return {
         "messages": kinds["message"],

@@ -267,6 +267,7 @@ def _signature_lines(signature: SignatureDetails) -> Iterator[str]:
 
 
 def _differences(signature: SignatureDetails) -> Iterator[str]:
+    """Yield the arguments of the application's check that differ from what was signed."""
     if signature["verified_url"] is not None:
         yield f"Receiver.verify() was given another URL: {signature['verified_url']}"
     if signature["verified_body"] is not None:

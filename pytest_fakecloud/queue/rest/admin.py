@@ -164,6 +164,8 @@ class AdministrationRoutes(RouteFamily):
 
 
 class FlowRoutes(RouteFamily):
+    """Endpoints for flow control."""
+
     def routes(self) -> list[Route]:
         return [
             Route("GET", "/v2/flowControl", "list_flow_controls", self.list_flow_controls),
@@ -254,6 +256,8 @@ _DOCUMENTED = {
 
 
 class V1Routes(RouteFamily):
+    """Endpoints of ``/v1``."""
+
     def routes(self) -> list[Route]:
         return [
             Route("POST", "/v1/publish/{destination*}", "publish_v1", self.publish),

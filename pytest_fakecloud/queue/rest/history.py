@@ -75,6 +75,8 @@ def letter_record(engine: Engine, letter: DeadLetter) -> records.Record:
 
 
 class HistoryRoutes(RouteFamily):
+    """Endpoints for dead letters and logs."""
+
     def routes(self) -> list[Route]:
         return [
             Route("GET", "/v2/dlq", "list_dead_letters", self.list_dead_letters),
@@ -146,6 +148,8 @@ class HistoryRoutes(RouteFamily):
 
 
 class WorkflowHistoryRoutes(RouteFamily):
+    """Endpoints for the dead letters of workflow runs."""
+
     def routes(self) -> list[Route]:
         dlq = "/v2/workflows/dlq"
         return [
@@ -275,6 +279,8 @@ _FILTERS = frozenset({*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"})
 
 
 class WorkflowRoutes(RouteFamily):
+    """Endpoints for workflow runs."""
+
     def routes(self) -> list[Route]:
         return [
             Route("GET", "/v2/workflows/runs/{id}", "get_workflow_steps", self.get_steps),

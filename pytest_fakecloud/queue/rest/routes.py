@@ -84,6 +84,7 @@ def json_object(request: Request, *, required: bool = False) -> dict[str, Any]:
 
 
 def json_array(request: Request) -> list[Any]:
+    """Return the JSON array of a batch; raise a 400 error for any other body."""
     items = _read_json(request.body, "batch")
     if not isinstance(items, list):
         raise bad_request("invalid batch: expected a JSON array")
@@ -195,6 +196,7 @@ def error_item(error: QueueError) -> dict[str, object]:
 
 
 def endpoints_of(request: Request) -> list[dict[str, Any]]:
+    """Return the endpoints in a body; raise a 400 error unless they are a list of objects."""
     found = json_object(request).get("endpoints")
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise bad_request("invalid body: endpoints must be an array of objects")

@@ -496,6 +496,7 @@ def page(
 
 
 def read_cursor(text: str) -> int:
+    """Return the row number in a cursor; raise a 400 error if it is invalid."""
     try:
         plain = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii")
         if not plain.startswith("row-") or not plain[4:].isdigit() or len(plain) > 24:

@@ -105,6 +105,7 @@ def overridden(base: HeaderList, by: HeaderList) -> HeaderList:
 
 
 def check_header(name: str, value: str) -> None:
+    """Raise a 400 error if a header's name or value is malformed."""
     if not _TOKEN.match(name):
         raise bad_request(f"invalid header name: {quoted(name)}")
     if CONTROL.search(value):
@@ -219,6 +220,7 @@ def read_labels(value: str) -> tuple[str, ...]:
 
 
 def check_name(name: str, what: str) -> str:
+    """Return a name of letters, digits, ``-``, ``.`` and ``_``; raise a 400 error for another."""
     if not re.match(r"[A-Za-z0-9._-]+\Z", name):
         raise bad_request(
             f"invalid {what}: {quoted(name)} may only contain letters, digits, hyphen, underscore"

@@ -89,6 +89,7 @@ class RetryDelay:
             raise self._bad(f"unexpected {self._tokens[self._at]!r}")
 
     def milliseconds(self, retried: int) -> float:
+        """Return the wait in milliseconds; raise a 400 error if it is not a finite number."""
         try:
             value = self._node(float(retried))
         except ZeroDivisionError:

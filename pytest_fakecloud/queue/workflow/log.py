@@ -113,6 +113,7 @@ def _calls(engine: Engine, run: WorkflowRun) -> dict[str, Message]:
 
 
 def _is_pending(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
+    """Return whether a message belongs to the group of messages that are still to be delivered."""
     if run.state == "RUN_SUCCESS":
         return False
     if message.id in shown:
@@ -232,6 +233,7 @@ def _next_delivery(message: Message) -> Record:
 
 
 def _errors(message: Message) -> Record:
+    """Return the field about the failed attempts of a message, if there were any."""
     errors = [
         {
             "error": "" if attempt.exception is None else str(attempt.exception),

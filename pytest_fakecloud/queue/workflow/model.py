@@ -32,6 +32,8 @@ SDK_VERSION = "Upstash-Workflow-Sdk-Version"
 
 
 class RunStep(NamedTuple):
+    """A step in a run's list of steps, with its message and its body."""
+
     message_id: str
     body: bytes
     at_us: int
@@ -150,6 +152,7 @@ def call_type_of(message: Message) -> str | None:
 
 
 def is_step(message: Message) -> bool:
+    """Return whether a message of a run is delivered with the list of steps."""
     return call_type_of(message) not in _RAW_CALLS
 
 

@@ -94,9 +94,11 @@ class WorkflowRuns:
     # -- called by the engine --------------------------------------------------------------------
 
     def accept(self, message: Message, at_us: int) -> str | None:
-        """Check a message before it is stored (``QueueError``), and make it part of its run.
+        """Check a message before it is stored, and make it part of its run.
 
-        Returns None to store it, or the id of the earlier message that it repeats.
+        Returns None to store the message. For a duplicate, which the engine does not store, returns
+        the id of the earlier message. Raises ``QueueError`` if the message must be rejected, for
+        example with 400 for a step of a finished run.
         """
         if message.kind == "failure_callback":
             self._note_failure_callback(message)
@@ -243,6 +245,7 @@ class WorkflowRuns:
         return existing(self.runs.get(run_id), "workflow run", run_id)
 
     def require_run_of(self, message: Message) -> WorkflowRun:
+        """Return the workflow run of a message; raise a 404 error if the run is unknown."""
         assert message.workflow is not None
         return self.get(message.workflow.run_id)
 
@@ -308,6 +311,7 @@ class WorkflowRuns:
             self._publish_result(run, invoker)
 
     def _publish_result(self, run: WorkflowRun, invoker: Invoker) -> None:
+        """Publish the result of a finished run as a step of its invoker."""
         result = {
             "body": (run.response or b"").decode("utf-8", "replace"),
             "isFailed": run.state == "RUN_FAILED",
@@ -344,6 +348,7 @@ class WorkflowRuns:
         return waiter.record(self.get(waiter.run_id).settings.redaction)
 
     def wait_for_event(self, event_id: str, request: dict[str, Any], headers: HeaderList) -> Waiter:
+        """Make a run wait for an event; raise a 404 error for an unknown run."""
         run_id = first_setting(headers, "workflow-runid") or ""
         self.get_live(run_id)
         step = request.get("step")
@@ -561,6 +566,7 @@ def _has_default_retries(message: Message, source: Message | None) -> bool:
 
 
 def with_run_id(pairs: HeaderList, run_id: str) -> HeaderList:
+    """Return headers with the id of a run, unless they have one already."""
     if first_setting(pairs, "workflow-runid") is not None:
         return pairs
     return [*pairs, ("Upstash-Workflow-RunId", run_id)]
