@@ -27,13 +27,10 @@ Reason = Literal["command", "key", "channel"]
 _REASONS: tuple[Reason, ...] = get_args(Reason)
 """The reasons in the order in which they are checked."""
 _TO_A_CHANNEL = frozenset({"PUBLISH", "SPUBLISH"})
-"""Commands whose first argument is a channel."""
 _TO_CHANNELS = frozenset({"SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE"})
-"""Commands whose arguments are channels or patterns."""
 
 
 def password_hash(password: bytes) -> str:
-    """Return the stored form of a password: its SHA-256 in lower-case hexadecimal digits."""
     return sha256(password).hexdigest()
 
 
@@ -54,7 +51,6 @@ class KeyPattern(NamedTuple):
     writes: bool
 
     def allows(self, key: bytes, reads: bool, writes: bool) -> bool:
-        """Return whether the pattern matches a key and permits this kind of access to it."""
         if (reads and not self.reads) or (writes and not self.writes):
             return False
         return matcher(self.pattern)(key)
@@ -87,7 +83,6 @@ class Selector:
     # -- rules -------------------------------------------------------------------------------------
 
     def set_all_commands(self, allowed: bool) -> None:
-        """Allow all commands, including those that are added later, or deny all commands."""
         self.commands = frozenset(self.table.commands.values()) if allowed else frozenset()
         self.first_words.clear()
         self.all_commands = self.future = allowed
@@ -123,9 +118,6 @@ class Selector:
         if is_pattern:
             return channel in self.channels
         return any(matcher(pattern)(channel) for pattern in self.channels)
-
-    def reads_all_keys(self) -> bool:
-        return self.all_keys or any(each.reads and each.pattern == b"*" for each in self.keys)
 
 
 def keys_of(spec: CommandSpec, argv: list[bytes]) -> Iterator[tuple[int, bool, bool]]:
@@ -188,14 +180,9 @@ class AclUser:
 
     def draft(self) -> AclUser:
         """Return a copy whose rules can be changed. ``adopt()`` applies the changes."""
-        other = self.copy()
+        other = copy(self)
         other.hashes = list(self.hashes)
         other.selectors = [selector.copy() for selector in self.selectors]
-        return other
-
-    def copy(self) -> AclUser:
-        other = AclUser(self.name, self.dialect, self.table)
-        other.adopt(self)
         return other
 
     def adopt(self, other: AclUser) -> None:
@@ -208,7 +195,6 @@ class AclUser:
         self.update_unrestricted()
 
     def update_unrestricted(self) -> None:
-        """Update ``unrestricted`` after a change of the root selector."""
         root = self.selectors[0]
         self.unrestricted = root.all_commands and root.all_keys and root.all_channels
 
@@ -229,7 +215,6 @@ class AclUser:
         return self.on and (self.passwordless or digest in self.hashes)
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise ``Denied`` if no selector allows the whole command line."""
         denials = []
         for selector in self.selectors:
             denial = selector.denial(spec, argv)
@@ -248,7 +233,7 @@ class AclUser:
 
     def reads_all_keys(self, spec: CommandSpec) -> bool:
         return any(
-            each.reads_all_keys()
+            each.all_keys or any(key.reads and key.pattern == b"*" for key in each.keys)
             for each in self.selectors
             if each.all_commands or spec in each.commands
         )
@@ -328,11 +313,11 @@ def read_only_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
 
 # -- rules -----------------------------------------------------------------------------------------
 
-_CATEGORY_WORDS = (
-    "keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub admin "
-    "fast slow blocking dangerous connection transaction scripting"
-)
-CATEGORIES = tuple(_CATEGORY_WORDS.split())
+CATEGORIES = (
+    "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap",
+    "hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous",
+    "connection", "transaction", "scripting",
+)  # fmt: skip
 """The categories of commands in the order of ACL CAT, without the ``@`` sign."""
 _MORE_CATEGORIES = ("json", "search")
 """Categories of commands that only servers with modules have."""
@@ -363,26 +348,19 @@ def apply_rules(user: AclUser, rules: list[bytes]) -> None:
 def join_selectors(rules: list[bytes]) -> list[bytes]:
     """Return the rules, joining the words of each selector in parentheses to a single rule."""
     found: list[bytes] = []
-    open_rule: bytes | None = None
-    first = b""
-    for rule in rules:
-        if open_rule is not None:
-            open_rule += b" " + rule
-        elif rule.startswith(b"("):
-            open_rule = first = rule
-        else:
-            found.append(rule)
-            continue
-        if open_rule.endswith(b")"):
-            found.append(open_rule)
-            open_rule = None
-    if open_rule is not None:
-        raise CommandError(errors.unmatched_parenthesis(first))
+    words = iter(rules)
+    for rule in words:
+        joined = rule
+        while joined.startswith(b"(") and not joined.endswith(b")"):
+            word = next(words, None)
+            if word is None:
+                raise CommandError(errors.unmatched_parenthesis(rule))
+            joined += b" " + word
+        found.append(joined)
     return found
 
 
 def _apply(user: AclUser, rule: bytes) -> None:
-    """Apply a rule about the user, or pass a rule about permissions on to the root selector."""
     word = rule.lower()
     if not rule:
         return
@@ -451,7 +429,6 @@ def _apply_to_selector(user: AclUser, selector: Selector, rule: bytes) -> None:
 
 
 def has_space(pattern: bytes) -> bool:
-    """Return whether a pattern or a name contains a space or another byte that ends a word."""
     return any(byte in b" \t\n\r\v\f\0" for byte in pattern)
 
 
@@ -514,13 +491,11 @@ def _with_subcommands(spec: CommandSpec) -> set[CommandSpec]:
 # -- descriptions ----------------------------------------------------------------------------------
 
 
-def _command_rules(selector: Selector) -> list[str]:
+def _command_rules(selector: Selector) -> bytes:
     """Return rules for the commands of a selector: the best-fitting categories, then commands.
 
-    The first rule denies or allows all commands. The wanted commands are the exceptions from it.
-    Categories with the opposite sign cover as many of them as possible, and rules for single
-    commands correct the rest. Single commands are in the order of the table; Redis orders them by a
-    hash that changes with each start.
+    The first rule denies or allows all commands. Rules for single commands are in the order of the
+    table; Redis orders them by a hash that changes with each start.
     """
     table = selector.table
     adds = not selector.future
@@ -541,7 +516,7 @@ def _command_rules(selector: Selector) -> list[str]:
     for spec in table.commands.values():
         words = selector.first_words.get(spec, ())
         rules += [f"+{spec.full_name}|{word.decode('utf-8', 'replace')}" for word in words]
-    return rules
+    return " ".join(rules).encode()
 
 
 def _fitting_categories(table: Table, wanted: set[CommandSpec]) -> list[str]:
@@ -590,11 +565,10 @@ def _selector_line(selector: Selector) -> bytes:
     channels = _channels(selector)
     if not selector.all_channels:
         channels.insert(0, b"resetchannels")
-    return b" ".join([*_keys(selector), *channels, " ".join(_command_rules(selector)).encode()])
+    return b" ".join([*_keys(selector), *channels, _command_rules(selector)])
 
 
 def describe_user(user: AclUser) -> bytes:
-    """Return the line that describes a user in ACL LIST."""
     words = [b"user", encoded(user.name), *_flags(user)]
     words += [b"#" + each.encode() for each in user.hashes]
     words.append(_selector_line(user.root))
@@ -604,14 +578,13 @@ def describe_user(user: AclUser) -> bytes:
 
 def _selector_details(selector: Selector) -> list[Any]:
     return [
-        b"commands", " ".join(_command_rules(selector)).encode(),
+        b"commands", _command_rules(selector),
         b"keys", b" ".join(_keys(selector)),
         b"channels", b" ".join(_channels(selector)),
     ]  # fmt: skip
 
 
 def user_details(user: AclUser) -> Map:
-    """Return the reply of ACL GETUSER."""
     return Map([
         b"flags", SetReply(_flags(user)),
         b"passwords", [each.encode() for each in user.hashes],

@@ -88,7 +88,6 @@ _ON_AN_INDEX = r"(?i)SEARCH\.(?!LIST)"
 
 
 def facts_of(lines: list[list[str]]) -> dict[str, Any]:
-    """Return the fields of commands, with the values of all lines in one list."""
     return {
         "command": [command_name(line) for line in lines],
         "key": [key for line in lines for key in keys_of(line)],
@@ -122,7 +121,6 @@ def command_name(words: Sequence[str]) -> str:
 
 
 def keys_of(line: Sequence[str]) -> list[str]:
-    """Return the keys in a command line, in order; none if the command is unknown."""
     spec = spec_of(line)
     if spec is None:
         return []

@@ -66,7 +66,6 @@ def _read(file: Path) -> Contents:
 
 
 def _send(contents: Contents, execute: Callable[[list[bytes]], object]) -> Counter[str]:
-    """Send libraries and keys as commands; return the numbers of skipped keys by the reason."""
     config = Config("redis")
     for library in contents.libraries:
         execute([b"FUNCTION", b"LOAD", b"REPLACE", library])
@@ -90,7 +89,6 @@ def _send(contents: Contents, execute: Callable[[list[bytes]], object]) -> Count
 
 
 def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
-    """Write all keys and libraries to an ``.rdb`` file, or raise ``ContractError``."""
     file = Path(path)
     with engine.lock:
         indexes = 0

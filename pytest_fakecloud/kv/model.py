@@ -17,7 +17,6 @@ from .settings import KVConfig
 from .table.registry import Table
 
 Transport = Literal["local", "rest", "port"]
-"""The origin of a command: the test, the REST interface, or the database port."""
 TURN_SECONDS = 0.05
 """Wall-clock seconds that a pipeline may run before other clients get a turn (decided here)."""
 
@@ -31,8 +30,7 @@ class AnySession(Protocol):
     wake: Callable[[], None] | None
 
     @property
-    def queue(self) -> list[Any] | None:
-        """Commands queued in the open transaction; None if no transaction is open."""
+    def queue(self) -> list[Any] | None: ...
 
 
 class AnyEngine(Protocol):
@@ -58,29 +56,20 @@ class AnyEngine(Protocol):
         address: str = "",
         at_us: int | None = None,
         size: int = 0,
-    ) -> AnySession:
-        """Open a session, by default for the user ``default`` and beginning now.
+    ) -> AnySession: ...
 
-        ``size`` is the number of bytes that the client has sent.
-        """
+    def execute(self, session: Any, argv: list[bytes]) -> Reply: ...
 
-    def execute(self, session: Any, argv: list[bytes]) -> Reply:
-        """Run a command line, or queue it; raise ``CommandError`` for an error reply."""
+    def give_way(self) -> None: ...
 
-    def give_way(self) -> None:
-        """Let a waiting client run first; called between the commands of a pipeline."""
-
-    def abandon(self, session: Any) -> None:
-        """Discard the state of a session that has ended."""
+    def abandon(self, session: Any) -> None: ...
 
     def reading(self) -> AbstractContextManager[Any]:
         """Context manager that provides the keys of the fake, with ``peek()`` and iteration."""
 
-    def snapshot(self) -> Any:
-        """Return a copy of everything that commands can change."""
+    def snapshot(self) -> Any: ...
 
-    def restore(self, saved: Any) -> None:
-        """Restore a copy that ``snapshot()`` returned."""
+    def restore(self, saved: Any) -> None: ...
 
 
 # -- limits on commands ----------------------------------------------------------------------------
@@ -121,7 +110,6 @@ class CommandLimits:
         self.check_size(line)
 
     def check_size(self, line: list[bytes]) -> None:
-        """Raise ``CommandError`` if a command is too large."""
         if self._max_size is not None and sum(map(len, line)) > self._max_size:
             raise CommandError(errors.MAX_REQUEST_SIZE)
 
@@ -154,5 +142,4 @@ class _Window:
     limit: int
     error: bytes
     index: int = 0
-    """The number of whole periods since the Unix epoch."""
     used: int = 0

@@ -45,11 +45,7 @@ class _Progress(NamedTuple):
 
 
 class _Gap(NamedTuple):
-    """A position between two commands of a client.
-
-    ``place`` is the number of commands that the client sent before it. ``number`` counts the
-    positions of all clients, starting at 1.
-    """
+    """A position between two commands of a client; ``place`` is the number of commands before it."""
 
     before: str
     after: str
@@ -79,12 +75,10 @@ class Interruptions(list["Interruption | Listener"]):
         self._planned.append(interruption)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call a function before each command; return a function that ends this."""
         self.append(listener)
         return partial(self.remove, listener)
 
     def active(self) -> list[Interruption]:
-        """Return the active interruptions, without the listeners."""
         return [each for each in self if isinstance(each, Interruption)]
 
     def clear(self) -> None:
@@ -93,7 +87,6 @@ class Interruptions(list["Interruption | Listener"]):
         self._planned.clear()
 
     def end(self) -> None:
-        """End all interruptions."""
         for interruption in self.active():
             self.remove(interruption)
 
@@ -109,7 +102,6 @@ class Interruptions(list["Interruption | Listener"]):
                 interruption.progress.clear()
 
     def begin_turn(self, interruption: Interruption, turn: int) -> None:
-        """Begin new sequences for an interruption, of which it selects only one position."""
         with self._lock:
             interruption.progress.clear()
             interruption.gaps, interruption.turn = 0, turn
@@ -150,7 +142,6 @@ class Interruptions(list["Interruption | Listener"]):
 
 
 def _choice_of(commands: int | tuple[Condition[str], Condition[str]]) -> Callable[[_Gap], bool]:
-    """Return a function that decides whether to interrupt at a position."""
     if type(commands) is int:
         if commands < 1:
             raise ContractError(
@@ -193,10 +184,8 @@ class Interruption:
         self.gaps = 0
         self._clients = 0
         self._seen: dict[int, list[str]] = {}
-        """The names of the commands by the number of their client."""
         self._seen_in_all = 0
         self._ignored: list[str] = []
-        """The commands that did not match ``where``, each with its keys."""
         self._ignored_in_all = 0
         self._saw_transaction = False
         self.has_raised = False
@@ -216,7 +205,6 @@ class Interruption:
         return False
 
     def note(self, sender: Sender, name: str, arrival: Arrival) -> _Gap | None:
-        """Note a command; return the position before it, if its client has sent another one."""
         progress = self._advance(sender, name)
         self._seen_in_all += 1
         if self._seen_in_all <= _MOST_SEEN:
@@ -285,7 +273,6 @@ class Interruption:
         return f"between({', '.join(given)})"
 
     def why_unused(self) -> str:
-        """Return a message for an interruption that never happened, with the commands it saw."""
         clients = [", ".join(names) for names in self._seen.values()]
         if len(clients) > 1:
             clients = [f"{names} of client {number}" for number, names in enumerate(clients, 1)]

@@ -23,8 +23,6 @@ from .values import type_name
 
 @dataclass(repr=False, unsafe_hash=True, slots=True)
 class _Text:
-    """A string with its own type in the protocol."""
-
     text: bytes
 
     def __repr__(self) -> str:
@@ -209,7 +207,6 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
 
 
 def size_of(reply: Reply) -> int:
-    """Return the total size in bytes of all strings in a reply."""
     if not isinstance(reply, list):
         return len(reply) if isinstance(reply, bytes | bytearray) else 0
     # Do not recurse: a script's reply may be nested deeper than Python's recursion limit.
@@ -226,7 +223,6 @@ def size_of(reply: Reply) -> int:
 
 
 def to_resp(reply: Reply, version: int = 2) -> bytes:
-    """Encode a reply in the Redis protocol, version 2 or 3."""
     # Encode the most frequent replies directly. The journal shares the bytes of OK.
     if reply is OK:
         return _OK_LINE

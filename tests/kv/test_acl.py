@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -128,11 +130,11 @@ class TestSelectors:
     def test_a_copy_is_independent(self) -> None:
         user = AclUser("u")
         apply_rules(user, [b"+get", b"~a", b"&c", b"(+set ~b)"])
-        copy = user.copy()
+        former = copy(user)
         apply_rules(user, [b"-get", b"~b", b"&d", b"clearselectors"])
-        assert COMMANDS["GET"] in copy.root.commands
-        assert copy.root.keys == [KeyPattern(b"a", True, True)]
-        assert (copy.root.channels, len(copy.selectors)) == ([b"c"], 2)
+        assert COMMANDS["GET"] in former.root.commands
+        assert former.root.keys == [KeyPattern(b"a", True, True)]
+        assert (former.root.channels, len(former.selectors)) == ([b"c"], 2)
 
     def test_one_selector_must_allow_it_all(self) -> None:
         user = AclUser("u", "redis")

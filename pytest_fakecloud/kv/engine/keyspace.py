@@ -464,7 +464,6 @@ class Keyspace:
         self.announce(key, event)
 
     def _note_change(self, key: bytes, *, expired: bool = False, invalidates: bool = True) -> None:
-        """Mark a key as changed for the clients that watch it, the engine and the search indexes."""
         for watcher in self.watchers.get(key, ()):
             watcher.watch_broken = True
         if self.touched is not None:
@@ -477,7 +476,6 @@ class Keyspace:
                 self.indexes.note_change(self, key)
 
     def record_changes(self, touched: bool, *, for_tracking: bool) -> None:
-        """Start or stop recording changed keys, and those that need an invalidation message."""
         self.touched = (self.touched or set()) if touched else None
         self.changed = (self.changed or {}) if for_tracking else None
 

@@ -48,8 +48,6 @@ LONGEST_WAIT_SECONDS = 2.0
 
 
 class _Sums:
-    """The sizes of the keys of one database, and their sums."""
-
     def __init__(self) -> None:
         self.memory = 0
         self.content = 0
@@ -88,13 +86,11 @@ class Sizes:
         return sums
 
     def used_memory(self) -> int:
-        """Return the memory used by the server and its keys, values and expiry times, in bytes."""
         return STARTUP + sum(
             self._update(db).memory + ENTRY * len(db.expires) for db in self._databases
         )
 
     def of_content(self, db: Keyspace) -> int:
-        """Return the bytes of the keys and values of a database."""
         return self._update(db).content
 
 
@@ -107,7 +103,6 @@ class Eviction:
         self._random = random
         self.limit = 0
         self.evicted = 0
-        """Number of keys evicted so far."""
 
     def make_room(self, sizes: Sizes, now_ms: int) -> bool:
         """Evict keys as far as the policy allows; return whether the data fits into the limit."""
@@ -129,7 +124,6 @@ class Eviction:
         return False
 
     def _candidates(self) -> list[tuple[Keyspace, bytes]]:
-        """Return keys to evict, in this order, before others are compared."""
         policy = self._config.text("maxmemory-policy")
         share, _, order = policy.partition("-")
         if policy == OPTIMISTIC:
@@ -187,7 +181,6 @@ class Total:
         self._take(_DERIVED * sum(usage(key, values[key]) for key in sources if key in values))
 
     def reserve(self, transport: Transport, size: int) -> None:
-        """Raise OOM if a client's command would exceed the limit with ``size`` more bytes."""
         if transport != "local":
             self._take(size)
 
@@ -212,12 +205,10 @@ class Capacity:
     def __init__(self, limits: KVConfig, sizes: Sizes | None) -> None:
         self._limits = limits
         self._sizes = sizes
-        """The sizes of all keys; None without a limit on their sum."""
         self._keys_only = limits.max_record_size is None and limits.max_data_size is None
         self._longest_key = sys.maxsize if limits.max_key_size is None else limits.max_key_size
 
     def check(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise ``CommandError`` if a write command would exceed a limit."""
         if self._keys_only:
             # Fast path: if the longest word is within the limit for keys, so is every key.
             longest = len(argv[spec.only_key]) if spec.only_key else max(map(len, argv))
@@ -258,7 +249,6 @@ _SIZE_AT: dict[str, Callable[[list[bytes]], int]] = {
 
 
 def _added_bytes(spec: CommandSpec, argv: list[bytes], at: int, key: KeySpec) -> int:
-    """Return the size in bytes of the data that a line stores under the key at position ``at``."""
     if len(spec.keys) > 1:
         return 0  # The command derives its result from other keys.
     if value_at := spec.effects.value_at:

@@ -24,7 +24,6 @@ _CONFIRMATIONS = {
     "pattern": (b"psubscribe", b"punsubscribe"),
     "shard": (b"ssubscribe", b"sunsubscribe"),
 }
-"""For each kind of subscription, the first words of the messages that confirm its start and end."""
 KINDS = tuple(_CONFIRMATIONS)
 
 
@@ -40,7 +39,6 @@ class PubSub:
         self._listeners: dict[str, dict[bytes, dict[Session, None]]] = {kind: {} for kind in KINDS}
 
     def subscribe(self, session: Session, kind: str, name: bytes) -> None:
-        """Subscribe a session to a channel or pattern, and push the confirmation."""
         session.subscriptions[kind][name] = None
         self._listeners[kind].setdefault(name, {})[session] = None
         session.push(Push([_CONFIRMATIONS[kind][0], name, self._count(session, kind)]))
@@ -61,7 +59,6 @@ class PubSub:
                 self._forget(session, kind, name)
 
     def publish(self, channel: bytes, message: bytes) -> int:
-        """Send a message to a channel; return the number of deliveries, one per subscription."""
         receivers = 0
         for session in self._listeners["channel"].get(channel, ()):
             session.push(Push([b"message", channel, message]))
@@ -121,8 +118,6 @@ _CLASS_OF = {event: letter for letter, events in _CLASSES.items() for event in e
 
 
 class Notifications:
-    """Publishes the keyspace events that ``notify-keyspace-events`` enables."""
-
     def __init__(self, pubsub: PubSub) -> None:
         self._send = pubsub.publish
         self._letters: frozenset[str] = frozenset()
@@ -132,14 +127,12 @@ class Notifications:
 
     @property
     def include_expiry(self) -> bool:
-        """Whether events of expired keys or fields are published."""
         return bool(self) and bool(self._letters & {"x", "h"})
 
     def enable(self, flags: str) -> None:
         self._letters = frozenset(flags.replace("A", ALL_EVENTS))
 
     def publish(self, database: int, key: bytes, event: str) -> None:
-        """Publish an event if its class is enabled."""
         if _CLASS_OF.get(event) not in self._letters:
             return
         text = event.encode()
@@ -162,10 +155,8 @@ class _Line(NamedTuple):
     spec: CommandSpec
     argv: list[bytes]
     caching: bool | None
-    """The mode that CLIENT CACHING had set for the line; None if it had set none."""
 
     def wants_tracking(self, options: TrackingOptions) -> bool:
-        """Return whether keys that the line reads are tracked for a client with these options."""
         if "bcast" in options.words or ("optin" in options.words and self.caching is not True):
             return False
         return "optout" not in options.words or self.caching is not False
@@ -196,9 +187,7 @@ class Tracking:
         self.evicting = False
         """Whether messages are about evicted keys; they do not wait for the command's reply."""
         self._line: _Line | None = None
-        """The last line of a session that tracks keys."""
         self._readers: dict[bytes, dict[int, None]] = {}
-        """The IDs of the sessions that have read each key."""
         self._sessions: dict[int, Session] = {}
 
     def __bool__(self) -> bool:
@@ -251,7 +240,6 @@ class Tracking:
             self.evicting = False
 
     def _invalidate_readers(self, changed: Mapping[bytes, bool], writer: Session | None) -> None:
-        """Send a message to the readers of changed keys, except to ``writer`` if it uses NOLOOP."""
         for key, expired in changed.items():
             for number in self._readers.pop(key, ()):
                 session = self._sessions.get(number)
@@ -282,7 +270,6 @@ class Tracking:
             self._invalidate_readers({next(iter(self._readers)): True}, None)
 
     def sizes(self) -> tuple[int, int, int]:
-        """Return the numbers of tracked keys, of their readers (summed over keys) and of prefixes."""
         sessions = self._sessions.values()
         prefixes = {each for one in sessions if one.tracking for each in one.tracking.prefixes}
         return len(self._readers), sum(map(len, self._readers.values())), len(prefixes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -49,7 +50,6 @@ class TrackingOptions:
 
 
 RUN_IN_TRANSACTION = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
-"""Commands that run inside an open transaction instead of being queued."""
 
 
 class Watched(NamedTuple):
@@ -78,14 +78,11 @@ class Session:
     id: int
     created_us: int
     last_us: int
-    """Time in microseconds of the last command."""
     resp: int = 2
     local_address: str = "127.0.0.1:6379"
     name: bytes = b""
     library: dict[str, bytes] = field(default_factory=dict)
-    """The values of ``lib-name`` and ``lib-ver`` that CLIENT SETINFO has set."""
     queue: list[tuple[CommandSpec, list[bytes]]] | None = None
-    """Commands queued in the open transaction; None if no transaction is open."""
     aborted: bool = False
     """Whether a command of the open transaction was rejected, so EXEC returns EXECABORT."""
     watched: list[Watched] = field(default_factory=list)
@@ -99,7 +96,6 @@ class Session:
     subscriptions: defaultdict[str, dict[bytes, None]] = field(
         default_factory=partial(defaultdict, dict)
     )
-    """The names of channels and patterns, by the kind of subscription."""
     monitor: Monitor | None = None
     reply_mode: str = "on"
     """Mode set by CLIENT REPLY: ``"on"``, ``"off"``, or ``"skip"`` to omit the next reply only."""
@@ -137,7 +133,6 @@ class Session:
         return self.transport == "port" and not self.in_exec and not self.in_script
 
     def disconnect(self) -> None:
-        """Ask the transport of a connection or event stream to close it."""
         self.closing = True
         if waiter := self.engine.waiters.pop(self.id, None):
             waiter.finish(None)
@@ -175,7 +170,6 @@ command and its line.
 # -- blocked clients -------------------------------------------------------------------------------
 
 _FOREVER_US = 10**18
-"""Duration of a wait without a time limit."""
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -261,11 +255,8 @@ class Pauses:
     def __init__(self, clock: Timekeeper) -> None:
         self._clock = clock
         self._sleep_ends_us = 0
-        """Time in microseconds at which the last DEBUG SLEEP ends."""
         self.pause_ends_us = 0
-        """Time in microseconds at which the last CLIENT PAUSE ends."""
         self.writes_only = False
-        """Whether the last CLIENT PAUSE delays write commands only."""
         self.delays_end_us = 0
         """Time in microseconds at which the last pause or sleep ends; 0 before the first."""
         self.delayed: set[int] = set()
@@ -277,7 +268,6 @@ class Pauses:
 
     @on_first_use
     def resumed(self) -> Signal:
-        """Signal that is notified when a pause changes."""
         return self._clock.signal()
 
     def pause(self, until_us: int, writes_only: bool) -> None:
@@ -330,7 +320,6 @@ class Pauses:
 _ASK_SECONDS = 0.02
 """Time between two checks of a waiting client whether its line may run during a script."""
 _GIVE_WAY_TIMEOUT = 0.2
-"""Maximum wall-clock time in seconds that ``give_way()`` waits."""
 
 
 class Turns:
@@ -339,12 +328,9 @@ class Turns:
     def __init__(self, lock: threading.RLock) -> None:
         self._lock = lock
         self.queued: set[int] = set()
-        """Identifiers of the threads that are waiting for the engine's lock."""
         self._taken = threading.Event()
-        """Set when a waiting thread has taken the lock."""
 
     def take(self, engine: Engine, argv: list[bytes]) -> bool:
-        """Like ``wait()``, but without registering this thread if the engine's lock is free."""
         return self._lock.acquire(False) or self.wait(engine, argv)
 
     def wait(self, engine: Engine, argv: list[bytes]) -> bool:
@@ -371,7 +357,6 @@ class Turns:
 # -- ACL LOG ---------------------------------------------------------------------------------------
 
 _SAME_WITHIN_US = 60_000_000
-"""Microseconds within which equal denials are counted in one entry."""
 _COMPARED = 10
 """Number of the newest entries with which a denial is compared, as on a real server."""
 
@@ -395,8 +380,6 @@ _TRANSACTION_ENDPOINT = frozenset({"MULTI", "EXEC"})
 
 
 class UsersCopy(NamedTuple):
-    """A copy of the users and REST tokens, made by ``Users.snapshot()``."""
-
     users: dict[str, AclUser]
     tokens: dict[str, RestToken]
 
@@ -420,7 +403,6 @@ class Users:
         self.default = first_user(dialect, table)
         self._users: dict[str, AclUser] = {"default": self.default}
         self.read_only = read_only_user(dialect, table)
-        """The user of the read-only token."""
         if dialect == "vendor":
             self._users[self.read_only.name] = self.read_only
         self._tokens: dict[str, RestToken] = {}
@@ -459,7 +441,6 @@ class Users:
         return [each for each in sessions if each.user is user]
 
     def disconnect_listeners(self, user: AclUser) -> None:
-        """Close a user's connections that have a subscription which is no longer allowed."""
         for session in self._sessions_of(user):
             if any(
                 not user.may_listen(name, kind == "pattern")
@@ -476,7 +457,6 @@ class Users:
         return default if default.on and default.passwordless else ANONYMOUS
 
     def authenticate(self, name: str, password: bytes) -> AclUser:
-        """Return the user with this name and password; raise WRONGPASS if there is none."""
         user = self._users.get(name)
         if user is None or not user.accepts(password):
             raise CommandError(WRONGPASS)
@@ -489,7 +469,6 @@ class Users:
         return token
 
     def holder_of(self, token: str) -> AclUser | None:
-        """Return the user of a REST token, or None if the token is not valid."""
         held = self._tokens.get(token)
         user = self._users.get(held.user) if held is not None else None
         if held is None or user is None or not user.accepts_hash(held.hash):
@@ -497,7 +476,6 @@ class Users:
         return user
 
     def permit(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise NOPERM, and log it for ACL LOG, unless the session's user may run a command line."""
         if session.transport == "rest" and spec.name in _TRANSACTION_ENDPOINT:
             return
         try:
@@ -528,7 +506,7 @@ class Users:
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> UsersCopy:
-        users = {name: user.copy() for name, user in self._users.items()}
+        users = {name: copy(user) for name, user in self._users.items()}
         return UsersCopy(users, dict(self._tokens))
 
     def restore(self, saved: UsersCopy) -> None:
@@ -539,5 +517,5 @@ class Users:
             if name in self._users:
                 self._users[name].adopt(user)
             else:
-                self._users[name] = user.copy()
+                self._users[name] = copy(user)
         self._tokens = dict(saved.tokens)

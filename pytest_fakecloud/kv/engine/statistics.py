@@ -13,11 +13,8 @@ from ..table.registry import CommandSpec
 from .sessions import Session
 
 _LATENCY_SAMPLES = 160
-"""Maximum number of samples that are kept of a latency event, as on a real server."""
 _SLOW_LOG_WORDS = 32
-"""Maximum number of words of a line in the slow log."""
 _SLOW_LOG_BYTES = 128
-"""Maximum number of bytes of each word of a line in the slow log."""
 
 
 @dataclass(eq=False, slots=True)
@@ -50,8 +47,6 @@ class CommandCount:
 
 
 class SlowCommand(NamedTuple):
-    """An entry of the slow log."""
-
     id: int
     at_us: int
     usec: int
@@ -72,7 +67,6 @@ class Statistics:
         self.commands: defaultdict[CommandSpec, CommandCount] = defaultdict(CommandCount)
         self.errors: dict[str, int] = {}
         self.freed_lazily = 0
-        """Number of keys removed by flushes with ASYNC."""
 
     def reset(self) -> None:
         """Reset the counts of commands and errors, but neither the slow log nor the latency events."""
@@ -85,7 +79,6 @@ class Statistics:
         self._count_error(error)
 
     def count_rejection(self, spec: CommandSpec | None, error: CommandError) -> None:
-        """Count a command that was rejected; ``spec`` is None for an unknown command."""
         if spec is not None:
             self.commands[spec].rejected += 1
         self._count_error(error)
@@ -100,7 +93,6 @@ class Statistics:
     def record_duration(
         self, session: Session, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
     ) -> None:
-        """Record the duration of a command that has blocked."""
         count = self.commands[spec]
         count.unmeasured -= 1
         count.usec += usec
@@ -145,7 +137,6 @@ _BUFFERS = dict.fromkeys(
 )
 """Sizes of buffers in CLIENT LIST, which are 0 because a fake has no buffers (decided here)."""
 _DESCRIPTOR = 8
-"""File descriptor that CLIENT LIST shows for every client."""
 
 
 def client_line(
@@ -204,7 +195,6 @@ def _flags(session: Session, waits: bool) -> str:
 
 
 def _line_size(command: str) -> int:
-    """Return the size in bytes of a command's name (``client|list``) as sent in the Redis protocol."""
     if not command:
         return 0
     return len("*2\r\n") + sum(len(f"${len(word)}\r\n{word}\r\n") for word in command.split("|"))
@@ -225,7 +215,6 @@ def monitor_line(at_us: int, session: Session, argv: list[bytes]) -> bytes:
 
 
 def without_secrets(argv: list[bytes]) -> list[bytes]:
-    """Return a command line with the secrets of logins, users, parameters and MIGRATE redacted."""
     find = _SECRETS.get(argv[0].upper())
     if find is None:
         return argv
@@ -259,7 +248,6 @@ _SECRETS: dict[bytes, Callable[[list[bytes]], Collection[int]]] = {
     b"CONFIG": _of_config,
     b"MIGRATE": _of_migrate,
 }
-"""For each command, a function that returns the positions of secrets in its upper-case words."""
 
 
 def quoted(argument: bytes) -> bytes:

@@ -18,21 +18,18 @@ from .source import RdbError, Source, crc64
 from .writer import OLDEST, Writer
 
 _FUNCTION = 0xF5
-"""The type code that precedes the source of a function library."""
 _FOOTER = 10
 SHELL = 1 + _FOOTER
 """Size in bytes of a DUMP payload without its value: the type, the format version and the checksum."""
 
 
 def dump(value: Any, config: Config, version: int) -> bytes:
-    """Return the DUMP payload of a value in the given format version."""
     writer = Writer(config, version)
     writer.value(None, value)
     return _sealed(writer)
 
 
 def dump_libraries(sources: list[bytes], config: Config, version: int) -> bytes:
-    """Return the FUNCTION DUMP payload of the libraries with these sources."""
     writer = Writer(config, version)
     for source in sources:
         writer.entry(_FUNCTION, source)
@@ -45,7 +42,6 @@ def _sealed(writer: Writer) -> bytes:
 
 
 def is_sealed(payload: bytes, version: int) -> bool:
-    """Return whether a payload's checksum is valid and its format version at most ``version``."""
     return (
         len(payload) >= _FOOTER
         and int.from_bytes(payload[-_FOOTER:-8], "little") <= version
@@ -54,7 +50,6 @@ def is_sealed(payload: bytes, version: int) -> bool:
 
 
 def load(payload: bytes, version: int) -> Any:
-    """Return the value in a DUMP payload that is sealed, ignoring bytes after it."""
     source = Source(payload[:-_FOOTER])
     try:
         return read_value(source, source.byte(), version)
@@ -74,7 +69,6 @@ def load_libraries(payload: bytes) -> list[bytes]:
 
 
 MAGIC = (b"REDIS", b"VALKEY")
-"""The magic bytes at the start of a file by Redis or Valkey."""
 _NEWEST = 12
 _NEWEST_VALKEY = 81
 _CHECKED_SINCE = 5
@@ -84,8 +78,6 @@ _AUX, _RESIZE, _EXPIRES_MS, _EXPIRES, _SELECT, _END = 250, 251, 252, 253, 254, 2
 
 
 class Record(NamedTuple):
-    """A key in an RDB file, with its value and metadata."""
-
     database: int
     key: bytes
     value: Any

@@ -39,8 +39,6 @@ from .source import (
 
 
 class RdbType(IntEnum):
-    """The type of a value, under the name that Redis gives to the type."""
-
     STRING = 0
     LIST = 1
     SET = 2
@@ -74,8 +72,6 @@ class ListNode(IntEnum):
 
 
 class ModuleItem(IntEnum):
-    """The type of an item of a module's value."""
-
     END = 0
     SIGNED = 1
     UNSIGNED = 2
@@ -97,14 +93,12 @@ Reader = Callable[[Source], Any]
 
 
 def _strings(build: Callable[[list[bytes]], Any], per_element: int = 1) -> Reader:
-    """Return a reader of values whose elements are written as one or more strings each."""
     return lambda source: build([source.string() for _ in range(per_element * source.count(1))])
 
 
 def _packed(
     unpack: Callable[[bytes], Sequence[Entry]], build: Callable[[list[bytes]], Any]
 ) -> Reader:
-    """Return a reader of values whose elements are written as one packed structure."""
     return lambda source: build(texts(unpack(source.string(packed=True))))
 
 
@@ -270,7 +264,6 @@ def _module(source: Source) -> JsonValue:
 
 
 def module_name(number: int) -> str:
-    """Return the nine-letter module name that is encoded in a module ID."""
     return "".join(_LETTERS[number >> 10 + 6 * place & 63] for place in range(8, -1, -1))
 
 
@@ -343,8 +336,6 @@ def _stream(source: Source, form: RdbType) -> Stream:
 
 
 class _Elements:
-    """Reads the elements of a stream node's listpack in order."""
-
     def __init__(self, entries: list[Entry]) -> None:
         self._rest = iter(entries)
         self._total = len(entries)
@@ -391,7 +382,6 @@ def _node(key: int, entries: list[Entry]) -> Node:
 
 
 def _entry(key: int, master: list[bytes], elements: _Elements) -> tuple[int, int, list[bytes]]:
-    """Return the flags, the ID, and the fields and values of the next entry."""
     flags = elements.number()
     # Differences from the node's key are stored in 64 bits, so they can wrap around.
     milliseconds = (key >> 64) + elements.number() & SEQUENCE_MAX

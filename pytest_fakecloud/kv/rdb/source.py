@@ -132,7 +132,6 @@ class Source:
             raise RdbError(f"{error} (before byte {self.at})") from None
 
     def _length(self) -> tuple[int, bool]:
-        """Return a length and False, or the code of a special string encoding and True."""
         first = self.byte()
         kind = first >> 6
         if kind == 0:
@@ -264,9 +263,7 @@ def _literals(out: bytearray, data: bytes, start: int, stop: int) -> None:
 
 
 _POLYNOMIAL = 0x95AC9329AC4BC9B5
-"""The polynomial 0xad93d23594c935a9 with its bits reversed."""
 _LANES = 4096
-"""Number of parts of a block that are computed in parallel."""
 _LANE_BYTES = 64
 _BLOCK_BYTES = _LANES * _LANE_BYTES
 """Size of a block. From this size on, numpy is faster than a loop over bytes."""
@@ -345,7 +342,6 @@ def _tables() -> tuple[Any, list[Any]]:
 # -- packed structures: listpacks, and the ziplists, zipmaps and intsets of older servers -----------
 
 Entry = bytes | int
-"""An element of a listpack or ziplist."""
 
 _LISTPACK_WIDTHS = {0xF1: 2, 0xF2: 3, 0xF3: 4, 0xF4: 8}
 _BY_WIDTH = tuple(
@@ -363,12 +359,10 @@ def _wrong_end(what: str) -> RdbError:
 
 
 def texts(entries: Iterable[Entry]) -> list[bytes]:
-    """Convert elements to strings, the form in which clients receive them."""
     return [entry if isinstance(entry, bytes) else b"%d" % entry for entry in entries]
 
 
 def read_listpack(blob: bytes) -> list[Entry]:
-    """Return the elements of a listpack; raise ``RdbError`` if any byte is invalid."""
     end = len(blob) - 1
     if end < _HEADER or int.from_bytes(blob[:4], "little") != len(blob) or blob[end] != 0xFF:
         raise RdbError("a listpack has the wrong size or no end marker")
@@ -428,7 +422,6 @@ def write_listpack(entries: Iterable[Entry]) -> bytes:
 
 
 def packed(entry: Entry) -> bytes:
-    """Encode one entry of a listpack."""
     if isinstance(entry, int):
         return _integer(entry)
     size = len(entry)
@@ -469,7 +462,6 @@ _CODES = {2: "h", 4: "i", 8: "q"}
 
 
 def read_ziplist(blob: bytes) -> list[Entry]:
-    """Return the elements of a ziplist; raise ``RdbError`` if any byte is invalid."""
     end = len(blob) - 1
     if end < 10 or int.from_bytes(blob[:4], "little") != len(blob) or blob[end] != 0xFF:
         raise RdbError("a ziplist has the wrong size or no end marker")
@@ -518,7 +510,6 @@ def read_ziplist(blob: bytes) -> list[Entry]:
 
 
 def read_zipmap(blob: bytes) -> list[bytes]:
-    """Return the alternating fields and values of a zipmap; raise ``RdbError`` if it is invalid."""
     found: list[bytes] = []
     at, end = 1, len(blob) - 1
     if end < 1 or blob[end] != 0xFF:
@@ -547,7 +538,6 @@ def read_zipmap(blob: bytes) -> list[bytes]:
 
 
 def read_intset(blob: bytes) -> list[int]:
-    """Return the integers of an intset; raise ``RdbError`` if they are not in ascending order."""
     width, count = int.from_bytes(blob[:4], "little"), int.from_bytes(blob[4:8], "little")
     code = _CODES.get(width)
     if code is None or not count or len(blob) != 8 + width * count:

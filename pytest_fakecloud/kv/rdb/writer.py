@@ -41,7 +41,6 @@ class Writer:
         self.version = version
 
     def taken(self) -> bytes:
-        """Return the bytes written since the last call, and clear the buffer."""
         data = b"".join(self._parts)
         self._parts.clear()
         return data
@@ -50,13 +49,11 @@ class Writer:
         self._parts.append(data)
 
     def entry(self, code: int, *strings: bytes) -> None:
-        """Write a code and the strings that follow it."""
         self.raw(bytes([code]))
         for string in strings:
             self.string(string)
 
     def length(self, number: int) -> None:
-        """Write a length, or another number that is encoded like a length."""
         self._parts.append(_length(number))
 
     def string(self, data: bytes) -> None:
@@ -270,5 +267,4 @@ def _entries(node: Node) -> Iterator[Entry]:
 
 
 def _wrapped(difference: int) -> int:
-    """Convert a difference of unsigned 64-bit numbers to a signed 64-bit number."""
     return (difference + (1 << 63) & SEQUENCE_MAX) - (1 << 63)

@@ -65,11 +65,9 @@ class RedisUsers:
         self._link = link
         self._prefixes = prefixes
         self.read_only = read_only_user("vendor")
-        """The user to whom the read-only token belongs."""
         self.default = first_user("vendor")
 
     def permit(self, session: Any, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise a NOPERM error if the session's user may not run the command."""
         session.user.check(spec, argv)
 
     def make_token(self, name: bytes, password: bytes) -> bytes:
@@ -80,7 +78,6 @@ class RedisUsers:
         return _TOKEN.encode() + sealed.rstrip(b"=")
 
     def holder_of(self, token: str) -> Any:
-        """Return the user of a REST token, or None if the server rejects the user's password."""
         opened = _opened(token)
         if opened is None:
             return None
@@ -110,7 +107,6 @@ def _opened(token: str) -> Login | None:
 def prepare_acl(
     prefixes: Prefixes, users: RedisUsers, user: RedisUser | AclUser, argv: list[bytes]
 ) -> Prepared | Answered:
-    """Return the line to send for an ACL command of ``user``."""
     word = argv[1].upper()
     if word == b"WHOAMI" and not isinstance(user, RedisUser):
         # On the server, the default tokens run as the user in the URL, whose name is different.
@@ -187,7 +183,6 @@ def _own_names(prefixes: Prefixes, reply: Reply) -> Reply:
 
 
 def _own_lines(prefixes: Prefixes, reply: Reply) -> Reply:
-    """Return the lines in a reply of ACL LIST about the fake's users and ``default``."""
     if not prefixes.users or not isinstance(reply, list):
         return reply
     starts = (b"user " + prefixes.users, b"user default ")
@@ -199,15 +194,11 @@ def _own_lines(prefixes: Prefixes, reply: Reply) -> Reply:
 
 @dataclass(eq=False)
 class RedisSession:
-    """A client's session: its user and its open transaction."""
-
     user: Any
     transport: str
     address: str
     queue: list[Prepared] | None = None
-    """The commands of the open transaction, which EXEC sends together; None without one."""
     aborted: bool = False
-    """Whether EXEC will fail, because a command of the open transaction was rejected."""
     deliver: Callable[[list[Any]], None] | None = None
     wake: Callable[[], None] | None = None
 
@@ -243,7 +234,6 @@ class RedisEngine:
         self.pubsub = Subscriptions(namespace.link, namespace.prefixes)
         self.monitors = MonitorFeed(namespace.link, namespace.prefixes)
         self.streaming: set[RedisSession] = set()
-        """The sessions of open event streams."""
         self.users = RedisUsers(namespace.link, namespace.prefixes)
         fraction = ids.stream("kv", "random").random
         self._rewriter = Rewriter(namespace.prefixes, fraction, self.pubsub.patterns)
@@ -307,7 +297,6 @@ class RedisEngine:
         return reply
 
     def _check(self, session: RedisSession, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise ``CommandError`` if the user's permissions or the limit for keys forbid a command."""
         if not session.user.unrestricted:
             session.user.check(spec, argv)
         limit = self.settings.max_key_size
@@ -382,7 +371,6 @@ class RedisEngine:
         return [self._answered(*pair) for pair in zip(queue, replies, strict=True)]
 
     def abandon(self, session: RedisSession) -> None:
-        """End a session and discard its open transaction."""
         session.queue = None
         self.pubsub.drop(session)
 

@@ -188,7 +188,6 @@ class Link:
         return True
 
     def admits(self, login: Login) -> bool:
-        """Return whether the server accepts a user's name and password."""
         try:
             with self._leased(login, self._home()):
                 return True
@@ -322,7 +321,6 @@ def _number(text: bytes, least: int = -(2**63), most: int = 2**63 - 1) -> int:
 
 
 def reply_of(raw: Any) -> Reply:
-    """Convert a reply of ``RawParser`` to the types of ``kv/reply``."""
     kind = type(raw)
     if kind is bytes or kind is int or raw is None or raw is NIL_ARRAY:
         return cast("Reply", raw)
@@ -334,7 +332,6 @@ def reply_of(raw: Any) -> Reply:
 
 
 def read_reply(connection: Any) -> Reply:
-    """Read one reply. An error reply is returned, not raised."""
     try:
         return reply_of(connection.read_response(disable_decoding=True))
     except ResponseError as error:
@@ -342,7 +339,6 @@ def read_reply(connection: Any) -> Reply:
 
 
 def exchange(connection: Any, argv: list[bytes]) -> Reply:
-    """Send a command line and return its reply; raise ``CommandError`` for an error reply."""
     connection.send_command(*argv, check_health=False)
     reply = read_reply(connection)
     if isinstance(reply, CommandError):

@@ -21,9 +21,7 @@ from .connection import Link, Login, Unreachable
 from .rewriting import Prefixes, escaped
 
 RECONNECT = 0.2
-"""Seconds between attempts to reconnect."""
 _MONITOR_PATIENCE = 2.0
-"""Maximum number of seconds to wait for the server's confirmation of MONITOR."""
 
 
 class Feed(threading.Thread):
@@ -89,8 +87,6 @@ class Feed(threading.Thread):
 
 
 class _Subscription(Feed):
-    """A session's subscription to a channel (``kind="channel"``) or a pattern."""
-
     def __init__(
         self, link: Link, prefixes: Prefixes, session: Any, kind: str, name: bytes
     ) -> None:
@@ -139,11 +135,9 @@ class Subscriptions:
         self._prefixes = prefixes
         self._lock = threading.Lock()
         self._feeds: dict[Any, dict[tuple[str, bytes], _Subscription]] = {}
-        """The subscriptions of each session by their kind and name."""
         self._closed = False
 
     def subscribe(self, session: Any, kind: str, name: bytes) -> None:
-        """Subscribe a session to a channel (``kind="channel"``) or a pattern."""
         with self._lock:
             # A client can subscribe while the fake is being closed.
             if self._closed:
@@ -163,7 +157,6 @@ class Subscriptions:
             feed.stop()
 
     def patterns(self) -> int:
-        """Return the number of different patterns to which sessions of this process are subscribed."""
         with self._lock:
             each = (key for feeds in self._feeds.values() for key in feeds)
             return len({name for kind, name in each if kind == "pattern"})

@@ -42,12 +42,9 @@ if TYPE_CHECKING:
 
 
 PREVIEW = 200
-"""Maximum number of characters of a value in a row of keys."""
 MOST_FOLDERS = 500
 LONGEST_TEXT = 200_000
-"""Maximum number of characters of a string or document in the view of one key."""
 _GLOB = frozenset("*?[")
-"""Characters that make a search a glob pattern."""
 
 
 class _Key(NamedTuple):
@@ -63,8 +60,6 @@ class _Key(NamedTuple):
 
 
 class _InMemory:
-    """The keys of the in-memory engine."""
-
     def __init__(self, keyspace: Keyspace) -> None:
         self.names: Iterable[bytes] = keyspace
         self.now_ms = keyspace.now_ms
@@ -110,7 +105,6 @@ def _keys(handle: KVServer) -> Iterator[_InMemory | _OnServer]:
 
 
 def _existing(keys: _InMemory | _OnServer, names: Iterable[bytes]) -> list[_Key]:
-    """Return the keys with these names that have not expired."""
     found = ((name, keys.value(name)) for name in names)
     return [_Key(name, one, keys.deadline_ms(name)) for name, one in found if one is not None]
 
@@ -140,7 +134,6 @@ def _stored(keys: _InMemory | _OnServer) -> dict[str, Item]:
 
 
 def _beside_value(value: Any) -> Item:
-    """Return what a hash or a stream has besides its elements."""
     if isinstance(value, HashValue) and value.expires:
         return {
             "fields expire": {
@@ -201,7 +194,6 @@ def _beside_keys(engine: Engine) -> State:
 
 
 def _has_rules_of(user: AclUser, first: AclUser) -> bool:
-    """Return whether a user has the name and the rules of an initial one."""
     if user.name != first.name:
         return False
     # Describing the rules takes long, and a state is read for each row of a report.
@@ -210,7 +202,6 @@ def _has_rules_of(user: AclUser, first: AclUser) -> bool:
 
 
 def _rules(user: AclUser) -> str:
-    """Return the rules of a user, without those about passwords."""
     words = _text(describe_user(user)).split()
     return " ".join(one for one in words if one[0] != "#" and one != "nopass")
 
@@ -299,7 +290,6 @@ def _row(keys: _InMemory | _OnServer, one: _Key) -> View:
 
 
 def _length(value: Any) -> int:
-    """Return the number of bytes or elements of a value, 1 for a document."""
     if not isinstance(value, Converted):
         return len(value)
     return len(cast("Sized", value.python)) if value.type_name in _ELEMENTS else 1
@@ -376,7 +366,6 @@ _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[An
 
 
 def indexes(handle: KVServer, wanted: Wanted) -> View:
-    """Return the search indexes with schema, number of documents and number of unindexed changes."""
     with _keys(handle) as every:
         names = [name for name in every.names if isinstance(every.value(name), SearchIndex)]
     return page_of_names(map(_text, names), wanted, lambda name: _index(handle, name))

@@ -125,7 +125,6 @@ def never_acknowledged(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def _claimed(command: Command) -> list[str]:
-    """Return the IDs of the stream entries that a command claimed."""
     entries = command.result if isinstance(command.result, list) else []
     if command.name == "XAUTOCLAIM" and entries:
         entries = entries[1]  # after the cursor
@@ -339,7 +338,6 @@ def limit_shared(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def _counter(command: Command) -> str:
-    """Return the key that a command, or a script with one key, counts; empty for other commands."""
     if command.name in ("EVAL", "EVALSHA"):
         has_key = command.words[2:3] == ["1"] and len(command.words) > 3
         return command.words[3] if has_key else ""
@@ -350,7 +348,6 @@ _OF_SERVERS = (accept_missing, commands_failed, keys.no_subscriber)
 
 
 def _for_each_database(detect: Detector) -> Detector:
-    """Call a detector for each database of a server that clients have used."""
 
     @wraps(detect)
     def detect_each(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -389,11 +386,9 @@ def writes(test: ObservedTest, handle: Any) -> Iterator[Write]:
 _SUBSCRIBING = {
     "SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE", "PUNSUBSCRIBE",
 }  # fmt: skip
-"""Commands whose arguments are channels or patterns of channels."""
 
 
 def subjects(call: Call) -> Iterator[Subject]:
-    """Yield the keys and channels of a call."""
     for line in lines_of(call):
         name, *arguments = line
         if name.upper() in ("PUBLISH", "SPUBLISH"):

@@ -91,17 +91,14 @@ class Command:
 
     @cached_property
     def key(self) -> str:
-        """The first of the keys, or an empty string without arguments."""
         return next(iter(self.keys), "")
 
     @cached_property
     def options(self) -> set[str]:
-        """The words after the first two arguments, in capitals."""
         return {word.upper() for word in self.words[3:]}
 
     @cached_property
     def zadd_options(self) -> list[str]:
-        """The options of a ZADD, which precede its scores and members, in capitals."""
         return list(itertools.takewhile(_ZADD_OPTIONS.__contains__, map(str.upper, self.words[2:])))
 
     @cached_property
@@ -114,7 +111,6 @@ class Command:
 
     @cached_property
     def sets_nx(self) -> bool:
-        """Whether the command sets a key only if the key does not exist."""
         return self.name == "SETNX" or (self.name == "SET" and "NX" in self.options)
 
     @cached_property
@@ -127,7 +123,6 @@ class Command:
 
     @cached_property
     def changes(self) -> bool:
-        """Whether the command may have changed data."""
         spec = self.spec
         return spec is None or spec.write or self.name in SCRIPTS or self.name == "DEBUG"
 
@@ -142,7 +137,6 @@ class Command:
 
     @cached_property
     def changes_only_ttl(self) -> bool:
-        """Whether the command changes the TTL of its key, and not the value."""
         return self.spec is not None and _changes_only_ttl(self.spec)
 
     @cached_property
@@ -162,7 +156,6 @@ class Command:
 
     @cached_property
     def ttl(self) -> Ttl | None:
-        """The TTL that the command sets for its keys; None if it sets none."""
         spec = self.spec
         if spec is None or not sets_ttl(spec) or spec.group == "hash":
             return None
@@ -170,7 +163,6 @@ class Command:
 
     @cached_property
     def deadline_us(self) -> int | None:
-        """Return the time at which the command lets its keys expire; None if it sets no TTL."""
         ttl = self.ttl
         return None if ttl is None else ttl.deadline_us(self.at_us)
 
@@ -206,8 +198,6 @@ def _keeps_key(spec: CommandSpec) -> bool:
 
 
 class Expiry(NamedTuple):
-    """The time in microseconds at which a key expires, and the command that set it."""
-
     deadline_us: int
     setter: Command
 
@@ -216,7 +206,6 @@ class Expiries(dict[str, Expiry]):
     """The expiry of each key, as far as the commands so far show it."""
 
     def expired(self, key: str, at_us: int) -> bool:
-        """Return whether a key had a TTL that ended before or at a time."""
         return key in self and at_us >= self[key].deadline_us
 
     def follow(self, command: Command) -> None:
@@ -256,7 +245,6 @@ def history(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
 
 
 def commands(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
-    """Return each command that was executed, with its result."""
     return [one for one in history(test, handle) if one.result is not UNKNOWN]
 
 
@@ -273,7 +261,6 @@ def by_execution(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
 def with_expiries(
     test: ObservedTest, handle: ServerOrDatabase
 ) -> Iterator[tuple[Command, Expiries]]:
-    """Yield each command of the history with the expiries of the keys before it."""
     expiries = Expiries()
     for command in history(test, handle):
         yield command, expiries
@@ -298,7 +285,6 @@ def _history(test: ObservedTest, handle: Any) -> Iterator[Command]:
 
 
 def _selected_after(command: Command, selected: int) -> int:
-    """Return the database that is selected after a command; ``selected`` was it before."""
     if command.name == "SELECT":
         return int(command.key) if command.key.isdecimal() else selected
     return 0 if command.name == "RESET" else selected
@@ -427,5 +413,4 @@ def databases_of(test: ObservedTest, handle: Any) -> list[ServerOrDatabase]:
 
 
 def has_no_ttl(handle: Any, key: str) -> bool:
-    """Return whether a key exists now and has no TTL."""
     return bool(handle._ttl_ms(key) == -1)

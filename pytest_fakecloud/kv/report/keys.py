@@ -139,13 +139,11 @@ def wrong_time(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def _whole(text: str) -> int:
-    """Return the whole part of a number; 0 for any other text."""
     digits = text.removeprefix("(").partition(".")[0]
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else 0
 
 
 def _score_bounds(command: Command) -> list[str]:
-    """Return the bounds of a range of scores; an empty list for any other command."""
     by_score = command.name.endswith("BYSCORE") or command.name == "ZCOUNT"
     return command.words[2:4] if by_score or "BYSCORE" in command.options else []
 
@@ -197,7 +195,6 @@ def read_after_expiry(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 # -- clients that compete for a key ----------------------------------------------------------------
 
 _RACE_US = 1_000_000
-"""Maximum time in microseconds from the first check to the second write of a race."""
 _CHECKS = {"GET": 2, "EXISTS": 2, "HGET": 3, "HEXISTS": 3}
 """Commands that check for a value, with the number of words up to the key or field."""
 _UNCHECKED = {"SET": 2, "HSET": 3}
@@ -214,11 +211,8 @@ class _Updates:
     last_set: Command | None = None
     """None if another command may have changed the key since."""
     current: dict[object, Command] = field(default_factory=dict)
-    """The last GET of each connection, if after the last SET."""
     outdated: dict[object, Command] = field(default_factory=dict)
-    """The last GET of each connection, if before the last SET."""
     late_watchers: set[object] = field(default_factory=set)
-    """Connections that have sent WATCH since the last SET."""
 
     def note_get(self, command: Command) -> None:
         self.outdated.pop(command.client, None)
@@ -292,7 +286,6 @@ class _Race:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each client that checked also wrote, and no other client did."""
         return self.writers == self.checkers
 
     @property
@@ -336,13 +329,11 @@ def check_then_set(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fin
 
 
 def _client_of(test: ObservedTest, command: Command) -> object:
-    """Return the delivery or the connection that sent a command; None for the test itself."""
     attempt = test.attempt_around(command.entry)
     return command.client if attempt is None else attempt.number
 
 
 def _item(command: Command) -> tuple[str, ...]:
-    """Return the key, or the key and field, that a command checks or writes; empty for others."""
     return tuple(command.words[1 : (_CHECKS | _UNCHECKED).get(command.name, 0)])
 
 
@@ -402,7 +393,6 @@ class _Setters(dict[str, Event]):
             self[command.key] = attempt
 
     def failed_before(self, command: Command, attempt: Event | None) -> Event | None:
-        """Return the failed attempt of the same message that set the key of a command with NX."""
         setter = self.get(command.key)
         was_prevented = command.sets_nx and not command.succeeded
         if not was_prevented or setter is None or attempt is None or setter is attempt:
@@ -443,7 +433,6 @@ def changed_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fi
 
 
 def _prevented(command: Command) -> tuple[str, list[str]]:
-    """Return the option that prevented a write, and the affected members; empty if none did."""
     if command.name == "SET" and command.result is None and "GET" not in command.options:
         return next((one for one in ("NX", "XX") if one in command.options), ""), []
     if command.name == "HSETNX" and command.result == 0:
@@ -500,7 +489,6 @@ def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def _decremented(every: Iterable[Command]) -> dict[str, Command]:
-    """Return the counters that a decrement created."""
     first: dict[str, Command] = {}
     for command in every:
         for key in command.arguments:
@@ -521,7 +509,6 @@ def _fits(command: Command, write: Command) -> bool:
 
 
 def _last_part(key: str) -> str:
-    """Return the part of a key after its last separator, which usually identifies a thing."""
     separators = _SEPARATOR.findall(key)
     return key.rpartition(separators[-1])[2] if separators else ""
 
@@ -549,7 +536,6 @@ def _used_only_by(every: Iterable[Command], uses: Callable[[Command], bool]) -> 
 
 
 def _same_run(test: ObservedTest, *entries: Entry) -> str:
-    """Return the ID of the workflow run that contains all entries; empty if there is none."""
     attempts = map(test.attempt_around, entries)
     numbers = {one.data["began"] if one is not None else None for one in attempts}
     runs = {test.lookups.header(number, "upstash-workflow-runid") for number in numbers}

@@ -34,7 +34,6 @@ from ...reporting.values import (
 from ..table.registry import find_ttl, spec_of
 
 ROOM = 240
-"""Maximum length of a command's arguments, in characters."""
 _END_OF_TIME_US = 253_402_300_800_000_000
 _SUBSCRIBING = ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
 _SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO")
@@ -48,7 +47,6 @@ _PARAMETER = re.compile(r"\blocal\s+(\w+)\s*=\s*(?:tonumber\()?(KEYS|ARGV)\[(\d+
 
 
 def summary(call: Call, lookups: Lookups) -> Summary | None:
-    """Describe the commands of a call; return None if the call has none."""
     lines = call.facts.get("words")
     if not isinstance(lines, list) or not lines:
         return None
@@ -117,7 +115,6 @@ def _commands(
 
 
 def _with_arrow(reply: Any, is_base64: bool) -> str:
-    """Return the text that follows one of several commands; empty if its reply is unknown."""
     if not isinstance(reply, dict):
         return "" if reply is None else " <-- "
     failed = _has_failed(reply)
@@ -149,7 +146,6 @@ def command_text(line: Sequence[str], scripts: Mapping[str, str] | None = None) 
 
 
 def _script(line: Sequence[str], scripts: Mapping[str, str]) -> Script | None:
-    """Return the script that a command runs; its source is empty if it is unknown."""
     name = line[0].upper()
     if name not in _SCRIPTS or len(line) < 3 or not line[2].isdigit():
         return None
@@ -160,7 +156,6 @@ def _script(line: Sequence[str], scripts: Mapping[str, str]) -> Script | None:
 
 
 def _sent_script(line: Sequence[str]) -> Script | None:
-    """Return the script that a command contains, unless the script has a name."""
     script = _script(line, {})
     return script if script and script.source and script.sha not in _LIMITERS else None
 
@@ -186,7 +181,6 @@ def _parameters(source: str, kind: str) -> dict[int, str]:
 
 
 def _deadline(line: Sequence[str]) -> Iterator[str]:
-    """Yield the absolute expiry that a command sets, as a date."""
     spec = spec_of(line)
     ttl = None if spec is None else find_ttl(spec, line)
     if ttl is not None and ttl.unit.is_absolute and ttl.number.isascii() and ttl.number.isdigit():
@@ -196,7 +190,6 @@ def _deadline(line: Sequence[str]) -> Iterator[str]:
 
 
 def _fitting(arguments: Sequence[str]) -> list[str]:
-    """Return the first arguments and, if the arguments need several lines, their total number."""
     found: list[str] = []
     room = ROOM
     for number, each in enumerate(map(_argument, arguments)):
@@ -288,7 +281,6 @@ def _read_after_expiry(values: Values, lookups: Lookups) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Return a duration with two significant digits, or more if it is many days."""
     if seconds < 0.001:
         return "less than 1 ms"
     units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))

@@ -70,20 +70,15 @@ from .wire import (
 
 READ_BYTES = 64 * 1024
 _DONT_WAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
-"""Flag to receive only the bytes that have arrived; None on Windows."""
 
 LARGE = 1024 * 1024
-"""Size in bytes above which the journal keeps only the beginning of a command or reply."""
 _SHOWN_WORDS = 256
-"""Number of words of a large command that the journal keeps."""
 SHOWN_BYTES = 256
-"""Number of bytes that the journal keeps of each of these words, and of a large reply."""
 
 _MAY_WHILE_SUBSCRIBED = frozenset({
     "PING", "PSUBSCRIBE", "PUNSUBSCRIBE", "QUIT", "RESET", "SSUBSCRIBE", "SUBSCRIBE",
     "SUNSUBSCRIBE", "UNSUBSCRIBE",
 })  # fmt: skip
-"""Commands that a RESP2 connection with subscriptions may run."""
 _PLAIN: frozenset[type] = frozenset({Status, bytes, int, type(None)})
 """The types of most replies, which need no checks unless they are large."""
 _INVALIDATIONS = frozenset({b"invalidate", b"tracking-redir-broken"})
@@ -94,7 +89,6 @@ _UNCOUNTED = frozenset({"connection", "transactions"})
 
 
 def open_port(engine: Engine, app: KVApp, open_mount: Callable[..., Mount]) -> Mount:
-    """Open a database port, which is the mount that ``open_mount()`` returns."""
 
     def wake() -> None:
         for client in app.clients.copy():
@@ -167,17 +161,13 @@ class PortConnection:
             connection, engine.clock, lambda: engine.config.text("client-output-buffer-limit")
         )
         self._confirmations: list[Push] = []
-        """Confirmations of SUBSCRIBE to include in the reply to EXEC."""
         self._after_reply: list[bytes] = []
-        """Encoded messages to send after the reply of the running command."""
         self._thread = 0
         """The connection's own thread, which runs its commands."""
         self._may_exceed = False
-        """Whether a limit on commands could apply to the running command."""
         self._executing: int | None = None
         """The thread that is running a command of this connection, or None."""
         self._gone = False
-        """Whether the client has closed its side while its command was blocked."""
         connection.unsent = self.outbox.has_unsent
 
     # -- the connection's own thread -------------------------------------------------------------
@@ -244,7 +234,6 @@ class PortConnection:
     # -- one command -----------------------------------------------------------------------------
 
     def _run(self, argv: list[bytes]) -> bool:
-        """Record and run a command, with faults; return False if the connection must be closed."""
         recorder = self.app.recorder
         wire, line = self.reader.wire, without_secrets(argv)
         at_us, read_facts = self.app.clock.now_us(), facts_reader(self.session.db.index)
@@ -293,7 +282,6 @@ class PortConnection:
         return True
 
     def _run_in_chain(self, argv: list[bytes], call: Call) -> bool:
-        """Run a command in the chain of interceptors, as a request."""
         request = self._request_of(call)
         request.principal = self.session.user
         mode = self.session.reply_mode
@@ -309,7 +297,6 @@ class PortConnection:
         return self._deliver(call, response, altered)
 
     def _request_of(self, call: Call) -> Request:
-        """Return the request by which interceptors and reports see a command."""
         request = Request(call.method, call.target, NO_HEADERS, call.request_body, self.client)
         request.call = call
         return request
@@ -356,7 +343,6 @@ class PortConnection:
         return Answer(data, answer.status, (), RESP_TYPE)
 
     def _deliver(self, call: Call, response: AnyResponse, altered: bool) -> bool:
-        """Send a response or apply a fault's effect; return False if the connection must be closed."""
         assert not isinstance(response, Stream)
         if isinstance(response, Answer):
             call.status, call.outcome = response.status, "altered" if altered else "answered"
@@ -426,7 +412,6 @@ class PortConnection:
             return as_reply(error)
 
     def _check(self, argv: list[bytes]) -> None:
-        """Raise ``CommandError`` if the connection's state or a limit forbids a command."""
         session = self.session
         try:
             spec = self.engine.table.resolve(argv)
@@ -505,7 +490,6 @@ class PortConnection:
         return CutBytes.of(beginning[:SHOWN_BYTES], sum(map(len, parts)))
 
     def _wait(self, waiter: Waiter) -> Reply:
-        """Wait until a blocking command is served, its time runs out, or its client leaves."""
         engine = self.engine
         self.outbox.send()
         self._waiter = waiter
@@ -589,7 +573,6 @@ class PortConnection:
             outbox.send_later()
 
     def _is_replying(self) -> bool:
-        """Return whether this thread is running a command of the client."""
         waiter = self._waiter
         return self._executing == threading.get_ident() or (waiter is not None and waiter.done)
 
@@ -609,7 +592,6 @@ class PortConnection:
             waiter.signal.close()
 
     def abandon(self) -> None:
-        """Discard the session after the connection has ended."""
         session = self.session
         session.deliver = session.wake = session.has_left = self.connection.unsent = None
         self.signal.close()
@@ -624,7 +606,6 @@ def _follows_reply(message: list[Any]) -> bool:
 
 
 def _shortened(line: list[bytes], size: int) -> tuple[list[bytes], dict[str, int]]:
-    """Return the beginning of a large command, and the full size of each field that is cut."""
     kept = [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
     whole, shown = (facts_of([[word.decode("latin-1") for word in one]]) for one in (line, kept))
     return kept, {

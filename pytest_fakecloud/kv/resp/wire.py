@@ -85,18 +85,12 @@ class CommandReader:
         self._whole: list[bytes] | None = None
         """The words of the next command, if the last data consisted of just this command."""
         self._fed = b""
-        """The last data."""
         self._buffer = bytearray()
         self._at = 0
-        """Position in the buffer of the first byte that has not been parsed."""
         self._words: list[bytes] = []
-        """The words of the current command that have been read."""
         self._held = 0
-        """Estimated size in bytes of these words."""
         self._missing = 0
-        """Number of words that the current command still lacks."""
         self._length: int | None = None
-        """Size in bytes of the next word; None until its header has been read."""
 
     def feed(self, data: bytes) -> None:
         if not self.pending:
@@ -115,7 +109,6 @@ class CommandReader:
 
     @property
     def pending(self) -> bool:
-        """Whether a part of an incomplete command has been received."""
         return self._at < len(self._buffer) or self._missing > 0 or self._whole is not None
 
     def next(self) -> list[bytes] | None:
@@ -252,7 +245,6 @@ def _words_of_whole(data: bytes) -> list[bytes] | None:
 
 
 def words_of(wire: bytes) -> list[bytes]:
-    """Return the words of a complete command, as ``CommandReader.wire`` has it."""
     reader = CommandReader(lambda: True, lambda: 2**30)
     reader.feed(wire)
     return reader.next() or []
@@ -309,7 +301,6 @@ def json_of(line: list[bytes]) -> bytes:
 
 @functools.lru_cache
 def facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
-    """Return the function that reads the facts of the commands sent to a database."""
 
     def facts(call: Call) -> dict[str, Any]:
         found = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
@@ -321,11 +312,9 @@ def facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
 # -- replies ---------------------------------------------------------------------------------------
 
 RESP_TYPE = "application/x-resp"
-"""The content type of an answer that is encoded in the Redis protocol."""
 
 
 def as_resp(answer: Answer, version: int) -> bytes:
-    """Return an injected HTTP response in the Redis protocol."""
     if answer.content_type == RESP_TYPE:
         assert isinstance(answer.body, bytes)
         return answer.body
@@ -367,9 +356,7 @@ def _reply_of(value: Any) -> Reply:
 
 
 SEND_BYTES = 256 * 1024
-"""Maximum number of bytes of small replies that are sent together."""
 _PER_MESSAGE = 64
-"""Estimated size in bytes of a message apart from its contents."""
 
 
 class Outbox:
@@ -387,7 +374,6 @@ class Outbox:
         self.waiting_bytes = 0
         self._over_since_us: int | None = None
         self.sending = threading.Lock()
-        """The lock that a thread holds while it uses the socket."""
         self._pushing = False
         """Whether a thread of the pool is sending pushes. At most one thread does so at a time."""
         self.owner_will_send = False
@@ -404,7 +390,6 @@ class Outbox:
         return self.waiting_bytes > SEND_BYTES
 
     def put(self, *parts: bytes) -> None:
-        """Add messages, or the parts of a message."""
         with self._lock:
             self._messages += parts
             for part in parts:
@@ -482,7 +467,6 @@ class Outbox:
 
 @functools.lru_cache(maxsize=16)
 def _pubsub_limits(text: str) -> tuple[int, int, int]:
-    """Return the limits of subscribers: hard and soft bytes, and the seconds above the soft one."""
     words = text.split()
     hard, soft, seconds = map(int, words[words.index("pubsub") + 1 :][:3])
     return hard, soft, seconds

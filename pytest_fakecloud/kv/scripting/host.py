@@ -298,7 +298,6 @@ def lua_size(value: Any) -> int:
 
 
 def words_size(words: list[bytes]) -> int:
-    """Return the approximate size in bytes that a list of words has in Lua's memory."""
     return _TABLE_BYTES + (_SLOT_BYTES + _STRING_BYTES) * len(words) + sum(map(len, words))
 
 
@@ -309,8 +308,6 @@ _CALL_WIDTH = 500
 
 
 class LuaHost:
-    """Compiles and runs scripts."""
-
     def __init__(self, scripting: Scripting) -> None:
         # The Lua runtime keeps the functions that it calls, so these refer weakly to their owners.
         me: LuaHost = weakref.proxy(self)
@@ -318,7 +315,6 @@ class LuaHost:
         self.limits = limits = scripting.limits
         self._resp = 2
         self.levels = LEVELS
-        """Maximum nesting depth of the next reply."""
         self._bug: BaseException | None = None
         self._runtime = lupa.LuaRuntime(
             encoding=None,
@@ -353,7 +349,6 @@ class LuaHost:
         self._api = dict(api.items())
 
     def _settings(self, vendor: bool, engine: Engine) -> dict[bytes, Any]:
-        """Return the limits, their error messages, and the features of the server."""
         limits, version, knows = self.limits, engine.version, engine.table.knows
         return {
             b"instructions": limits.instructions,
@@ -474,7 +469,6 @@ class LuaHost:
     # -- conversion between Python and Lua -----------------------------------------------------------
 
     def _arguments(self, args: Sequence[Any]) -> list[bytes] | bytes:
-        """Return the command line of a script's call, or an error message."""
         if not args:
             return _NO_ARGUMENTS
         argv: list[bytes] = []

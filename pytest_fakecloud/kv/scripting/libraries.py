@@ -35,7 +35,6 @@ class Shebang(NamedTuple):
 
 
 def _split(source: bytes, no_line_end: bytes, open_quote: bytes) -> tuple[list[bytes], bytes]:
-    """Return the words of the first line, and the rest of a source; raise one of the two errors."""
     line, line_end, rest = source.partition(b"\n")
     if not line_end:
         raise CommandError(no_line_end)
@@ -46,7 +45,6 @@ def _split(source: bytes, no_line_end: bytes, open_quote: bytes) -> tuple[list[b
 
 
 def script_shebang(source: bytes, vendor: bool) -> Shebang:
-    """Parse the shebang line of a script; raise ``CommandError`` if it is invalid."""
     if not source.startswith(b"#!"):
         return Shebang(None, source)
     words, body = _split(source, errors.INVALID_SHEBANG, errors.INVALID_ENGINE)
@@ -66,7 +64,6 @@ def script_shebang(source: bytes, vendor: bool) -> Shebang:
 
 
 def library_shebang(source: bytes) -> tuple[bytes, bytes]:
-    """Return a library's name and body; raise ``CommandError`` for an invalid shebang line."""
     if not source.startswith(b"#!"):
         raise CommandError(errors.NO_METADATA)
     words, body = _split(source, errors.INVALID_METADATA, errors.INVALID_METADATA)
@@ -88,8 +85,6 @@ def library_shebang(source: bytes) -> tuple[bytes, bytes]:
 
 
 class LibraryFunction(NamedTuple):
-    """A function of a library. ``callback`` is the Lua function."""
-
     name: bytes
     callback: Any
     description: bytes | None
@@ -97,8 +92,6 @@ class LibraryFunction(NamedTuple):
 
 
 class Library(NamedTuple):
-    """A function library."""
-
     name: bytes
     source: bytes
     functions: dict[bytes, LibraryFunction]
@@ -142,7 +135,6 @@ class Libraries:
         return True
 
     def dump(self, config: Config, version: str) -> bytes:
-        """Return all libraries as a FUNCTION DUMP payload, in the format of a server version."""
         from ..rdb import dump_libraries
 
         return dump_libraries(list(self.sources()), config, rdb_version(version))
@@ -166,7 +158,6 @@ class Libraries:
 
 
 def sources_in(payload: bytes, version: str) -> list[bytes]:
-    """Return the sources of the libraries in a FUNCTION DUMP payload."""
     from ..rdb import is_sealed, load_libraries
 
     if not is_sealed(payload, rdb_version(version)):

@@ -48,27 +48,20 @@ if TYPE_CHECKING:
     from .host import LuaHost
 
 _GIVE_WAY_SECONDS = 0.005
-"""Seconds after which a running script lets other threads use the interpreter."""
 
 
 @dataclass(eq=False, slots=True)
 class ScriptRun:
-    """A run of a script or function."""
-
     clock: Timekeeper
     session: Session
     read_only: bool
     keys: frozenset[bytes] | None
-    """The keys that the script may access, or None if it may access all keys."""
     name: bytes
     without_memory: bool
     """Whether memory was full when the script started, so its commands may not allocate more."""
     line: list[bytes] | None
-    """The command line that called the function; None for a script."""
     begun: float
-    """Start of the run in seconds of wall-clock time."""
     begun_us: int
-    """Start of the run in microseconds of fake time."""
     wrote: bool = False
     """Whether a write command was called, after which the run cannot be killed."""
     killed: bool = False
@@ -88,11 +81,9 @@ class ScriptRun:
 
     @property
     def seconds(self) -> float:
-        """Duration of the run in seconds of wall-clock time."""
         return monotonic() - self.begun
 
     def makes_busy(self, threshold_ms: int) -> bool:
-        """Return whether the run is so long that other commands receive a BUSY error."""
         return 0 < threshold_ms <= self.milliseconds or self.seconds >= LONGEST_WAIT_SECONDS
 
 
@@ -121,15 +112,11 @@ class Script:
 
 
 class ScriptingCopy(NamedTuple):
-    """A copy of an engine's scripts and libraries, made by ``Scripting.snapshot()``."""
-
     scripts: dict[bytes, Script]
     libraries: tuple[bytes, ...]
 
 
 class Scripting:
-    """The scripts and function libraries of one engine."""
-
     def __init__(self, engine: Engine) -> None:
         self.engine: Engine = weakref.proxy(engine)
         self.scripts: dict[bytes, Script] = {}
@@ -146,18 +133,15 @@ class Scripting:
         self._host: LuaHost | None = None
         self._time_limit = TimeLimit(0)
         self._gives_way_at = 0.0
-        """Wall-clock time at which to let other threads use the interpreter."""
         self.running: ScriptRun | None = None
         """The running script, or None. Other threads read this attribute."""
 
     @property
     def vendor(self) -> bool:
-        """Whether error messages and flags are those of the vendor's service."""
         return self.engine.dialect == "vendor"
 
     @property
     def host(self) -> LuaHost:
-        """The Lua runtime, which is created on first use."""
         if self._host is None:
             from .host import LuaHost  # Imported here because only scripts need lupa.
 
@@ -167,7 +151,6 @@ class Scripting:
     # -- scripts and functions ---------------------------------------------------------------------
 
     def load(self, source: bytes) -> bytes:
-        """Cache a script and return its SHA-1 digest; raise ``CommandError`` for a syntax error."""
         sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
         if sha not in self.scripts:
             shebang = script_shebang(source, self.vendor)
@@ -189,7 +172,6 @@ class Scripting:
     def evaluate(
         self, session: Session, sha: bytes, keys: list[bytes], args: list[bytes], read_only: bool
     ) -> Reply:
-        """Run a cached script; raise a NOSCRIPT error for an unknown digest."""
         script = self.scripts.get(sha)
         if script is None:
             raise CommandError(errors.NO_SCRIPT)
@@ -201,7 +183,6 @@ class Scripting:
         )  # fmt: skip
 
     def read_library(self, source: bytes) -> Library:
-        """Run the source of a library; raise ``CommandError`` if it is invalid."""
         name, body = library_shebang(source)
         try:
             registered = self.host.load_library(body)
@@ -223,7 +204,6 @@ class Scripting:
     def call_function(
         self, session: Session, name: bytes, keys: list[bytes], args: list[bytes], read_only: bool
     ) -> Reply:
-        """Run a function of a library; the function must exist."""
         function = self.libraries.functions[name.lower()]
         return self._run(
             session, name, keys, frozenset(function.flags), read_only,
@@ -255,7 +235,6 @@ class Scripting:
         return flags is not None and b"no-writes" not in flags
 
     def _flags_of(self, spec: CommandSpec, argv: list[bytes]) -> Collection[bytes] | None:
-        """Return the flags of the script or function that a command line runs, or None."""
         match spec.name:
             case "EVAL":
                 return script_shebang(argv[1], self.vendor).flags
@@ -285,7 +264,6 @@ class Scripting:
         return is_busy and not needs_lock
 
     def check_during_script(self, spec: CommandSpec) -> None:
-        """Raise a BUSY error if the command may not run while a script is running."""
         if self.vendor and spec.name in _KILLS:
             return
         # Check this even if the script has ended in the meantime, because the caller does not hold
@@ -302,7 +280,6 @@ class Scripting:
             raise CommandError(errors.busy(is_function))
 
     def kill(self) -> None:
-        """Kill the running script; raise NOTBUSY if none is running, UNKILLABLE if it has written."""
         run = self.running
         if run is None or self.vendor:
             raise CommandError(errors.NOT_BUSY)
@@ -371,7 +348,6 @@ class Scripting:
         return reply
 
     def _is_without_memory(self, session: Session, flags: frozenset[bytes] | None) -> bool:
-        """Return whether memory is full; raise OOM for a script whose flags do not allow that."""
         if flags is not None and flags & {b"allow-oom", b"no-writes"}:
             return False
         if not self.engine.lacks_memory(session):
@@ -409,7 +385,6 @@ class Scripting:
     # -- callbacks of the Lua runtime --------------------------------------------------------------
 
     def command(self, argv: list[bytes], resp: int) -> Reply:
-        """Run a command line for the running script; return the reply or the error."""
         run = self.running
         assert run is not None
         spec: CommandSpec | None = None
@@ -430,7 +405,6 @@ class Scripting:
             return as_reply(error)
 
     def _resolve(self, run: ScriptRun, argv: list[bytes]) -> CommandSpec:
-        """Return the command of a line; raise ``CommandError`` unless this server has it."""
         try:
             spec = self.engine.table.resolve(argv)
         except CommandError:
@@ -466,7 +440,6 @@ class Scripting:
                     raise CommandError(errors.dynamic_key(argv[place]))
 
     def may_call(self, argv: list[bytes]) -> bool | bytes:
-        """Return whether the user may run a command line, or an error message."""
         run = self.running
         assert run is not None
         try:
@@ -481,7 +454,6 @@ class Scripting:
         return True
 
     def start_timing(self, seconds: float) -> None:
-        """Set the maximum number of seconds for the code that runs next."""
         self._time_limit = TimeLimit(seconds)
 
     def must_stop(self) -> bool:
@@ -495,7 +467,6 @@ class Scripting:
         return (run is not None and run.killed) or self._time_limit.is_over(now)
 
     def clock(self) -> float:
-        """Return the result of ``os.clock()`` in seconds."""
         return (self.engine.now_us - self.engine.started_us) / 1_000_000
 
     # -- copies ------------------------------------------------------------------------------------

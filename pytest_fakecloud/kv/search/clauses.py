@@ -28,7 +28,6 @@ from .index import Node, SearchIndex, Terms, TextPostings, below
 from .schema import FieldSpec
 
 Matches: TypeAlias = dict[int, float]
-"""Maps the numbers of matching documents to their scores."""
 
 _STEPS_PER_CLAUSE, _STEPS_PER_SCORE = 20, 20
 """Budget steps for evaluating a clause, and for scoring a document by its words."""
@@ -40,7 +39,6 @@ _K1, _B = 1.2, 0.75
 
 
 def _idf(documents: int, having: int) -> float:
-    """Return the weight of a term that occurs in ``having`` of ``documents`` documents."""
     return math.log(1 + (documents - having + 0.5) / (having + 0.5))
 
 
@@ -56,7 +54,6 @@ _LENGTHS = [_length(code) for code in range(256)]
 
 
 def _bm25(weight: float, often: int, length: int, average: float) -> float:
-    """Return the score of a term that occurs ``often`` times in a text of ``length`` tokens."""
     # The index stores lengths exactly up to 40 tokens, then rounded down.
     stored = length if length <= 40 else _LENGTHS[bisect_right(_LENGTHS, length) - 1]
     norm = _K1 * (1 - _B + _B * stored / average)
@@ -67,8 +64,6 @@ def _bm25(weight: float, often: int, length: int, average: float) -> float:
 
 
 class Clause:
-    """A part of a filter."""
-
     def find(self, index: SearchIndex) -> Matches:
         """Return the matching documents with their scores. The caller may change the mapping."""
         raise NotImplementedError
@@ -83,8 +78,6 @@ class Clause:
 
 
 class Everything(Clause):
-    """Matches every document, with score 1."""
-
     def __str__(self) -> str:
         return "every document"
 
@@ -95,8 +88,6 @@ class Everything(Clause):
 
 @dataclass(frozen=True)
 class Nothing(Clause):
-    """Matches no document."""
-
     why: str
 
     def find(self, index: SearchIndex) -> Matches:
@@ -111,8 +102,6 @@ class Nothing(Clause):
 
 @dataclass(frozen=True)
 class _Leaf(Clause):
-    """A condition on a single field."""
-
     spec: FieldSpec
 
     def sought(self) -> str:
@@ -120,7 +109,6 @@ class _Leaf(Clause):
         return ""
 
     def mismatches(self, index: SearchIndex, number: int) -> list[str]:
-        """If the document does not match, describe the sought terms and the document's value."""
         if number in self.find(index):
             return []
         return [f"{self.sought() or 'no match'}; {index.describe_values(number, self.spec.name)}"]
@@ -209,7 +197,6 @@ class Phrase(_Leaf):
         }
 
     def _frequencies(self, positions: list[dict[int, list[int]]]) -> dict[int, int]:
-        """Return the number of occurrences of the phrase in each document that contains it."""
         rarest = min(positions, key=len)
         spend(_STEPS_PER_SCORE * len(rarest))
         if len(positions) == 1:
@@ -222,7 +209,6 @@ class Phrase(_Leaf):
         }
 
     def _frequency(self, positions: list[list[int]]) -> int:
-        """Return how often the phrase occurs in a document with these positions of its tokens."""
         spend(sum(map(len, positions)))
         offsets = [offset for offset, token in enumerate(self.tokens) if token is not None]
         # The position of a word minus its offset is the start of the phrase.
@@ -336,8 +322,6 @@ class _Wrapper(Clause):
 
 @dataclass(frozen=True)
 class Boosted(_Wrapper):
-    """Multiplies the scores of another clause by a factor."""
-
     factor: float
 
     def find(self, index: SearchIndex) -> Matches:
@@ -353,7 +337,6 @@ class Named(_Wrapper):
     words: str
 
     def mismatches(self, index: SearchIndex, number: int) -> list[str]:
-        """Return the first reason why a document does not match, after the clause's text."""
         why = self.inner.mismatches(index, number)
         return [f"{self.words}: {why[0]}"] if why else []
 
@@ -381,7 +364,6 @@ class AnyOf(Clause):
             yield from clause.highlighted_terms()
 
     def mismatches(self, index: SearchIndex, number: int) -> list[str]:
-        """Return the reasons of all clauses, or an empty list if any clause matches."""
         reasons: list[str] = []
         for clause in self.clauses:
             why = clause.mismatches(index, number)

@@ -36,11 +36,9 @@ _BOOLEAN = {"$must": "must", "$and": "must", "$should": "should", "$or": "should
             "$mustNot": "must_not"}  # fmt: skip
 _RANGES = ("$gt", "$gte", "$lt", "$lte")
 _SMART_SLOP = 2
-"""Slop of the looser phrase that ``$smart`` also searches for."""
 
 
 def parse_object(text: bytes, what: str) -> dict[str, Any]:
-    """Parse an argument as a JSON object; raise `SearchError` if it is something else."""
     try:
         value = parse_json(text)
     except JsonError as error:
@@ -55,8 +53,6 @@ def parse_filter(definition: Definition, text: bytes) -> Clause:
 
 
 class _Reader:
-    """Converts the parsed JSON of a filter into clauses, according to an index's definition."""
-
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
 

@@ -48,7 +48,6 @@ class SearchIndex:
         The key becomes searchable when one of them is reached; None means that it does not apply.
         """
         self._numbers: dict[bytes, int] = {}
-        """The number of each key's document."""
         self._changed: OrderedDict[bytes, None] = OrderedDict()
         self._postings: dict[str, TextPostings | ValuePostings] | None = None
         self._unposted: deque[int] = deque()
@@ -97,7 +96,6 @@ class SearchIndex:
             self.waiting[key] = due_ms, reads
 
     def scan(self, keyspace: Keyspace, due_ms: int | None, reads: int | None) -> None:
-        """Record all existing keys of the index's type as changed."""
         kind = KEY_TYPES[self.definition.kind]
         for key in keyspace:
             if type_name(keyspace.values[key]) == kind:
@@ -113,7 +111,6 @@ class SearchIndex:
         self._unposted.clear()
 
     def release_all(self) -> None:
-        """Make all pending changes searchable."""
         self._changed |= dict.fromkeys(self.waiting)
         self.waiting.clear()
 
@@ -175,7 +172,6 @@ class SearchIndex:
     # -- lookups ---------------------------------------------------------------------------------
 
     def number_of(self, key: bytes) -> int | None:
-        """Return the number of a key's document, or None if the key has no document."""
         return self._numbers.get(key)
 
     def text(self, name: str) -> TextPostings:
@@ -184,7 +180,6 @@ class SearchIndex:
         return found
 
     def values(self, name: str) -> ValuePostings:
-        """Return the postings of a field of any type except TEXT."""
         found = self._postings_of(name)
         assert isinstance(found, ValuePostings)
         return found
@@ -263,7 +258,6 @@ class Indexes:
         return None if index is None else (name, index)
 
     def catch_up(self, keyspace: Keyspace, name: bytes, *, whole: bool) -> bool:
-        """Index changed keys, with ``whole`` also delayed ones; return whether none are left."""
         found = self.find(name)
         if found is None:
             return True
@@ -294,11 +288,9 @@ class Indexes:
         return None if self.delay_ms is None else now_ms + self.delay_ms, self.delay_reads
 
     def adopt(self, values: dict[bytes, Any]) -> None:
-        """Replace the indexes with those in the values of a new keyspace."""
         self.named = {key: each for key, each in values.items() if type(each) is SearchIndex}
 
     def clear(self) -> None:
-        """Remove all indexes and aliases after the keyspace was emptied."""
         self.named.clear()
         self.aliases.clear()
 
@@ -310,7 +302,6 @@ class Indexes:
 
 
 def find_index(keyspace: Keyspace, name: str) -> SearchIndex | None:
-    """Return the search index of a database for a name or alias, or None."""
     found = None if keyspace.indexes is None else keyspace.indexes.find(encoded(name))
     return None if found is None else found[1]
 
@@ -341,8 +332,6 @@ class _Additions:
 
 
 class Terms(_Additions):
-    """Terms in a prefix tree."""
-
     def __init__(self) -> None:
         super().__init__()
         self._root: Node = {}
@@ -356,7 +345,6 @@ class Terms(_Additions):
         return self._root
 
     def beginning(self, prefix: str) -> Iterator[str]:
-        """Yield the terms that start with ``prefix``, in any order."""
         node: Node | list[str] = self.root
         for character in prefix:
             if isinstance(node, list):
@@ -383,7 +371,6 @@ def _insert(root: Node, term: str) -> None:
 
 
 def below(node: Node | list[str]) -> Iterator[str]:
-    """Yield the terms in the subtree of a node, in any order."""
     waiting = [node]
     while waiting:
         node = waiting.pop()
@@ -398,8 +385,6 @@ _FEW = 64
 
 
 class Ordered(_Additions):
-    """Values in order."""
-
     def __init__(self) -> None:
         super().__init__()
         self._sorted: list[Any] = []
@@ -429,7 +414,6 @@ class TextPostings:
         self.terms: dict[str, dict[int, list[int]]] = {}
         self.lengths: dict[int, int] = {}
         self.total = 0
-        """Total number of tokens in all documents."""
         self.known = Terms()
 
     def add(self, number: int, texts: Iterable[tuple[str | None, ...]]) -> None:
@@ -485,13 +469,11 @@ class ValuePostings:
                 del self.numbers[value]
 
     def equal(self, value: Any) -> set[int]:
-        """Return the documents that have a value. The set must not be changed."""
         return self.numbers.get(value) or set()
 
     def between(
         self, low: Any, high: Any, without_low: bool = False, without_high: bool = False
     ) -> set[int]:
-        """Return the documents that have a value between two bounds. None means unbounded."""
         values = self.order.all()
         first = 0
         if low is not None:

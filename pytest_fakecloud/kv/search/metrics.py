@@ -15,15 +15,12 @@ from .index import SearchIndex
 from .schema import FieldSpec, SearchError
 
 DocumentNumbers = list[int]
-"""Document numbers, in indexing order."""
 Compute: TypeAlias = Callable[[DocumentNumbers], list[Any]]
 """Returns the reply of an aggregation for the documents with these numbers."""
 
 NUMERIC = ("U64", "I64", "F64", "DATE")
-"""The types of fields with numeric values."""
 
 REQUIRED: Any = object()
-"""The default value that marks an argument as required."""
 
 
 def format_number(value: float | int | None) -> bytes | None:
@@ -60,7 +57,6 @@ class Arguments:
         return value
 
     def take_count(self, name: str, default: int | None, minimum: int = 0) -> Any:
-        """Consume an integer argument that must be at least ``minimum``."""
         return self.take(
             name,
             f"an integer of at least {minimum}",
@@ -78,7 +74,6 @@ class Arguments:
         return self.take(name, "true or false", lambda value: isinstance(value, bool), default)
 
     def take_bounds(self, name: str) -> tuple[float, float] | None:
-        """Consume an argument that is an object with the fields ``min`` and ``max``."""
         found = self.take(
             name,
             "an object of min and max",
@@ -102,7 +97,6 @@ def is_number(value: Any) -> bool:
 def column_of(
     index: SearchIndex, args: Arguments, allowed: tuple[str, ...]
 ) -> tuple[FieldSpec, dict[int, tuple[Any, ...]]]:
-    """Return the field of an aggregation and its values by document, or raise an error."""
     name = args.take_string("field")
     if name is None:
         # This is the vendor's error message.
@@ -182,7 +176,6 @@ def _extreme(pick: Callable[[Values], Any]) -> Callable[[Values], float | None]:
 
 
 def _flat(numbers: Mapping[str, float | None]) -> list[Any]:
-    """Return alternating names and formatted numbers, as in a reply."""
     return [part for name, one in numbers.items() for part in (name.encode(), format_number(one))]
 
 
@@ -274,4 +267,3 @@ METRICS: dict[str, Callable[[SearchIndex, Arguments], Compute]] = {
     "$extendedStats": _extended,
     "$percentiles": _percentiles,
 }
-"""Functions that build metrics, which are functions of document numbers."""

@@ -36,9 +36,7 @@ KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string"}
 _KINDS_WITH = {
     "FAST": ("U64", "I64", "F64", "DATE", "BOOL"), "NOSTEM": ("TEXT",), "NOTOKENIZE": ("TEXT",),
 }  # fmt: skip
-"""The types of fields that can have each option."""
 RANGED = frozenset({"U64", "I64", "F64", "DATE", "KEYWORD"})
-"""Types of fields that support range operators such as ``$gt``."""
 FIELD_TYPES = ("TEXT", "U64", "I64", "F64", "BOOL", "DATE", "KEYWORD", "FACET")
 
 _MOST_FIELDS = 1000
@@ -85,7 +83,6 @@ class FieldSpec:
 
     @property
     def is_number(self) -> bool:
-        """Whether the field contains numbers other than dates."""
         return self.kind in ("U64", "I64", "F64")
 
     @property
@@ -139,7 +136,6 @@ class Definition:
         return at > 0 and key.startswith(self._starts[at - 1])
 
     def described(self) -> dict[str, list[str]]:
-        """Return the type and the options of each field, by its name."""
         return {each.name: each.words()[1:] for each in self.fields}
 
     def analyzer(self, spec: FieldSpec) -> Analyzer:
@@ -153,7 +149,6 @@ LANGUAGES = (
 )  # fmt: skip
 
 _LONGEST = 40
-"""Length in bytes from which on words are not indexed."""
 _CACHED_WORDS = 100_000
 _ASCII_RUN = re.compile(r"[0-9A-Za-z]+")
 
@@ -185,7 +180,6 @@ def _is_letter(character: str) -> bool:
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end offsets of each word in a text."""
     if text.isascii():
         for found in _ASCII_RUN.finditer(text):
             yield found.span()
@@ -237,7 +231,6 @@ class Analyzer:
 
 @lru_cache(maxsize=64)
 def analyzer(language: str, stemmed: bool = True, whole: bool = False) -> Analyzer:
-    """Return the analyzer for a language. Analyzers cache the stems of words."""
     if whole:
         return Analyzer(None, whole=True)
     # Disable the stemmer's own cache, which would store the stems a second time.
@@ -290,7 +283,6 @@ def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
 
 
 def values_at(root: Any, steps: list[str]) -> Iterator[Any]:
-    """Yield the scalars at a path, including the scalars in arrays."""
     if isinstance(root, list):
         for item in root:
             yield from values_at(item, steps)
@@ -302,7 +294,6 @@ def values_at(root: Any, steps: list[str]) -> Iterator[Any]:
 
 
 def make_document(definition: Definition, key: bytes, value: Any) -> Document | None:
-    """Return the document for a key, or None if the key's value cannot be indexed."""
     source = source_of(definition.kind, value)
     if source is None:
         return None
