@@ -57,12 +57,7 @@ class KeyPattern(NamedTuple):
 
 
 class Selector:
-    """A set of permissions: commands, key patterns and channel patterns.
-
-    ``table`` contains the server's commands. ``future`` says whether commands that are added later
-    are allowed, too; it affects only the description. ``first_words`` contains commands that are
-    allowed only with certain first arguments.
-    """
+    """Permitted commands, keys and channels. ``future`` (commands added later) is only described."""
 
     def __init__(self, table: Table = EVERYTHING) -> None:
         self.table = table
@@ -159,13 +154,7 @@ class RestToken(NamedTuple):
 
 
 class AclUser:
-    """A user defined by rules.
-
-    ``on`` says whether the user may log in, and ``passwordless`` whether any password is accepted
-    (``nopass``). ``hashes`` are the hashes of the passwords. ``sanitizes`` is shown in descriptions
-    but has no effect, because every payload is checked anyway. The first element of ``selectors``
-    is the root selector.
-    """
+    """A user defined by rules; the first selector is the root. ``sanitizes`` is only described."""
 
     def __init__(self, name: str, dialect: Dialect = "vendor", table: Table = EVERYTHING) -> None:
         self.name = name

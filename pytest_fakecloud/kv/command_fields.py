@@ -53,11 +53,7 @@ class _Command(FieldType):
 
 
 class _Lines(FieldType):
-    """Matches the command lines of a request.
-
-    A list of words matches a request with such a command line. A list of such lists matches a
-    request that consists of exactly these command lines.
-    """
+    """Matches a request with a command line (a list), or with exactly these (a list of lists)."""
 
     expected = "a command line as the list of its words, such as ['SET', 'key', '*']"
 

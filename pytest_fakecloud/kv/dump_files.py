@@ -128,12 +128,7 @@ def records_of(engine: Engine) -> Iterator[Record]:
 
 
 def _adopt(engine: Engine, contents: Contents) -> Counter[str]:
-    """Add keys and function libraries, replacing those with the same names.
-
-    An expired key is not added, but removes an existing key of the same name. Returns the numbers
-    of skipped keys by the reason. Raises ``CommandError``, before anything is added, for a library
-    that cannot be loaded.
-    """
+    """Add all keys and libraries or, if a library is invalid, none; count the skipped keys."""
     skipped = Counter[str]()
     with engine.lock:
         engine.update_time()

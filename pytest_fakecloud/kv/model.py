@@ -79,10 +79,7 @@ _SECOND_US = 1_000_000
 
 
 class CommandLimits:
-    """Enforces the vendor's limits on commands: their size, and their number per UTC day and second.
-
-    They apply in front of every engine. ``now_us`` returns the time of the fake's clock.
-    """
+    """Enforces the vendor's limits on the size of commands and their number, for every engine."""
 
     def __init__(self, limits: KVConfig, now_us: Callable[[], int]) -> None:
         self._max_size = limits.max_request_size

@@ -58,10 +58,7 @@ Listener: TypeAlias = Callable[[Sender, list[bytes], Arrival], None]
 
 
 class Interruptions(list["Interruption | Listener"]):
-    """The active interruptions of a server, and the listeners to its clients' commands.
-
-    It takes part in exchanges per command: a pipeline is one exchange with several commands.
-    """
+    """The active interruptions of a server, and the listeners to its clients' commands."""
 
     def __init__(self) -> None:
         super().__init__()

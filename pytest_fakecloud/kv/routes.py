@@ -148,13 +148,7 @@ class KVApp(App):
         raise RestError(405, errors.METHOD_NOT_ALLOWED, headers=[allow])
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """Return the fields that the journal records for a request.
-
-        ``command`` contains the commands' names in upper case, with subcommands (``"XGROUP
-        CREATE"``). ``key`` contains their keys, ``words`` the command lines as strings, ``index`` the
-        searched indexes, and ``encoding`` the encoding of strings in the response. A request with an
-        unsupported method has none of these fields.
-        """
+        """Return the ``CommandFields`` of a request, and the encoding of strings in the response."""
         if not request.route:
             return {}
         if request.route in ("pipeline", "multi-exec"):
@@ -447,10 +441,7 @@ def _argument(item: Any, index: int, line_name: str) -> bytes:
 
 
 def _command_line(items: Any, number: int = 0) -> list[bytes]:
-    """Return the command line in a parsed array; raise ``RestError`` for null and nested values.
-
-    ``number`` is the line's position in a pipeline, from 1.
-    """
+    """Return the command line in a parsed array, command ``number`` of a pipeline unless 0."""
     try:
         if isinstance(items, list) and items:
             return list(map(str.encode, items))

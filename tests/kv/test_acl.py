@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from copy import copy
-
 import random
 from collections.abc import Iterator
+from copy import copy
 from typing import Any
 
 import httpx

@@ -60,8 +60,6 @@ _SEARCHES = {b"SEARCH." + name for name in b"QUERY COUNT AGGREGATE DESCRIBE WAIT
 
 
 class EngineCopy(NamedTuple):
-    """A copy of everything that commands can change."""
-
     databases: list[KeyspaceCopy]
     scripting: ScriptingCopy
     users: UsersCopy
@@ -101,7 +99,6 @@ class Engine:
         self.print_double = None if self.table.knows[SHORTEST_DOUBLES] else with_17_digits
         """Function that formats floating-point numbers for replies; None to leave them unchanged."""
         self.searches: deque[Search] = deque(maxlen=1000)
-        """Searches made by clients, newest last."""
         self.lock = threading.RLock()
         self.random = ids.stream("kv", "random")
         self.config = Config(dialect, self.table, debug_command=settings.debug_command)
@@ -127,9 +124,7 @@ class Engine:
         """Function that returns whether the database port could listen on another port number."""
         self.waiters = Waiters()
         self.connected: dict[int, Session] = {}
-        """Sessions of the database port by client ID."""
         self.streaming: set[Session] = set()
-        """Sessions of event streams."""
         self.users = Users(
             self.connected, self.streaming, dialect, self.config, self.table, clock.now_us
         )
@@ -142,11 +137,9 @@ class Engine:
         self._records_changes = False
         """Whether keyspaces record changed keys, because a client or an index depends on them."""
         self._expiry_timer_us: int | None = None
-        """Time in microseconds of the pending timer for the next expiry, or None."""
         self.running: CommandSpec | None = None
         """The running command or, between commands, the last one."""
         self.line: list[bytes] = []
-        """The command line of ``running``."""
         self._session_ids = itertools.count(1)
         self._capacity: Capacity | None = None
         if settings.bounds_data:
@@ -155,7 +148,6 @@ class Engine:
 
     @on_first_use
     def scripting(self) -> Scripting:
-        """The scripts and function libraries."""
         # Imported here, because few tests run scripts.
         from ..scripting.scripts import Scripting
 
@@ -178,10 +170,6 @@ class Engine:
         at_us: int | None = None,
         size: int = 0,
     ) -> Session:
-        """Open a session on database 0, by default for the user ``default``.
-
-        ``size`` is the number of bytes that the client has sent.
-        """
         # Do not take the lock, so that a client can connect and kill a script that holds it.
         user = user or self.users.default
         at_us = self.clock.now_us() if at_us is None else at_us
@@ -196,7 +184,6 @@ class Engine:
         return session
 
     def receive(self, size: int) -> None:
-        """Count bytes that a client of the database port has sent."""
         self.total.left -= OVERHEAD * size
         if self.total.left < 0:
             # The next command measures all keys.
@@ -215,7 +202,6 @@ class Engine:
             self.connected.pop(session.id, None)
 
     def forget_state(self, session: Session) -> None:
-        """Discard a session's transaction, watched keys, subscriptions, tracking and MONITOR."""
         session.discard_transaction()
         self.pubsub.drop(session)
         if session.tracking is not None:
@@ -332,7 +318,7 @@ class Engine:
         name = argv[0].upper()
         if indexes is None or inside or len(argv) < 2 or name not in _SEARCHES:
             return
-        while self.turns.take(self, argv):
+        while self.lock.acquire(False) or self.turns.wait(self, argv):
             try:
                 self.update_time()
                 if indexes.catch_up(session.db, argv[1], whole=name == b"SEARCH.WAITINDEXING"):
@@ -357,10 +343,7 @@ class Engine:
     def _admit(
         self, session: Session, argv: list[bytes], *, during_script: bool = False
     ) -> CommandSpec | None:
-        """Return the command to run, or None if it was queued; raise ``CommandError`` to reject it.
-
-        ``during_script`` means that the command would run during a script, without the lock.
-        """
+        """Return the command to run, or None if it was queued; raise ``CommandError`` to reject it."""
         spec: CommandSpec | None = None
         try:
             session.last_command = ""
@@ -426,7 +409,6 @@ class Engine:
         return allowed is None or spec.name in allowed or session.transport == "local"
 
     def check_replicas(self, session: Session, writes: bool) -> None:
-        """Raise NOREPLICAS for a client's write command if ``min-replicas-to-write`` is set."""
         if self._needs_replicas and writes and session.transport != "local":
             raise CommandError(errors.NOT_ENOUGH_REPLICAS)
 
@@ -509,10 +491,7 @@ class Engine:
             self.tracking.invalidate_changed(session)
 
     def _publish_event(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
-        """Publish a keyspace event; None means the event of the running command, ``""`` none.
-
-        Also set the timer again after an event that can mean a new expiry.
-        """
+        """Publish an event (None: the running command's, ``""``: none), and plan the next expiry."""
         if event == "expire" or event == "":
             self._plan_expiry()
         if event is None:
@@ -546,7 +525,6 @@ class Engine:
     # -- data --------------------------------------------------------------------------------------
 
     def database(self, index: int) -> Keyspace:
-        """Return a database, after setting its time to that of the running command."""
         keyspace = self.databases[index]
         keyspace.now_ms = self.now_ms
         return keyspace
@@ -574,10 +552,7 @@ class Engine:
             )
 
     def restore(self, saved: EngineCopy) -> None:
-        """Restore the state that ``snapshot()`` copied. The same copy can be restored again.
-
-        Raises ``ContractError`` for a copy of the other dialect or of a real server.
-        """
+        """Restore a copy, any number of times; raise ``ContractError`` for one of another kind."""
         if not isinstance(saved, EngineCopy) or len(saved.databases) != len(self.databases):
             raise ContractError(
                 "this snapshot is of another kind of kv_server: restore it on a server with the same "
@@ -618,7 +593,6 @@ class Engine:
     # -- parameters ------------------------------------------------------------------------------
 
     def follow_config(self) -> None:
-        """Apply the current parameters."""
         self.notifications.enable(self.config.text("notify-keyspace-events"))
         publish = partial(Engine._publish_event, weakref.proxy(self))
         for keyspace in self.databases:
@@ -652,7 +626,6 @@ class Engine:
     # -- statistics --------------------------------------------------------------------------------
 
     def reset_statistics(self) -> None:
-        """Reset the statistics of commands and keys, but not the slow log."""
         self.statistics.reset()
         for keyspace in self.databases:
             keyspace.expired = keyspace.hits = keyspace.misses = 0

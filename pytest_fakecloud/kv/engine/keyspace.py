@@ -9,7 +9,7 @@ millisecond).
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..errors import WRONGTYPE, CommandError
 from ..values.containers import Deadlines, HashValue, QuickList, ScanOrder, SetValue
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ...core.ids import RandomStream
     from ..search.index import Indexes
     from ..table.config import Config
+    from .sessions import Session
 
 String = bytes | bytearray
 T = TypeVar("T")
@@ -42,7 +43,6 @@ _MAX_COUNTER = 255
 _MINUTE_MS = 60_000
 
 Counters = dict[bytes, tuple[int, int]]
-"""The counter of each key, and the minute since the Unix epoch in which the key was last accessed."""
 
 
 class Frequencies(Counters):
@@ -79,16 +79,7 @@ class Frequencies(Counters):
 # -- databases -------------------------------------------------------------------------------------
 
 
-class Watcher(Protocol):
-    """A client that watches keys."""
-
-    watch_broken: bool
-    """Whether a watched key has changed."""
-
-
 class KeyspaceCopy(NamedTuple):
-    """A copy of a database's content, made by ``Keyspace.snapshot()``."""
-
     values: dict[bytes, Any]
     expires: dict[bytes, int]
     accessed: dict[bytes, int]
@@ -124,29 +115,20 @@ class Keyspace:
         self.accessed: dict[bytes, int] = {}
         self.volatile = Deadlines()
         """For each hash with expiring fields, the earliest expiry of a field."""
-        self.watchers: dict[bytes, list[Watcher]] = {}
+        self.watchers: dict[bytes, list[Session]] = {}
         self.frequencies: Frequencies | None = None
         """Access counters of the keys; None unless an LFU eviction policy is set."""
         self.changes = 0
-        """Number of changes since the last SAVE."""
         self.counts_reads = False
         """Whether reads by the running command count as hits and misses."""
         self.hits = self.misses = 0
-        """Number of reads that found their key; ``misses`` counts the others."""
         self.expired = 0
-        """Number of keys that have expired."""
         self.touched: set[bytes] | None = None
         """Keys that changed since blocked clients were served; None while nothing needs changes."""
         self.changed: dict[bytes, bool] | None = None
-        """Changed keys that need an invalidation message; True for expired ones.
-
-        None while no client tracks keys; only set together with ``touched``.
-        """
+        """Changed keys that need an invalidation message, True for expired ones, or None."""
         self.resized: set[bytes] | None = None
-        """Keys that changed since their sizes were added up, updated while ``touched`` is set.
-
-        None until sizes are first requested.
-        """
+        """Keys that changed since their sizes were added up; None until sizes are first requested."""
         self.notify: Callable[[Keyspace, bytes, str | None], None] | None = None
         """Function that receives keyspace events. Only set together with ``touched``."""
         self.indexes: Indexes | None = None
@@ -261,7 +243,6 @@ class Keyspace:
         return self._scan_order().page(cursor, count)
 
     def draw_keys(self, random: RandomStream, count: int) -> list[bytes]:
-        """Return up to ``count`` different random keys."""
         self.purge()
         return self._scan_order().draw_distinct(random, count)
 
@@ -374,15 +355,11 @@ class Keyspace:
             self.announce(key, "")
 
     def next_expiry(self) -> int | None:
-        """Return the earliest time at which ``purge()`` finds something to remove, or None."""
         earliest = self.expires.earliest(), self.volatile.earliest()
         return min((at_ms for at_ms in earliest if at_ms is not None), default=None)
 
     def put_back(self, key: bytes, value: Any, at_ms: int | None, event: str = "") -> None:
-        """Store a complete value with its expiry, e.g. when restoring a dump.
-
-        Like ``set()``, this counts as one change or, with an empty ``event``, as none.
-        """
+        """Store a complete value with its expiry, e.g. when restoring a dump."""
         self.set(key, value, event=event)
         if isinstance(value, HashValue):
             self.note_fields(key, value)

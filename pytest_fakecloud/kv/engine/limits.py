@@ -41,19 +41,19 @@ _COMPARED = 500
 """Maximum number of keys of a database that are compared before a key is evicted."""
 STARTUP = 1024
 """Memory used by a server without data, in bytes."""
-
-
 LONGEST_WAIT_SECONDS = 2.0
 """Maximum number of seconds that a command of one client may delay others (decided here)."""
 
 
 class _Sums:
-    def __init__(self) -> None:
+    def __init__(self, db: Keyspace) -> None:
+        self.db = db
         self.memory = 0
         self.content = 0
         self._sizes: dict[bytes, tuple[int, int]] = {}
 
-    def update(self, db: Keyspace) -> None:
+    def updated(self) -> _Sums:
+        db = self.db
         if db.resized is None:
             db.resized = {*db.values, *self._sizes}
         while db.resized:
@@ -67,31 +67,22 @@ class _Sums:
                 self._sizes[key] = memory, content
                 self.memory += memory
                 self.content += content
+        return self
 
 
 class Sizes:
-    """The memory and the contents of all keys.
-
-    The first request adds up the sizes of all keys. From then on, databases record which keys
-    change (``Keyspace.resized``), and a request looks at these keys only.
-    """
+    """The sizes of all keys. After the first request, only keys in ``resized`` are measured."""
 
     def __init__(self, databases: Sequence[Keyspace]) -> None:
-        self._databases = databases
-        self._sums = [_Sums() for _ in databases]
-
-    def _update(self, db: Keyspace) -> _Sums:
-        sums = self._sums[db.index]
-        sums.update(db)
-        return sums
+        self._sums = list(map(_Sums, databases))
 
     def used_memory(self) -> int:
         return STARTUP + sum(
-            self._update(db).memory + ENTRY * len(db.expires) for db in self._databases
+            one.updated().memory + ENTRY * len(one.db.expires) for one in self._sums
         )
 
     def of_content(self, db: Keyspace) -> int:
-        return self._update(db).content
+        return self._sums[db.index].updated().content
 
 
 class Eviction:
@@ -140,16 +131,17 @@ class Eviction:
         if order == "random":
             self._random.shuffle(found)
         else:
-            found.sort(key=lambda each: self._rank(each[0], each[1], order))
+            found.sort(key=lambda each: _rank(each[0], each[1], order))
         # Of a sample, only the first tenth is likely to be among the first of all keys.
         return found if len(found) < _COMPARED else found[: _COMPARED // 10]
 
-    def _rank(self, db: Keyspace, key: bytes, order: str) -> int:
-        if order == "ttl":
-            return db.expires[key]
-        if order == "lfu" and db.frequencies is not None:
-            return db.frequencies.of(key, db.now_ms)
-        return db.accessed.get(key, 0)
+
+def _rank(db: Keyspace, key: bytes, order: str) -> int:
+    if order == "ttl":
+        return db.expires[key]
+    if order == "lfu" and db.frequencies is not None:
+        return db.frequencies.of(key, db.now_ms)
+    return db.accessed.get(key, 0)
 
 
 # -- the limit of every fake ------------------------------------------------------------------------

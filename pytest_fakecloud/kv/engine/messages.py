@@ -180,10 +180,7 @@ class Tracking:
         self._config = config
         self._databases = databases
         self._changed: dict[bytes, bool] = {}
-        """Changed keys that sessions with prefixes have not been notified of yet.
-
-        The value says whether the key has expired or a script changed it.
-        """
+        """Changed keys not announced to sessions with prefixes yet; True if expired or by a script."""
         self.evicting = False
         """Whether messages are about evicted keys; they do not wait for the command's reply."""
         self._line: _Line | None = None
@@ -217,10 +214,7 @@ class Tracking:
                 self._readers.setdefault(line.argv[place], {})[session.id] = None
 
     def invalidate_changed(self, writer: Session | None, *, within: bool = False) -> None:
-        """Send invalidation messages for the keys that have changed since the last call.
-
-        ``within`` a transaction or script, sessions that track prefixes do not receive theirs yet.
-        """
+        """Send messages for the keys changed since the last call; ``within`` EXEC not for prefixes."""
         for keyspace in self._databases:
             if keyspace.changed:
                 changed, keyspace.changed = keyspace.changed, {}

@@ -34,13 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class TrackingOptions:
-    """The options that a client has set with CLIENT TRACKING.
-
-    ``redirect`` is the ID of the client that receives the messages, 0 for the client itself.
-    ``words`` are the option words in lower case. ``caching`` is the mode set by CLIENT CACHING,
-    which applies to the next command or transaction. ``broken`` is set when a message could not be
-    redirected because the receiver had disconnected.
-    """
+    """The options of CLIENT TRACKING; ``redirect`` is 0 for the client itself."""
 
     redirect: int = 0
     prefixes: list[bytes] = field(default_factory=list)
@@ -162,9 +156,7 @@ class Session:
 Monitor = Callable[[int, Session, list[bytes]], None]
 """Function that receives each command: the time in microseconds, the client, and the line."""
 Observer = Callable[[Session, "CommandSpec", list[bytes]], None]
-"""Function that is called before each command, also of transactions and scripts, with the client, the
-command and its line.
-"""
+"""Function that is called before each command, also of transactions and scripts."""
 
 
 # -- blocked clients -------------------------------------------------------------------------------
@@ -211,10 +203,7 @@ class Waiters(dict[int, Waiter]):
     """The blocked clients by session ID. The caller must hold the engine's lock."""
 
     def serve(self, databases: Sequence[Keyspace], now_ms: int) -> Iterator[Session]:
-        """Retry the commands blocked on changed keys until no changed keys are left.
-
-        Yields each session whose command has run.
-        """
+        """Retry the commands blocked on changed keys; yield each session whose command has run."""
         while touched := {(db.index, key) for db in databases for key in db.touched or ()}:
             for db in databases:
                 if db.touched is not None:
@@ -329,9 +318,6 @@ class Turns:
         self._lock = lock
         self.queued: set[int] = set()
         self._taken = threading.Event()
-
-    def take(self, engine: Engine, argv: list[bytes]) -> bool:
-        return self._lock.acquire(False) or self.wait(engine, argv)
 
     def wait(self, engine: Engine, argv: list[bytes]) -> bool:
         """Wait for the engine's lock; return False if the line runs without it, during a script."""
@@ -511,7 +497,7 @@ class Users:
 
     def restore(self, saved: UsersCopy) -> None:
         """Restore users and tokens. Existing users are changed in place: sessions refer to them."""
-        for name in [name for name in self._users if name not in saved.users]:
+        for name in self._users.keys() - saved.users.keys():
             self.remove(name)
         for name, user in saved.users.items():
             if name in self._users:

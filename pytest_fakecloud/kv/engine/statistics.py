@@ -142,13 +142,9 @@ _DESCRIPTOR = 8
 def client_line(
     session: Session, now_us: int, *, waits: bool, running: str, libraries: bool
 ) -> bytes:
-    """Return a client's line in the reply of CLIENT LIST.
-
-    Pass ``waits=True`` for a blocked client, and ``libraries=False`` to omit ``lib-name`` and
-    ``lib-ver``. ``running`` is the name of the command that requests the line; empty in the lines
-    of other clients. Only the query buffer of the client that sent the command has a size.
-    """
+    """Return a client's line in CLIENT LIST; ``running`` is the command if this client sent it."""
     subscriptions, tracking = session.subscriptions, session.tracking
+    sent = [f"${len(word)}\r\n{word}\r\n" for word in running.split("|")]
     fields = {
         "id": session.id,
         "addr": session.address,
@@ -163,7 +159,7 @@ def client_line(
         "psub": len(subscriptions["pattern"]),
         "ssub": len(subscriptions["shard"]),
         "multi": session.in_exec or (-1 if session.queue is None else len(session.queue)),
-        "qbuf": _line_size(running),
+        "qbuf": len("*2\r\n" + "".join(sent)) if running else 0,
         **_BUFFERS,
         "events": "r",
         "cmd": (not session.in_exec and running) or session.last_command or "NULL",
@@ -192,12 +188,6 @@ def _flags(session: Session, waits: bool) -> str:
         "T": session.no_touch,
     }
     return "".join(letter for letter, holds in found.items() if holds) or "N"
-
-
-def _line_size(command: str) -> int:
-    if not command:
-        return 0
-    return len("*2\r\n") + sum(len(f"${len(word)}\r\n{word}\r\n") for word in command.split("|"))
 
 
 # -- MONITOR ---------------------------------------------------------------------------------------

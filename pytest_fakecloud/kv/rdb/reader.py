@@ -361,10 +361,7 @@ class _Elements:
 
 
 def _node(key: int, entries: list[Entry]) -> Node:
-    """Build a stream node from its key and its listpack, leaving out deleted entries.
-
-    ``writer._entries()`` describes the elements of the listpack. Entries with flag 1 are deleted.
-    """
+    """Build a stream node without deleted entries (flag 1) from what ``writer._entries()`` describes."""
     elements = _Elements(entries)
     live, deleted = elements.number(), elements.number()
     node = Node(key, elements.words(elements.number()))

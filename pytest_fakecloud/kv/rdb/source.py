@@ -241,10 +241,7 @@ def _size_of_literals(count: int) -> int:
 
 
 def _common(data: bytes, start: int, at: int, longest: int) -> int:
-    """Return how many bytes are equal from two positions on, at most ``longest``.
-
-    The first three bytes are known to be equal, and count even if ``longest`` is lower.
-    """
+    """Return how many bytes are equal from two positions on; the first three are known to be."""
     length = 3
     while length + 8 <= longest and (
         data[start + length : start + length + 8] == data[at + length : at + length + 8]

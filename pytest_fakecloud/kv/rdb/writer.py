@@ -28,11 +28,7 @@ _JSON_VERSION = 3
 
 
 class Writer:
-    """Encodes values as RDB data.
-
-    ``config`` determines how values are encoded. ``version`` is the format version; it increases if
-    a value needs a later version. With ``compress=False``, strings are never compressed.
-    """
+    """Encodes values as RDB data. ``version`` increases if a value needs a later format version."""
 
     def __init__(self, config: Config, version: int, *, compress: bool = True) -> None:
         self._config = config

@@ -88,10 +88,7 @@ class RedisUsers:
 
 
 def _opened(token: str) -> Login | None:
-    """Return the name and password in a token, or None if it is not valid.
-
-    A token is ``acl-`` and, in Base64, the length of the name, a colon, the name and the password.
-    """
+    """Return name and password of a token: ``acl-`` and, in Base64, ``<length of name>:<both>``."""
     if not token.startswith(_TOKEN):
         return None
     sealed = token[len(_TOKEN) :]

@@ -96,11 +96,7 @@ class Link:
         return self._run(argv, login, self._home())
 
     def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """Run lines in a transaction; return the replies to queueing them, then that to EXEC.
-
-        Raises ``CommandError``, before any command has run, if the user may not start a
-        transaction.
-        """
+        """Run lines in a transaction; return the replies to queueing them, then that to EXEC."""
         return self._batch([*lines, [b"EXEC"]], login, self._home(), [[b"MULTI"]])
 
     def many(self, lines: list[list[bytes]]) -> list[Reply]:
@@ -165,10 +161,7 @@ class Link:
         return None
 
     def dedicated(self, login: Login | None = None) -> Any:
-        """Open a connection outside the pools, without a time limit for replies.
-
-        Raises the errors of redis-py, which say whether another attempt can succeed.
-        """
+        """Open a connection outside the pools, without a time limit; raise redis-py's own errors."""
         connection = self._pool(login, self._home()).make_connection()
         connection.socket_timeout = None
         connection.connect()

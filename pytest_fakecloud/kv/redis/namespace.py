@@ -180,10 +180,7 @@ return redis.call('DEL', KEYS[1])"""
 
 
 class Claim:
-    """A fake's claim on a numbered database. It keeps other fakes from using the database.
-
-    ``registry`` is a connection to database 0, in which the claims are stored.
-    """
+    """A fake's claim on a numbered database, which is stored in database 0 (``registry``)."""
 
     def __init__(self, registry: Link, number: int) -> None:
         self.number = number
@@ -200,10 +197,7 @@ class Claim:
         return self._registry.call(line) is not None
 
     def check(self) -> None:
-        """Extend the claim from time to time; raise ``ContractError`` if another fake has taken it.
-
-        A claim that has ended is taken again if the database is still free.
-        """
+        """Extend the claim, or take it again; raise ``ContractError`` if another fake has it."""
         with self._lock:
             if not self._lost and monotonic() - self._extended >= _EXTEND_SECONDS:
                 self._lost = not (self._run(_EXTEND, b"%d" % _CLAIM_MS) or self.take())
@@ -227,10 +221,7 @@ class Claim:
 
 
 def claim_database(link: Link, url: str) -> Claim:
-    """Claim the URL's database, or the first free one but 0; empty it and connect ``link`` to it.
-
-    Raises ``ContractError`` if no database is free.
-    """
+    """Claim and empty the URL's database, or the first free one but 0, and connect to it."""
     wanted = link.database
     with ExitStack() as undo:
         registry = open_link(url)

@@ -156,10 +156,7 @@ def _beside_value(value: Any) -> Item:
 
 
 def _beside_keys(engine: Engine) -> State:
-    """Return scripts, libraries and aliases, and the users and parameters that were changed.
-
-    Passwords and tokens are only counted.
-    """
+    """Return scripts, libraries, aliases, and changed users and parameters, without secrets."""
     saved = engine.users.snapshot()
     tokens = Counter(token.user for token in saved.tokens.values())
     first = [one(engine.dialect, engine.table) for one in (first_user, read_only_user)]

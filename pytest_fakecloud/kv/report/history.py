@@ -338,10 +338,7 @@ def _answers(call: Call) -> list[Any]:
 
 
 def _replied(test: ObservedTest, call: Call) -> tuple[list[list[str]], list[Any]]:
-    """Return the commands that a call on a database connection executed, and their results.
-
-    The results are an empty list if they are unknown.
-    """
+    """Return the commands that a call executed, and their results, empty if they are unknown."""
     steps = test.lookups.grouped_calls.get(call.number)
     known = bool(call.response_body) and "response_body" not in call.cut
     envelope = reply(call) if known else None

@@ -130,10 +130,7 @@ def _is_base64(call: Call) -> bool:
 
 
 def command_text(line: Sequence[str], scripts: Mapping[str, str] | None = None) -> str:
-    """Return a command as one line, with a short hash in place of a script.
-
-    ``scripts`` are the sources of scripts by their hash.
-    """
+    """Return a command as one line, with a short hash in place of a script."""
     # Show command names in capitals, which are easy to see; REST clients may send any case.
     name = line[0].upper()
     script = _script(line, scripts or {})
@@ -169,10 +166,7 @@ def _script_arguments(script: Script, kind: str, arguments: Sequence[str]) -> li
 
 
 def _parameters(source: str, kind: str) -> dict[int, str]:
-    """Return the local variables to which a script assigns its keys or arguments, by position.
-
-    A position that is assigned to several variables is left out.
-    """
+    """Return the local variable to which a script assigns each argument, unless it has several."""
     found: dict[int, set[str]] = {}
     for name, which, at in _PARAMETER.findall(source):
         if which == kind:

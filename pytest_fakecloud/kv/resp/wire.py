@@ -377,10 +377,7 @@ class Outbox:
         self._pushing = False
         """Whether a thread of the pool is sending pushes. At most one thread does so at a time."""
         self.owner_will_send = False
-        """Whether the connection's own thread will soon send, so that other threads need not.
-
-        Only that thread writes this attribute.
-        """
+        """Whether the connection's own thread, which alone writes this, will soon send."""
 
     def has_unsent(self) -> bool:
         return bool(self._messages) or self._pushing

@@ -205,10 +205,6 @@ def keep_frames(chunk: bytes) -> bytes:
     keeps the frame if the called function is written in C, as on real servers, but the functions of
     this host are written in Lua. Therefore ``return redis.call(…)`` is changed to an ordinary call
     whose results are then returned. Only the operation code of the instruction changes.
-
-    Otherwise the errors of the most common form of script would differ from the server's. The error
-    of ``return redis.call('INCR', 'text')`` would lack `` script: <sha>, on @user_script:1.`` at its
-    end.
     """
     if chunk[:5] != b"\x1bLuaQ" or chunk[7:11] != bytes((_INT.size, _SIZE.size, 4, 8)):
         return chunk  # Another Lua build: the code stays unchanged, and only line numbers are lost.

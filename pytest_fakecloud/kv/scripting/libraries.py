@@ -24,11 +24,7 @@ def allowed_flags(vendor: bool) -> frozenset[bytes]:
 
 
 class Shebang(NamedTuple):
-    """A parsed shebang line, and the source after it (``body``), which starts with the line break.
-
-    ``flags`` is None if the script has no shebang line; such a script follows the rules from before
-    flags were introduced.
-    """
+    """The flags of a shebang line, None without one, and the source from the end of that line on."""
 
     flags: frozenset[bytes] | None
     body: bytes

@@ -126,10 +126,7 @@ class Scripting:
         self.limits = ScriptLimits() if self.vendor else stock
         """The limits of scripts. A change takes effect when the next Lua runtime is created."""
         self.allows_all_commands = False
-        """Whether scripts may call any command that runs no script.
-
-        ``DEBUG SET-DISABLE-DENY-SCRIPTS`` changes this.
-        """
+        """Whether ``DEBUG SET-DISABLE-DENY-SCRIPTS`` lets scripts call any other command."""
         self._host: LuaHost | None = None
         self._time_limit = TimeLimit(0)
         self._gives_way_at = 0.0
@@ -299,11 +296,7 @@ class Scripting:
         action: Callable[[LuaHost], Reply],
         line: list[bytes] | None = None,
     ) -> Reply:
-        """Run a script or, with its command ``line``, a function, unless its flags forbid it.
-
-        FCALL_RO in Redis rejects functions without the flag ``no-writes``. The vendor's service
-        runs them, but rejects their writes.
-        """
+        """Run a script or, with its command ``line``, a function, unless its flags forbid it."""
         no_writes = flags is not None and b"no-writes" in flags
         if read_only and flags is not None and not no_writes and not self.vendor:
             raise CommandError(errors.WRITE_FLAG_IN_RO)
@@ -357,10 +350,7 @@ class Scripting:
         return True
 
     def _lose_host(self) -> CommandError:
-        """Replace a broken Lua runtime, load the libraries again, and return the error to raise.
-
-        A library that breaks the new runtime, too, is removed.
-        """
+        """Replace a broken Lua runtime and the libraries that it can load; return the error."""
         self._host = None
         for script in self.scripts.values():
             script.compiled = None

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from heapq import merge
 from typing import Any, TypeAlias
@@ -419,70 +419,54 @@ class AllOf(Clause):
 
 _STEPS_PER_NODE = 4
 
-_State = tuple[tuple[int, ...], tuple[int, ...]]
-"""The distances around the current column, now and if the next character completes a swap."""
 
+@dataclass(eq=False, slots=True)
+class _State:
+    """The distances around the current column, now and if the next character completes a swap.
 
-class _Automaton:
-    """The numbered states for a maximum distance. ``rows`` has the distances of each state."""
+    ``steps`` has the states after a character, None if no term within the distance can follow.
+    """
 
-    def __init__(self, distance: int, cheap_swap: bool) -> None:
-        self._far = distance + 1
-        self._cheap_swap = cheap_swap
-        self._numbers: dict[_State, int] = {}
-        self._swaps: list[tuple[int, ...]] = []
-        self.rows: list[tuple[int, ...]] = []
-        self._steps: list[dict[int, int]] = []
-        around = range(-distance, distance + 1)
-        first_row = tuple(at if at >= 0 else self._far for at in around)
-        self._number((first_row, (self._far,) * len(around)))
+    row: tuple[int, ...]
+    swaps: tuple[int, ...]
+    cheap_swap: bool
+    steps: dict[int, _State | None] = field(default_factory=dict)
 
-    def _number(self, state: _State) -> int:
-        if min(map(min, state)) == self._far:
-            return -1
-        number = self._numbers.setdefault(state, len(self.rows))
-        if number == len(self.rows):
-            row, swaps = state
-            self.rows.append(row)
-            self._swaps.append(swaps)
-            self._steps.append({})
-        return number
+    def after(self, bits: int) -> _State | None:
+        """Return the state after a character.
 
-    def step(self, number: int, bits: int) -> int:
-        """Return the state after a character, or -1 if no term within the distance can follow.
-
-        After n characters, bit b of ``bits`` is set if the word has the character at ``n - 1 -
-        distance + b``. Position p of a row is column ``n - distance + p``.
+        After n characters, bit b of ``bits`` is set if the word has the character at ``n - far +
+        b``. Position p of a row is column ``n + 1 - far + p``.
         """
-        found = self._steps[number].get(bits)
-        if found is not None:
-            return found
-        far = self._far
-        above, swaps = (*self.rows[number], far), self._swaps[number]
+        far = len(self.row) // 2 + 1
+        above = (*self.row, far)
         row: list[int] = []
         begun_swaps: list[int] = []
         cost = far
-        for place, swap in enumerate(swaps):
+        for place, swap in enumerate(self.swaps):
             replaced = above[place] + (not bits >> (place + 1) & 1)
             cost = min(cost + 1, above[place + 1] + 1, replaced, far)
             if bits >> place & 1:
                 # If the previous character began a swap, this character completes it.
                 cost = min(cost, swap)
             row.append(cost)
-            begins = self._cheap_swap and bits >> (place + 2) & 1
+            begins = self.cheap_swap and bits >> (place + 2) & 1
             begun_swaps.append(min(above[place] + 1, far) if begins else far)
-        found = self._steps[number][bits] = self._number((tuple(row), tuple(begun_swaps)))
-        return found
+        if min(*row, *begun_swaps) == far:
+            return None
+        return _state(tuple(row), tuple(begun_swaps), self.cheap_swap)
 
 
-_automaton = cache(_Automaton)
+_state = cache(_State)
 
 
 class _Sought:
-    """The word to search for, with the automaton that compares terms with it."""
+    """The word to search for, which is compared with terms."""
 
     def __init__(self, word: str, distance: int, cheap_swap: bool, prefix: bool) -> None:
-        self.automaton = _automaton(distance, cheap_swap)
+        far = distance + 1
+        row = (*(far,) * distance, *range(far))
+        self.start = _state(row, (far,) * len(row), cheap_swap)
         self._length = len(word)
         self._distance = distance
         self._prefix = prefix
@@ -491,30 +475,30 @@ class _Sought:
         for at, character in enumerate(word):
             self.bit_sets[character] = self.bit_sets.get(character, 0) | 1 << (at + 1 + distance)
 
-    def step(self, state: int, character: str, depth: int) -> int:
-        """Return the state after a character that has ``depth`` characters before it, or -1."""
+    def step(self, state: _State, character: str, depth: int) -> _State | None:
+        """Return the state after a character that has ``depth`` characters before it."""
         bits = self.bit_sets.get(character, 0) >> depth & self._window
-        return self.automaton.step(state, bits)
+        if bits not in state.steps:
+            state.steps[bits] = state.after(bits)
+        return state.steps[bits]
 
-    def is_near(self, state: int, depth: int) -> bool:
+    def is_near(self, state: _State, depth: int) -> bool:
         """Return whether a term of ``depth`` characters with this state matches."""
         place = self._length - depth + self._distance
-        is_in_row = 0 <= place <= 2 * self._distance
-        return is_in_row and self.automaton.rows[state][place] <= self._distance
+        return 0 <= place <= 2 * self._distance and state.row[place] <= self._distance
 
-    def begins_near(self, state: int, depth: int) -> bool:
+    def begins_near(self, state: _State, depth: int) -> bool:
         """Return whether, in a search by prefix, every term that continues after this state matches."""
-        if not self.is_near(state, depth):
-            return False
-        row = self.automaton.rows[state]
-        return row[self._length - depth + self._distance] == min(row)
+        place = self._length - depth + self._distance
+        return self.is_near(state, depth) and state.row[place] == min(state.row)
 
-    def rest_is_near(self, term: str, state: int, depth: int) -> bool:
+    def rest_is_near(self, term: str, state: _State, depth: int) -> bool:
         """Return whether a term matches whose first ``depth`` characters lead to this state."""
         for at in range(depth, len(term)):
-            state = self.step(state, term[at], at)
-            if state < 0:
+            following = self.step(state, term[at], at)
+            if following is None:
                 return False
+            state = following
             if self._prefix and self.begins_near(state, at + 1):
                 return True
         return self.is_near(state, len(term))
@@ -534,17 +518,17 @@ def near(
         yield from below(terms.root)
         return
     sought = _Sought(word, distance, cheap_swap, prefix)
-    pending: list[tuple[Node, int, int]] = [(terms.root, 0, 0)]
+    pending: list[tuple[Node, _State, int]] = [(terms.root, sought.start, 0)]
     while pending:
         node, state, depth = pending.pop()
         children: Collection[tuple[str, Node | list[str]]] = node.items()
-        if sought.automaton.step(state, 0) < 0:
+        if sought.step(state, "", depth) is None:
             # From this state, only characters of the word lead to another state.
             children = [(each, node[each]) for each in ("", *sought.bit_sets) if each in node]
         spend(_STEPS_PER_NODE * (1 + len(children)))
         for character, child in children:
             next_state = sought.step(state, character, depth) if character else state
-            if next_state < 0:
+            if next_state is None:
                 continue
             if prefix and character and sought.begins_near(next_state, depth + 1):
                 yield from below(child)

@@ -278,10 +278,7 @@ def _string(spec: FieldSpec, operator: str, operand: Any) -> str:
 def _options(
     spec: FieldSpec, operator: str, operand: Any, defaults: dict[str, int]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the text of an operator, and its options; each has the type of its default.
-
-    The operand is the text alone, or an object with the text as ``value``.
-    """
+    """Return the text of an operator (the operand or its ``value``), and the operator's options."""
     given = dict(operand) if isinstance(operand, dict) else {"value": operand}
     text = given.pop("value", None)
     for name, value in given.items():

@@ -43,10 +43,7 @@ class SearchIndex:
         self.size = 0
         """The estimated total size of the documents in bytes (decided here)."""
         self.waiting: dict[bytes, tuple[int | None, int | None]] = {}
-        """For each delayed key, the time in Unix milliseconds and the number of searches to wait for.
-
-        The key becomes searchable when one of them is reached; None means that it does not apply.
-        """
+        """For each delayed key, the time (Unix ms) and the number of searches to wait for, or None."""
         self._numbers: dict[bytes, int] = {}
         self._changed: OrderedDict[bytes, None] = OrderedDict()
         self._postings: dict[str, TextPostings | ValuePostings] | None = None
@@ -115,10 +112,7 @@ class SearchIndex:
         self.waiting.clear()
 
     def refresh(self, keyspace: Keyspace, is_read: bool = True) -> None:
-        """Index the changed keys that need not wait; ``is_read`` counts the call as a search.
-
-        After `OverBudget`, the next call continues with the remaining keys.
-        """
+        """Index the changed keys that need not wait. After `OverBudget`, the next call continues."""
         keyspace.purge()
         if self.waiting:
             self._release_due(keyspace.now_ms, is_read)
@@ -316,10 +310,7 @@ _DEEPEST = 40
 
 
 class _Additions:
-    """Distinct values that are sorted in when they are read.
-
-    They are never removed, even if no document has them any more.
-    """
+    """Distinct values, which are sorted in when they are read, and never removed."""
 
     def __init__(self) -> None:
         self._known: set[Any] = set()

@@ -80,11 +80,7 @@ class ScoreFunction:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The options of SEARCH.QUERY.
-
-    ``select`` contains paths in the document, or is None for the whole document. ``order`` consists
-    of the name of a fast field and whether the order is ascending.
-    """
+    """The options of SEARCH.QUERY; ``order`` is a fast field and whether the order is ascending."""
 
     limit: int = 10
     offset: int = 0

@@ -249,12 +249,7 @@ _NUMBER = re.compile(r"[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d{1,4})?", re.ASCII)
 
 
 class Document:
-    """The indexed values of a key. Documents are immutable.
-
-    ``fields`` maps the names of fields that have values to tuples. For a TEXT field, the tuple
-    contains a tuple of tokens for each text. For other types, it contains the values. ``size`` is
-    an estimate in bytes.
-    """
+    """The values of a key's fields, for TEXT tuples of tokens; ``size`` is an estimate in bytes."""
 
     __slots__ = ("fields", "key", "size")
 
