@@ -75,8 +75,6 @@ class Selector:
         other.keys, other.channels = list(self.keys), list(self.channels)
         return other
 
-    # -- rules -------------------------------------------------------------------------------------
-
     def set_all_commands(self, allowed: bool) -> None:
         self.commands = frozenset(self.table.commands.values()) if allowed else frozenset()
         self.first_words.clear()
@@ -87,8 +85,6 @@ class Selector:
             self.first_words.pop(spec, None)
         self.commands = self.commands | specs if allowed else self.commands - specs
         self.all_commands = self.all_commands and allowed
-
-    # -- checks ------------------------------------------------------------------------------------
 
     def denial(self, spec: CommandSpec, argv: list[bytes]) -> tuple[Reason, int] | None:
         """Return why a command line is denied, and for which argument; None if it is allowed."""
@@ -229,9 +225,6 @@ class AclUser:
 
     def may_listen(self, name: bytes, is_pattern: bool) -> bool:
         return any(each.allows_channel(name, is_pattern) for each in self.selectors)
-
-
-# -- users without rules ---------------------------------------------------------------------------
 
 
 class Anonymous(AclUser):

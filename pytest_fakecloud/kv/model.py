@@ -72,8 +72,6 @@ class AnyEngine(Protocol):
     def restore(self, saved: Any) -> None: ...
 
 
-# -- limits on commands ----------------------------------------------------------------------------
-
 _DAY_US = 86_400_000_000
 _SECOND_US = 1_000_000
 

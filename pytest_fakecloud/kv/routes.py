@@ -297,8 +297,6 @@ class KVApp(App):
             raise RestError(400, errors.pipeline_too_long(limit, len(lines)).decode())
         return lines
 
-    # -- streams ---------------------------------------------------------------------------------
-
     def subscribe(self, request: Request) -> Answer | Stream:
         """Stream the messages of channels or patterns, if the client accepts server-sent events."""
         from .sse import SubscriptionStream
@@ -349,8 +347,6 @@ class KVApp(App):
             raise CommandError(errors.wrong_arity(spec.full_name))
         if not session.user.unrestricted:
             self.engine.users.permit(session, spec, line)
-
-    # -- answers ---------------------------------------------------------------------------------
 
     def with_int_text(self, reply: Reply) -> Reply:
         """Write "int" for "integer" in a reply's errors if ``int_text`` says so, in place in lists."""

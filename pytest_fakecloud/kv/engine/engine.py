@@ -160,8 +160,6 @@ class Engine:
         self.record_changes()
         return Sizes(self.databases)
 
-    # -- sessions ----------------------------------------------------------------------------------
-
     def session(
         self,
         user: AclUser | None = None,
@@ -427,8 +425,6 @@ class Engine:
             self.tracking.invalidate_evicted()
         return not has_room
 
-    # -- blocked clients ---------------------------------------------------------------------------
-
     def block(self, session: Session, blocked: Blocked) -> Waiter:
         """Register a session as blocked; the transport must call ``unblock()`` in any case."""
         with self.lock:
@@ -590,8 +586,6 @@ class Engine:
         for keyspace in self.databases:
             keyspace.now_ms = self.now_ms
 
-    # -- parameters ------------------------------------------------------------------------------
-
     def follow_config(self) -> None:
         self.notifications.enable(self.config.text("notify-keyspace-events"))
         publish = partial(Engine._publish_event, weakref.proxy(self))
@@ -622,8 +616,6 @@ class Engine:
                 keyspace.frequencies = None
             elif keyspace.frequencies is None:
                 keyspace.frequencies = Frequencies(self.config, self.random)
-
-    # -- statistics --------------------------------------------------------------------------------
 
     def reset_statistics(self) -> None:
         self.statistics.reset()

@@ -36,8 +36,6 @@ _MANY = 1024
 """Minimum number of keys with a TTL at which setting another TTL also removes expired keys."""
 
 
-# -- access counters -------------------------------------------------------------------------------
-
 _FIRST_COUNTER = 5
 _MAX_COUNTER = 255
 _MINUTE_MS = 60_000
@@ -74,9 +72,6 @@ class Frequencies(Counters):
 
     def put(self, key: bytes, counter: int, now_ms: int) -> None:
         self[key] = (counter, now_ms // _MINUTE_MS)
-
-
-# -- databases -------------------------------------------------------------------------------------
 
 
 class KeyspaceCopy(NamedTuple):
@@ -461,8 +456,6 @@ class Keyspace:
         for value in self.values.values():
             if isinstance(value, _ENCODED):
                 value.keep_encoding(config)
-
-    # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> KeyspaceCopy:
         return KeyspaceCopy(

@@ -188,9 +188,6 @@ class Total:
         return self.left >= 0
 
 
-# -- the vendor's limits on data -------------------------------------------------------------------
-
-
 class Capacity:
     """Checks commands against the size limits of a database."""
 

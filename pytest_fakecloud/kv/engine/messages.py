@@ -95,8 +95,6 @@ class PubSub:
         return sum(len(session.subscriptions[each]) for each in counted)
 
 
-# -- keyspace notifications ------------------------------------------------------------------------
-
 _CLASSES = {  # for each letter of the parameter, the events it selects
     "g": "del expire persist rename_from rename_to move_from move_to copy_to restore",
     "$": "set setrange setbit append incrby incrbyfloat pfadd",
@@ -141,8 +139,6 @@ class Notifications:
         if "E" in self._letters:
             self._send(b"__keyevent@%d__:%b" % (database, text), key)
 
-
-# -- client tracking -------------------------------------------------------------------------------
 
 _KEEPS_CACHING = frozenset({"CLIENT CACHING", "CLIENT TRACKINGINFO", "MULTI", "EXEC"})
 """Commands after which CLIENT CACHING still applies. CLIENT TRACKINGINFO shows the mode."""

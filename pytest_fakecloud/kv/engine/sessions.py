@@ -133,8 +133,6 @@ class Session:
         if self.wake is not None:
             self.wake()
 
-    # -- transactions ----------------------------------------------------------------------------
-
     def unwatch(self) -> None:
         for db, key, _ in self.watched:
             db.watchers[key].remove(self)
@@ -158,8 +156,6 @@ Monitor = Callable[[int, Session, list[bytes]], None]
 Observer = Callable[[Session, "CommandSpec", list[bytes]], None]
 """Function that is called before each command, also of transactions and scripts."""
 
-
-# -- blocked clients -------------------------------------------------------------------------------
 
 _FOREVER_US = 10**18
 
@@ -235,9 +231,6 @@ class Waiters(dict[int, Waiter]):
         return True
 
 
-# -- delayed clients -------------------------------------------------------------------------------
-
-
 class Pauses:
     """The delays of commands of the database port: CLIENT PAUSE and DEBUG SLEEP."""
 
@@ -304,8 +297,6 @@ class Pauses:
             return False
 
 
-# -- turns -----------------------------------------------------------------------------------------
-
 _ASK_SECONDS = 0.02
 """Time between two checks of a waiting client whether its line may run during a script."""
 _GIVE_WAY_TIMEOUT = 0.2
@@ -340,8 +331,6 @@ class Turns:
             self._taken.wait(_GIVE_WAY_TIMEOUT)
 
 
-# -- ACL LOG ---------------------------------------------------------------------------------------
-
 _SAME_WITHIN_US = 60_000_000
 _COMPARED = 10
 """Number of the newest entries with which a denial is compared, as on a real server."""
@@ -358,8 +347,6 @@ class LogEntry(NamedTuple):
     client: bytes
     times: int
 
-
-# -- users and tokens ------------------------------------------------------------------------------
 
 _TRANSACTION_ENDPOINT = frozenset({"MULTI", "EXEC"})
 """Commands that a REST request for a transaction runs implicitly, without needing permission."""
@@ -435,8 +422,6 @@ class Users:
             ):
                 session.disconnect()
 
-    # -- logging in ------------------------------------------------------------------------------
-
     def visitor(self) -> AclUser:
         """Return the user of a new connection: ``default`` without a password, or ``ANONYMOUS``."""
         default = self.default
@@ -488,8 +473,6 @@ class Users:
         client = session.engine.describe(session).rstrip(b"\n")
         log.insert(0, LogEntry(*denied, at_us, client, times))
         del log[self._config.number("acllog-max-len") :]
-
-    # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> UsersCopy:
         users = {name: copy(user) for name, user in self._users.items()}

@@ -130,8 +130,6 @@ class Statistics:
             self.slow.pop()
 
 
-# -- CLIENT LIST -----------------------------------------------------------------------------------
-
 _BUFFERS = dict.fromkeys(
     ("qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"), 0
 )
@@ -189,8 +187,6 @@ def _flags(session: Session, waits: bool) -> str:
     }
     return "".join(letter for letter, holds in found.items() if holds) or "N"
 
-
-# -- MONITOR ---------------------------------------------------------------------------------------
 
 _REDACTED = b"(redacted)"
 _ESCAPES = {byte: b"\\%c" % sign for byte, sign in zip(b'\\"\n\r\t\a\b', b'\\"nrtab', strict=True)}

@@ -107,9 +107,6 @@ def _check_even(flat: list[bytes]) -> None:
         raise RdbError("a packed value has an odd number of elements")
 
 
-# -- lists and sets --------------------------------------------------------------------------------
-
-
 def _list_of(items: list[bytes]) -> QuickList:
     if not items:
         raise RdbError("a list is empty")
@@ -139,9 +136,6 @@ def _set_of(members: list[bytes]) -> SetValue:
     if not members or len(found) < len(members):
         raise RdbError("a set is empty or has a duplicate member")
     return found
-
-
-# -- sorted sets -----------------------------------------------------------------------------------
 
 
 def _zset_of(items: list[tuple[bytes, float]]) -> SortedSet:
@@ -179,9 +173,6 @@ def _score(text: bytes) -> float:
     except ValueError:
         pass
     raise RdbError("a score is not a number")
-
-
-# -- hashes ----------------------------------------------------------------------------------------
 
 
 def _hash_of(flat: list[bytes]) -> HashValue:
@@ -244,8 +235,6 @@ def _expiring_hash(flat: list[bytes], expiries: list[int]) -> HashValue:
     return found
 
 
-# -- modules ---------------------------------------------------------------------------------------
-
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
@@ -292,9 +281,6 @@ def module_items(source: Source) -> list[bytes | int]:
             items.append(source.string())
         else:
             raise RdbError(f"a module value has an item of the unknown type {kind}")
-
-
-# -- streams ---------------------------------------------------------------------------------------
 
 
 def _stream_id(source: Source) -> int:
@@ -430,8 +416,6 @@ def _group(source: Source, stream: Stream, form: RdbType) -> Group:
         group.deliver(entry_id, owners[entry_id], *delivered[entry_id])
     return group
 
-
-# -- types -----------------------------------------------------------------------------------------
 
 _READERS: dict[int, Reader] = {
     RdbType.STRING: Source.string,

@@ -44,8 +44,6 @@ from .feeds import MonitorFeed, Subscriptions
 from .namespace import Namespace, RedisContents, RedisCopy, copy_of, restore_copy
 from .rewriting import Answered, Prefixes, Prepared, RedisScripts, Rewriter, escaped, find_spec
 
-# -- users and REST tokens -------------------------------------------------------------------------
-
 _TOKEN = "acl-"
 _DEFAULTS = (b"default", b"default_ro")
 
@@ -184,9 +182,6 @@ def _own_lines(prefixes: Prefixes, reply: Reply) -> Reply:
         return reply
     starts = (b"user " + prefixes.users, b"user default ")
     return [prefixes.without(line) for line in reply if line.startswith(starts)]
-
-
-# -- the engine ------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)

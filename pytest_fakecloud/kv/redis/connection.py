@@ -246,8 +246,6 @@ class SentinelLink(Link):
         return SentinelConnectionPool(self._service, self._sentinel, **options)
 
 
-# -- replies ---------------------------------------------------------------------------------------
-
 LONGEST = 512 << 20
 """Maximum string length that a server accepts: the default of ``proto-max-bulk-len``."""
 

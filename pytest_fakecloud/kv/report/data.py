@@ -317,9 +317,6 @@ def _json(value: Any) -> str:
     return json.dumps(plain(value), ensure_ascii=False)
 
 
-# -- one key ---------------------------------------------------------------------------------------
-
-
 def key(handle: KVServer, id: str, wanted: Wanted) -> View:
     """Return a key with its value: the text of a string or document, or a page of the elements."""
     name = id.encode("utf-8", "surrogateescape")
@@ -357,9 +354,6 @@ _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[An
     "stream": (("id", "fields"), lambda value: [(plain(one), _json(row)) for one, row in value]),
 }
 """Each type's columns, and a function that returns the rows of a value in its Python form."""
-
-
-# -- search indexes --------------------------------------------------------------------------------
 
 
 def indexes(handle: KVServer, wanted: Wanted) -> View:

@@ -369,9 +369,6 @@ def _word(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-# -- databases -------------------------------------------------------------------------------------
-
-
 class Database:
     """A numbered database of a key-value server, which a detector examines instead of the server."""
 

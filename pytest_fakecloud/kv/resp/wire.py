@@ -257,9 +257,6 @@ def _number(text: bytes) -> int | None:
     return int(text)
 
 
-# -- calls -----------------------------------------------------------------------------------------
-
-
 class PortCall(Call):
     """A command of the database port, which keeps the bytes that the client sent (``wire``).
 
@@ -308,8 +305,6 @@ def facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
 
     return facts
 
-
-# -- replies ---------------------------------------------------------------------------------------
 
 RESP_TYPE = "application/x-resp"
 

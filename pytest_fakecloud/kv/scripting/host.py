@@ -462,8 +462,6 @@ class LuaHost:
         allowed = self._scripting.may_call(argv)
         return allowed if isinstance(allowed, bool) else (allowed, FAILED)
 
-    # -- conversion between Python and Lua -----------------------------------------------------------
-
     def _arguments(self, args: Sequence[Any]) -> list[bytes] | bytes:
         if not args:
             return _NO_ARGUMENTS

@@ -145,8 +145,6 @@ class Scripting:
             self._host = LuaHost(self)
         return self._host
 
-    # -- scripts and functions ---------------------------------------------------------------------
-
     def load(self, source: bytes) -> bytes:
         sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
         if sha not in self.scripts:
@@ -207,8 +205,6 @@ class Scripting:
             lambda host: host.call_function(function.callback, keys, args),
             self.engine.line,
         )  # fmt: skip
-
-    # -- flags -------------------------------------------------------------------------------------
 
     def may_write(self, spec: CommandSpec, argv: list[bytes]) -> bool:
         """Return whether CLIENT PAUSE WRITE delays a line, because it may write or publish.
@@ -458,8 +454,6 @@ class Scripting:
 
     def clock(self) -> float:
         return (self.engine.now_us - self.engine.started_us) / 1_000_000
-
-    # -- copies ------------------------------------------------------------------------------------
 
     def snapshot(self) -> ScriptingCopy:
         return ScriptingCopy(dict(self.scripts), self.libraries.sources())

@@ -141,8 +141,6 @@ def _buckets_reply(buckets: list[list[Any]], keyed: bool) -> list[Any]:
     return [b"buckets", [part for _, key, *rest in buckets for part in (key, rest)]]
 
 
-# -- terms -----------------------------------------------------------------------------------------
-
 _HASH_FACTOR = 0xF1357AEA2E62A9C5
 """The multiplier of FxHash, the hash function of Rust's compiler, with which Tantivy hashes terms."""
 _HASH_ROTATION = 26
@@ -271,9 +269,6 @@ def _rank_of(word: str, groups: _Groups, subs: Aggregations) -> Callable[[Any], 
     return rank
 
 
-# -- ranges ----------------------------------------------------------------------------------------
-
-
 def _is_ranges(value: Any) -> bool:
     return (
         isinstance(value, list)
@@ -338,9 +333,6 @@ def _without_holes(args: Arguments, given: list[dict[str, Any]]) -> list[tuple[s
 def _range_key(low: float, high: float) -> str:
     ends = ("*" if math.isinf(one) else (format_number(one) or b"").decode() for one in (low, high))
     return "-".join(ends)
-
-
-# -- histograms ------------------------------------------------------------------------------------
 
 
 def _histogram_of(
@@ -423,9 +415,6 @@ def _date_histogram(index: SearchIndex, args: Arguments, subs: Aggregations) -> 
         return [b"key", format_number(value), b"keyAsString", _rfc3339(value)]
 
     return _histogram_of(args, column, _span_ms(span) or 1, _span_ms(shift) or 0, head, subs)
-
-
-# -- facets ----------------------------------------------------------------------------------------
 
 
 def _facet(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:

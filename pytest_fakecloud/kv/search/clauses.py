@@ -33,8 +33,6 @@ _STEPS_PER_CLAUSE, _STEPS_PER_SCORE = 20, 20
 """Budget steps for evaluating a clause, and for scoring a document by its words."""
 
 
-# -- scores ----------------------------------------------------------------------------------------
-
 _K1, _B = 1.2, 0.75
 
 
@@ -58,9 +56,6 @@ def _bm25(weight: float, often: int, length: int, average: float) -> float:
     stored = length if length <= 40 else _LENGTHS[bisect_right(_LENGTHS, length) - 1]
     norm = _K1 * (1 - _B + _B * stored / average)
     return weight * (1 + _K1) * often / (often + norm)
-
-
-# -- clauses ---------------------------------------------------------------------------------------
 
 
 class Clause:

@@ -56,8 +56,6 @@ class _Reader:
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
 
-    # -- levels ----------------------------------------------------------------------------------
-
     def level(self, found: dict[str, Any]) -> Clause:
         parts: dict[str, list[Clause]] = {}
         if "$and" in found and "$or" in found:
@@ -83,8 +81,6 @@ class _Reader:
         _boost_of(value)  # Raise an error for an invalid boost, even if there are no fields.
         fields = {key: item for key, item in value.items() if key != "$boost"}
         return [_boosted(self._field(key, item), value) for key, item in fields.items()]
-
-    # -- fields ----------------------------------------------------------------------------------
 
     def _field(self, name: str, value: Any) -> Clause:
         if name.startswith("$"):
@@ -149,8 +145,6 @@ class _Reader:
         operators = ", ".join(f"{word} {_brief(operand)}" for word, operand in ranges.items())
         clause = InRange(spec, low, high, without_low, without_high)
         return Named(clause, f"{spec.name} {operators}")
-
-    # -- words -----------------------------------------------------------------------------------
 
     def _tokens(self, spec: FieldSpec, text: str) -> tuple[str | None, ...]:
         return self.definition.analyzer(spec).tokens(text)
@@ -241,8 +235,6 @@ def _boosted(clause: Clause, found: dict[str, Any]) -> Clause:
     boost = _boost_of(found)
     return clause if boost is None else Boosted(clause, boost)
 
-
-# -- operands --------------------------------------------------------------------------------------
 
 _OPERANDS = {
     "TEXT": "a string",

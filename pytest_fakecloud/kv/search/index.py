@@ -79,8 +79,6 @@ class SearchIndex:
             "schema": definition.described(),
         }
 
-    # -- tracking changes ------------------------------------------------------------------------
-
     def note_change(self, key: bytes, due_ms: int | None, reads: int | None) -> None:
         """Record a changed key. It becomes searchable immediately unless a delay is given."""
         if not self.definition.covers(key):
@@ -163,8 +161,6 @@ class SearchIndex:
             for name, values in document.fields.items():
                 self._postings[name].remove(number, values)
 
-    # -- lookups ---------------------------------------------------------------------------------
-
     def number_of(self, key: bytes) -> int | None:
         return self._numbers.get(key)
 
@@ -205,8 +201,6 @@ def _no_postings(spec: FieldSpec) -> TextPostings | ValuePostings:
         return TextPostings()
     return FacetPostings() if spec.kind == "FACET" else ValuePostings()
 
-
-# -- the indexes of a database ---------------------------------------------------------------------
 
 PART_STEPS = 500_000
 """Number of indexing steps after which other clients get a turn, about 50 ms."""
@@ -391,8 +385,6 @@ class Ordered(_Additions):
         self._new = []
         return self._sorted
 
-
-# -- postings --------------------------------------------------------------------------------------
 
 GAP = 1 << 20
 """Number of positions between two texts in the same field, so that no phrase matches across texts."""

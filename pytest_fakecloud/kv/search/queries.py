@@ -17,8 +17,6 @@ from .clauses import Clause, Matches
 from .index import SearchIndex, ValuePostings
 from .schema import Analyzer, Definition, SearchError, source_of, spans
 
-# -- score functions -------------------------------------------------------------------------------
-
 MODIFIERS: Mapping[str, Callable[[float], float]] = {
     "NONE": lambda x: x,
     "LOG": math.log10,
@@ -73,9 +71,6 @@ class ScoreFunction:
         if self.mode == "REPLACE":
             return own
         return relevance * own if self.mode == "MULTIPLY" else relevance + own
-
-
-# -- queries ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +131,6 @@ def run_query(
         hits.append(Hit(key, score, content, query.order is None and query.function is None))
     return hits, len(found)
 
-
-# -- order -----------------------------------------------------------------------------------------
 
 _Ranked: TypeAlias = list[tuple[int, float]]
 _Column: TypeAlias = dict[int, tuple[Any, ...]]
@@ -203,9 +196,6 @@ def _by_walking(postings: ValuePostings, found: Matches, count: int, ascending: 
     return ranked[:count]
 
 
-# -- content ---------------------------------------------------------------------------------------
-
-
 def _hash_content(
     source: dict[bytes, Any], select: tuple[str, ...] | None, markers: _Markers
 ) -> Iterator[tuple[bytes, bytes]]:
@@ -236,9 +226,6 @@ def _json_content(
             yield encoded(path), selected.encode()
         elif selected is not None:
             yield encoded(path), write_json(selected)
-
-
-# -- highlighting ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -310,9 +310,6 @@ def make_document(definition: Definition, key: bytes, value: Any) -> Document | 
     return Document(key, fields)
 
 
-# -- values of each type ---------------------------------------------------------------------------
-
-
 def date_ms(text: str) -> int | None:
     """Convert an RFC 3339 string or a date (midnight UTC) to Unix milliseconds, others to None."""
     found = _DATE.fullmatch(text)

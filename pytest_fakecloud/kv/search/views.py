@@ -119,9 +119,6 @@ def _not_indexed(keyspace: Keyspace, index: SearchIndex, key: bytes) -> str:
     return "it existed before the index, which skipped the initial scan"
 
 
-# -- assertions ------------------------------------------------------------------------------------
-
-
 SEARCH_FIELDS: Mapping[str, Field] = {
     "command": Field(OneOf("command", ("query", "count", "aggregate"))),
     "index": Field(TEXT),
