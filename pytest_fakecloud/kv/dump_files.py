@@ -104,18 +104,15 @@ def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
     try:
         file.write_bytes(data)
     except (OSError, ValueError) as error:
-        raise ContractError(f"cannot write {_described(file, error)}") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        where = f"{str(file)!r:.200} (in {str(Path.cwd())!r})"
+        raise ContractError(f"cannot write {where}: {reason}") from None
     if indexes:
         warnings.warn(
             f"{file.name}: skipped search indexes: {indexes}; .rdb files cannot contain them, so create "
             "them again after loading the file",
             stacklevel=3,
         )
-
-
-def _described(file: Path, error: Exception) -> str:
-    reason = error.strerror if isinstance(error, OSError) else error
-    return f"{str(file)!r:.200} (in {str(Path.cwd())!r}): {reason}"
 
 
 def records_of(engine: Engine) -> Iterator[Record]:

@@ -207,18 +207,14 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
 
 
 def size_of(reply: Reply) -> int:
-    if not isinstance(reply, list):
-        return len(reply) if isinstance(reply, bytes | bytearray) else 0
     # Do not recurse: a script's reply may be nested deeper than Python's recursion limit.
-    size, open_lists = 0, [reply]
-    while open_lists:
-        for item in open_lists.pop():
-            if item.__class__ is bytes:
-                size += len(item)
-            elif isinstance(item, list):
-                open_lists.append(item)
-            elif isinstance(item, bytes | bytearray):
-                size += len(item)
+    size, left = 0, [reply]
+    while left:
+        item = left.pop()
+        if isinstance(item, bytes | bytearray):
+            size += len(item)
+        elif isinstance(item, list):
+            left += item
     return size
 
 

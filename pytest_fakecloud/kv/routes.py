@@ -458,9 +458,6 @@ def commands_of_body(body: bytes) -> list[list[bytes]]:
         raise RestError(400, f"{errors.BAD_ARGUMENTS}: the body is not an array of arrays")
     if not lines:
         raise RestError(400, errors.EMPTY_PIPELINE)
-    if {*map(type, lines)} == {list} and all(lines):
-        with suppress(TypeError, UnicodeEncodeError):  # not all words are plain strings
-            return [[*map(str.encode, line)] for line in lines]
     return [_command_line(line, number) for number, line in enumerate(lines, 1)]
 
 
@@ -481,18 +478,13 @@ def command_of_path(raw_path: str, body: bytes, query_string: str) -> list[bytes
         raise RestError(400, errors.EMPTY_COMMAND)
     if body:
         line.append(body)
-    for part in query_string.split("&") if query_string else ():
-        name, _, value = part.partition("=")
-        word = _query_bytes(name)
-        if word and word != b"_token":
-            line.append(word)
+    for part in query_string.replace("+", " ").split("&") if query_string else ():
+        name, _, value = map(decode_bytes, part.partition("="))
+        if name and name != b"_token":
+            line.append(name)
             if value:
-                line.append(_query_bytes(value))
+                line.append(value)
     return line
-
-
-def _query_bytes(raw: str) -> bytes:
-    return decode_bytes(raw.replace("+", " "))
 
 
 # -- formats of responses --------------------------------------------------------------------------

@@ -35,7 +35,9 @@ class EventStream:
         """Add an event. If the client has too many unread bytes, close the stream instead."""
         if self._signal.closed:
             return
-        event = _event(text)
+        # Send each line of the payload as a data line of the event.
+        payload = text.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+        event = "".join(f"data: {line}\n" for line in payload.split("\n")).encode() + b"\n"
         with self._lock:
             self._events.append(event)
             self._unread_bytes += len(event) + _PER_EVENT
@@ -83,12 +85,6 @@ class EventStream:
     def close(self) -> None:
         """End the stream. Can be called from any thread, and more than once."""
         self._signal.close()
-
-
-def _event(text: bytes) -> bytes:
-    # Send each line of the payload as a data line of the event.
-    lines = text.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return "".join(f"data: {line}\n" for line in lines).encode() + b"\n"
 
 
 class SubscriptionStream(EventStream):

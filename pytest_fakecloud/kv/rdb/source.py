@@ -213,7 +213,8 @@ def lzf_compress(data: bytes, most: int) -> bytes | None:
         if start < 1 or at - start > _FARTHEST:
             at += 1
             continue
-        if len(out) + _size_of_literals(at - literal) + 4 >= most:
+        count = at - literal
+        if len(out) + count + -(-count // _LITERALS) + 4 >= most:
             return None
         length = _common(data, start, at, min(_LONGEST, len(data) - at - 2))
         _literals(out, data, literal, at)
@@ -234,10 +235,6 @@ def lzf_compress(data: bytes, most: int) -> bytes | None:
         return None
     _literals(out, data, literal, len(data))
     return bytes(out)
-
-
-def _size_of_literals(count: int) -> int:
-    return count + -(-count // _LITERALS)
 
 
 def _common(data: bytes, start: int, at: int, longest: int) -> int:

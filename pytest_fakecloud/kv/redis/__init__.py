@@ -170,7 +170,6 @@ def _without_prefixes(prefixes: Prefixes, reply: Reply) -> Reply:
 
 
 def _own_names(prefixes: Prefixes, reply: Reply) -> Reply:
-    """Return ``default``, the user of the fake's token, and the fake's names in a reply of ACL USERS."""
     if not prefixes.users or not isinstance(reply, list):
         return reply
     own = [name for name in reply if name.startswith(prefixes.users)]

@@ -120,18 +120,16 @@ class Answered(NamedTuple):
     reply: Reply
 
 
+@dataclass(frozen=True)
 class Rewriter:
     """Rewrites the command lines of one fake.
 
     ``fraction`` returns random numbers in [0, 1), ``patterns`` the number of subscribed patterns.
     """
 
-    def __init__(
-        self, prefixes: Prefixes, fraction: Callable[[], float], patterns: Callable[[], int]
-    ) -> None:
-        self._prefixes = prefixes
-        self._fraction = fraction
-        self._patterns = patterns
+    _prefixes: Prefixes
+    _fraction: Callable[[], float]
+    _patterns: Callable[[], int]
 
     def prepare(self, spec: CommandSpec | None, argv: list[bytes]) -> Prepared | Answered:
         """Return the line to send for a client's line; raise ``CommandError`` if it is rejected."""
@@ -380,17 +378,14 @@ class RedisScripts:
         line, _, body = text.partition(b"\n")
         if not line.startswith(b"#!") or KEY_LOCKING not in line:
             return text
-        words = (_without_flag(word) for word in line.split(b" "))
+        words = line.split(b" ")
+        for at, word in enumerate(words):
+            if word.startswith(_FLAGS):
+                flags = word.removeprefix(_FLAGS).split(b",")
+                words[at] = _FLAGS + b",".join(flag for flag in flags if flag != KEY_LOCKING)
         sent = b" ".join(word for word in words if word != _FLAGS) + b"\n" + body
         self._sent[_digest(text)] = _digest(sent)
         return sent
-
-
-def _without_flag(word: bytes) -> bytes:
-    if not word.startswith(_FLAGS):
-        return word
-    flags = word.removeprefix(_FLAGS).split(b",")
-    return _FLAGS + b",".join(flag for flag in flags if flag != KEY_LOCKING)
 
 
 def _digest(text: bytes) -> bytes:

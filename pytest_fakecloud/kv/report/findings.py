@@ -298,18 +298,10 @@ def _attempts(test: ObservedTest) -> Iterator[_Try]:
         yield _Try(message, began, event.number, failed, message, event.handle, attempt)
 
 
-@dataclass(frozen=True, slots=True)
-class _Increment:
-    """An increment of a counter during a request to an endpoint, with its journal number."""
-
-    target: str
-    result: int
-    number: int
-
-
 def limit_shared(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find counters that requests to several endpoints incremented before one of them returned 429."""
-    increments: dict[str, list[_Increment]] = {}
+    # Each increment of a counter, with the endpoint of the request during which it happened.
+    increments: dict[str, list[tuple[str, Command]]] = {}
     counting = [
         (command, key)
         for command in commands(test, handle)
@@ -320,21 +312,20 @@ def limit_shared(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             continue
         target = request.target.partition("?")[0]
         for command, key in counting:
-            number = command.entry.number
-            if not request.began < number < request.ended:
+            if not request.began < command.entry.number < request.ended:
                 continue
             earlier = increments.setdefault(key, [])
-            if earlier and command.result != earlier[-1].result + 1:
+            if earlier and command.result != earlier[-1][1].result + 1:
                 earlier.clear()  # the counter was reset
-            others = [one for one in earlier if one.target != target]
+            others = [(other, one) for other, one in earlier if other != target]
             if request.status == 429 and others:
                 yield about_key(
-                    "limit_shared", command.entry, key, [one.number for one in others[-5:]],
+                    "limit_shared", command.entry, key, [one.entry.number for _, one in others[-5:]],
                     severity="hint",
                     target=target, count=command.result, own=len(earlier) - len(others) + 1,
-                    others=dict(Counter(one.target for one in others)),
+                    others=dict(Counter(other for other, _ in others)),
                 )  # fmt: skip
-            earlier.append(_Increment(target, command.result, number))
+            earlier.append((target, command))
 
 
 def _counter(command: Command) -> str:

@@ -119,7 +119,7 @@ def wrong_time(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             now_us = command.at_us
             is_real = abs(deadline - real_us) < _FAR_US <= abs(now_us - real_us)
             if ttl.unit.is_absolute and is_real and abs(deadline - now_us) > _FAR_US:
-                at, now = map(_shown_time, (deadline, now_us))
+                at, now = (f"{to_datetime(one):%Y-%m-%d %H:%M:%SZ}" for one in (deadline, now_us))
                 yield command.finding("expires_by_wall_clock", command=ttl.word, at=at, now=now)
             own = "milliseconds" if ttl.unit.milliseconds == 1 else "seconds"
             units = _UNITS_US.keys() - ({own} if ttl.unit.is_absolute else set())
@@ -146,10 +146,6 @@ def _whole(text: str) -> int:
 def _score_bounds(command: Command) -> list[str]:
     by_score = command.name.endswith("BYSCORE") or command.name == "ZCOUNT"
     return command.words[2:4] if by_score or "BYSCORE" in command.options else []
-
-
-def _shown_time(at_us: int) -> str:
-    return f"{to_datetime(at_us):%Y-%m-%d %H:%M:%SZ}"
 
 
 def counter_recreated(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -214,10 +210,6 @@ class _Updates:
     outdated: dict[object, Command] = field(default_factory=dict)
     late_watchers: set[object] = field(default_factory=set)
 
-    def note_get(self, command: Command) -> None:
-        self.outdated.pop(command.client, None)
-        self.current[command.client] = command
-
     def note_set(self, command: Command) -> Finding | None:
         """Note a SET; return a finding if it loses a SET by another connection."""
         client = command.client
@@ -249,7 +241,9 @@ def lost_update(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Findin
             for key in command.arguments:
                 updates[key].late_watchers.add(command.client)
         elif command.name == "GET":
-            updates[command.key].note_get(command)
+            update = updates[command.key]
+            update.outdated.pop(command.client, None)
+            update.current[command.client] = command
         elif command.name == "SET" and len(command.words) == 3 and command.succeeded:
             if finding := updates[command.key].note_set(command):
                 yield finding
@@ -271,22 +265,22 @@ class _Race:
         """Add a check before all writes, or a write after the checks of several clients; reject
         other commands, and those of the test itself.
         """
-        if _found_nothing(command) and not self.writes:
+        words, result = command.words, command.result
+        found_nothing = len(words) == _CHECKS.get(command.name) and result in (None, 0)
+        overwrites = command.name in _UNCHECKED and not command.options & {"NX", "XX"}
+        if found_nothing and not self.writes:
             sent, clients = self.checks, self.checkers
-        elif len(self.checkers) > 1 and _overwrites(command):
+        elif len(self.checkers) > 1 and overwrites and result is not UNKNOWN:
             sent, clients = self.writes, self.writers
         else:
             return False
-        client = _client_of(test, command)
+        attempt = test.attempt_around(command.entry)
+        client = command.client if attempt is None else attempt.number
         if client is None:
             return False
         sent.append(command)
         clients.add(client)
         return True
-
-    @property
-    def is_complete(self) -> bool:
-        return self.writers == self.checkers
 
     @property
     def is_certain(self) -> bool:
@@ -317,7 +311,7 @@ def check_then_set(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fin
         race = races.get(item, _Race())
         if race.add(test, command):
             races[item] = race
-            if race.is_complete:
+            if race.writers == race.checkers:
                 del races[item]
                 if race.is_certain:
                     yield race.finding()
@@ -328,22 +322,8 @@ def check_then_set(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fin
                 del races[other]
 
 
-def _client_of(test: ObservedTest, command: Command) -> object:
-    attempt = test.attempt_around(command.entry)
-    return command.client if attempt is None else attempt.number
-
-
 def _item(command: Command) -> tuple[str, ...]:
     return tuple(command.words[1 : (_CHECKS | _UNCHECKED).get(command.name, 0)])
-
-
-def _found_nothing(command: Command) -> bool:
-    return len(command.words) == _CHECKS.get(command.name) and command.result in (None, 0)
-
-
-def _overwrites(command: Command) -> bool:
-    is_known = command.name in _UNCHECKED and command.result is not UNKNOWN
-    return is_known and not command.options & {"NX", "XX"}
 
 
 def lock_without_ttl(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
@@ -466,8 +446,9 @@ def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     if any(one.name == "" for one in every):
         return
     present = {str(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no dict)
-    read_keys = {one.key for one in every if _reads(one)}
-    read = {key: one for key, one in _used_only_by(every, _reads).items() if key not in present}
+    read_keys = {one.key for one in every if one.name in _READS}
+    read = _used_only_by(every, lambda one: one.name in _READS)
+    read = {key: one for key, one in read.items() if key not in present}
     written = _used_only_by(every, _writes)
     for key, command in (read | _decremented(every)).items():
         # Names that differ only in a number refer to different things.
@@ -511,10 +492,6 @@ def _fits(command: Command, write: Command) -> bool:
 def _last_part(key: str) -> str:
     separators = _SEPARATOR.findall(key)
     return key.rpartition(separators[-1])[2] if separators else ""
-
-
-def _reads(command: Command) -> bool:
-    return command.name in _READS
 
 
 def _writes(command: Command) -> bool:

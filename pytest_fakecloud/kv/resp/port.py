@@ -29,7 +29,7 @@ from ...core.calls import LIGHT, NO_HEADERS, Call, CutBytes, record_cut
 from ...core.errors import ContractError
 from ...core.timers import monotonic
 from ...http.hub import Mount
-from ...http.messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Stream
+from ...http.messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Request, Stream
 from ...http.ports import is_free
 from ...http.server import HANG_SECONDS, Connection, serve_http
 from .. import errors
@@ -350,21 +350,18 @@ class PortConnection:
             self.outbox.put(call.response_body)
             return True
         call.outcome = OUTCOME_OF_EFFECT[response.kind]
-        self._apply_effect(response)
-        return False
-
-    def _apply_effect(self, effect: Effect) -> None:
         self.outbox.send()
-        if effect.kind == "truncate" and effect.answer is not None:
-            self.outbox.put(as_resp(effect.answer, self.session.resp)[: effect.keep])
+        if response.kind == "truncate" and response.answer is not None:
+            self.outbox.put(as_resp(response.answer, self.session.resp)[: response.keep])
             self.outbox.send()
-        elif effect.kind == "hang":
+        elif response.kind == "hang":
             deadline = monotonic() + HANG_SECONDS
             with self.connection.watched(self.signal.close):
                 while not self.signal.closed and monotonic() < deadline:
                     self.signal.sleep(self.signal.version, 1.0)
-        if effect.reset:
+        if response.reset:
             self.connection.reset_when_closed()
+        return False
 
     def perform(self, argv: list[bytes], *, put: bool) -> tuple[int, bytes]:
         """Run a command; return an HTTP status and the reply, of a large one only the beginning.
@@ -563,7 +560,16 @@ class PortConnection:
             data = to_resp(message, session.connection_resp)
         else:
             data = b"".join(to_resp(Status(line)) for line in message)
-        if self._is_replying() and not self.engine.tracking.evicting and _follows_reply(message):
+        # A message that the client itself caused follows the reply: an invalidation, or lines of
+        # MONITOR, which are a list of strings.
+        waiter = self._waiter
+        is_own = self._executing == threading.get_ident() or (waiter is not None and waiter.done)
+        is_later = (
+            not isinstance(message, Push)
+            or message[0] in _INVALIDATIONS
+            or message[1:2] == [b"__redis__:invalidate"]
+        )
+        if is_own and is_later and not self.engine.tracking.evicting:
             self._after_reply.append(data)
             return
         outbox.put(data)
@@ -571,10 +577,6 @@ class PortConnection:
             self._cut()
         elif not outbox.owner_will_send:
             outbox.send_later()
-
-    def _is_replying(self) -> bool:
-        waiter = self._waiter
-        return self._executing == threading.get_ident() or (waiter is not None and waiter.done)
 
     def _cut(self) -> None:
         """Close the connection. Another thread can call this, for example to run CLIENT KILL."""
@@ -596,13 +598,6 @@ class PortConnection:
         session.deliver = session.wake = session.has_left = self.connection.unsent = None
         self.signal.close()
         self.engine.abandon(session)
-
-
-def _follows_reply(message: list[Any]) -> bool:
-    """Return whether a message that the client itself caused is sent after the reply."""
-    if not isinstance(message, Push):
-        return True  # A list of strings consists of lines of MONITOR.
-    return message[0] in _INVALIDATIONS or message[1:2] == [b"__redis__:invalidate"]
 
 
 def _shortened(line: list[bytes], size: int) -> tuple[list[bytes], dict[str, int]]:

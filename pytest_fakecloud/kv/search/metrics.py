@@ -109,14 +109,11 @@ def column_of(
             f"Aggregation '{args.alias}' field '{name}' of type {spec.kind} cannot be used with "
             f"{args.operator}"
         )
-    if not spec.is_column and spec.kind != "FACET":
+    if not spec.fast and spec.kind not in ("KEYWORD", "FACET"):
         # This is the vendor's error message.
         raise args.error(f"requires field '{name}' to be FAST")
     return spec, index.values(name).of
 
-
-_ANY = (*NUMERIC, "BOOL", "KEYWORD")
-_PERCENTS = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
 
 _STEPS_PER_DOCUMENT = 3
 _STEPS_PER_PERCENTILE = 20
@@ -237,7 +234,7 @@ def _percentiles(index: SearchIndex, args: Arguments) -> Compute:
             and bool(value)
             and all(is_number(one) and 0 <= one <= 100 for one in value)
         ),
-        _PERCENTS,
+        (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0),
     )
     keyed = args.take_flag("keyed", True)
 
@@ -261,8 +258,8 @@ METRICS: dict[str, Callable[[SearchIndex, Arguments], Compute]] = {
     "$sum": _single(lambda values: _total(values) if values else None, (*NUMERIC, "BOOL")),
     "$min": _single(_extreme(min), (*NUMERIC, "BOOL")),
     "$max": _single(_extreme(max), (*NUMERIC, "BOOL")),
-    "$count": _single(len, _ANY),
-    "$cardinality": _single(lambda values: len(set(values)), _ANY),
+    "$count": _single(len, (*NUMERIC, "BOOL", "KEYWORD")),
+    "$cardinality": _single(lambda values: len(set(values)), (*NUMERIC, "BOOL", "KEYWORD")),
     "$stats": _metric(_stats, (*NUMERIC, "BOOL")),
     "$extendedStats": _extended,
     "$percentiles": _percentiles,

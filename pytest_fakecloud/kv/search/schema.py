@@ -85,11 +85,6 @@ class FieldSpec:
     def is_number(self) -> bool:
         return self.kind in ("U64", "I64", "F64")
 
-    @property
-    def is_column(self) -> bool:
-        """Whether the field's values can be aggregated. Values of KEYWORD fields always can."""
-        return self.fast or self.kind == "KEYWORD"
-
     def words(self) -> list[str]:
         """Return the field as SEARCH.DESCRIBE shows it: the name, the type and the options."""
         words = [self.name, self.kind, *(word for word, given in self._options() if given)]
