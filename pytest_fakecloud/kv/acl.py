@@ -35,8 +35,6 @@ def password_hash(password: bytes) -> str:
 
 
 class Denied(CommandError):
-    """Raised for a denied command line; ``subject`` is the denied command, key or channel."""
-
     def __init__(self, text: bytes, reason: Reason, subject: bytes) -> None:
         super().__init__(text)
         self.reason: Reason = reason
@@ -308,7 +306,6 @@ _KEY_RULE = re.compile(rb"(?:%(R|W|RW|WR))?~(.*)", re.IGNORECASE | re.DOTALL)
 
 
 def categories_of(table: Table) -> tuple[str, ...]:
-    """Return the categories of a server's commands in the order of ACL CAT, without the ``@`` sign."""
     return (*CATEGORIES, *(name for name in _MORE_CATEGORIES if table.members_of(f"@{name}")))
 
 
@@ -317,7 +314,6 @@ class _Invalid(Exception):
 
 
 def apply_rules(user: AclUser, rules: list[bytes]) -> None:
-    """Apply rules to a user in order, or none of them; raise ``CommandError`` for an invalid rule."""
     draft = user.draft()
     for rule in join_selectors(rules):
         try:
@@ -502,10 +498,6 @@ def _command_rules(selector: Selector) -> bytes:
 
 
 def _fitting_categories(table: Table, wanted: set[CommandSpec]) -> list[str]:
-    """Return categories that contain more uncovered than other commands, best first.
-
-    As in Redis 7.0, a command that an earlier category covers counts as another command.
-    """
     members = {name: set(table.members_of(f"@{name}")) for name in categories_of(table)}
     uncovered = set(wanted)
     chosen: list[str] = []

@@ -93,7 +93,6 @@ def facts_of(lines: list[list[str]]) -> dict[str, Any]:
 
 
 def _each_line(read: Callable[[list[str]], Any]) -> Callable[[Call], list[Any] | None]:
-    """Return a function that reads a value from each command of a call with several."""
 
     def values(call: Call) -> list[Any] | None:
         if call.service != "kv" or len(call.facts.get("command", ())) < 2:
@@ -135,7 +134,6 @@ COMMAND_FIELDS: Mapping[str, Field] = {
     "words": Field(LINES, optional=False),
     "index": Field(TEXT, several=True, optional=False, parts=_each_line(_indexes_of)),
 }
-"""The fields that commands can be filtered by, in calls, faults and interruptions."""
 _PREPARING = frozenset(
     ("HELLO", "AUTH", "CLIENT", "SELECT", "QUIT", "RESET", "MULTI", "DISCARD", "UNWATCH")
 )

@@ -116,7 +116,6 @@ def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
 
 
 def records_of(engine: Engine) -> Iterator[Record]:
-    """Yield every key, database by database. The caller must hold the engine's lock."""
     engine.update_time()
     for keyspace in engine.databases:
         keyspace.purge()

@@ -25,7 +25,6 @@ class AnySession(Protocol):
     """The part of a session that the REST interface uses; the sessions of all engines have it."""
 
     user: Any
-    """An ``AclUser``, or another object with ``unrestricted``."""
     deliver: Callable[[list[Any]], None] | None
     wake: Callable[[], None] | None
 
@@ -109,7 +108,6 @@ class CommandLimits:
             raise CommandError(errors.MAX_REQUEST_SIZE)
 
     def count(self, commands: int = 1) -> None:
-        """Count commands. If they would exceed a limit, raise ``CommandError`` and count none."""
         if not self._windows:
             return
         with self._lock:

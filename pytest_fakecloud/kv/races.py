@@ -26,7 +26,6 @@ _ABOUT_CONNECTION = frozenset({"AUTH", "CLIENT", "HELLO", "QUIT", "RESET", "SELE
 _MOST_CLIENTS = 1000
 """Number of senders that an interruption remembers; it then forgets the one that was quiet longest."""
 _MOST_SEEN = 40
-"""Number of command names that the error of an unused interruption lists."""
 
 
 class Sender(NamedTuple):
@@ -63,7 +62,6 @@ class Interruptions(list["Interruption | Listener"]):
     def __init__(self) -> None:
         super().__init__()
         self._planned: list[Interruption] = []
-        """All interruptions since the last reset, also those that have ended."""
         self._lock = threading.Lock()
         self._running = False
 
@@ -79,7 +77,6 @@ class Interruptions(list["Interruption | Listener"]):
         return [each for each in self if isinstance(each, Interruption)]
 
     def clear(self) -> None:
-        """End and forget all interruptions. Listeners stay."""
         self.end()
         self._planned.clear()
 
@@ -104,11 +101,9 @@ class Interruptions(list["Interruption | Listener"]):
             interruption.gaps, interruption.turn = 0, turn
 
     def unused(self) -> list[Interruption]:
-        """Return the interruptions that never happened and have not raised an error for it."""
         return [each for each in self._planned if not each.hits and not each.has_raised]
 
     def before(self, sender: Sender, line: list[bytes], arrival: Arrival = "alone") -> None:
-        """Run the interruptions that are due before a client's command, and call the listeners."""
         self._interrupt(sender, line, arrival)
         for each in [*self]:
             if not isinstance(each, Interruption):
@@ -190,7 +185,6 @@ class Interruption:
         self.place = 0
 
     def matches(self, name: str, line: list[bytes]) -> bool:
-        """Return whether a command matches ``where``; remember it for errors if it does not."""
         if self._query is None:
             return True
         facts = facts_of([[word.decode("utf-8", "replace") for word in line]])
@@ -215,7 +209,6 @@ class Interruption:
         return _Gap(progress.last, name, progress.sent, self.gaps)
 
     def _advance(self, sender: Sender, name: str) -> _Progress:
-        """Add a command to the sequence of its client; return the progress before it."""
         progress = self.progress.pop(sender, None)
         known = None if sender.user is None else Sender(None, sender.user)
         if progress is None and known is not None:

@@ -113,8 +113,6 @@ def with_17_digits(value: float) -> PrintedDouble:
 
 
 class _Marker(Enum):
-    """A reply without content."""
-
     NIL_ARRAY = auto()
     NO_REPLY = auto()
 
@@ -169,7 +167,6 @@ _LARGE_PART = 2**16
 
 
 def double_text(value: float) -> bytes:
-    """Format a double with the fewest digits, or return the text of a ``PrintedDouble``."""
     return value.text if isinstance(value, PrintedDouble) else format_double(value)
 
 
@@ -355,7 +352,6 @@ class Converted(NamedTuple):
 
 
 def encode(word: Scalar) -> bytes:
-    """Return an argument as bytes; raise ``ContractError`` for other types."""
     if isinstance(word, bytes):
         return word
     if isinstance(word, bool):
@@ -386,12 +382,10 @@ def word(data: bytes | bytearray) -> Word:
 
 
 def word_pairs(flat: list[bytes]) -> list[tuple[Word, Word]]:
-    """Return the pairs in a flat list such as the reply of HGETALL."""
     return [(word(flat[at]), word(flat[at + 1])) for at in range(0, len(flat), 2)]
 
 
 def plain(reply: Reply) -> KVReply:
-    """Convert a reply to plain Python."""
     if isinstance(reply, list):
         return [plain(item) for item in reply]
     if isinstance(reply, bytes | bytearray):
@@ -401,7 +395,6 @@ def plain(reply: Reply) -> KVReply:
 
 
 def python_value(value: Any) -> KVValue:
-    """Convert a stored value to plain Python; None stays None."""
     if value is None:
         return None
     if isinstance(value, bytes | bytearray):
@@ -430,7 +423,6 @@ _READERS = {
 
 
 def value_of_type(key: str | bytes, value: Any, wanted: str) -> KVValue:
-    """Convert a stored value of one type; raise ``ContractError`` for another type."""
     found = type_name(value)
     if found != wanted:
         raise ContractError(
@@ -441,7 +433,6 @@ def value_of_type(key: str | bytes, value: Any, wanted: str) -> KVValue:
 
 
 def integer_of(key: str | bytes, text: Word) -> int:
-    """Return the integer that a string contains; raise ``ContractError`` for any other string."""
     try:
         return parse_int(encode(text))
     except CommandError:
@@ -451,7 +442,6 @@ def integer_of(key: str | bytes, text: Word) -> int:
 
 
 def commands_for(data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> Iterator[list[bytes]]:
-    """Yield the commands that load data; raise ``ContractError`` for unsupported data."""
     if not isinstance(data, Mapping):
         if isinstance(data, str | bytes) or not isinstance(data, Iterable):
             raise ContractError(

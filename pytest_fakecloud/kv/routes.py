@@ -78,18 +78,15 @@ class KVApp(App):
         self._shortens_errors = settings.int_text == "int"
         self.interruptions = Interruptions()
         self.clients: set[PortConnection] = set()
-        """Open connections to the database port."""
         self._streams: set[EventStream] = set()
         self._sync = itertools.count(1)
 
     @on_first_use
     def password(self) -> str:
-        """The password of the user ``default`` for the database port."""
         return self.settings.database_password or new_token(32)
 
     @cached_property
     def engine(self) -> AnyEngine:
-        """The engine, created on first use."""
         with self.creating:
             if self.created_engine is None:
                 engine = self.new_engine()
@@ -171,7 +168,6 @@ class KVApp(App):
     # -- single commands -------------------------------------------------------------------------
 
     def body_command(self, request: Request) -> Answer | Stream:
-        """Run the command in the JSON body of ``POST /``."""
         return self._single(request, format_of(request), _command_line(_json(request.body)))
 
     def no_command(self, request: Request) -> NoReturn:
@@ -219,7 +215,6 @@ class KVApp(App):
     def _run_each(
         self, session: AnySession, lines: list[list[bytes]], request: Request
     ) -> tuple[list[Reply], int]:
-        """Run commands; return the replies, and the total size of their strings in bytes."""
         replies: list[Reply] = []
         size = 0
         execute, limits = self.engine.execute, self.command_limits
@@ -338,7 +333,6 @@ class KVApp(App):
         return limit is not None and len(self.clients) + len(self._streams) >= limit
 
     def _check_stream(self, session: AnySession, line: list[bytes]) -> None:
-        """Raise ``CommandError`` if limits or permissions forbid an event stream."""
         self.command_limits.count()
         if self.is_full():
             raise CommandError(errors.MAX_CONNECTIONS)
@@ -364,7 +358,6 @@ class KVApp(App):
         return reply
 
     def error_of(self, error: CommandError) -> CommandError:
-        """Return the error, with "int" instead of "integer" if the setting ``int_text`` says so."""
         if self._shortens_errors and error.text == errors.NOT_INTEGER:
             return CommandError(errors.NOT_INTEGER_VENDOR)
         return error
@@ -372,7 +365,6 @@ class KVApp(App):
     def _may_interrupt(
         self, request: Request, lines: list[list[bytes]], arrival: Arrival = "alone"
     ) -> None:
-        """Run the test's interruptions that are due before these commands."""
         connection = request.client
         if connection is not None and not connection[1]:
             connection = None  # a request without a socket (``transport="inprocess"``)
@@ -452,7 +444,6 @@ def _command_line(items: Any, number: int = 0) -> list[bytes]:
 
 
 def commands_of_body(body: bytes) -> list[list[bytes]]:
-    """Return the command lines in a JSON array of arrays; raise ``RestError`` 400 if it is invalid."""
     lines = _json(body)
     if not isinstance(lines, list):
         raise RestError(400, f"{errors.BAD_ARGUMENTS}: the body is not an array of arrays")
@@ -496,8 +487,6 @@ _PIECE = 3 * 2**16
 
 
 class Format(NamedTuple):
-    """The response format that a request asks for."""
-
     base64: bool
     resp2: bool
 
@@ -510,7 +499,6 @@ class Format(NamedTuple):
         return Answer({"result": to_json(reply, self.base64)}, 200, headers)
 
     def replies(self, replies: list[Reply], size: int, headers: Headers) -> Answer | Stream:
-        """Return the response to several commands, which have ``size`` bytes of strings."""
         if size > STREAMED:
             encoded = chain.from_iterable(map(resp_parts, replies))
             parts = encoded if self.resp2 else json_of_each(replies, self.base64)
@@ -556,7 +544,6 @@ _FORMAT_HEADERS = {
 
 
 def format_of(request: Request) -> Format:
-    """Return the response format of a request; raise ``RestError`` if it does not exist."""
     if _FORMAT_HEADERS.isdisjoint(request.fields):
         return _PLAIN
     base64 = option(request, "encoding").lower() == "base64"

@@ -97,7 +97,6 @@ class Engine:
         """The command table of the reported version, which also lists the changes that apply to it."""
         self._lookup = self.table.lookup
         self.print_double = None if self.table.knows[SHORTEST_DOUBLES] else with_17_digits
-        """Function that formats floating-point numbers for replies; None to leave them unchanged."""
         self.searches: deque[Search] = deque(maxlen=1000)
         self.lock = threading.RLock()
         self.random = ids.stream("kv", "random")
@@ -121,7 +120,6 @@ class Engine:
         self.observers = Registry[Observer]()
         self.eviction = Eviction(self.databases, self.config, self.random)
         self.can_listen: Callable[[int], bool] = lambda port: True
-        """Function that returns whether the database port could listen on another port number."""
         self.waiters = Waiters()
         self.connected: dict[int, Session] = {}
         self.streaming: set[Session] = set()
@@ -138,7 +136,6 @@ class Engine:
         """Whether keyspaces record changed keys, because a client or an index depends on them."""
         self._expiry_timer_us: int | None = None
         self.running: CommandSpec | None = None
-        """The running command or, between commands, the last one."""
         self.line: list[bytes] = []
         self._session_ids = itertools.count(1)
         self._capacity: Capacity | None = None
@@ -188,13 +185,11 @@ class Engine:
             self._may_reject = True
 
     def describe(self, session: Session, running: str = "") -> bytes:
-        """Return a client's line in CLIENT LIST; ``running`` is the command if the client sent it."""
         waits = session.id in self.waiters or session.id in self.pauses.delayed
         libraries = self.table.knows["CLIENT LIST lib-name"]
         return client_line(session, self.now_us, waits=waits, running=running, libraries=libraries)
 
     def abandon(self, session: Session) -> None:
-        """Remove an ended session, and discard its transaction, watched keys and subscriptions."""
         with self.lock:
             self.forget_state(session)
             self.connected.pop(session.id, None)
@@ -212,7 +207,6 @@ class Engine:
     # -- running commands ------------------------------------------------------------------------
 
     def execute(self, session: Session, argv: list[bytes]) -> Reply:
-        """Run a client's command line, or queue it in a transaction; raise ``CommandError``."""
         if session.db.indexes is not None:
             self.index_ahead(session, argv)
         if not self.lock.acquire(False) and not self.turns.wait(self, argv):
@@ -371,7 +365,6 @@ class Engine:
     def _check(
         self, session: Session, spec: CommandSpec, argv: list[bytes], during_script: bool
     ) -> None:
-        """Raise ``CommandError`` to reject a line. The checks are in the order of real servers."""
         if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
             check_over_rest(spec, argv)
         if not self.offers(session, spec):
@@ -402,7 +395,6 @@ class Engine:
             self.check_replicas(session, writes)
 
     def offers(self, session: Session, spec: CommandSpec) -> bool:
-        """Return whether ``documented_only`` allows a session to run a command."""
         allowed = self._allowed_names
         return allowed is None or spec.name in allowed or session.transport == "local"
 
@@ -440,7 +432,6 @@ class Engine:
             return waiter
 
     def unblock(self, waiter: Waiter) -> Reply:
-        """Return the reply to a client that was blocked: of the retried command, or of the timeout."""
         with self.lock:
             self.waiters.pop(waiter.session.id, None)
             self.record_changes()
@@ -470,7 +461,6 @@ class Engine:
             keyspace.record_changes(self._records_changes, for_tracking=bool(self.tracking))
 
     def process_changes(self, writer: Session | None = None) -> None:
-        """Send invalidation messages for changed keys, and retry the commands blocked on them."""
         if self.tracking:
             self.tracking.invalidate_changed(writer)
             self.tracking.keep_within_bounds()
@@ -533,11 +523,9 @@ class Engine:
             yield self.databases[0]
 
     def can_hold(self, value: object) -> bool:
-        """Return whether the server supports a value's type. JSON needs a module."""
         return type_name(value) != "ReJSON-RL" or "JSON.SET" in self.table.commands
 
     def snapshot(self) -> EngineCopy:
-        """Return a copy of all that commands can change: keys, scripts, users, tokens, parameters."""
         with self.lock:
             self.update_time()
             return EngineCopy(

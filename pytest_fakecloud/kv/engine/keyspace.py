@@ -112,10 +112,8 @@ class Keyspace:
         """For each hash with expiring fields, the earliest expiry of a field."""
         self.watchers: dict[bytes, list[Session]] = {}
         self.frequencies: Frequencies | None = None
-        """Access counters of the keys; None unless an LFU eviction policy is set."""
         self.changes = 0
         self.counts_reads = False
-        """Whether reads by the running command count as hits and misses."""
         self.hits = self.misses = 0
         self.expired = 0
         self.touched: set[bytes] | None = None
@@ -172,14 +170,12 @@ class Keyspace:
         return value
 
     def get(self, key: bytes, kind: type[T]) -> T | None:
-        """Return a key's value, or None; raise WRONGTYPE if the value is not a ``kind``."""
         value = self.lookup(key)
         if value is None or type(value) is kind:
             return value
         raise CommandError(WRONGTYPE)
 
     def string(self, key: bytes) -> String | None:
-        """Return the string under a key, or None; raise WRONGTYPE for a value of another type."""
         value = self.values.get(key)
         if type(value) is bytes and not (key in self.expires or self.volatile):
             # The same as below, but without a call, for nearly all strings.
@@ -311,7 +307,6 @@ class Keyspace:
         self.remove_if_empty(key)
 
     def delete(self, key: bytes, event: str = "del") -> bool:
-        """Remove a key and publish ``event``; return whether the key existed."""
         if self.find(key) is None:
             return False
         self._drop(key)
@@ -385,7 +380,6 @@ class Keyspace:
             self.indexes.clear()
 
     def exchange(self, other: Keyspace) -> None:
-        """Swap contents with another database. Keys of both count as changed."""
         self.purge()
         other.purge()
         for one in (self, other):
@@ -397,7 +391,6 @@ class Keyspace:
             setattr(other, name, mine)
 
     def purge(self) -> None:
-        """Remove all expired keys, and the expired fields of hashes."""
         for key in self.volatile.due(self.now_ms):
             self._lost_fields(key)
         for key in self.expires.due(self.now_ms):
@@ -452,7 +445,6 @@ class Keyspace:
         self.changed = (self.changed or {}) if for_tracking else None
 
     def keep_encodings(self, config: Config) -> None:
-        """Keep the encodings of all values until they are written, before a limit changes."""
         for value in self.values.values():
             if isinstance(value, _ENCODED):
                 value.keep_encoding(config)
@@ -467,7 +459,6 @@ class Keyspace:
         )
 
     def restore(self, saved: KeyspaceCopy) -> None:
-        """Restore the content that ``snapshot()`` copied. The same copy can be restored again."""
         for key in {*self.values, *saved.values}:
             self.touch(key, "")
         self.values = {key: _copy(value) for key, value in saved.values.items()}

@@ -38,7 +38,6 @@ from ..values.measures import ENTRY, content_size, usage
 from .keyspace import Keyspace
 
 _COMPARED = 500
-"""Maximum number of keys of a database that are compared before a key is evicted."""
 STARTUP = 1024
 """Memory used by a server without data, in bytes."""
 LONGEST_WAIT_SECONDS = 2.0
@@ -167,7 +166,6 @@ class Total:
         """Number of bytes that clients may add before all keys are measured."""
 
     def check_derived(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise OOM if a client's command that derives data from other keys would exceed the limit."""
         values = db.values
         sources = {argv[at] for at, key in spec.key_positions(argv) if not key.writes}
         self._take(_DERIVED * sum(usage(key, values[key]) for key in sources if key in values))
@@ -189,8 +187,6 @@ class Total:
 
 
 class Capacity:
-    """Checks commands against the size limits of a database."""
-
     def __init__(self, limits: KVConfig, sizes: Sizes | None) -> None:
         self._limits = limits
         self._sizes = sizes

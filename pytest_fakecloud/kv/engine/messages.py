@@ -53,7 +53,6 @@ class PubSub:
             session.push(Push([word, name, self._count(session, kind)]))
 
     def drop(self, session: Session) -> None:
-        """Remove the subscriptions of a session that has ended, without pushing confirmations."""
         for kind in KINDS:
             for name in list(session.subscriptions[kind]):
                 self._forget(session, kind, name)
@@ -222,7 +221,6 @@ class Tracking:
             self._invalidate_prefixes(changed, writer)
 
     def invalidate_evicted(self) -> None:
-        """Send invalidation messages for keys that were evicted to make room for a command."""
         self.evicting = True
         try:
             self.invalidate_changed(None)
@@ -241,7 +239,6 @@ class Tracking:
                     self._send(session, session.tracking, [key])
 
     def _invalidate_prefixes(self, changed: Mapping[bytes, bool], writer: Session | None) -> None:
-        """Send each session with prefixes one message per prefix, with the matching changed keys."""
         for session in list(self._sessions.values()):
             options = session.tracking
             if options is None or "bcast" not in options.words:
@@ -253,7 +250,6 @@ class Tracking:
                     self._send(session, options, found)
 
     def keep_within_bounds(self) -> None:
-        """Forget the oldest keys beyond ``tracking-table-max-keys``, and notify their readers."""
         most = self._config.number("tracking-table-max-keys")
         while most and len(self._readers) > most:
             # As for an expired key, NOLOOP does not apply.

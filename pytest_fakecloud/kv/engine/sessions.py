@@ -47,8 +47,6 @@ RUN_IN_TRANSACTION = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RE
 
 
 class Watched(NamedTuple):
-    """A key that a client watches, and whether the key existed when WATCH ran."""
-
     db: Keyspace
     key: bytes
     existed: bool
@@ -78,10 +76,8 @@ class Session:
     library: dict[str, bytes] = field(default_factory=dict)
     queue: list[tuple[CommandSpec, list[bytes]]] | None = None
     aborted: bool = False
-    """Whether a command of the open transaction was rejected, so EXEC returns EXECABORT."""
     watched: list[Watched] = field(default_factory=list)
     watch_broken: bool = False
-    """Whether a watched key has changed, so EXEC runs no command."""
     in_exec: int = 0
     """Number of commands in the transaction that EXEC is running; 0 if none is running."""
     in_script: bool = False
@@ -98,7 +94,6 @@ class Session:
     has_left: Callable[[], bool] | None = None
     """Function that returns whether the peer has closed its side; None if that is not known."""
     closing: bool = False
-    """Whether the transport closes the connection after the current reply."""
     tracking: TrackingOptions | None = None
     no_evict: bool = False
     """Mode set by CLIENT NO-EVICT, which is only reported."""
@@ -142,7 +137,6 @@ class Session:
         self.watch_broken = False
 
     def abort_transaction(self) -> None:
-        """Make EXEC fail, if a transaction is open, because one of its commands was rejected."""
         self.aborted = self.queue is not None
 
     def discard_transaction(self) -> None:
@@ -242,7 +236,6 @@ class Pauses:
         self.delays_end_us = 0
         """Time in microseconds at which the last pause or sleep ends; 0 before the first."""
         self.delayed: set[int] = set()
-        """Ids of the sessions whose next command is being delayed."""
         self.exec_sleep_ms = 0
         """Milliseconds of DEBUG SLEEP in a transaction, by which EXEC delays its reply."""
         self.command_sleep_us = 0
@@ -337,8 +330,6 @@ _COMPARED = 10
 
 
 class LogEntry(NamedTuple):
-    """An entry of ACL LOG. ``client`` is the client's line in CLIENT LIST."""
-
     reason: str
     context: str
     object: bytes
@@ -380,7 +371,6 @@ class Users:
             self._users[self.read_only.name] = self.read_only
         self._tokens: dict[str, RestToken] = {}
         self.log: list[LogEntry] = []
-        """Denied commands and logins, newest first, as returned by ACL LOG."""
 
     def __iter__(self) -> Iterator[AclUser]:
         return (user for _, user in sorted(self._users.items()))
@@ -398,7 +388,6 @@ class Users:
         self._users[user.name] = user
 
     def remove(self, name: str) -> bool:
-        """Remove a user, its REST tokens and its connections; return whether it existed."""
         user = self._users.pop(name, None)
         if user is None:
             return False
@@ -423,7 +412,6 @@ class Users:
                 session.disconnect()
 
     def visitor(self) -> AclUser:
-        """Return the user of a new connection: ``default`` without a password, or ``ANONYMOUS``."""
         default = self.default
         return default if default.on and default.passwordless else ANONYMOUS
 
@@ -434,7 +422,6 @@ class Users:
         return user
 
     def make_token(self, user: AclUser, password: bytes) -> str:
-        """Create a REST token, which is valid as long as the user accepts the password."""
         token = new_token()
         self._tokens[token] = RestToken(user.name, password_hash(password))
         return token

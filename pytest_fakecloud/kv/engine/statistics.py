@@ -56,13 +56,10 @@ class SlowCommand(NamedTuple):
 
 
 class Statistics:
-    """Statistics since the server's start or the last CONFIG RESETSTAT."""
-
     def __init__(self, config: Config) -> None:
         self._config = config
         self.slow: deque[SlowCommand] = deque()
         self.latency: dict[str, list[tuple[int, int]]] = {}
-        """Samples of each latency event: a time in seconds and a duration in milliseconds."""
         self._next_slow = 0
         self.commands: defaultdict[CommandSpec, CommandCount] = defaultdict(CommandCount)
         self.errors: dict[str, int] = {}
@@ -103,7 +100,6 @@ class Statistics:
     def note_slow(
         self, session: Session, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
     ) -> None:
-        """Add a command to the slow log and the latency events if it reaches their thresholds."""
         threshold = self._config.number("slowlog-log-slower-than")
         if 0 <= threshold <= usec and "skip_slowlog" not in spec.flags:
             self._add_slow(session, argv, at_us, usec)
@@ -193,7 +189,6 @@ _ESCAPES = {byte: b"\\%c" % sign for byte, sign in zip(b'\\"\n\r\t\a\b', b'\\"nr
 
 
 def monitor_line(at_us: int, session: Session, argv: list[bytes]) -> bytes:
-    """Format a command as ``seconds.micros [db address] "WORD" "word"``."""
     seconds, microseconds = divmod(at_us, 1_000_000)
     words = b" ".join(map(quoted, without_secrets(argv)))
     where = b"lua" if session.in_script else session.address.encode() or b"127.0.0.1:0"
@@ -237,7 +232,6 @@ _SECRETS: dict[bytes, Callable[[list[bytes]], Collection[int]]] = {
 
 
 def quoted(argument: bytes) -> bytes:
-    """Quote an argument as MONITOR does, with unprintable bytes escaped."""
     parts = [
         _ESCAPES.get(byte) or (bytes([byte]) if 32 <= byte < 127 else b"\\x%02x" % byte)
         for byte in argument

@@ -58,7 +58,6 @@ def load(payload: bytes, version: int) -> Any:
 
 
 def load_libraries(payload: bytes) -> list[bytes]:
-    """Return the sources in a sealed FUNCTION DUMP payload; raise ``TypeError`` for other data."""
     source = Source(payload[:-_FOOTER])
     found = []
     while source.left():
@@ -88,8 +87,6 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of an RDB file; ``foreign`` has the skipped keys by unsupported module type."""
-
     records: list[Record] = field(default_factory=list)
     libraries: list[bytes] = field(default_factory=list)
     foreign: dict[str, list[bytes]] = field(default_factory=dict)
@@ -159,7 +156,6 @@ def _opened(data: bytes) -> tuple[int, Source]:
 
 
 def _between_keys(source: Source, code: int, found: Contents) -> None:
-    """Read an entry that is not a key: metadata, a function library or data of a module."""
     if code == _AUX:
         source.string()
         source.string()

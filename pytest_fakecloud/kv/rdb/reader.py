@@ -65,8 +65,6 @@ class RdbType(IntEnum):
 
 
 class ListNode(IntEnum):
-    """The form of a node of a ``LIST_QUICKLIST_2``: one large item, or a listpack of items."""
-
     PLAIN = 1
     PACKED = 2
 
@@ -225,7 +223,6 @@ def _hash_of_valkey_9(source: Source) -> HashValue:
 
 
 def _expiring_hash(flat: list[bytes], expiries: list[int]) -> HashValue:
-    """Build a hash. ``expiries`` has the Unix milliseconds of each field, or 0 for no expiry."""
     found = _hash_of(flat)
     for field, at_ms in zip(flat[::2], expiries, strict=True):
         if not 0 <= at_ms < 1 << 63:
@@ -239,7 +236,6 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 def _module(source: Source) -> JsonValue:
-    """Read a RedisJSON value. Its first item is the JSON document as a string."""
     name = module_name(source.length())
     items = module_items(source)
     if name != JsonValue.type_name:
@@ -257,7 +253,6 @@ def module_name(number: int) -> str:
 
 
 def module_id(name: str, version: int) -> int:
-    """Return the ID of a module type, given its name and its encoding version."""
     number = 0
     for letter in name:
         number = number << 6 | _LETTERS.index(letter)
@@ -265,7 +260,6 @@ def module_id(name: str, version: int) -> int:
 
 
 def module_items(source: Source) -> list[bytes | int]:
-    """Skip the items of a module's value. Return the strings and integers among them."""
     items: list[bytes | int] = []
     while True:
         kind = source.length()
@@ -453,7 +447,6 @@ SINCE: dict[int, int] = {
 
 
 def read_value(source: Source, kind: int, version: int) -> Any:
-    """Read a value; raise ``ForeignType`` after skipping one of an unsupported module."""
     read = _READERS.get(kind)
     if read is None or version < SINCE.get(kind, 0):
         raise RdbError(f"type {kind} does not exist in format version {version}")

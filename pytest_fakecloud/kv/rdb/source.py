@@ -79,14 +79,12 @@ class Source:
         return found
 
     def length(self) -> int:
-        """Return a length, or another number that is encoded like a length."""
         found, special = self._length()
         if special:
             raise RdbError(f"expected a length at byte {self.at - 1}, got string encoding {found}")
         return found
 
     def count(self, least: int = 0) -> int:
-        """Return a number of elements that is at least ``least`` and fits into the remaining data."""
         found = self.length()
         if not least <= found <= len(self.data) - self.at:
             raise RdbError(
@@ -95,7 +93,6 @@ class Source:
         return found
 
     def string(self, *, packed: bool = False) -> bytes:
-        """Return a string, decompressed if necessary; ``packed`` if it contains a packed structure."""
         data, at = self.data, self.at
         # Fast path: nearly every string has a length that is encoded in one or two bytes.
         if at + 1 < len(data) and (first := data[at]) < 128:
@@ -403,7 +400,6 @@ def read_listpack(blob: bytes) -> list[Entry]:
 
 
 def write_listpack(entries: Iterable[Entry]) -> bytes:
-    """Encode a listpack. Strings that are canonical integers are stored as integers."""
     out = bytearray(_HEADER)
     count = 0
     for entry in entries:
@@ -445,7 +441,6 @@ def _integer(number: int) -> bytes:
 
 
 def _back_length(size: int) -> bytes:
-    """Encode the length after an entry: groups of seven bits, all but the first with the top bit."""
     width = back_length_size(size)
     groups = [size >> 7 * (width - 1 - place) & 127 for place in range(width)]
     return bytes([groups[0], *(group | 128 for group in groups[1:])])

@@ -53,7 +53,6 @@ class Writer:
         self._parts.append(_length(number))
 
     def string(self, data: bytes) -> None:
-        """Write a string: as an integer if possible, otherwise compressed if that makes it shorter."""
         size = len(data)
         if size <= 11 and data[:1] <= b"9":
             number = try_int(data)
@@ -70,7 +69,6 @@ class Writer:
         self._parts.append(bytes(data))
 
     def value(self, key: bytes | None, value: Any) -> None:
-        """Write the type of a value, its key (None in a DUMP payload) and the value itself."""
         if isinstance(value, bytes | bytearray):  # Including subclasses such as `UnpackedInteger`.
             self._begin(RdbType.STRING, key)
             self.string(bytes(value))

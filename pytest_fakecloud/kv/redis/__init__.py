@@ -57,8 +57,6 @@ class RedisUser(NamedTuple):
 
 
 class RedisUsers:
-    """The two default users, and the users on the server, which are looked up by REST token."""
-
     def __init__(self, link: Link, prefixes: Prefixes) -> None:
         self._link = link
         self._prefixes = prefixes
@@ -69,7 +67,6 @@ class RedisUsers:
         session.user.check(spec, argv)
 
     def make_token(self, name: bytes, password: bytes) -> bytes:
-        """Return a REST token for a user; raise ``CommandError`` for a wrong name or password."""
         if name in _DEFAULTS or not self._link.admits((self._prefixes.users + name, password)):
             raise CommandError(errors.rest_token_failed(name))
         sealed = urlsafe_b64encode(b"%d:%b%b" % (len(name), name, password))
@@ -146,7 +143,6 @@ def _refuse_default_users(names: list[bytes], refusal: errors.Template) -> None:
 
 
 def _with_prefixes(prefixes: Prefixes, rule: bytes) -> bytes:
-    """Return a rule, or a selector in parentheses, with the fake's prefixes in the patterns."""
     if rule.startswith(b"("):
         inner = (_with_prefixes(prefixes, word) for word in rule[1:-1].split())
         return b"(" + b" ".join(inner) + b")"
@@ -195,7 +191,6 @@ class RedisSession:
 
     @property
     def login(self) -> Any:
-        """The login of the server's user that runs the commands, or None for the user in the URL."""
         return self.user.login if isinstance(self.user, RedisUser) else None
 
     def push(self, message: list[Any]) -> None:
@@ -264,7 +259,6 @@ class RedisEngine:
         """Do nothing, because the server itself takes turns between its clients."""
 
     def execute(self, session: RedisSession, argv: list[bytes]) -> Reply:
-        """Run or queue a client's command line; raise ``CommandError`` or ``Unreachable``."""
         spec = find_spec(argv)
         name = spec.name if spec is not None else ""
         try:

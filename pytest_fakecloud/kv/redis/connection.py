@@ -53,8 +53,6 @@ class LoginRefused(Unreachable):
 
 
 class Link:
-    """Connections to one server: pools by login, and connections that wait without a time limit."""
-
     clustered = False
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -66,7 +64,6 @@ class Link:
 
     @property
     def where(self) -> str:
-        """The server's address without credentials, for messages."""
         if "path" in self._options:
             return str(self._options["path"])
         return f"{self._options.get('host', 'localhost')}:{self._options.get('port', 6379)}"
@@ -92,7 +89,6 @@ class Link:
         self._users[login] = rules
 
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
-        """Run a command line; raise ``CommandError`` or, if the server is down, ``Unreachable``."""
         return self._run(argv, login, self._home())
 
     def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
@@ -100,7 +96,6 @@ class Link:
         return self._batch([*lines, [b"EXEC"]], login, self._home(), [[b"MULTI"]])
 
     def many(self, lines: list[list[bytes]]) -> list[Reply]:
-        """Run command lines together on one connection. Errors are returned among the replies."""
         return self._batch(lines, None, self._home(), []) if lines else []
 
     def _run(

@@ -108,7 +108,6 @@ class _Subscription(Feed):
         """Numbers of subscriptions to report in confirmations; None once the server has confirmed."""
 
     def confirm(self, count: int) -> None:
-        """Push a confirmation with this number of subscriptions, once the server has confirmed."""
         with self._lock:
             if self._unconfirmed is not None:
                 self._unconfirmed.append(count)
@@ -128,8 +127,6 @@ class _Subscription(Feed):
 
 
 class Subscriptions:
-    """The subscriptions of all sessions, each on its own connection to the real server."""
-
     def __init__(self, link: Link, prefixes: Prefixes) -> None:
         self._link = link
         self._prefixes = prefixes
@@ -162,7 +159,6 @@ class Subscriptions:
             return len({name for kind, name in each if kind == "pattern"})
 
     def close(self) -> None:
-        """Remove all subscriptions, and ignore later ones."""
         with self._lock:
             self._closed = True
             feeds = [feed for each in self._feeds.values() for feed in each.values()]
@@ -173,7 +169,6 @@ class Subscriptions:
 
 _LINE = re.compile(rb"(\d+)\.(\d{6}) \[(\d+) (.*?)\] (.*)", re.DOTALL)
 _DATABASE = SimpleNamespace(index=0)
-"""The only database that a fake has for its clients."""
 
 
 class MonitorFeed:
@@ -207,7 +202,6 @@ class MonitorFeed:
         feed.stop()
 
     def close(self) -> None:
-        """Remove all functions, and ignore later ones."""
         with self._lock:
             self._closed = True
             feed, self._feed, self._watchers = self._feed, None, ()

@@ -61,7 +61,6 @@ _MAX_CONNECTIONS = 100_000
 
 
 def open_link(url: str) -> Link:
-    """Return the connections to the server at a URL; raise ``ContractError`` if the URL is invalid."""
     scheme, _, rest = url.partition("://")
     if scheme not in _REDIS_SCHEMES or not rest:
         raise ContractError(
@@ -102,7 +101,6 @@ def _link(url: str) -> Link:
 
 
 def _options(url: str) -> dict[str, Any]:
-    """Return redis-py's options for a connection; raise an error if the URL has invalid ones."""
     chosen = parse_url(url)
     options: dict[str, Any] = {
         "socket_connect_timeout": CONNECT_TIMEOUT,
@@ -132,15 +130,12 @@ def _without_password(url: str) -> str:
 
 
 PAUSE = 0.01
-"""Seconds between two attempts while a slot moves."""
 _REDIRECTIONS = (b"MOVED", b"ASK", b"TRYAGAIN", b"CLUSTERDOWN")
 _USER_COMMANDS = ([b"ACL", b"SETUSER"], [b"ACL", b"DELUSER"])
 T = TypeVar("T")
 
 
 class ClusterLink(Link):
-    """Connections to the node that serves one slot of a cluster."""
-
     clustered = True
 
     def __init__(self, nodes: list[Address], options: dict[str, Any]) -> None:
@@ -153,7 +148,6 @@ class ClusterLink(Link):
         self._slot_node: Address | None = None
 
     def pin(self, key: bytes) -> None:
-        """Use the node that serves a key's slot, and follow the slot when it moves."""
         self._key, self._slot = key, key_slot(key)
 
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
@@ -267,7 +261,6 @@ class ClusterLink(Link):
         return self._slot_node or self._discover()
 
     def _discover(self) -> Address:
-        """Query the known nodes for the slots; return the node that serves the fake's slot."""
         failed: object = "it has no nodes"
         for node in self._nodes:
             try:

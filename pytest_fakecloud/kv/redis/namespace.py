@@ -27,10 +27,8 @@ from .rewriting import Prefixes, escaped
 CLOSE_PATIENCE = 0.5
 """Seconds for which a closing fake waits for the server's response before removing its data."""
 _MARK = b"fakecloud-"
-"""Prefix of the names that fakes create for themselves on a server."""
 _PAGE = b"1000"
 BATCH = 500
-"""Maximum number of keys whose commands are sent together."""
 
 
 class Namespace:
@@ -95,12 +93,10 @@ class Namespace:
         return login
 
     def check_claim(self) -> None:
-        """Raise ``ContractError`` if another process has claimed the fake's database."""
         if self._claim is not None:
             self._claim.check()
 
     def full_names(self) -> list[bytes]:
-        """Return the sorted names of the fake's keys on the server, with their prefix."""
         found: set[bytes] = set()
         cursor: Any = b"0"
         while True:
@@ -117,7 +113,6 @@ class Namespace:
             self.link.call([b"UNLINK", *keys[at : at + BATCH]])
 
     def user_rules(self) -> dict[bytes, list[bytes]]:
-        """Return the rules of each user that clients of the fake have created."""
         try:
             lines = cast("list[bytes]", self.link.call([b"ACL", b"LIST"]))
         except CommandError:
@@ -160,7 +155,6 @@ class Namespace:
 
 
 def _split_prefix(url: str) -> tuple[str, str | None]:
-    """Return a URL without ``prefix=``, and the prefix."""
     base, _, text = url.partition("?")
     query = dict(parse_qsl(text))
     prefix = query.pop("prefix", None)
@@ -192,7 +186,6 @@ class Claim:
         self._lost = False
 
     def take(self) -> bool:
-        """Claim the database; return False if another fake has claimed it."""
         line = [b"SET", self._key, self._mark, b"NX", b"PX", b"%d" % _CLAIM_MS]
         return self._registry.call(line) is not None
 
@@ -262,7 +255,6 @@ class RedisContents:
         return (key[prefix_length:] for key in self._namespace.full_names())
 
     def peek(self, key: bytes) -> Converted | None:
-        """Return the value of a key, or None; raise ``ContractError`` for an unsupported type."""
         namespace = self._namespace
         name = namespace.prefixes.keys + key
         reply = namespace.link.call([b"TYPE", name])
@@ -296,7 +288,6 @@ _READERS: dict[str, tuple[list[bytes], Callable[[Any], Any]]] = {
     ),
     "ReJSON-RL": ([b"JSON.GET"], json.loads),
 }
-"""For each type, the command that reads a whole value, and the function that converts its reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +361,6 @@ def _dumped(namespace: Namespace) -> dict[bytes, tuple[bytes, int]]:
 
 
 def _checked(replies: list[Reply]) -> list[Any]:
-    """Return the replies, or raise the first error among them."""
     for reply in replies:
         if isinstance(reply, CommandError):
             raise reply

@@ -66,14 +66,12 @@ class Prefixes:
         return reply
 
     def without(self, text: bytes) -> bytes:
-        """Return a text without the prefixes, wherever they are."""
         for prefix in self._longest_first:
             text = text.replace(prefix, b"")
         return text
 
 
 def escaped(text: bytes) -> bytes:
-    """Return a glob pattern that matches only the given string."""
     for sign in (b"\\", b"*", b"?", b"[", b"]"):
         text = text.replace(sign, b"\\" + sign)
     return text
@@ -132,7 +130,6 @@ class Rewriter:
     _patterns: Callable[[], int]
 
     def prepare(self, spec: CommandSpec | None, argv: list[bytes]) -> Prepared | Answered:
-        """Return the line to send for a client's line; raise ``CommandError`` if it is rejected."""
         if spec is None:
             if self._prefixes.shared:
                 raise CommandError(errors.unknown_command(argv))
@@ -300,7 +297,6 @@ _REPLACED: dict[str, Callable[[Prefixes, list[bytes]], Prepared]] = {
 
 
 def find_spec(argv: list[bytes]) -> CommandSpec | None:
-    """Return the declaration of a line's command or subcommand, or None if it is unknown."""
     spec = EVERYTHING.find_family(argv)
     if spec is not None and spec.subcommands is not None and len(argv) > 1:
         return spec.subcommands.get(argv[1].upper())
@@ -374,7 +370,6 @@ class RedisScripts:
                 prepared.answer = lambda _: _digest(text)
 
     def _accepted(self, text: bytes) -> bytes:
-        """Return a script without the vendor's flag."""
         line, _, body = text.partition(b"\n")
         if not line.startswith(b"#!") or KEY_LOCKING not in line:
             return text

@@ -48,8 +48,6 @@ _GLOB = frozenset("*?[")
 
 
 class _Key(NamedTuple):
-    """A key with its stored value, and the time in milliseconds at which it expires."""
-
     name: bytes
     value: Any
     deadline_ms: int | None
@@ -85,7 +83,6 @@ class _OnServer:
         self._keyspace, self._execute = keyspace, handle.execute
 
     def value(self, key: bytes) -> Any:
-        """Return a value in its Python form, but a string as the bytes that the server stores."""
         value = self._keyspace.peek(key)
         is_string = isinstance(value, Converted) and value.type_name == "string"
         return encode(value.python) if is_string else value
@@ -110,7 +107,6 @@ def _existing(keys: _InMemory | _OnServer, names: Iterable[bytes]) -> list[_Key]
 
 
 def state(handle: KVServer) -> State:
-    """Return the keys of each database and the other data that commands change, by name."""
     engine = engine_of(handle)
     with _keys(handle) as every:
         found: State = {"keys": _stored(every)}
@@ -204,7 +200,6 @@ def _rules(user: AclUser) -> str:
 
 
 def content(handle: KVServer) -> View:
-    """Return the keys with their values, and the memory they use unless a real server has them."""
     engine = engine_of(handle)
     with _keys(handle) as every:
         names = list(every.names)
@@ -353,7 +348,6 @@ _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[An
     "zset": (("member", "score"), lambda value: [(plain(one), str(score)) for one, score in value]),
     "stream": (("id", "fields"), lambda value: [(plain(one), _json(row)) for one, row in value]),
 }
-"""Each type's columns, and a function that returns the rows of a value in its Python form."""
 
 
 def indexes(handle: KVServer, wanted: Wanted) -> View:

@@ -29,7 +29,6 @@ from .history import (
 # -- results ---------------------------------------------------------------------------------------
 
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
-"""Commands that return one page, with the index of their cursor argument."""
 _RANKED = {"ZRANGE", "ZREVRANGE", "ZRANK", "ZREVRANK", "ZPOPMAX", "ZPOPMIN"}
 _PAGED = {"ZRANGE", "ZREVRANGE", "LRANGE"}
 _NOT_BY_RANK = {"BYSCORE", "BYLEX", "LIMIT", "WITHSCORES"}
@@ -367,7 +366,6 @@ OF_TEST = ()
 
 
 def writes(test: ObservedTest, handle: Any) -> Iterator[Write]:
-    """Yield the executed commands that change data, for detectors of other services."""
     for one in commands(test, handle):
         if one.name in WRITES or one.name in ADDING:
             key = one.key if one.name in WRITES else ""

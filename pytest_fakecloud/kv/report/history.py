@@ -141,13 +141,11 @@ class Command:
 
     @cached_property
     def replaces(self) -> bool:
-        """Whether the command may have removed or replaced keys among its arguments."""
         if self.sets_nx and self.result is not UNKNOWN and "GET" not in self.options:
             return self.succeeded
         return self.changes and (self.spec is None or not _keeps_key(self.spec))
 
     def drop_replaced(self, by_key: dict[str, Any]) -> None:
-        """Remove the keys that the command may have removed or replaced from a mapping."""
         if self.changes_any:
             by_key.clear()
         elif self.replaces:
@@ -167,7 +165,6 @@ class Command:
         return None if ttl is None else ttl.deadline_us(self.at_us)
 
     def finding(self, kind: str, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
-        """Return a finding about the command's key; ``evidence`` are the numbers of other entries."""
         return about_key(kind, self.entry, self.key, evidence, **values)
 
 
@@ -203,8 +200,6 @@ class Expiry(NamedTuple):
 
 
 class Expiries(dict[str, Expiry]):
-    """The expiry of each key, as far as the commands so far show it."""
-
     def expired(self, key: str, at_us: int) -> bool:
         return key in self and at_us >= self[key].deadline_us
 
@@ -224,7 +219,6 @@ class Expiries(dict[str, Expiry]):
 
 
 ServerOrDatabase: TypeAlias = "KVServer | Database"
-"""A server or one of its databases, which a detector examines."""
 
 
 def history(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
@@ -331,7 +325,6 @@ def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
 
 
 def _answers(call: Call) -> list[Any]:
-    """Return the answer to each command of a REST request; an empty list if they are unknown."""
     body = parsed(call.response_body)
     answers = body if call.route in SEVERAL else [body]
     return answers if isinstance(answers, list) else []
@@ -396,7 +389,6 @@ class Database:
 
 
 def databases_of(test: ObservedTest, handle: Any) -> list[ServerOrDatabase]:
-    """Return the databases that a server's clients have used: the server itself if only the first."""
     used = {one.database for one in history(test, handle) if one.database is not None}
     if used <= {0}:
         return [handle]

@@ -167,7 +167,6 @@ def counter_recreated(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def _starts_at_zero(command: Command) -> bool:
-    """Return whether a counter did not exist before a command, so that it is now one step."""
     step = command.words[2] if len(command.words) > 2 else "1"
     try:
         return abs(float(command.result)) == abs(float(step))
@@ -211,7 +210,6 @@ class _Updates:
     late_watchers: set[object] = field(default_factory=set)
 
     def note_set(self, command: Command) -> Finding | None:
-        """Note a SET; return a finding if it loses a SET by another connection."""
         client = command.client
         get, lost = self.outdated.pop(client, None), self.last_set
         late = client in self.late_watchers
@@ -284,7 +282,6 @@ class _Race:
 
     @property
     def is_certain(self) -> bool:
-        """Whether all happened within a second, and each write replaced the one before it."""
         replaced = all(
             (deadline := earlier.deadline_us) is None or later.at_us < deadline
             for earlier, later in itertools.pairwise(self.writes)
@@ -482,7 +479,6 @@ def _decremented(every: Iterable[Command]) -> dict[str, Command]:
 
 
 def _fits(command: Command, write: Command) -> bool:
-    """Return whether a command can use the value that another one wrote."""
     groups = [one.spec.group if one.spec is not None else "" for one in (command, write)]
     if command.name in ("DECR", "DECRBY"):
         return write.name == "SET" and write.words[2].lstrip("-").isdigit()
@@ -495,13 +491,11 @@ def _last_part(key: str) -> str:
 
 
 def _writes(command: Command) -> bool:
-    """Return whether a command certainly wrote its key, and did not read it."""
     reads_too = command.name == "GETSET" or "GET" in command.options
     return command.name in WRITES and not reads_too and command.result is not UNKNOWN
 
 
 def _used_only_by(every: Iterable[Command], uses: Callable[[Command], bool]) -> dict[str, Command]:
-    """Return the keys that no other commands mention, each with the first command that uses it."""
     found: dict[str, Command] = {}
     others: set[str] = set()
     for command in every:
@@ -520,7 +514,6 @@ def _same_run(test: ObservedTest, *entries: Entry) -> str:
 
 
 def _of_one_kind(key: str, read: Iterable[str], written: Iterable[str]) -> list[str]:
-    """Return the only written key with the same prefix, if only one key with the prefix was read."""
     prefix, colon, _ = key.rpartition(":")
     alike = [one for one in written if one.rpartition(":")[:2] == (prefix, colon)]
     others = [one for one in read if one.rpartition(":")[:2] == (prefix, colon)]

@@ -98,7 +98,6 @@ def _pipeline(call: Call, lines: Sequence[Sequence[str]]) -> Summary:
 def _commands(
     what: str, lines: Sequence[Sequence[str]], replies: Sequence[Any], is_base64: bool = False
 ) -> Summary:
-    """Describe several commands with their replies, which are ignored if their number differs."""
     if len(replies) != len(lines):
         replies = ()
     shown = [
@@ -158,7 +157,6 @@ def _sent_script(line: Sequence[str]) -> Script | None:
 
 
 def _script_arguments(script: Script, kind: str, arguments: Sequence[str]) -> list[str]:
-    """Return arguments, named by the script's variables if it assigns all of them."""
     shown, names = _fitting(arguments), _parameters(script.source, kind)
     if names.keys() >= set(range(1, len(arguments) + 1)) and len(shown) == len(arguments):
         return [f"{names[at]}={one}" for at, one in enumerate(shown, 1)]
@@ -195,7 +193,6 @@ def _fitting(arguments: Sequence[str]) -> list[str]:
 
 
 def _argument(text: str) -> str:
-    """Return an argument; in quotes if it is empty or contains white space and is not JSON."""
     if text[:1] in ("{", "[") and isinstance(parsed(text), dict | list):
         return shortened(" ".join(text.split()), 80)
     if not text or text != "".join(text.split()):

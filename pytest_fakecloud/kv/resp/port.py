@@ -163,7 +163,6 @@ class PortConnection:
         self._confirmations: list[Push] = []
         self._after_reply: list[bytes] = []
         self._thread = 0
-        """The connection's own thread, which runs its commands."""
         self._may_exceed = False
         self._executing: int | None = None
         """The thread that is running a command of this connection, or None."""
@@ -207,7 +206,6 @@ class PortConnection:
             return sock.recv(size)
 
     def _run_all(self) -> bool:
-        """Run all complete commands; return False if the connection must be closed."""
         session, reader = self.session, self.reader
         turn_ends = monotonic() + TURN_SECONDS
         while not session.closing:
@@ -463,7 +461,6 @@ class PortConnection:
         return 400 if isinstance(reply, CommandError) else 200, data
 
     def _with_confirmations(self, reply: Reply) -> Reply:
-        """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE."""
         if not self._confirmations:
             return reply
         confirmations, self._confirmations = self._confirmations, []
@@ -480,7 +477,6 @@ class PortConnection:
         return data
 
     def _put_large(self, reply: Reply) -> bytes:
-        """Send a reply without copying its large strings; return its beginning for the journal."""
         parts = resp_parts(reply, self.session.resp)
         self.outbox.put(*parts, self._take_after_reply())
         beginning = b"".join(part[:SHOWN_BYTES] for part in parts[:SHOWN_BYTES])

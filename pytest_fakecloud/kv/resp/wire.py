@@ -33,13 +33,11 @@ WORD_BYTES = 64
 """Number of bytes added for each word when the size of a command is compared with its limit."""
 UNKNOWN_COUNT_LIMIT = 10
 UNKNOWN_LENGTH_LIMIT = 16384
-"""Maximum length in bytes of a word from a client that has not logged in."""
 
 # Patterns for the counts and lengths that clients usually send, which are below every limit.
 _FEW = re.compile(rb"\*([1-9]|10)\r?\n")
 _SHORT = re.compile(rb"\$(0|[1-9][0-9]{0,2})\r?\n")
 _PARTS = {b"*%d" % count: 2 * count + 2 for count in range(1, 11)}
-"""The number of parts between line breaks in a command of short words, by its first part."""
 _LENGTHS = {b"$%d" % length: length for length in range(100)}
 
 
@@ -52,7 +50,6 @@ class ProtocolFault(Exception):
 
 
 def protocol_of(begun: bytes) -> Literal["native", "http", "inline"] | None:
-    """Return the protocol of a connection, given its first bytes, or None if it is still open."""
     if begun[:1] == b"*":
         return "native"
     end = begun.find(b"\n")
@@ -112,7 +109,6 @@ class CommandReader:
         return self._at < len(self._buffer) or self._missing > 0 or self._whole is not None
 
     def next(self) -> list[bytes] | None:
-        """Return the next command line that is not empty, or None; raise ``ProtocolFault``."""
         words = self._whole
         if words is not None:
             # Copy the data, whose memory is as large as the buffer that received it.
@@ -233,7 +229,6 @@ class CommandReader:
 
 
 def _words_of_whole(data: bytes) -> list[bytes] | None:
-    """Return the words of a command if the data is exactly one, of few short words."""
     parts = data.split(b"\r\n", 22)
     words = parts[2::2]
     is_whole = (
@@ -364,7 +359,6 @@ class Outbox:
         self._clock = clock
         self._buffer_limits_text = buffer_limits_text
         self._lock = threading.Lock()
-        """The lock of the messages and of the attributes that describe them."""
         self._messages: deque[bytes] = deque()
         self.waiting_bytes = 0
         self._over_since_us: int | None = None
@@ -412,7 +406,6 @@ class Outbox:
         return now_us - self._over_since_us > seconds * 1_000_000
 
     def send_later(self) -> None:
-        """Send the messages in a thread of the pool, unless one is already sending."""
         with self._lock:
             if self._pushing:
                 return
@@ -441,7 +434,6 @@ class Outbox:
                     self._connection.sock.sendall(data)
 
     def _next(self) -> bytes:
-        """Remove and return the bytes to send next: many small messages, or a single large one."""
         messages = self._messages
         with self._lock:
             first = messages.popleft()

@@ -96,7 +96,6 @@ def _tohex(number: Number, digits: Number) -> bytes:
 
 
 def _pack_float(number: Number) -> bytes:
-    """Encode a number as a MessagePack float, with 32 bits if that loses no precision."""
     value = float(number)
     with suppress(OverflowError):
         short = struct.pack(">f", value)
@@ -146,7 +145,6 @@ def _failure(text: bytes, counted: bool = False) -> CommandError:
 
 
 def callbacks() -> dict[bytes, Callable[..., Any]]:
-    """Return the functions, keyed by the names that the Lua code uses."""
     table: dict[str, Callable[..., Any]] = {
         "keep_frames": keep_frames,
         "find": lambda text, wanted, start: text.find(wanted, int(start)),
@@ -285,7 +283,6 @@ def number_text(number: int | float, *, short: bool = True) -> bytes:
 
 
 def lua_size(value: Any) -> int:
-    """Return the approximate size in bytes that a value has in Lua's memory."""
     if isinstance(value, bytes | bytearray):
         return len(value) + _STRING_BYTES
     if isinstance(value, list):
@@ -364,7 +361,6 @@ class LuaHost:
         }
 
     def compile(self, source: bytes) -> Any:
-        """Compile a script to a Lua function; raise ``SyntaxError`` with Lua's message."""
         self._make_room(len(source) * 8)
         function, message = self._protected(b"compile", source)
         if function is None:
@@ -372,7 +368,6 @@ class LuaHost:
         return function
 
     def evaluate(self, script: Any, keys: list[bytes], arguments: list[bytes]) -> Reply:
-        """Run a compiled script with KEYS and ARGV, and return its reply; raise ``ScriptFailure``."""
         count = len(keys) + len(arguments)
         self._make_room(words_size(keys) + words_size(arguments))
         if count <= _CALL_WIDTH:
@@ -383,7 +378,6 @@ class LuaHost:
         return self._finish(outcome)
 
     def call_function(self, function: Any, keys: list[bytes], arguments: list[bytes]) -> Reply:
-        """Run a function of a library, and return its reply; raise ``ScriptFailure``."""
         self._make_room(words_size(keys) + words_size(arguments))
         tables = map(self._runtime.table_from, (keys, arguments))
         return self._finish(self._protected(b"call_function", function, *tables))

@@ -94,8 +94,6 @@ class Library(NamedTuple):
 
 
 class Libraries:
-    """The loaded function libraries, in the order in which they were loaded."""
-
     def __init__(self) -> None:
         self._libraries: dict[bytes, Library] = {}
         self.functions: dict[bytes, LibraryFunction] = {}
@@ -115,7 +113,6 @@ class Libraries:
         return library.name
 
     def replace_all(self, libraries: list[Library]) -> None:
-        """Replace the libraries, or raise ``CommandError`` if two functions have the same name."""
         functions: dict[bytes, LibraryFunction] = {}
         for library in libraries:
             for name, function in library.functions.items():

@@ -76,7 +76,6 @@ class ScriptRun:
 
     @property
     def milliseconds(self) -> int:
-        """Duration of the run in milliseconds, in wall-clock or fake time, whichever is longer."""
         return max(int(self.seconds * 1000), (self.clock.now_us() - self.begun_us) // 1000)
 
     @property
@@ -103,8 +102,6 @@ _FLUSHES = frozenset({"FLUSHDB", "FLUSHALL"})
 
 @dataclass(eq=False)
 class Script:
-    """A cached script, with ``flags`` if it has a shebang line, and ``compiled`` once it has run."""
-
     source: bytes
     body: bytes
     flags: frozenset[bytes] | None
@@ -218,7 +215,6 @@ class Scripting:
         return flags is None or b"no-writes" not in flags
 
     def declares_writes(self, spec: CommandSpec, argv: list[bytes]) -> bool:
-        """Return whether a command line runs a script whose flags allow writes."""
         if spec.name not in _RUNS:
             return False
         try:

@@ -68,7 +68,6 @@ def _read(index: SearchIndex, alias: str, wanted: Any, is_top: bool) -> Compute:
 
 
 _MAX_BUCKETS = 65_000
-"""Maximum number of buckets in a reply, as in Tantivy."""
 _STEPS_PER_BUCKET = 20
 _STEPS_PER_GROUPED_DOCUMENT = 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -123,7 +122,6 @@ def _group_documents(
     absent: Any,
     key: Callable[[Any], Any],
 ) -> _Groups:
-    """Group documents by the keys of their values. A document is at most once in each group."""
     groups: _Groups = {}
     without = () if absent is None else (absent,)
     spend(_STEPS_PER_GROUPED_DOCUMENT * len(numbers))
@@ -448,7 +446,6 @@ def _facet(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:
 
 
 def _paths_below(paths: Iterable[str], top: str, deepest: int) -> set[str]:
-    """Return the paths at most ``deepest`` levels below ``top``, including intermediate paths."""
     start = [] if top == "/" else top.split("/")[1:]
     found = set()
     for path in paths:

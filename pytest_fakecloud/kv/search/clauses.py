@@ -64,11 +64,9 @@ class Clause:
         raise NotImplementedError
 
     def highlighted_terms(self) -> Iterator[tuple[str, str]]:
-        """Yield pairs of a field and a term to highlight in results."""
         return iter(())
 
     def mismatches(self, index: SearchIndex, number: int) -> list[str]:
-        """Return the reasons why a document does not match, or an empty list if it matches."""
         return []
 
 
@@ -280,8 +278,6 @@ def _with_any(text: TextPostings, terms: Iterable[str]) -> set[int]:
 
 @dataclass(frozen=True)
 class Regex(_Leaf):
-    """Matches tokens that fully match a regular expression, ignoring case, with score 1."""
-
     pattern: str
     expression: LinearRegex
 
@@ -298,8 +294,6 @@ class Regex(_Leaf):
 
 @dataclass(frozen=True)
 class _Wrapper(Clause):
-    """Matches like another clause."""
-
     inner: Clause
 
     def find(self, index: SearchIndex) -> Matches:
@@ -341,8 +335,6 @@ class Named(_Wrapper):
 
 @dataclass(frozen=True)
 class AnyOf(Clause):
-    """Matches documents that match any of several clauses, and adds up the scores."""
-
     clauses: tuple[Clause, ...]
 
     def find(self, index: SearchIndex) -> Matches:
@@ -478,7 +470,6 @@ class _Sought:
         return state.steps[bits]
 
     def is_near(self, state: _State, depth: int) -> bool:
-        """Return whether a term of ``depth`` characters with this state matches."""
         place = self._length - depth + self._distance
         return 0 <= place <= 2 * self._distance and state.row[place] <= self._distance
 
@@ -488,7 +479,6 @@ class _Sought:
         return self.is_near(state, depth) and state.row[place] == min(state.row)
 
     def rest_is_near(self, term: str, state: _State, depth: int) -> bool:
-        """Return whether a term matches whose first ``depth`` characters lead to this state."""
         for at in range(depth, len(term)):
             following = self.step(state, term[at], at)
             if following is None:

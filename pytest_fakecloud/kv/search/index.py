@@ -60,7 +60,6 @@ class SearchIndex:
         return 1  # The key of an index is never removed for being empty.
 
     def copy(self) -> SearchIndex:
-        """Return a copy of the index. Documents are shared, because they are immutable."""
         other = SearchIndex(self.definition)
         other.documents = dict(self.documents)
         other.size = self.size
@@ -80,7 +79,6 @@ class SearchIndex:
         }
 
     def note_change(self, key: bytes, due_ms: int | None, reads: int | None) -> None:
-        """Record a changed key. It becomes searchable immediately unless a delay is given."""
         if not self.definition.covers(key):
             return
         if due_ms is None and reads is None:
@@ -262,7 +260,6 @@ class Indexes:
     # -- tracking the keyspace -------------------------------------------------------------------
 
     def note_change(self, keyspace: Keyspace, key: bytes) -> None:
-        """Record a changed key in every index, and the key of an index in the list of indexes."""
         value = keyspace.values.get(key)
         if type(value) is SearchIndex:
             self.named[key] = value
@@ -272,7 +269,6 @@ class Indexes:
             index.note_change(key, *self.delay_from(keyspace.now_ms))
 
     def delay_from(self, now_ms: int) -> tuple[int | None, int | None]:
-        """Return the time and the number of searches after which a change made now is searchable."""
         return None if self.delay_ms is None else now_ms + self.delay_ms, self.delay_reads
 
     def adopt(self, values: dict[bytes, Any]) -> None:
@@ -323,7 +319,6 @@ class Terms(_Additions):
 
     @property
     def root(self) -> Node:
-        """The root of the prefix tree, which must not be changed."""
         for term in self._new:
             _insert(self._root, term)
         self._new = []
@@ -391,8 +386,6 @@ GAP = 1 << 20
 
 
 class TextPostings:
-    """The tokens of a TEXT field. ``terms`` maps a token to its positions in each document."""
-
     def __init__(self) -> None:
         self.terms: dict[str, dict[int, list[int]]] = {}
         self.lengths: dict[int, int] = {}

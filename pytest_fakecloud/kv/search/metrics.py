@@ -16,7 +16,6 @@ from .schema import FieldSpec, SearchError
 
 DocumentNumbers = list[int]
 Compute: TypeAlias = Callable[[DocumentNumbers], list[Any]]
-"""Returns the reply of an aggregation for the documents with these numbers."""
 
 NUMERIC = ("U64", "I64", "F64", "DATE")
 
@@ -46,7 +45,6 @@ class Arguments:
     def take(
         self, name: str, expected: str, accepts: Callable[[Any], bool], default: Any = None
     ) -> Any:
-        """Consume an argument; raise an error if it is invalid, or required but missing."""
         if name not in self._given:
             if default is REQUIRED:
                 raise self.error(f"is missing required '{name}' property")

@@ -33,15 +33,12 @@ MODIFIERS: Mapping[str, Callable[[float], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldValue:
-    """A ``FIELDVALUE`` of SCOREFUNC: a numeric field, and a modifier for its value."""
-
     field: str
     modifier: str = "NONE"
     factor: float = 1.0
     missing: float = 0.0
 
     def of(self, value: float | None) -> float:
-        """Apply the modifier and the factor to a value or, if that fails, to ``missing``."""
         for one in (self.missing,) if value is None else (value, self.missing):
             try:
                 modified = MODIFIERS[self.modifier](float(one))
@@ -167,7 +164,6 @@ def _apply(function: ScoreFunction, columns: list[_Column], found: Matches) -> M
 
 
 def _by_field(postings: ValuePostings, found: Matches, count: int, ascending: bool) -> _Ranked:
-    """Return the first matches by the value of a field. Documents without a value come last."""
     walks = len(found) * _WALK_RATIO > len(postings.of)
     ranked = (_by_walking if walks else _by_sorting)(postings, found, count, ascending)
     if len(ranked) < count:

@@ -32,7 +32,6 @@ from ..values.containers import HashValue
 from ..values.json import JsonError, JsonValue, parse_json
 
 KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string"}
-"""Maps the words that can follow ``ON`` in SEARCH.CREATE to types of keys."""
 _KINDS_WITH = {
     "FAST": ("U64", "I64", "F64", "DATE", "BOOL"), "NOSTEM": ("TEXT",), "NOTOKENIZE": ("TEXT",),
 }  # fmt: skip
@@ -86,15 +85,12 @@ class FieldSpec:
         return self.kind in ("U64", "I64", "F64")
 
     def words(self) -> list[str]:
-        """Return the field as SEARCH.DESCRIBE shows it: the name, the type and the options."""
         words = [self.name, self.kind, *(word for word, given in self._options() if given)]
         return words if self.source is None else [*words, "FROM", self.source]
 
 
 @dataclass(frozen=True)
 class Definition:
-    """The definition of an index; the constructor raises `SearchError` for contradictions."""
-
     kind: str
     prefixes: tuple[str, ...]
     fields: tuple[FieldSpec, ...]
@@ -203,7 +199,6 @@ class Analyzer:
         self._known: dict[str, str | None] = {}
 
     def token(self, word: str) -> str | None:
-        """Return the token of a word, or None if the word is too long to be indexed."""
         try:
             return self._known[word]
         except KeyError:
@@ -260,7 +255,6 @@ class Document:
 
 
 def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
-    """Return a key's content as a mapping (of a string, its JSON object), or None."""
     root: Any = None
     if kind == "HASH":
         root = value.fields if isinstance(value, HashValue) else None
@@ -323,7 +317,6 @@ def date_ms(text: str) -> int | None:
 
 
 def facet_path(text: str) -> str | None:
-    """Return a path such as ``/a/b`` without a trailing slash, or None if it is invalid."""
     path = text.rstrip("/") or "/"
     is_valid = text[:1] == "/" and "//" not in path and path.count("/") <= _MOST_LEVELS
     return path if is_valid else None
@@ -347,7 +340,6 @@ FROM_JSON: dict[str, Callable[[Any], Any]] = {
     "DATE": _string(date_ms),
     "FACET": _string(facet_path),
 }
-"""Functions that convert a JSON value to a type of field, or return None if it does not fit."""
 
 
 def _read_whole(take: Callable[[Any], int | None]) -> Callable[[str], int | None]:
@@ -366,4 +358,3 @@ _FROM_STRING: dict[str, Callable[[str], Any]] = {
     "F64": _read_float,
     "BOOL": {"true": True, "false": False}.get,
 }
-"""Functions that convert the string in a hash field to a type of field, or return None."""

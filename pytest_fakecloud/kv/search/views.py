@@ -127,11 +127,9 @@ SEARCH_FIELDS: Mapping[str, Field] = {
     "total": Field(NUMBER),
     "pending": Field(NUMBER),
 }
-"""Fields by which searches can be filtered."""
 
 
 def searches_of(made: Iterable[Search]) -> Results[Search]:
-    """Return recorded searches as a list that can be filtered."""
     return results_of(list(made), SEARCH_FIELDS, "search")
 
 
