@@ -33,12 +33,7 @@ class AnySession(Protocol):
 
 
 class AnyEngine(Protocol):
-    """An engine that runs commands, in memory or on a real server.
-
-    ``lock`` keeps other clients from running commands, if the engine has one. ``users``, ``pubsub``
-    and ``monitors`` have classes with the same methods in both engines. ``streaming`` has the
-    sessions that read an event stream. A session belongs to the engine that created it.
-    """
+    """An engine in memory or on a real server. ``lock`` keeps other clients from running commands."""
 
     clock: Timekeeper
     lock: Any
@@ -92,11 +87,7 @@ class CommandLimits:
         ]
         largest = sys.maxsize if self._max_size is None else self._max_size
         self.unchecked_size = -1 if self._windows else largest
-        """Size in bytes up to which the commands of a request need no check.
-
-        If their number is not limited, only a request that exceeds the maximum size of a command
-        can contain a command that exceeds it, because decoding only shortens commands.
-        """
+        """Size of a request that needs no check: decoding only shortens its commands."""
 
     def check(self, line: list[bytes]) -> None:
         """Count a command, even if it is too large; raise ``CommandError`` if it exceeds a limit."""

@@ -151,13 +151,7 @@ def _choice_of(commands: int | tuple[Condition[str], Condition[str]]) -> Callabl
 
 
 class Interruption:
-    """What an interruption does: the positions that it selects, ``run``, and the commands it saw.
-
-    ``hits`` and ``place`` are those of ``Between``. ``progress`` has the sequence of each sender,
-    ``gaps`` is the number of positions so far, ``turn`` the number of the position to interrupt in
-    this turn of a loop (None outside a loop), ``has_raised`` is true if the test got an error
-    because nothing was interrupted.
-    """
+    """What an interruption does: the positions it selects, ``run``, and the commands it saw."""
 
     def __init__(
         self, commands: Place, run: Callable[[], object], where: Mapping[str, Any]

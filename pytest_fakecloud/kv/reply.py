@@ -176,6 +176,8 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
     Bytes that are not UTF-8 become U+FFFD. ``base64`` encodes every string except the literal OK
     reply, numbers and error texts, as the vendor documents.
     """
+    if reply is OK:
+        return "OK"
     kind = type(reply)
     if kind is bytes:
         text: bytes = reply  # type: ignore[assignment]

@@ -54,11 +54,7 @@ def read_only_token(token: str) -> str:
 
 
 class KVApp(App):
-    """The key-value service as an HTTP application.
-
-    ``new_engine`` creates the engine on first use, because many suites give each test fakes that it
-    never uses. ``created_engine`` is None until then.
-    """
+    """The key-value service. Its engine is created on first use, because many tests never use it."""
 
     service: ClassVar[str] = "kv"
     fact_fields: ClassVar[Mapping[str, Field]] = {
@@ -505,27 +501,18 @@ class Format(NamedTuple):
             return self._in_pieces(parts, size, headers)
         if self.resp2:
             return Answer(b"".join(map(to_resp, replies)), 200, headers, _BINARY)
-        return Answer(self._envelopes(replies), 200, headers)
+        envelopes = [
+            {"error": str(reply)}
+            if isinstance(reply, CommandError)
+            else {"result": to_json(reply, self.base64)}
+            for reply in replies
+        ]
+        return Answer(envelopes, 200, headers)
 
     def error(self, error: CommandError) -> Answer:
         if self.resp2:
             return Answer(to_resp(error), 400, (), _BINARY)
         return Answer({"error": str(error)}, 400)
-
-    def _envelopes(self, replies: list[Reply]) -> list[dict[str, object]]:
-        base64 = self.base64
-        found: list[dict[str, object]] = []
-        for reply in replies:
-            # Nearly all replies are of the first two kinds, so convert them without a call.
-            if reply is OK:
-                found.append({"result": "OK"})
-            elif type(reply) is bytes and not base64:
-                found.append({"result": reply.decode("utf-8", "replace")})
-            elif isinstance(reply, CommandError):
-                found.append({"error": str(reply)})
-            else:
-                found.append({"result": to_json(reply, base64)})
-        return found
 
     def _in_pieces(self, parts: Iterable[bytes], size: int, headers: Headers) -> Stream:
         """Return a response in pieces; raise ``RestError`` above the size limit."""

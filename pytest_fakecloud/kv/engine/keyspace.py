@@ -248,10 +248,7 @@ class Keyspace:
     # -- writing ---------------------------------------------------------------------------------
 
     def set(self, key: bytes, value: Any, keep_ttl: bool = False, event: str | None = None) -> None:
-        """Set a key's value; remove its TTL unless ``keep_ttl``.
-
-        With an empty ``event``, the key does not count as changed since the last SAVE.
-        """
+        """Set a key's value. With an empty ``event``, it has not changed since the last SAVE."""
         values = self.values
         if self.expires and key in self.expires:
             if self.expires[key] <= self.now_ms:

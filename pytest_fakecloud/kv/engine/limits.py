@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from ...core.ids import RandomStream
@@ -84,15 +85,15 @@ class Sizes:
         return self._sums[db.index].updated().content
 
 
+@dataclass(eq=False)
 class Eviction:
     """Keeps a server within its memory limit; ``limit`` is in bytes, or 0 for no limit."""
 
-    def __init__(self, databases: Sequence[Keyspace], config: Config, random: RandomStream) -> None:
-        self._databases = databases
-        self._config = config
-        self._random = random
-        self.limit = 0
-        self.evicted = 0
+    _databases: Sequence[Keyspace]
+    _config: Config
+    _random: RandomStream
+    limit: int = 0
+    evicted: int = 0
 
     def make_room(self, sizes: Sizes, now_ms: int) -> bool:
         """Evict keys as far as the policy allows; return whether the data fits into the limit."""

@@ -19,11 +19,7 @@ _SLOW_LOG_BYTES = 128
 
 @dataclass(eq=False, slots=True)
 class CommandCount:
-    """The statistics of a command.
-
-    ``calls_by_bits[n]`` is the number of calls whose duration in microseconds has ``n`` bits.
-    ``unmeasured`` are the calls that have blocked, until their durations are recorded.
-    """
+    """The statistics of a command; ``calls_by_bits[n]`` counts calls whose microseconds have n bits."""
 
     usec: int = 0
     rejected: int = 0

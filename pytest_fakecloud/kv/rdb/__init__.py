@@ -191,11 +191,7 @@ def _shown(key: bytes) -> str:
 def write_file(
     records: Iterable[Record], libraries: Iterable[bytes], config: Config, server: str, now_s: int
 ) -> bytes:
-    """Return an RDB file that every server since Redis 7.0 can load.
-
-    The format version is 10; only hashes with fields that expire need version 12. ``server`` is the
-    version of the server that writes the file. Records must be grouped by database.
-    """
+    """Return an RDB file that every server since Redis 7.0 can load, of records by database."""
     # Write strings uncompressed, because compression would take most of the time.
     writer = Writer(config, OLDEST, compress=False)
     head = {b"redis-ver": server.encode(), b"redis-bits": b"64", b"ctime": b"%d" % now_s}

@@ -237,10 +237,6 @@ def lzf_compress(data: bytes, most: int) -> bytes | None:
 def _common(data: bytes, start: int, at: int, longest: int) -> int:
     """Return how many bytes are equal from two positions on; the first three are known to be."""
     length = 3
-    while length + 8 <= longest and (
-        data[start + length : start + length + 8] == data[at + length : at + length + 8]
-    ):
-        length += 8
     while length < longest and data[start + length] == data[at + length]:
         length += 1
     return length

@@ -122,11 +122,7 @@ class Link:
 
     @contextmanager
     def _leased(self, login: Login | None, node: Address | None) -> Iterator[Any]:
-        """Take a connection from the pool within a ``with`` block.
-
-        Raises ``LoginRefused`` for a wrong password, and ``Unreachable`` without a connection. If a
-        reply is interrupted by any other exception, redis-py itself disconnects.
-        """
+        """Take a connection from the pool; raise ``LoginRefused``, or ``Unreachable`` without one."""
         pool = self._pool(login, node)
         connection = self._connection(pool, login, node)
         try:

@@ -27,11 +27,7 @@ from ..table.syntax import parse_int
 
 
 class Prefixes:
-    """The prefixes of one fake's keys, channels and users, which replies must not contain.
-
-    The prefixes are empty if the fake may use the whole server. ``shared`` says whether other
-    clients use the server, too.
-    """
+    """The prefixes of a fake's names, empty if it may use the whole server."""
 
     def __init__(self, keys: bytes, channels: bytes, users: bytes, *, shared: bool) -> None:
         self.keys = keys

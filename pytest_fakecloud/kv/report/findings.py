@@ -190,12 +190,7 @@ def commands_failed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 @dataclass(slots=True, eq=False)
 class _Try:
-    """An attempt of a message, or a request to the application, with the journal numbers of its
-    start and end.
-
-    Repetitions of the same message or request have equal values of ``same``. ``lock`` is the last
-    key that the try set with NX.
-    """
+    """An attempt of a message or a request, with equal ``same`` for its repetitions."""
 
     same: object
     began: int

@@ -253,11 +253,7 @@ def _number(text: bytes) -> int | None:
 
 
 class PortCall(Call):
-    """A command of the database port, which keeps the bytes that the client sent (``wire``).
-
-    Without a ``body``, it derives ``request_body``, the JSON array of the words, from these bytes
-    when it is read: most calls are never inspected.
-    """
+    """A command of the port, whose body is derived from ``wire`` when read: most are never inspected."""
 
     __slots__ = ("_wire",)
 

@@ -223,11 +223,7 @@ class Search:
 
 
 class Indexes:
-    """The indexes of a database by name.
-
-    A change becomes searchable after ``delay_ms`` milliseconds or ``delay_reads`` searches; None
-    means no delay. ``aliases`` can refer to indexes that do not exist.
-    """
+    """The indexes of a database. A change is searchable after ``delay_ms`` or ``delay_reads``."""
 
     def __init__(self, delay_ms: int | None = None, delay_reads: int | None = None) -> None:
         self.named: dict[bytes, SearchIndex] = {}

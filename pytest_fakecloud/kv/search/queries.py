@@ -85,12 +85,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A matching document.
-
-    ``content`` contains pairs of a path and its JSON (``"$"`` is the path of a whole document), or
-    is None if no content was requested. ``relevance`` says whether ``score`` is a search score.
-    Otherwise it is a field value, or a function of field values.
-    """
+    """A matching document, with pairs of a path and its JSON. ``relevance``: it has a search score."""
 
     key: bytes
     score: float

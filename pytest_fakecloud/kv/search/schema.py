@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property, lru_cache
 from itertools import chain, groupby, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from Stemmer import Stemmer
 
@@ -238,20 +238,12 @@ _MOST_LEVELS = 100
 _NUMBER = re.compile(r"[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d{1,4})?", re.ASCII)
 
 
-class Document:
+class Document(NamedTuple):
     """The values of a key's fields, for TEXT tuples of tokens; ``size`` is an estimate in bytes."""
 
-    __slots__ = ("fields", "key", "size")
-
-    def __init__(self, key: bytes, fields: dict[str, tuple[Any, ...]]) -> None:
-        self.key = key
-        self.fields = fields
-        # `make_document()` leaves out fields without values.
-        items = sum(
-            sum(map(len, values)) if values[0].__class__ is tuple else len(values)
-            for values in fields.values()
-        )
-        self.size = len(key) + 8 * items
+    key: bytes
+    fields: dict[str, tuple[Any, ...]]
+    size: int
 
 
 def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
@@ -282,6 +274,7 @@ def make_document(definition: Definition, key: bytes, value: Any) -> Document | 
     if source is None:
         return None
     fields: dict[str, tuple[Any, ...]] = {}
+    items = 0
     for spec in definition.fields:
         found: Iterable[Any]
         if definition.kind == "HASH":
@@ -296,7 +289,8 @@ def make_document(definition: Definition, key: bytes, value: Any) -> Document | 
             values = tuple(map(definition.analyzer(spec).tokens, values))
         if values:
             fields[spec.name] = values
-    return Document(key, fields)
+            items += sum(map(len, values)) if spec.is_text else len(values)
+    return Document(key, fields, len(key) + 8 * items)
 
 
 def date_ms(text: str) -> int | None:
