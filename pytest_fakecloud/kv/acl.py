@@ -110,7 +110,6 @@ class Selector:
 
 
 def keys_of(spec: CommandSpec, argv: list[bytes]) -> Iterator[tuple[int, bool, bool]]:
-    """Yield each key's position in a command line, and whether it is read and written there."""
     for place, key in spec.key_positions(argv):
         flags = access_flags(spec.name, key, argv)
         if "not_key" not in flags:
@@ -291,8 +290,6 @@ def read_only_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
     return user
 
 
-# -- rules -----------------------------------------------------------------------------------------
-
 CATEGORIES = (
     "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap",
     "hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous",
@@ -300,7 +297,6 @@ CATEGORIES = (
 )  # fmt: skip
 """The categories of commands in the order of ACL CAT, without the ``@`` sign."""
 _MORE_CATEGORIES = ("json", "search")
-"""Categories of commands that only servers with modules have."""
 _HASH = re.compile(rb"[0-9a-f]{64}")
 _KEY_RULE = re.compile(rb"(?:%(R|W|RW|WR))?~(.*)", re.IGNORECASE | re.DOTALL)
 
@@ -464,9 +460,6 @@ def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) 
 
 def _with_subcommands(spec: CommandSpec) -> set[CommandSpec]:
     return {spec, *(spec.subcommands or {}).values()}
-
-
-# -- descriptions ----------------------------------------------------------------------------------
 
 
 def _command_rules(selector: Selector) -> bytes:

@@ -544,7 +544,6 @@ ACL_NO_FILE = (
     b"configuration file set) in order to store users in the Redis configuration."
 )
 
-
 rules_changed = Template(
     "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC "
     "call. This command is no longer allowed for the following reason: <reason>"

@@ -58,8 +58,7 @@ class AnyEngine(Protocol):
 
     def abandon(self, session: Any) -> None: ...
 
-    def reading(self) -> AbstractContextManager[Any]:
-        """Context manager that provides the keys of the fake, with ``peek()`` and iteration."""
+    def reading(self) -> AbstractContextManager[Any]: ...
 
     def snapshot(self) -> Any: ...
 
@@ -120,8 +119,6 @@ class CommandLimits:
 
 @dataclass(eq=False, repr=False, slots=True)
 class _Window:
-    """A period of the clock in which at most ``limit`` commands may run."""
-
     width_us: int
     limit: int
     error: bytes

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from ..core.errors import ContractError, brief, counted
@@ -53,7 +52,6 @@ class _Gap(NamedTuple):
 
 
 Listener: TypeAlias = Callable[[Sender, list[bytes], Arrival], None]
-"""A function that is called before each command of a client, after the interruptions."""
 
 
 class Interruptions(list["Interruption | Listener"]):
@@ -244,7 +242,6 @@ class Interruption:
             ) from error
 
     def end(self) -> None:
-        """Let go of ``run``, which may refer to the fake."""
         self._run = None
 
     def as_call(self) -> str:
@@ -361,12 +358,7 @@ class Between:
         self._check_active()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         __tracebackhide__ = True
         self.remove()
         if error is None:

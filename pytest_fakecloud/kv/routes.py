@@ -161,8 +161,6 @@ class KVApp(App):
     # Replies are plain JSON values, so orjson can serialize them directly.
     dump = staticmethod(orjson.dumps)  # type: ignore[assignment]
 
-    # -- single commands -------------------------------------------------------------------------
-
     def body_command(self, request: Request) -> Answer | Stream:
         return self._single(request, format_of(request), _command_line(_json(request.body)))
 
@@ -170,7 +168,6 @@ class KVApp(App):
         raise RestError(400, errors.EMPTY_COMMAND)
 
     def path_command(self, request: Request) -> Answer | Stream:
-        """Run a command in a path such as ``/set/key/value``, the body and the query parameters."""
         wanted = format_of(request)
         line = command_of_path(request.params["command"], request.body, request.query_string)
         return self._single(request, wanted, line)
@@ -192,8 +189,6 @@ class KVApp(App):
         if self._shortens_errors:
             reply = self.with_int_text(reply)
         return wanted.reply(reply, self._headers(request))
-
-    # -- several commands ------------------------------------------------------------------------
 
     def pipeline(self, request: Request) -> Answer | Stream:
         """Run commands in order. Commands of other clients may run in between (specification)."""
@@ -412,10 +407,8 @@ def _argument(item: Any, index: int, line_name: str) -> bytes:
             return item.encode()
         except UnicodeEncodeError:
             return re.sub("[\ud800-\udfff]", "\ufffd", item).encode()
-    if item is True:
-        return b"true"
-    if item is False:
-        return b"false"
+    if isinstance(item, bool):
+        return b"true" if item else b"false"
     shown = {type(None): "null", list: "an array", dict: "an object"}[type(item)]
     place = f"argument {index}" if index else "the name"
     raise RestError(

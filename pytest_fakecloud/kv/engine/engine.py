@@ -18,7 +18,7 @@ from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Registry, on_first_use
 from .. import errors
-from ..acl import AclUser
+from ..acl import AclUser, RestToken
 from ..errors import CommandError
 from ..model import Transport
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
@@ -45,24 +45,22 @@ from .sessions import (
     Session,
     Turns,
     Users,
-    UsersCopy,
     Waiter,
     Waiters,
 )
 from .statistics import Statistics, client_line
 
 if TYPE_CHECKING:
-    from ..scripting.scripts import Scripting, ScriptingCopy
+    from ..scripting.scripts import Script, Scripting
     from ..search.index import Search
 
 _SEARCHES = {b"SEARCH." + name for name in b"QUERY COUNT AGGREGATE DESCRIBE WAITINDEXING".split()}
-"""Commands that update the search index before they run."""
 
 
 class EngineCopy(NamedTuple):
     databases: list[KeyspaceCopy]
-    scripting: ScriptingCopy
-    users: UsersCopy
+    scripting: tuple[dict[bytes, Script], tuple[bytes, ...]]
+    users: tuple[dict[str, AclUser], dict[str, RestToken]]
     config: Mapping[str, str]
 
 
@@ -94,7 +92,6 @@ class Engine:
         self.dialect = dialect = settings.dialect
         self.version = settings.version or VERSION[dialect]
         self.table = table_of(dialect, self.version, tuple(settings.modules))
-        """The command table of the reported version, which also lists the changes that apply to it."""
         self._lookup = self.table.lookup
         self.print_double = None if self.table.knows[SHORTEST_DOUBLES] else with_17_digits
         self.searches: deque[Search] = deque(maxlen=1000)
@@ -133,7 +130,6 @@ class Engine:
         """Whether a setting or a parameter can cause a valid command line to be rejected."""
         self._measures_keys = False
         self._records_changes = False
-        """Whether keyspaces record changed keys, because a client or an index depends on them."""
         self._expiry_timer_us: int | None = None
         self.running: CommandSpec | None = None
         self.line: list[bytes] = []
@@ -449,7 +445,6 @@ class Engine:
     # -- changed keys ------------------------------------------------------------------------------
 
     def record_changes(self) -> None:
-        """Start or stop recording, whenever something that depends on changes is added or removed."""
         self._records_changes = bool(
             self.waiters
             or self.tracking
@@ -517,7 +512,6 @@ class Engine:
 
     @contextmanager
     def reading(self) -> Iterator[Keyspace]:
-        """Context manager that provides database 0 at the current time and holds the engine's lock."""
         with self.lock:
             self.update_time()
             yield self.databases[0]
@@ -549,8 +543,8 @@ class Engine:
             self.follow_policy()
             for keyspace, content in zip(self.databases, saved.databases, strict=True):
                 keyspace.restore(content)
-            self.scripting.restore(saved.scripting)
-            self.users.restore(saved.users)
+            self.scripting.restore(*saved.scripting)
+            self.users.restore(*saved.users)
             self.total.left = 0
             self.follow_config()
             if self.tracking:
@@ -597,7 +591,6 @@ class Engine:
         self._may_reject = bool(self._allowed_names or limited or self._needs_replicas)
 
     def follow_policy(self) -> None:
-        """Count accesses of keys if the eviction policy needs them, otherwise forget the counters."""
         counts = self.config.text("maxmemory-policy").endswith("lfu")
         for keyspace in self.databases:
             if not counts:

@@ -63,7 +63,6 @@ class Frequencies(Counters):
         self.put(key, counter, now_ms)
 
     def of(self, key: bytes, now_ms: int) -> int:
-        """Return a key's counter after applying the decay up to the current time."""
         counter, minute = self.get(key, (_FIRST_COUNTER, now_ms // _MINUTE_MS))
         decay = self._config.number("lfu-decay-time")
         idle = (now_ms // _MINUTE_MS - minute) // decay if decay else 0
@@ -211,7 +210,6 @@ class Keyspace:
 
     @contextmanager
     def keeping_access_times(self) -> Iterator[None]:
-        """Context manager in which accesses do not change the access times of existing keys."""
         kept, self.accessed = self.accessed, {}
         try:
             yield
@@ -232,7 +230,6 @@ class Keyspace:
         return iter(list(self.values))
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return up to ``count`` keys by age, and the next cursor (0 after the last page)."""
         self.purge()
         return self._scan_order().page(cursor, count)
 
@@ -269,7 +266,6 @@ class Keyspace:
             self._report_change(key, event)
 
     def store(self, key: bytes, value: Any) -> int:
-        """Set a key to a collection, or delete the key if that is empty; return the size."""
         if value:
             self.set(key, value)
         else:
@@ -302,7 +298,6 @@ class Keyspace:
             self.announce(key, "del")
 
     def note_removal(self, key: bytes, event: str | None = None) -> None:
-        """Report that elements were removed from a value; delete the key if none are left."""
         self.touch(key, event)
         self.remove_if_empty(key)
 

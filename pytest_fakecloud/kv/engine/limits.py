@@ -144,8 +144,6 @@ def _rank(db: Keyspace, key: bytes, order: str) -> int:
     return db.accessed.get(key, 0)
 
 
-# -- the limit of every fake ------------------------------------------------------------------------
-
 MOST_MEMORY = 2**30
 """Maximum number of bytes of a fake's data. The longest string takes half of it."""
 OVERHEAD = 4
@@ -155,11 +153,7 @@ _DERIVED = 3
 
 
 class Total:
-    """Keeps the data of all databases within ``MOST_MEMORY``.
-
-    Counts the bytes that clients send, and what commands store beyond them. All keys are measured
-    only when that might exceed the limit, so the cost of a write does not depend on their number.
-    """
+    """Keeps all data within ``MOST_MEMORY``, measured only when the bytes sent might exceed it."""
 
     def __init__(self, databases: Sequence[Keyspace]) -> None:
         self._databases = databases

@@ -44,7 +44,6 @@ class PubSub:
         session.push(Push([_CONFIRMATIONS[kind][0], name, self._count(session, kind)]))
 
     def unsubscribe(self, session: Session, kind: str, names: list[bytes]) -> None:
-        """Unsubscribe a session from the named channels or patterns; without names, from all."""
         word = _CONFIRMATIONS[kind][1]
         going: list[bytes | None] = list(names or session.subscriptions[kind])
         for name in going or [None]:
@@ -194,7 +193,6 @@ class Tracking:
         self._sessions.pop(session.id, None)
 
     def note(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Remember the keys that a session has read or, for a script, that were passed to it."""
         options = session.tracking
         if options is None or spec.name in _KEEPS_CACHING:
             return

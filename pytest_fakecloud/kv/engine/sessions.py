@@ -156,13 +156,7 @@ _FOREVER_US = 10**18
 
 @dataclass(eq=False, repr=False, slots=True)
 class Waiter:
-    """A blocked client.
-
-    The transport waits on ``signal`` until ``done`` is set or ``deadline_us`` has passed, and then
-    sends ``reply``. ``spec`` and ``line`` are the blocking command and its words; ``spec`` is None
-    if the command is only delayed (DEBUG SLEEP). ``tried`` says whether the
-    wait ended with a retry of the command.
-    """
+    """A blocked client, to which the transport sends ``reply`` at the end of the wait."""
 
     session: Session
     blocked: Blocked
@@ -343,11 +337,6 @@ _TRANSACTION_ENDPOINT = frozenset({"MULTI", "EXEC"})
 """Commands that a REST request for a transaction runs implicitly, without needing permission."""
 
 
-class UsersCopy(NamedTuple):
-    users: dict[str, AclUser]
-    tokens: dict[str, RestToken]
-
-
 class Users:
     """The ACL users of a server by name (the vendor's also has ``default_ro``), and REST tokens."""
 
@@ -450,7 +439,6 @@ class Users:
     def log_denied(
         self, session: Session, reason: str, context: str, object: bytes, name: str
     ) -> None:
-        """Add an entry to ACL LOG, or count the denial in the entry of an equal one."""
         log, at_us, times = self.log, self._now_us(), 1
         denied = reason, context, object, encoded(name)
         for place, known in enumerate(log[:_COMPARED]):
@@ -461,17 +449,17 @@ class Users:
         log.insert(0, LogEntry(*denied, at_us, client, times))
         del log[self._config.number("acllog-max-len") :]
 
-    def snapshot(self) -> UsersCopy:
+    def snapshot(self) -> tuple[dict[str, AclUser], dict[str, RestToken]]:
         users = {name: copy(user) for name, user in self._users.items()}
-        return UsersCopy(users, dict(self._tokens))
+        return users, dict(self._tokens)
 
-    def restore(self, saved: UsersCopy) -> None:
+    def restore(self, users: dict[str, AclUser], tokens: dict[str, RestToken]) -> None:
         """Restore users and tokens. Existing users are changed in place: sessions refer to them."""
-        for name in self._users.keys() - saved.users.keys():
+        for name in [name for name in self._users if name not in users]:
             self.remove(name)
-        for name, user in saved.users.items():
+        for name, user in users.items():
             if name in self._users:
                 self._users[name].adopt(user)
             else:
                 self._users[name] = copy(user)
-        self._tokens = dict(saved.tokens)
+        self._tokens = dict(tokens)

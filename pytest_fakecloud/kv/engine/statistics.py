@@ -77,7 +77,6 @@ class Statistics:
         self._count_error(error)
 
     def _count_error(self, error: CommandError) -> None:
-        """Count an error by its first word, unless the error was counted where it was first raised."""
         if isinstance(error, CountedError):
             return
         word = error.text.split(b" ", 1)[0].decode("utf-8", "replace")
@@ -199,15 +198,10 @@ def without_secrets(argv: list[bytes]) -> list[bytes]:
     return [_REDACTED if at in secret else word for at, word in enumerate(argv)]
 
 
-def _of_hello(words: list[bytes]) -> range:
-    at = words.index(b"AUTH", 2) if b"AUTH" in words[2:] else len(words)
-    return range(at + 1, at + 3)
-
-
-def _of_migrate(words: list[bytes]) -> range:
-    for word, count in ((b"AUTH", 1), (b"AUTH2", 2)):
-        if word in words[6:]:
-            at = words.index(word, 6)
+def _of_options(words: list[bytes], first: int, counts: dict[bytes, int]) -> range:
+    for word, count in counts.items():
+        if word in words[first:]:
+            at = words.index(word, first)
             return range(at + 1, at + 1 + count)
     return range(0)
 
@@ -220,10 +214,10 @@ def _of_config(words: list[bytes]) -> list[int]:
 _SECRET_PARAMETERS = frozenset({b"MASTERAUTH", b"MASTERUSER", b"REQUIREPASS"})
 _SECRETS: dict[bytes, Callable[[list[bytes]], Collection[int]]] = {
     b"AUTH": lambda words: range(1, len(words)),
-    b"HELLO": _of_hello,
+    b"HELLO": lambda words: _of_options(words, 2, {b"AUTH": 2}),
     b"ACL": lambda words: range(2, len(words) if words[1:2] == [b"SETUSER"] else 2),
     b"CONFIG": _of_config,
-    b"MIGRATE": _of_migrate,
+    b"MIGRATE": lambda words: _of_options(words, 6, {b"AUTH": 1, b"AUTH2": 2}),
 }
 
 

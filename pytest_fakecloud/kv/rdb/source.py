@@ -8,13 +8,11 @@ reflected, no initial value, no final XOR.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Sequence
 from functools import cache, reduce
 from itertools import pairwise
 from operator import xor
-from struct import unpack_from
-from sys import byteorder
+from struct import pack, unpack, unpack_from
 from typing import TYPE_CHECKING, Any
 
 from ..table.syntax import try_int
@@ -527,22 +525,14 @@ def read_intset(blob: bytes) -> list[int]:
     code = _CODES.get(width)
     if code is None or not count or len(blob) != 8 + width * count:
         raise RdbError("an intset has an invalid width or size")
-    numbers = array(code)
-    numbers.frombytes(blob[8:])
-    if byteorder == "big":
-        numbers.byteswap()
-    found = numbers.tolist()
+    found = unpack(f"<{count}{code}", blob[8:])
     if any(low >= high for low, high in pairwise(found)):
         raise RdbError("the integers of an intset are not in ascending order")
-    return found
+    return list(found)
 
 
 def write_intset(numbers: Sequence[int]) -> bytes:
     """Return an intset of at least one integer; the integers must be in ascending order."""
     widest = max(-numbers[0] - 1, numbers[-1])
     width = next(width for width in (2, 4, 8) if widest < 1 << 8 * width - 1)
-    found = array(_CODES[width], numbers)
-    if byteorder == "big":
-        found.byteswap()
-    header = width.to_bytes(4, "little") + len(numbers).to_bytes(4, "little")
-    return header + found.tobytes()
+    return pack(f"<II{len(numbers)}{_CODES[width]}", width, len(numbers), *numbers)

@@ -49,8 +49,6 @@ _DEFAULTS = (b"default", b"default_ro")
 
 
 class RedisUser(NamedTuple):
-    """A user on the server, which checks the permissions of this user's commands itself."""
-
     name: str
     login: Login
     unrestricted: bool = True
@@ -361,7 +359,6 @@ class RedisEngine:
 
     @contextmanager
     def reading(self) -> Iterator[RedisContents]:
-        """Provide the fake's keys within a ``with`` block. Each access reads from the server."""
         self.namespace.check_claim()
         yield RedisContents(self.namespace)
 
@@ -383,7 +380,6 @@ class RedisEngine:
         restore_copy(self.namespace, saved)
 
     def close(self) -> None:
-        """Remove the fake's data from the server and close all connections. Later calls do nothing."""
         if self.closed:
             return
         self.closed = True

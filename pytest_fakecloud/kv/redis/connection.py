@@ -1,6 +1,5 @@
 """Connections to a real server through redis-py: a single node, or the primary that Sentinel names.
 
-``cluster`` implements connections to a cluster, and ``addresses`` chooses the class for a URL.
 redis-py handles addresses, TLS, logins and pools. Replies have the types of RESP2, in which the
 REST interface returns them, and not those to which redis-py would convert them.
 """
@@ -42,8 +41,6 @@ Address = tuple[str, int]
 
 
 class Unreachable(RestError):
-    """Raised if the real server does not respond. The response has HTTP status 503."""
-
     def __init__(self, where: str, reason: object) -> None:
         super().__init__(503, f"ERR the database at {where} is not reachable: {reason}")
 
@@ -148,7 +145,6 @@ class Link:
             raise self.unreachable(error) from None
 
     def _home(self) -> Address | None:
-        """Return the node to use, or None if the server has only one node."""
         return None
 
     def dedicated(self, login: Login | None = None) -> Any:

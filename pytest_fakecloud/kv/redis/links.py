@@ -151,7 +151,6 @@ class ClusterLink(Link):
         self._key, self._slot = key, key_slot(key)
 
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
-        """Run a command line on the slot's node. Follow the slot if it has moved or is moving."""
         if not _has_keys(argv):
             self._wait_until_slot_is_whole()
         reply = self._follow(lambda node, asked: self._run(argv, login, node, asking=asked))
@@ -201,11 +200,7 @@ class ClusterLink(Link):
             raise
 
     def _follow(self, send: Callable[[Address, bool], T]) -> T:
-        """Call ``send`` with the node that serves the slot, again after each redirection.
-
-        Its second argument says whether a node redirected only this request (ASK). Raises
-        ``Unreachable`` after ``REPLY_TIMEOUT`` seconds.
-        """
+        """Call ``send`` with the slot's node, again after each redirection, for ``REPLY_TIMEOUT``."""
         until = monotonic() + REPLY_TIMEOUT
         asked: Address | None = None
         redirections = 0
@@ -287,7 +282,6 @@ def _address(host: bytes | None, port: int, asked: Address) -> Address:
 
 
 def _redirection_target(text: bytes, asked: Address) -> Address:
-    """Return the address in a redirection such as ``MOVED <slot> <host>:<port>``."""
     host, _, port = text.split()[-1].rpartition(b":")
     return _address(host, int(port), asked)
 

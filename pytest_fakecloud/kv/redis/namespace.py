@@ -32,12 +32,7 @@ BATCH = 500
 
 
 class Namespace:
-    """The part of the server at ``url`` that belongs to one fake, and the connections to it.
-
-    ``script_login`` is the login of the user that runs scripts; None if the server does not allow
-    creating users, or if scripts may use the whole server. Raises ``ContractError`` for an invalid
-    URL and an unreachable server.
-    """
+    """The part of the server that belongs to one fake; the user ``script_login`` runs scripts."""
 
     def __init__(self, url: str, isolation: Isolation) -> None:
         url, prefix = _split_prefix(url)
@@ -202,7 +197,6 @@ class Claim:
                 )
 
     def release(self) -> None:
-        """Delete the claim, if the server responds, so that other fakes can use the database."""
         with suppress(Exception):
             self._run(_RELEASE)
 
@@ -245,8 +239,6 @@ def _databases(link: Link) -> int:
 
 
 class RedisContents:
-    """The keys of a fake on a real server, with the interface of a keyspace."""
-
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
 

@@ -148,7 +148,6 @@ class Rewriter:
         return Prepared(line, runs_script=spec.name in _SCRIPTS)
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise ``CommandError`` for a wrong number of arguments and for a command out of reach."""
         if spec.name in _NEVER:
             why = "it controls the server process or its connections to other servers"
             raise _unavailable(spec, why)
@@ -351,7 +350,6 @@ class RedisScripts:
         """Maps the digests of clients' scripts to the digests of the scripts that were sent."""
 
     def adapt(self, name: str, prepared: Prepared) -> None:
-        """Change a command line that runs, loads or names scripts so that a real server accepts it."""
         argv = prepared.argv
         if name in ("EVAL", "EVAL_RO") and not prepared.emulated:
             argv[1] = self._accepted(argv[1])

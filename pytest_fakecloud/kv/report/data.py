@@ -75,8 +75,6 @@ class _InMemory:
 
 
 class _OnServer:
-    """The keys of a real server, which does not report the memory that a key uses."""
-
     def __init__(self, keyspace: Any, handle: KVServer) -> None:
         self.names: Iterable[bytes] = keyspace
         self.now_ms = time_of(handle).now_us() // 1000
@@ -153,8 +151,8 @@ def _beside_value(value: Any) -> Item:
 
 def _beside_keys(engine: Engine) -> State:
     """Return scripts, libraries, aliases, and changed users and parameters, without secrets."""
-    saved = engine.users.snapshot()
-    tokens = Counter(token.user for token in saved.tokens.values())
+    users, rest_tokens = engine.users.snapshot()
+    tokens = Counter(token.user for token in rest_tokens.values())
     first = [one(engine.dialect, engine.table) for one in (first_user, read_only_user)]
     return {
         "scripts": {
@@ -177,7 +175,7 @@ def _beside_keys(engine: Engine) -> State:
                 "passwords": len(user.hashes),
                 "REST tokens": tokens[name],
             }
-            for name, user in saved.users.items()
+            for name, user in users.items()
             if tokens[name]
             or len(user.hashes) > 1
             or not any(_has_rules_of(user, one) for one in first)
@@ -271,7 +269,7 @@ def _row(keys: _InMemory | _OnServer, one: _Key) -> View:
     return {
         "id": quote_from_bytes(one.name, safe=""),
         "key": _text(one.name),
-        "is_text": _is_text(one.name),
+        "is_text": isinstance(word(one.name), str),
         "type": one.type,
         "ttl_ms": _ttl_ms(keys, one),
         "expires": None if at_ms is None else to_datetime(at_ms * 1000).isoformat(),
@@ -285,14 +283,6 @@ def _length(value: Any) -> int:
     if not isinstance(value, Converted):
         return len(value)
     return len(cast("Sized", value.python)) if value.type_name in _ELEMENTS else 1
-
-
-def _is_text(data: bytes | bytearray) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _preview(value: Any) -> str:
@@ -313,7 +303,6 @@ def _json(value: Any) -> str:
 
 
 def key(handle: KVServer, id: str, wanted: Wanted) -> View:
-    """Return a key with its value: the text of a string or document, or a page of the elements."""
     name = id.encode("utf-8", "surrogateescape")
     with _keys(handle) as every:
         found = _existing(every, [name])
@@ -325,7 +314,7 @@ def key(handle: KVServer, id: str, wanted: Wanted) -> View:
 def _content(value: Any, wanted: Wanted) -> View:
     if isinstance(value, bytes | bytearray):
         shown = cut("value", _text(bytes(value)), LONGEST_TEXT)
-        return shown | {"is_editable": _is_text(value)}
+        return shown | {"is_editable": isinstance(word(value), str)}
     content: Any = python_value(value)
     if value.type_name not in _ELEMENTS:
         text = json.dumps(plain(content), indent=2, ensure_ascii=False)

@@ -26,8 +26,6 @@ from .history import (
     with_expiries,
 )
 
-# -- results ---------------------------------------------------------------------------------------
-
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
 _RANKED = {"ZRANGE", "ZREVRANGE", "ZRANK", "ZREVRANK", "ZPOPMAX", "ZPOPMIN"}
 _PAGED = {"ZRANGE", "ZREVRANGE", "LRANGE"}

@@ -1,7 +1,4 @@
-"""The history of a key-value server or of one of its databases: its commands, read from the journal.
-
-`Command` has the properties that detectors need.
-"""
+"""The history of a key-value server or of one of its databases: its commands, read from the journal."""
 
 from __future__ import annotations
 
@@ -285,7 +282,6 @@ def _selected_after(command: Command, selected: int) -> int:
 
 
 def _database_of(test: ObservedTest, words: list[str], selected: int) -> int | None:
-    """Return the database that a command concerns; None if it may concern several."""
     name, *arguments = words
     if name in SCRIPTS:
         source = arguments[0] if name == "EVAL" and arguments else "select"
@@ -331,7 +327,6 @@ def _answers(call: Call) -> list[Any]:
 
 
 def _replied(test: ObservedTest, call: Call) -> tuple[list[list[str]], list[Any]]:
-    """Return the commands that a call executed, and their results, empty if they are unknown."""
     steps = test.lookups.grouped_calls.get(call.number)
     known = bool(call.response_body) and "response_body" not in call.cut
     envelope = reply(call) if known else None

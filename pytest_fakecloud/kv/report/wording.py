@@ -164,7 +164,6 @@ def _script_arguments(script: Script, kind: str, arguments: Sequence[str]) -> li
 
 
 def _parameters(source: str, kind: str) -> dict[int, str]:
-    """Return the local variable to which a script assigns each argument, unless it has several."""
     found: dict[int, set[str]] = {}
     for name, which, at in _PARAMETER.findall(source):
         if which == kind:

@@ -490,7 +490,7 @@ class PortConnection:
             waiter.signal.close()
 
         def over() -> bool | None:
-            return True if waiter.done or self._poll_client() else None
+            return waiter.done or self._poll_client() or None
 
         try:
             with self.connection.watched(waiter.signal.close):
@@ -524,9 +524,7 @@ class PortConnection:
             return
 
         def resumed() -> bool | None:
-            return (
-                True if self.signal.closed or not engine.pauses.delays(self.session, argv) else None
-            )
+            return self.signal.closed or not engine.pauses.delays(self.session, argv) or None
 
         self.outbox.send()
         # Register this wait, so that it ends like other waits if the clock is frozen.
@@ -599,7 +597,5 @@ class PortConnection:
 def _shortened(line: list[bytes], size: int) -> tuple[list[bytes], dict[str, int]]:
     kept = [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
     whole, shown = (facts_of([[word.decode("latin-1") for word in one]]) for one in (line, kept))
-    return kept, {
-        "request_body": size,
-        **{name: size for name in whole if whole[name] != shown[name]},
-    }
+    cut = [name for name in whole if whole[name] != shown[name]]
+    return kept, dict.fromkeys(["request_body", *cut], size)

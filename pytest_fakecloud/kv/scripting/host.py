@@ -331,7 +331,7 @@ class LuaHost:
             b"may_call": LuaHost._guarded(me, LuaHost._permission),
             b"may_call_widely": LuaHost._guarded(me, LuaHost._permission, in_table=True),
             b"setresp": partial(setattr, me, "_resp"),
-            b"clock": lambda: owner.clock(),
+            b"clock": lambda: (owner.engine.now_us - owner.engine.started_us) / 1_000_000,
             b"levels": lambda: me.levels,
             b"start_timing": lambda seconds: owner.start_timing(seconds),
             b"must_stop": lambda: owner.must_stop(),
@@ -383,7 +383,6 @@ class LuaHost:
         return self._finish(self._protected(b"call_function", function, *tables))
 
     def load_library(self, source: bytes) -> list[tuple[bytes, Any, bytes | None, list[bytes]]]:
-        """Run a library's source; return the name, callback, description and flags per function."""
         self._make_room(len(source) * 8)
         outcome = self._protected(b"load_library", source)
         if outcome[0] is None:
@@ -414,7 +413,6 @@ class LuaHost:
             raise HostLost(str(error)) from None
 
     def _make_room(self, size: int) -> None:
-        """Raise ``ScriptFailure`` if values of ``size`` bytes would not fit into Lua's memory."""
         if size > 2**18:
             self._runtime.gccollect()
         if size > self.limits.memory // 2:

@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ...core.timers import TimeLimit, give_way, monotonic
 from ..acl import Denied
@@ -72,7 +72,7 @@ class ScriptRun:
 
     @property
     def kill_command(self) -> str:
-        return _KILL_FUNCTION if self.is_function else _KILL_SCRIPT
+        return "FUNCTION KILL" if self.is_function else "SCRIPT KILL"
 
     @property
     def milliseconds(self) -> int:
@@ -86,8 +86,7 @@ class ScriptRun:
         return 0 < threshold_ms <= self.milliseconds or self.seconds >= LONGEST_WAIT_SECONDS
 
 
-_KILL_SCRIPT, _KILL_FUNCTION = "SCRIPT KILL", "FUNCTION KILL"
-_KILLS = frozenset({_KILL_SCRIPT, _KILL_FUNCTION})
+_KILLS = frozenset({"SCRIPT KILL", "FUNCTION KILL"})
 _RUN_DURING_SCRIPT = _KILLS | {"AUTH", "HELLO", "QUIT", "MULTI", "CLIENT SETINFO", "FUNCTION STATS"}
 """Commands that run while a script is running.
 
@@ -108,14 +107,10 @@ class Script:
     compiled: Any = None
 
 
-class ScriptingCopy(NamedTuple):
-    scripts: dict[bytes, Script]
-    libraries: tuple[bytes, ...]
-
-
 class Scripting:
     def __init__(self, engine: Engine) -> None:
         self.engine: Engine = weakref.proxy(engine)
+        self.vendor = engine.dialect == "vendor"
         self.scripts: dict[bytes, Script] = {}
         self.libraries = Libraries()
         # Real servers let a script run until a client kills it. Here it also ends at a time limit.
@@ -129,10 +124,6 @@ class Scripting:
         self._gives_way_at = 0.0
         self.running: ScriptRun | None = None
         """The running script, or None. Other threads read this attribute."""
-
-    @property
-    def vendor(self) -> bool:
-        return self.engine.dialect == "vendor"
 
     @property
     def host(self) -> LuaHost:
@@ -448,13 +439,10 @@ class Scripting:
         run = self.running
         return (run is not None and run.killed) or self._time_limit.is_over(now)
 
-    def clock(self) -> float:
-        return (self.engine.now_us - self.engine.started_us) / 1_000_000
+    def snapshot(self) -> tuple[dict[bytes, Script], tuple[bytes, ...]]:
+        return dict(self.scripts), self.libraries.sources()
 
-    def snapshot(self) -> ScriptingCopy:
-        return ScriptingCopy(dict(self.scripts), self.libraries.sources())
-
-    def restore(self, saved: ScriptingCopy) -> None:
+    def restore(self, scripts: dict[bytes, Script], libraries: tuple[bytes, ...]) -> None:
         """Restore scripts and libraries. Loading libraries again resets their global variables."""
-        self.scripts = dict(saved.scripts)
-        self.libraries.replace_all(list(map(self.read_library, saved.libraries)))
+        self.scripts = dict(scripts)
+        self.libraries.replace_all(list(map(self.read_library, libraries)))

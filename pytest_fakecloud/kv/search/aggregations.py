@@ -77,7 +77,6 @@ _Groups: TypeAlias = dict[Any, DocumentNumbers]
 
 
 def _parse_order(args: Arguments, allowed: Callable[[str], bool]) -> tuple[str, bool]:
-    """Return the key of ``order`` (by default ``{"count": "desc"}``), and whether it descends."""
     order = args.take(
         "order",
         'an object such as {"count": "desc"}',

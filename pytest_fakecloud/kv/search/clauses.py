@@ -90,9 +90,6 @@ class Nothing(Clause):
         return [self.why]
 
 
-# -- conditions ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Leaf(Clause):
     spec: FieldSpec
@@ -114,7 +111,7 @@ class Equal(_Leaf):
     value: Any
 
     def find(self, index: SearchIndex) -> Matches:
-        found = index.values(self.spec.name).equal(self.value)
+        found = index.values(self.spec.name).numbers.get(self.value, ())
         spend(_STEPS_PER_CLAUSE + len(found))
         return dict.fromkeys(found, _idf(len(index.documents), len(found)))
 
@@ -168,7 +165,8 @@ class Phrase(_Leaf):
         text = index.text(self.spec.name)
         positions = [text.terms.get(word, {}) for word in words]
         if self.prefix:
-            positions[-1] = _merged_positions(text, text.with_prefix(words[-1]))
+            longer = (term for term in text.known.beginning(words[-1]) if term in text.terms)
+            positions[-1] = _merged_positions(text, longer)
         if not all(positions):
             return {}
         if self.prefix and len(positions) == 1:
@@ -287,9 +285,6 @@ class Regex(_Leaf):
 
     def sought(self) -> str:
         return f"looked for a whole token that matches /{self.pattern}/"
-
-
-# -- combinations ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -448,8 +443,6 @@ _state = cache(_State)
 
 
 class _Sought:
-    """The word to search for, which is compared with terms."""
-
     def __init__(self, word: str, distance: int, cheap_swap: bool, prefix: bool) -> None:
         far = distance + 1
         row = (*(far,) * distance, *range(far))

@@ -243,7 +243,6 @@ _OPERANDS = {
     "DATE": "an RFC 3339 string such as '2026-01-31T12:00:00Z'",
     "FACET": "a path such as '/a/b'",
 }
-"""The operands that fields of each type take; all other types take numbers."""
 
 
 def _typed(spec: FieldSpec, operand: Any) -> Any:

@@ -17,7 +17,7 @@ from ...core.budget import Budgeted, OverBudget, spend
 from ..engine.keyspace import Keyspace
 from ..table.syntax import encoded
 from ..values import type_name
-from .schema import KEY_TYPES, Definition, Document, FieldSpec, SearchError, make_document
+from .schema import KEY_TYPES, Definition, Document, SearchError, make_document
 
 _STEPS, _STEPS_PER_BYTE = 100, 3
 """Budget steps for a document, and for each byte of its size, where a word has eight bytes."""
@@ -121,7 +121,10 @@ class SearchIndex:
                 self._add(document)
             spend(_STEPS + (0 if document is None else _STEPS_PER_BYTE * document.size))
         if self._postings is None:
-            self._postings = {each.name: _no_postings(each) for each in self.definition.fields}
+            self._postings = {
+                each.name: _POSTINGS.get(each.kind, ValuePostings)()
+                for each in self.definition.fields
+            }
             self._unposted.extend(self.documents)
         while self._unposted:
             number = self._unposted.popleft()
@@ -194,12 +197,6 @@ class SearchIndex:
         return f"its '{name}' is {', '.join(map(repr, values))}"
 
 
-def _no_postings(spec: FieldSpec) -> TextPostings | ValuePostings:
-    if spec.is_text:
-        return TextPostings()
-    return FacetPostings() if spec.kind == "FACET" else ValuePostings()
-
-
 PART_STEPS = 500_000
 """Number of indexing steps after which other clients get a turn, about 50 ms."""
 
@@ -252,8 +249,6 @@ class Indexes:
         except OverBudget:
             return False
         return True
-
-    # -- tracking the keyspace -------------------------------------------------------------------
 
     def note_change(self, keyspace: Keyspace, key: bytes) -> None:
         value = keyspace.values.get(key)
@@ -366,7 +361,6 @@ class Ordered(_Additions):
         self._sorted: list[Any] = []
 
     def all(self) -> list[Any]:
-        """Return all values in order. The list must not be changed."""
         if len(self._new) < _FEW:
             for value in self._new:
                 insort(self._sorted, value)
@@ -411,13 +405,8 @@ class TextPostings:
             if not places:
                 del self.terms[token]
 
-    def with_prefix(self, prefix: str) -> Iterator[str]:
-        return (term for term in self.known.beginning(prefix) if term in self.terms)
-
 
 class ValuePostings:
-    """The values of other fields: documents by value, and values in order by document (``of``)."""
-
     def __init__(self) -> None:
         self.numbers: dict[Any, set[int]] = {}
         self.of: dict[int, tuple[Any, ...]] = {}
@@ -439,9 +428,6 @@ class ValuePostings:
             self.numbers[value].discard(number)
             if not self.numbers[value]:
                 del self.numbers[value]
-
-    def equal(self, value: Any) -> set[int]:
-        return self.numbers.get(value) or set()
 
     def between(
         self, low: Any, high: Any, without_low: bool = False, without_high: bool = False
@@ -468,6 +454,13 @@ class FacetPostings(ValuePostings):
 
     def remove(self, number: int, values: tuple[Any, ...]) -> None:
         super().remove(number, _with_ancestors(values))
+
+
+_POSTINGS: dict[str, type[TextPostings | ValuePostings]] = {
+    "TEXT": TextPostings,
+    "FACET": FacetPostings,
+}
+"""The postings of each type of fields; all other types have ``ValuePostings``."""
 
 
 def _with_ancestors(paths: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,8 +1,4 @@
-"""Metric aggregations, and the arguments of all aggregations.
-
-A metric is one or a few numbers computed from the values of a field. Arguments are parsed from JSON
-and checked against the index's schema.
-"""
+"""Metric aggregations, which compute numbers of a field, and the arguments of all aggregations."""
 
 from __future__ import annotations
 

@@ -159,6 +159,7 @@ def _apply(function: ScoreFunction, columns: list[_Column], found: Matches) -> M
 
 
 def _by_field(postings: ValuePostings, found: Matches, count: int, ascending: bool) -> _Ranked:
+    """Return the first matches by the value of a field. Documents without a value come last."""
     walks = len(found) * _WALK_RATIO > len(postings.of)
     ranked = (_by_walking if walks else _by_sorting)(postings, found, count, ascending)
     if len(ranked) < count:

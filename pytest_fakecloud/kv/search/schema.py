@@ -73,7 +73,6 @@ class FieldSpec:
 
     @property
     def path(self) -> str:
-        """The dotted path of the value in a document, or the name of the hash field."""
         return self.source or self.name
 
     @property

@@ -153,7 +153,6 @@ def _key_type(reading: Reading, searches: list[Search], name: object) -> FieldTy
 def expect_search(
     reading: Reading, made: Iterable[Search], times: int | None, criteria: Mapping[str, object]
 ) -> Results[Search]:
-    """Return the searches that match; fail, with reasons, unless there are ``times``."""
     __tracebackhide__ = True
     sought = criteria.get("keys")
 
