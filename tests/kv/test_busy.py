@@ -36,7 +36,6 @@ UNKILLABLE = b"UNKILLABLE Sorry the script already executed write commands again
 
 @pytest.fixture
 def connect(context: Context) -> Iterator[Callable[..., list[Client]]]:
-    """Open connections to a server of a dialect."""
     with ExitStack() as stack:
 
         @cache
@@ -56,7 +55,6 @@ def connect(context: Context) -> Iterator[Callable[..., list[Client]]]:
 
 
 def runs(client: Client) -> None:
-    """Wait until the script of another client runs."""
     wait_until(lambda: client.server._engine.scripting.running, 10)
 
 

@@ -60,8 +60,6 @@ POINTER = 8
 
 
 class Element(bytes):
-    """A string whose methods are counted."""
-
     def __hash__(self) -> int:
         return bytes.__hash__(self)
 
@@ -76,8 +74,6 @@ class Element(bytes):
 
 
 class Time(int):
-    """An expiry time whose comparisons are counted."""
-
     def __lt__(self, other: float) -> bool:
         return int(self) < other
 

@@ -45,7 +45,6 @@ MISSING = {
     "value": None, "string": None, "integer": None, "hash": {}, "elements": [], "members": set(),
     "scores": {}, "entries": [],
 }  # fmt: skip
-"""The value that each reader returns for a missing key."""
 
 
 class TestContents:

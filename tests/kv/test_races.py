@@ -22,7 +22,6 @@ from pytest_fakecloud.kv.races import Between
 from tests.harness import in_threads
 
 Send = Callable[[Sequence[list[Any]]], object]
-"""Sends commands as one client."""
 
 
 @pytest.fixture
@@ -76,13 +75,11 @@ WAYS = (
 
 @pytest.fixture(params=WAYS, ids=lambda way: way.__name__)
 def send(request: pytest.FixtureRequest, server: KVServer) -> Iterator[Send]:
-    """Send commands in one of the ways in which a client can."""
     yield from request.param(server)
 
 
 @contextmanager
 def unused(server: KVServer, commands: Any, told: str, **where: Any) -> Iterator[Between]:
-    """Expect that a block interrupts nothing, and that its error contains a string."""
     with (
         pytest.raises(ContractError, match=re.escape(told)),
         server.between(commands, run=print, **where) as between,

@@ -39,7 +39,6 @@ LINE = re.compile(r"(?:([A-Z]+) )?(/\S*)(?: (.+))? => (?:(\d+) )?(.+)")
 
 
 def shown(answer: Any) -> Any:
-    """Return an answer as the stories have it: results, and errors with a minus."""
     if isinstance(answer, list):
         return [shown(item) for item in answer]
     [(kind, value)] = answer.items()
@@ -57,7 +56,6 @@ def agree(found: Any, expected: Any) -> bool:
 
 
 def sent(server: KVServer, line: Any, path: str = "/") -> Any:
-    """Send a body to a server; return its answer as the stories have it."""
     answer = httpx.post(server.url + path, json=line, headers=server.headers)
     reply = shown(answer.json())
     failed = isinstance(reply, str) and reply.startswith("-")
@@ -383,7 +381,6 @@ def events(response: httpx.Response) -> Iterator[str]:
 
 @contextmanager
 def listening(server: KVServer, path: str, token: str = "") -> Iterator[Iterator[str]]:
-    """Open an event stream, and provide its events."""
     headers = {"Authorization": f"Bearer {token or server.token}", **EVENTS}
     with httpx.stream("GET", server.url + path, headers=headers) as response:
         yield events(response)

@@ -164,7 +164,6 @@ def test_command_info_is_that_of_redis(fake: Client, real: RealServer) -> None:
 
 
 def _docs(reply: list[Any]) -> dict[str, dict[bytes, Any]]:
-    """Return the entries of COMMAND DOCS by the names of commands and subcommands."""
     found: dict[str, dict[bytes, Any]] = {}
     for name, entry in zip(reply[::2], reply[1::2], strict=True):
         facts = dict(zip(entry[::2], entry[1::2], strict=True))
@@ -174,7 +173,6 @@ def _docs(reply: list[Any]) -> dict[str, dict[bytes, Any]]:
 
 
 def _option_words(facts: dict[bytes, Any]) -> set[str]:
-    """Return the literal words among the arguments of a command, at any depth."""
     words: set[str] = set()
     for argument in facts.get(b"arguments", []):
         inner = dict(zip(argument[::2], argument[1::2], strict=True))

@@ -207,8 +207,7 @@ class ClusterLink(Link):
         while True:
             if redirections > 1:
                 # Follow the first redirection immediately, and later ones after a pause.
-                # An event waits in real time even if a test has replaced time.sleep().
-                threading.Event().wait(PAUSE)
+                _pause()
             node = asked or self._home()
             try:
                 return send(node, asked is not None)
@@ -274,6 +273,11 @@ class ClusterLink(Link):
                     return found
             failed = f"no node has slot {self._slot}"
         raise self.unreachable(failed)
+
+
+def _pause() -> None:
+    # An event waits in real time even if a test has replaced time.sleep().
+    threading.Event().wait(PAUSE)
 
 
 def _address(host: bytes | None, port: int, asked: Address) -> Address:

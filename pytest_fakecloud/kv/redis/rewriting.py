@@ -121,13 +121,13 @@ class Rewriter:
     ``fraction`` returns random numbers in [0, 1), ``patterns`` the number of subscribed patterns.
     """
 
-    _prefixes: Prefixes
-    _fraction: Callable[[], float]
-    _patterns: Callable[[], int]
+    prefixes: Prefixes
+    fraction: Callable[[], float]
+    patterns: Callable[[], int]
 
     def prepare(self, spec: CommandSpec | None, argv: list[bytes]) -> Prepared | Answered:
         if spec is None:
-            if self._prefixes.shared:
+            if self.prefixes.shared:
                 raise CommandError(errors.unknown_command(argv))
             return Prepared(argv)
         if spec.name == "CLIENT SETINFO":
@@ -135,16 +135,16 @@ class Rewriter:
         if spec.name == "UNLINK" and len(argv) == 1:
             return Answered(0)  # As in the vendor's service.
         self.check(spec, argv)
-        if spec.name == "RANDOMKEY" and self._prefixes.keys:
-            return _emulated(RANDOM_KEY, self._prefixes.everything, b"%.12f" % self._fraction())
-        if spec.name == "PUBSUB NUMPAT" and self._prefixes.shared:
-            return Answered(self._patterns())
+        if spec.name == "RANDOMKEY" and self.prefixes.keys:
+            return _emulated(RANDOM_KEY, self.prefixes.everything, b"%.12f" % self.fraction())
+        if spec.name == "PUBSUB NUMPAT" and self.prefixes.shared:
+            return Answered(self.patterns())
         if (replace := _REPLACED.get(spec.name)) is not None:
-            return replace(self._prefixes, argv)
+            return replace(self.prefixes, argv)
         change = _CHANGED.get(spec.name)
-        line = list(argv) if change is None else change(self._prefixes, argv)
+        line = list(argv) if change is None else change(self.prefixes, argv)
         for place, _ in spec.key_positions(line):
-            line[place] = self._prefixes.keys + line[place]
+            line[place] = self.prefixes.keys + line[place]
         return Prepared(line, runs_script=spec.name in _SCRIPTS)
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
@@ -153,7 +153,7 @@ class Rewriter:
             raise _unavailable(spec, why)
         if not spec.least <= len(argv) <= spec.most:
             raise CommandError(errors.wrong_arity(spec.full_name))
-        if not self._prefixes.shared or spec.keys or spec.name in _HARMLESS:
+        if not self.prefixes.shared or spec.keys or spec.name in _HARMLESS:
             return
         if spec.subcommands is None and not spec.name.endswith(" HELP"):
             raise _unavailable(

@@ -195,11 +195,7 @@ class Scripting:
         )  # fmt: skip
 
     def may_write(self, spec: CommandSpec, argv: list[bytes]) -> bool:
-        """Return whether CLIENT PAUSE WRITE delays a line, because it may write or publish.
-
-        Scripts are judged by their flags; a script without flags may write (specification). Raises
-        ``CommandError`` for an invalid shebang line.
-        """
+        """Return whether CLIENT PAUSE WRITE delays a line, e.g. a script without flags (documented)."""
         if spec.name not in _RUNS:
             return spec.write or spec.name in _MAY_REPLICATE
         flags = self._flags_of(spec, argv)

@@ -48,7 +48,6 @@ class Bounded:
         return self.engine.execute(self._client, line)
 
     def error(self, *words: str | bytes) -> bytes | None:
-        """Run a command; return its error, or None."""
         try:
             self(*words)
         except CommandError as error:
@@ -146,7 +145,6 @@ def test_bounds_of_keys_and_of_data_hold_together(other: str) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Bounded:
-    """An engine whose data may take 400 kB."""
     monkeypatch.setattr(limits, "MOST_MEMORY", 400_000)
     text = "x" * 30_000
     return Bounded(

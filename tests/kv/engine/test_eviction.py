@@ -23,14 +23,12 @@ def kv() -> Iterator[KVServer]:
 
 @pytest.fixture
 def call(kv: KVServer) -> Iterator[Call]:
-    """Run a line on a connection to the database port."""
     port = Port(kv.database_url)
     yield lambda line: port.call(line.encode().split())
     port.close()
 
 
 def keys_left(kv: KVServer, call: Call, policy: str, prepare: list[str]) -> tuple[list[str], int]:
-    """Return the keys left after an eviction, and the number of evicted keys."""
     call(f"CONFIG SET maxmemory-policy {policy} lfu-log-factor 0")
     for line in prepare:
         call(line)

@@ -21,7 +21,6 @@ SCORES = (
 
 
 def word(random: Random, size: int | None = None) -> bytes:
-    """Return a string: an integer, compressible, or any bytes."""
     kind = random.random()
     if size is None:
         if kind < 0.3:
@@ -46,7 +45,6 @@ def _some(random: Random, count: int) -> list[bytes]:
 
 
 def lines_of(random: Random, key: bytes) -> Iterator[list[bytes]]:
-    """Yield the command lines that create one key."""
     count = _count(random)
     match random.choice(("string", "list", "integers", "set", "hash", "zset", "stream")):
         case "string":

@@ -10,29 +10,24 @@ LIBRARY = b"#!lua name=l\nredis.register_function('f', function() return 7 end)"
 
 
 def count(number: int) -> bytes:
-    """Encode a length."""
     return bytes([number]) if number < 64 else b"\x80" + number.to_bytes(4, "big")
 
 
 def text(data: bytes) -> bytes:
-    """Encode a string without compression."""
     return count(len(data)) + data
 
 
 def sealed(body: bytes, version: int = 10) -> bytes:
-    """Return a body as a payload of DUMP."""
     body += version.to_bytes(2, "little")
     return body + crc64(body).to_bytes(8, "little")
 
 
 def file_of(body: bytes, magic: bytes = b"REDIS0010") -> bytes:
-    """Return opcodes and keys as a whole file."""
     body = magic + body + b"\xff"
     return body + crc64(body).to_bytes(8, "little")
 
 
 def ziplist(*entries: Entry) -> bytes:
-    """Return a ziplist."""
     body, tail, before = b"", 10, 0
     for entry in entries:
         tail = 10 + len(body)

@@ -39,13 +39,11 @@ def engine() -> Engine:
 
 @pytest.fixture(scope="module")
 def sample(engine: Engine) -> bytes:
-    """A file with a key of every type."""
     return write_file(records_of(engine), [LIBRARY], engine.config, "8.2.0", 1)
 
 
 @pytest.fixture(scope="module")
 def values(engine: Engine) -> list[bytes]:
-    """Payloads of every type, including old ones, without version and checksum."""
     made = [rdb.dump(record.value, engine.config, 12) for record in records_of(engine)]
     return [*(payload[:-10] for payload in made), *OTHERS.values()]
 

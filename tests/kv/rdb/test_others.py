@@ -31,7 +31,6 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
 
 
 def read(kind: int, body: bytes, magic: bytes = b"REDIS0012") -> Any:
-    """Read a value as from a file."""
     [record] = read_file(file_of(bytes([kind]) + text(b"k") + body, magic)).records
     return record.value
 

@@ -38,7 +38,6 @@ class Redis(RealServer):
         super().__init__("redis", BINARY or "", *options)
 
     def run(self, lines: Iterable[list[bytes]]) -> list[Any]:
-        """Run many command lines at a time; none may fail."""
         replies: list[Any] = []
         waiting = list(lines)
         for at in range(0, len(waiting), BATCH):
@@ -51,8 +50,6 @@ class Redis(RealServer):
 
 
 class Fake:
-    """A fake with the methods of `Redis`."""
-
     def __init__(self) -> None:
         # The idle times of consumers are compared, so the clock is the machine's.
         context = Context.alone(clock="running")
@@ -60,7 +57,6 @@ class Fake:
         self._session = self.handle._engine.session()
 
     def run(self, lines: Iterable[list[bytes]]) -> list[Any]:
-        """Run command lines; none may fail."""
         return [plain(self.handle._engine.execute(self._session, line)) for line in lines]
 
 
@@ -88,7 +84,6 @@ def fake() -> Iterator[Fake]:
 
 
 def looks(keys: list[bytes], *, encodings: bool = True) -> list[list[bytes]]:
-    """Return the lines that show how a server stores keys."""
     lines = [[b"PEXPIRETIME", key] for key in keys]
     return lines + [[b"OBJECT", b"ENCODING", key] for key in keys] if encodings else lines
 
@@ -106,7 +101,6 @@ def groups_of(server: Redis | Fake, keys: list[bytes]) -> list[Any]:
 
 
 def fill(server: Redis | Fake, count: int) -> list[bytes]:
-    """Fill a server with random keys; return their names."""
     random = Random(24)
     names = [b"key:%d" % number for number in range(count)]
     server.run(line for name in names for line in lines_of(random, name))
@@ -114,7 +108,6 @@ def fill(server: Redis | Fake, count: int) -> list[bytes]:
 
 
 def keys_of(server: Redis, count: int) -> tuple[list[bytes], list[bytes]]:
-    """Fill a server with random keys; return their names, and those of streams."""
     names = fill(server, count)
     types = server.run([b"TYPE", name] for name in names)
     return names, [name for name, kind in zip(names, types, strict=True) if kind == b"stream"]
@@ -123,7 +116,6 @@ def keys_of(server: Redis, count: int) -> tuple[list[bytes], list[bytes]]:
 def same(
     first: Redis | Fake, second: Redis | Fake, keys: list[bytes], streams: list[bytes]
 ) -> None:
-    """Fail unless both servers hold the same, naming the key that differs."""
     digests = [[b"DEBUG", b"DIGEST-VALUE", *keys[at : at + 500]] for at in range(0, len(keys), 500)]
     mine, theirs = first.run(digests), second.run(digests)
     different = [

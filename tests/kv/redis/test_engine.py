@@ -63,7 +63,6 @@ SHARES = SHARES if BINARIES else [*SHARES, pytest.param(("none", "prefix"), mark
 
 
 def emptied(real: Server) -> None:
-    """Empty a server."""
     for line in ("FLUSHALL", "SCRIPT FLUSH", "FUNCTION FLUSH", "CONFIG SET notify-keyspace-events"):
         words = line.encode().split()
         real.call(words if words[0] != b"CONFIG" else [*words, b""])
@@ -82,7 +81,6 @@ def cheap_clients() -> Iterator[None]:
 
 @pytest.fixture(scope="module", params=SHARES, ids=lambda share: "-".join(share))
 def share(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """A server, and the isolation of fakes on it."""
     return request.param
 
 
@@ -104,7 +102,6 @@ def isolation(share: tuple[str, str]) -> str:
 
 @pytest.fixture
 def make(real: Server, isolation: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., KVServer]:
-    """Creates fakes, also those of the inherited tests."""
     made = partial(KVServer, engine=real.url, isolation=isolation)
     if isolation == "none":
         # With this isolation, the data of earlier tests stay.

@@ -138,13 +138,11 @@ class TestLogin:
 
 
 def asked(process: Process, *words: object) -> Any:
-    """Return the reply of one node."""
     with redis.Redis(port=process.port, protocol=2, decode_responses=True) as client:
         return client.execute_command(*words)
 
 
 def joined(nodes: list[Process]) -> bool:
-    """Return whether every node knows a cluster in which all slots are assigned."""
     infos = (asked(node, "CLUSTER", "INFO") for node in nodes)
     return all(
         "cluster_state:ok" in info and "cluster_slots_assigned:16384" in info for info in infos
@@ -376,7 +374,6 @@ class Move:
 class TestSentinel:
     @pytest.fixture
     def sentinel(self, binary: str, process: Process) -> Iterator[int]:
-        """Start a sentinel that watches the process, with short timeouts; yield its port."""
         port = free_port()
         with tempfile.TemporaryDirectory(prefix="kv") as folder:
             file = Path(folder) / "sentinel.conf"
@@ -455,7 +452,6 @@ class TestSentinel:
 
 
 def eventually_made(cloud: Cloud, url: str) -> KVServer:
-    """Return a fake, as soon as the sentinel has found its primary."""
     made: list[KVServer] = []
 
     def make() -> bool:

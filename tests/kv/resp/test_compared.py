@@ -39,7 +39,6 @@ def closed(*clients: Any) -> None:
 
 
 def sent(client: Any, *lines: str) -> list[Any]:
-    """Send lines; return the replies."""
     return [client.call(words(line)) for line in lines]
 
 
@@ -53,7 +52,6 @@ class Wait:
         self.one, self.other = connect(), connect()
 
     def reply(self) -> Any:
-        """Return the reply to the client that waited, after the other one has sent its lines."""
         got: list[Any] = []
         waiting = threading.Thread(target=lambda: got.append(self.one.call(words(self.line))))
         waiting.start()
@@ -71,7 +69,6 @@ WAITS = sections(HERE / "waits.txt")
 
 
 def story(connect: Any, name: str) -> tuple[Any, Any]:
-    """Return a blocked client's reply, and all keys afterwards."""
     wait = Wait(connect, WAITS[name])
     other = wait.other
     sent(other, "FLUSHALL", *wait.before)
@@ -121,7 +118,6 @@ PAUSED = sections(HERE / "paused.txt")
 
 
 def paused(connect: Any, name: str, mode: str, early: bool) -> tuple[Any, list[bytes]]:
-    """Return a client's reply during a pause, and what other clients see of it."""
     one, other = connect(), connect()
     got: list[Any] = []
     *first, last = PAUSED[name]
@@ -171,7 +167,6 @@ PAUSES: dict[str, tuple[str, ...]] = {
 
 
 def held_by(connect: Any, name: str) -> tuple[bool, bool]:
-    """Return whether a read and a write wait after these pauses, one after the other."""
     other, reader, writer = connect(), connect(), connect()
     # In one transaction, because a pause of all commands would delay the next request for one.
     sent(other, "MULTI", *PAUSES[name], "EXEC")
@@ -201,7 +196,6 @@ FIGURES = re.compile(rb"(calls|rejected_calls|failed_calls)=(\d+)")
 
 
 def counted(client: Any) -> dict[bytes, Any]:
-    """Return calls, rejections and failures of each command, and errors by their class word."""
     found: dict[bytes, Any] = {}
     for section in (b"commandstats", b"errorstats"):
         for line in client.call([b"INFO", section]).splitlines():
@@ -235,7 +229,6 @@ def test_errors_are_counted_as_a_real_server_counts_them(port: Any, server: Any,
 
 
 def waited(connect: Any, name: str) -> Any:
-    """Return a blocked client's reply, its statistics, and its lines in the slow log."""
     wait = Wait(connect, LOGGED_WAITS[name])
     other = wait.other
     reset(other)
@@ -272,7 +265,6 @@ def test_a_command_that_waited_took_as_long_as_it_waited() -> None:
 
 
 def logged(connect: Any) -> tuple[Any, Any]:
-    """Return what the slow log and MONITOR show of lines with secrets."""
     client, watcher = connect(), connect()
     sent(client, "CONFIG SET slowlog-log-slower-than 0", "SLOWLOG RESET")
     sent(watcher, "MONITOR")
@@ -297,7 +289,6 @@ def test_secrets_are_left_out_of_logs_as_on_a_real_server(server: Any) -> None:
 
 
 def looked_up(client: Any) -> dict[str, tuple[int, int]]:
-    """Return how many existing and missing keys each line read."""
 
     def figures() -> tuple[int, int]:
         told = client.call([b"INFO", b"stats"])

@@ -36,8 +36,6 @@ PATIENCE = 10.0
 
 
 class Client:
-    """A connection of the Redis protocol."""
-
     def __init__(self, server: KVServer, *, login: bool = True, notes: Exercised | None = None):
         where, _, port = server.database_url.rpartition(":")
         self.port = int(port)
@@ -70,7 +68,6 @@ class Client:
         return wire.read(self.stream)
 
     def silent(self) -> bool:
-        """Return whether nothing unread has arrived."""
         self.socket.settimeout(0.05)
         try:
             return not self.stream.peek(1)
@@ -81,7 +78,6 @@ class Client:
             self.stream = self.socket.makefile("rb")
 
     def ended(self) -> bool:
-        """Return whether the server has closed the connection, with nothing left to read."""
         try:
             return self.stream.read(1) == b""
         except ConnectionError:
@@ -170,7 +166,6 @@ def test_dialogue(name: str) -> None:
 
 
 def say(client: Client, words: str, expected: str, *, raw: bool) -> None:
-    """Let a client send words, and compare its reply."""
     if words in ("silent", "ended"):
         assert getattr(client, words)()
         return
@@ -553,7 +548,6 @@ class TestClients:
 
 
 def two_id(one: Client, other: Client) -> int:
-    """Return the number of another connection, found by its address."""
     host, port = other.socket.getsockname()
     for line in one("CLIENT LIST").decode().splitlines():
         if f"addr={host}:{port} " in line:

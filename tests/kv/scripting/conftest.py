@@ -12,8 +12,6 @@ from tests.kv.conftest import Run
 
 
 class Lua:
-    """Runs a script; returns its reply as JSON values, or the text of its error."""
-
     def __init__(self, run: Run) -> None:
         self.run = run
 
@@ -21,7 +19,6 @@ class Lua:
         return to_json(self.run("EVAL", script, 0, *args))
 
     def encode(self, expression: str, *args: str | bytes) -> str:
-        """Return the value of an expression, encoded by ``cjson.encode``."""
         text: str = self(f"return cjson.encode({expression})", *args)
         return text
 

@@ -86,7 +86,6 @@ def scripts(seed: int) -> Iterator[str]:
 
 
 def main(seed: int, count: int) -> None:
-    """Run scripts in this process, and print their time and memory."""
     engine = Engine(Timekeeper(), Ids(seed), KVConfig(dialect="redis"))
     engine.scripting.limits = LIMITS
     session = engine.session()
@@ -109,7 +108,6 @@ def main(seed: int, count: int) -> None:
 
 
 def _peak_kb() -> int:
-    """Return the peak memory of this process in KB."""
     try:
         # getrusage() starts with the memory of the process this one was forked from.
         status = Path("/proc/self/status").read_text(encoding="ascii")

@@ -57,7 +57,6 @@ class Searching:
         return self.run("SEARCH.QUERY", index, json.dumps(filter), *options)
 
     def keys(self, filter: Any, *options: object, index: str = "i") -> list[str]:
-        """Return the keys of the hits, in order."""
         hits = self.query(filter, *options, "NOCONTENT", "LIMIT", 1000, index=index)
         return [hit[0].decode() for hit in hits]
 
@@ -83,7 +82,6 @@ class Searching:
 
 
 def text(reply: Any) -> Any:
-    """Return a reply with strings instead of bytes."""
     if isinstance(reply, list):
         return [text(item) for item in reply]
     return reply.decode() if isinstance(reply, bytes) else reply
@@ -91,13 +89,11 @@ def text(reply: Any) -> Any:
 
 @pytest.fixture
 def bare(run: Run) -> Searching:
-    """An engine without an index."""
     return Searching(run)
 
 
 @pytest.fixture
 def shop(bare: Searching) -> Searching:
-    """An engine with the products, and the index ``i`` over them."""
     bare.run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA " + SCHEMA)
     for key, document in PRODUCTS.items():
         bare.put(key, document)

@@ -16,7 +16,6 @@ PRICES = [29.99, 40, 10.5]
 
 
 def one(shop: Searching, wanted: Any, filter: Any = None) -> Any:
-    """Return the reply of a single aggregation."""
     return shop.aggregate({"a": wanted}, filter)["a"]
 
 

@@ -141,7 +141,6 @@ def test_it_is_what_a_fresh_scan_finds(bare: Searching, clock: Timekeeper, seed:
 
 @pytest.fixture
 def strings(bare: Searching) -> Searching:
-    """An index of strings under p:."""
     bare.run("SEARCH.CREATE i ON STRING PREFIX 1 p: SCHEMA n I64 FAST t TEXT")
     return bare
 

@@ -106,7 +106,6 @@ def a_text(chance: random.Random, most: int = 60) -> str:
 
 
 def a_pair(chance: random.Random, both: Both) -> tuple[dict[str, Any], Any]:
-    """Return one of our filters, and Tantivy's equivalent query."""
     query, schema = tantivy.Query, both.schema
     stem = analyzer("english").token
     word = chance.choice(WORDS)
