@@ -125,8 +125,8 @@ def test_a_snapshot_holds_scripts_and_libraries(run: Run, engine: Engine) -> Non
 
 def test_a_snapshot_that_cannot_be_loaded_changes_nothing(run: Run, engine: Engine) -> None:
     run("FUNCTION", "LOAD", library("l"))
-    saved = engine.scripting.snapshot()
-    bad = saved._replace(libraries=(library("new").encode(), b"#!lua name=bad\nx("))
+    scripts, _ = engine.scripting.snapshot()
+    libraries = library("new").encode(), b"#!lua name=bad\nx("
     with pytest.raises(CommandError, match="compiling"):
-        engine.scripting.restore(bad)
+        engine.scripting.restore(scripts, libraries)
     assert [found[1] for found in run("FUNCTION LIST")] == [b"l"]
