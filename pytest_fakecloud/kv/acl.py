@@ -27,14 +27,19 @@ Reason = Literal["command", "key", "channel"]
 _REASONS: tuple[Reason, ...] = get_args(Reason)
 """The reasons in the order in which they are checked."""
 _TO_A_CHANNEL = frozenset({"PUBLISH", "SPUBLISH"})
+"""Commands whose first argument is a channel."""
 _TO_CHANNELS = frozenset({"SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE"})
+"""Commands whose arguments are channels or patterns."""
 
 
 def password_hash(password: bytes) -> str:
+    """Return the stored form of a password: its SHA-256 in lower-case hexadecimal digits."""
     return sha256(password).hexdigest()
 
 
 class Denied(CommandError):
+    """Raised for a denied command line; ``subject`` is the denied command, key or channel."""
+
     def __init__(self, text: bytes, reason: Reason, subject: bytes) -> None:
         super().__init__(text)
         self.reason: Reason = reason
@@ -49,6 +54,7 @@ class KeyPattern(NamedTuple):
     writes: bool
 
     def allows(self, key: bytes, reads: bool, writes: bool) -> bool:
+        """Return whether the pattern matches a key and permits this kind of access to it."""
         if (reads and not self.reads) or (writes and not self.writes):
             return False
         return matcher(self.pattern)(key)
@@ -74,6 +80,7 @@ class Selector:
         return other
 
     def set_all_commands(self, allowed: bool) -> None:
+        """Allow all commands, including those that are added later, or deny all commands."""
         self.commands = frozenset(self.table.commands.values()) if allowed else frozenset()
         self.first_words.clear()
         self.all_commands = self.future = allowed
@@ -110,6 +117,7 @@ class Selector:
 
 
 def keys_of(spec: CommandSpec, argv: list[bytes]) -> Iterator[tuple[int, bool, bool]]:
+    """Yield each key's position in a command line, and whether it is read and written there."""
     for place, key in spec.key_positions(argv):
         flags = access_flags(spec.name, key, argv)
         if "not_key" not in flags:
@@ -197,6 +205,7 @@ class AclUser:
         return self.on and (self.passwordless or digest in self.hashes)
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise ``Denied`` if no selector allows the whole command line."""
         denials = []
         for selector in self.selectors:
             denial = selector.denial(spec, argv)
@@ -297,11 +306,13 @@ CATEGORIES = (
 )  # fmt: skip
 """The categories of commands in the order of ACL CAT, without the ``@`` sign."""
 _MORE_CATEGORIES = ("json", "search")
+"""Categories of commands that only servers with modules have."""
 _HASH = re.compile(rb"[0-9a-f]{64}")
 _KEY_RULE = re.compile(rb"(?:%(R|W|RW|WR))?~(.*)", re.IGNORECASE | re.DOTALL)
 
 
 def categories_of(table: Table) -> tuple[str, ...]:
+    """Return the categories of a server's commands in the order of ACL CAT, without the ``@`` sign."""
     return (*CATEGORIES, *(name for name in _MORE_CATEGORIES if table.members_of(f"@{name}")))
 
 
@@ -310,6 +321,7 @@ class _Invalid(Exception):
 
 
 def apply_rules(user: AclUser, rules: list[bytes]) -> None:
+    """Apply rules to a user in order, or none of them; raise ``CommandError`` for an invalid rule."""
     draft = user.draft()
     for rule in join_selectors(rules):
         try:
@@ -335,6 +347,7 @@ def join_selectors(rules: list[bytes]) -> list[bytes]:
 
 
 def _apply(user: AclUser, rule: bytes) -> None:
+    """Apply a rule about the user, or pass a rule about permissions on to the root selector."""
     word = rule.lower()
     if not rule:
         return
@@ -403,6 +416,7 @@ def _apply_to_selector(user: AclUser, selector: Selector, rule: bytes) -> None:
 
 
 def has_space(pattern: bytes) -> bool:
+    """Return whether a pattern or a name contains a space or another byte that ends a word."""
     return any(byte in b" \t\n\r\v\f\0" for byte in pattern)
 
 
@@ -491,6 +505,10 @@ def _command_rules(selector: Selector) -> bytes:
 
 
 def _fitting_categories(table: Table, wanted: set[CommandSpec]) -> list[str]:
+    """Return categories that contain more uncovered than other commands, best first.
+
+    As in Redis 7.0, a command that an earlier category covers counts as another command.
+    """
     members = {name: set(table.members_of(f"@{name}")) for name in categories_of(table)}
     uncovered = set(wanted)
     chosen: list[str] = []

@@ -84,6 +84,7 @@ _ON_AN_INDEX = r"(?i)SEARCH\.(?!LIST)"
 
 
 def facts_of(lines: list[list[str]]) -> dict[str, Any]:
+    """Return the fields of commands, with the values of all lines in one list."""
     return {
         "command": [command_name(line) for line in lines],
         "key": [key for line in lines for key in keys_of(line)],
@@ -93,6 +94,7 @@ def facts_of(lines: list[list[str]]) -> dict[str, Any]:
 
 
 def _each_line(read: Callable[[list[str]], Any]) -> Callable[[Call], list[Any] | None]:
+    """Return a function that reads a value from each command of a call with several."""
 
     def values(call: Call) -> list[Any] | None:
         if call.service != "kv" or len(call.facts.get("command", ())) < 2:
@@ -116,6 +118,7 @@ def command_name(words: Sequence[str]) -> str:
 
 
 def keys_of(line: Sequence[str]) -> list[str]:
+    """Return the keys in a command line, in order; none if the command is unknown."""
     spec = spec_of(line)
     if spec is None:
         return []
@@ -134,6 +137,7 @@ COMMAND_FIELDS: Mapping[str, Field] = {
     "words": Field(LINES, optional=False),
     "index": Field(TEXT, several=True, optional=False, parts=_each_line(_indexes_of)),
 }
+"""The fields that commands can be filtered by, in calls, faults and interruptions."""
 _PREPARING = frozenset(
     ("HELLO", "AUTH", "CLIENT", "SELECT", "QUIT", "RESET", "MULTI", "DISCARD", "UNWATCH")
 )

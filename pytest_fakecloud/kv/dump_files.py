@@ -66,6 +66,7 @@ def _read(file: Path) -> Contents:
 
 
 def _send(contents: Contents, execute: Callable[[list[bytes]], object]) -> Counter[str]:
+    """Send libraries and keys as commands; return the numbers of skipped keys by the reason."""
     config = Config("redis")
     for library in contents.libraries:
         execute([b"FUNCTION", b"LOAD", b"REPLACE", library])
@@ -116,6 +117,7 @@ def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
 
 
 def records_of(engine: Engine) -> Iterator[Record]:
+    """Yield every key, database by database. The caller must hold the engine's lock."""
     engine.update_time()
     for keyspace in engine.databases:
         keyspace.purge()
@@ -124,7 +126,12 @@ def records_of(engine: Engine) -> Iterator[Record]:
 
 
 def _adopt(engine: Engine, contents: Contents) -> Counter[str]:
-    """Add all keys and libraries or, if a library is invalid, none; count the skipped keys."""
+    """Add keys and function libraries, replacing those with the same names.
+
+    An expired key is not added, but removes an existing key of the same name. Returns the numbers
+    of skipped keys by the reason. Raises ``CommandError``, before anything is added, for a library
+    that cannot be loaded.
+    """
     skipped = Counter[str]()
     with engine.lock:
         engine.update_time()

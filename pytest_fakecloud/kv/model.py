@@ -17,6 +17,7 @@ from .settings import KVConfig
 from .table.registry import Table
 
 Transport = Literal["local", "rest", "port"]
+"""The origin of a command: the test, the REST interface, or the database port."""
 TURN_SECONDS = 0.05
 """Wall-clock seconds that a pipeline may run before other clients get a turn (decided here)."""
 
@@ -25,6 +26,7 @@ class AnySession(Protocol):
     """The part of a session that the REST interface uses; the sessions of all engines have it."""
 
     user: Any
+    """An ``AclUser``, or another object with ``unrestricted``."""
     deliver: Callable[[list[Any]], None] | None
     wake: Callable[[], None] | None
 
@@ -94,10 +96,12 @@ class CommandLimits:
         self.check_size(line)
 
     def check_size(self, line: list[bytes]) -> None:
+        """Raise ``CommandError`` if a command is too large."""
         if self._max_size is not None and sum(map(len, line)) > self._max_size:
             raise CommandError(errors.MAX_REQUEST_SIZE)
 
     def count(self, commands: int = 1) -> None:
+        """Count commands. If they would exceed a limit, raise ``CommandError`` and count none."""
         if not self._windows:
             return
         with self._lock:
@@ -119,8 +123,11 @@ class CommandLimits:
 
 @dataclass(eq=False, repr=False, slots=True)
 class _Window:
+    """A period of the clock in which at most ``limit`` commands may run."""
+
     width_us: int
     limit: int
     error: bytes
     index: int = 0
+    """The number of whole periods since the Unix epoch."""
     used: int = 0

@@ -25,6 +25,7 @@ _ABOUT_CONNECTION = frozenset({"AUTH", "CLIENT", "HELLO", "QUIT", "RESET", "SELE
 _MOST_CLIENTS = 1000
 """Number of senders that an interruption remembers; it then forgets the one that was quiet longest."""
 _MOST_SEEN = 40
+"""Number of command names that the error of an unused interruption lists."""
 
 
 class Sender(NamedTuple):
@@ -52,6 +53,7 @@ class _Gap(NamedTuple):
 
 
 Listener: TypeAlias = Callable[[Sender, list[bytes], Arrival], None]
+"""A function that is called before each command of a client, after the interruptions."""
 
 
 class Interruptions(list["Interruption | Listener"]):
@@ -60,6 +62,7 @@ class Interruptions(list["Interruption | Listener"]):
     def __init__(self) -> None:
         super().__init__()
         self._planned: list[Interruption] = []
+        """All interruptions since the last reset, also those that have ended."""
         self._lock = threading.Lock()
         self._running = False
 
@@ -94,14 +97,17 @@ class Interruptions(list["Interruption | Listener"]):
                 interruption.progress.clear()
 
     def begin_turn(self, interruption: Interruption, turn: int) -> None:
+        """Begin new sequences for an interruption, of which it selects only one position."""
         with self._lock:
             interruption.progress.clear()
             interruption.gaps, interruption.turn = 0, turn
 
     def unused(self) -> list[Interruption]:
+        """Return the interruptions that never happened and have not raised an error for it."""
         return [each for each in self._planned if not each.hits and not each.has_raised]
 
     def before(self, sender: Sender, line: list[bytes], arrival: Arrival = "alone") -> None:
+        """Run the interruptions that are due before a client's command, and call the listeners."""
         self._interrupt(sender, line, arrival)
         for each in [*self]:
             if not isinstance(each, Interruption):
@@ -168,8 +174,10 @@ class Interruption:
         self.gaps = 0
         self._clients = 0
         self._seen: dict[int, list[str]] = {}
+        """The names of the commands by the number of their client."""
         self._seen_in_all = 0
         self._ignored: list[str] = []
+        """The commands that did not match ``where``, each with its keys."""
         self._ignored_in_all = 0
         self._saw_transaction = False
         self.has_raised = False
@@ -177,6 +185,7 @@ class Interruption:
         self.place = 0
 
     def matches(self, name: str, line: list[bytes]) -> bool:
+        """Return whether a command matches ``where``; remember it for errors if it does not."""
         if self._query is None:
             return True
         facts = facts_of([[word.decode("utf-8", "replace") for word in line]])
@@ -188,6 +197,7 @@ class Interruption:
         return False
 
     def note(self, sender: Sender, name: str, arrival: Arrival) -> _Gap | None:
+        """Note a command; return the position before it, if its client has sent another one."""
         progress = self._advance(sender, name)
         self._seen_in_all += 1
         if self._seen_in_all <= _MOST_SEEN:
@@ -201,6 +211,7 @@ class Interruption:
         return _Gap(progress.last, name, progress.sent, self.gaps)
 
     def _advance(self, sender: Sender, name: str) -> _Progress:
+        """Add a command to the sequence of its client; return the progress before it."""
         progress = self.progress.pop(sender, None)
         known = None if sender.user is None else Sender(None, sender.user)
         if progress is None and known is not None:
@@ -254,6 +265,7 @@ class Interruption:
         return f"between({', '.join(given)})"
 
     def why_unused(self) -> str:
+        """Return a message for an interruption that never happened, with the commands it saw."""
         clients = [", ".join(names) for names in self._seen.values()]
         if len(clients) > 1:
             clients = [f"{names} of client {number}" for number, names in enumerate(clients, 1)]

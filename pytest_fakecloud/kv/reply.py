@@ -23,6 +23,8 @@ from .values import type_name
 
 @dataclass(repr=False, unsafe_hash=True, slots=True)
 class _Text:
+    """A string with its own type in the protocol."""
+
     text: bytes
 
     def __repr__(self) -> str:
@@ -113,6 +115,8 @@ def with_17_digits(value: float) -> PrintedDouble:
 
 
 class _Marker(Enum):
+    """A reply without content."""
+
     NIL_ARRAY = auto()
     NO_REPLY = auto()
 
@@ -167,6 +171,7 @@ _LARGE_PART = 2**16
 
 
 def double_text(value: float) -> bytes:
+    """Format a double with the fewest digits, or return the text of a ``PrintedDouble``."""
     return value.text if isinstance(value, PrintedDouble) else format_double(value)
 
 
@@ -206,6 +211,7 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
 
 
 def size_of(reply: Reply) -> int:
+    """Return the total size in bytes of all strings in a reply."""
     # Do not recurse: a script's reply may be nested deeper than Python's recursion limit.
     size, left = 0, [reply]
     while left:
@@ -218,6 +224,7 @@ def size_of(reply: Reply) -> int:
 
 
 def to_resp(reply: Reply, version: int = 2) -> bytes:
+    """Encode a reply in the Redis protocol, version 2 or 3."""
     # Encode the most frequent replies directly. The journal shares the bytes of OK.
     if reply is OK:
         return _OK_LINE
@@ -354,6 +361,7 @@ class Converted(NamedTuple):
 
 
 def encode(word: Scalar) -> bytes:
+    """Return an argument as bytes; raise ``ContractError`` for other types."""
     if isinstance(word, bytes):
         return word
     if isinstance(word, bool):
@@ -384,6 +392,7 @@ def word(data: bytes | bytearray) -> Word:
 
 
 def word_pairs(flat: list[bytes]) -> list[tuple[Word, Word]]:
+    """Return the pairs in a flat list such as the reply of HGETALL."""
     return [(word(flat[at]), word(flat[at + 1])) for at in range(0, len(flat), 2)]
 
 
@@ -397,6 +406,7 @@ def plain(reply: Reply) -> KVReply:
 
 
 def python_value(value: Any) -> KVValue:
+    """Convert a stored value to plain Python; None stays None."""
     if value is None:
         return None
     if isinstance(value, bytes | bytearray):
@@ -435,6 +445,7 @@ def value_of_type(key: str | bytes, value: Any, wanted: str) -> KVValue:
 
 
 def integer_of(key: str | bytes, text: Word) -> int:
+    """Return the integer that a string contains; raise ``ContractError`` for any other string."""
     try:
         return parse_int(encode(text))
     except CommandError:

@@ -74,6 +74,7 @@ class KVApp(App):
         self._shortens_errors = settings.int_text == "int"
         self.interruptions = Interruptions()
         self.clients: set[PortConnection] = set()
+        """Open connections to the database port."""
         self._streams: set[EventStream] = set()
         self._sync = itertools.count(1)
 
@@ -168,6 +169,7 @@ class KVApp(App):
         raise RestError(400, errors.EMPTY_COMMAND)
 
     def path_command(self, request: Request) -> Answer | Stream:
+        """Run a command in a path such as ``/set/key/value``, the body and the query parameters."""
         wanted = format_of(request)
         line = command_of_path(request.params["command"], request.body, request.query_string)
         return self._single(request, wanted, line)
@@ -206,6 +208,7 @@ class KVApp(App):
     def _run_each(
         self, session: AnySession, lines: list[list[bytes]], request: Request
     ) -> tuple[list[Reply], int]:
+        """Run commands; return the replies, and the total size of their strings in bytes."""
         replies: list[Reply] = []
         size = 0
         execute, limits = self.engine.execute, self.command_limits
@@ -324,6 +327,7 @@ class KVApp(App):
         return limit is not None and len(self.clients) + len(self._streams) >= limit
 
     def _check_stream(self, session: AnySession, line: list[bytes]) -> None:
+        """Raise ``CommandError`` if limits or permissions forbid an event stream."""
         self.command_limits.count()
         if self.is_full():
             raise CommandError(errors.MAX_CONNECTIONS)
@@ -349,6 +353,7 @@ class KVApp(App):
         return reply
 
     def error_of(self, error: CommandError) -> CommandError:
+        """Return the error, with "int" instead of "integer" if the setting ``int_text`` says so."""
         if self._shortens_errors and error.text == errors.NOT_INTEGER:
             return CommandError(errors.NOT_INTEGER_VENDOR)
         return error
@@ -418,7 +423,10 @@ def _argument(item: Any, index: int, line_name: str) -> bytes:
 
 
 def _command_line(items: Any, number: int = 0) -> list[bytes]:
-    """Return the command line in a parsed array, command ``number`` of a pipeline unless 0."""
+    """Return the command line in a parsed array; raise ``RestError`` for null and nested values.
+
+    ``number`` is the line's position in a pipeline, from 1.
+    """
     try:
         if isinstance(items, list) and items:
             return list(map(str.encode, items))
@@ -433,6 +441,7 @@ def _command_line(items: Any, number: int = 0) -> list[bytes]:
 
 
 def commands_of_body(body: bytes) -> list[list[bytes]]:
+    """Return the command lines in a JSON array of arrays; raise ``RestError`` 400 if it is invalid."""
     lines = _json(body)
     if not isinstance(lines, list):
         raise RestError(400, f"{errors.BAD_ARGUMENTS}: the body is not an array of arrays")
@@ -476,6 +485,8 @@ _PIECE = 3 * 2**16
 
 
 class Format(NamedTuple):
+    """The response format that a request asks for."""
+
     base64: bool
     resp2: bool
 
@@ -488,6 +499,7 @@ class Format(NamedTuple):
         return Answer({"result": to_json(reply, self.base64)}, 200, headers)
 
     def replies(self, replies: list[Reply], size: int, headers: Headers) -> Answer | Stream:
+        """Return the response to several commands, which have ``size`` bytes of strings."""
         if size > STREAMED:
             encoded = chain.from_iterable(map(resp_parts, replies))
             parts = encoded if self.resp2 else json_of_each(replies, self.base64)
@@ -524,6 +536,7 @@ _FORMAT_HEADERS = {
 
 
 def format_of(request: Request) -> Format:
+    """Return the response format of a request; raise ``RestError`` if it does not exist."""
     if _FORMAT_HEADERS.isdisjoint(request.fields):
         return _PLAIN
     base64 = option(request, "encoding").lower() == "base64"

@@ -42,6 +42,7 @@ VERSION: dict[Dialect, str] = {"vendor": "8.2.0", "redis": "7.0.15"}
 """Default version that a server reports, by dialect; the vendor's is from its documentation."""
 
 _LIMIT = optional(whole(0))
+"""A limit; None means no limit."""
 
 
 class KVSettings(HandleSettings, total=False):

@@ -55,9 +55,12 @@ if TYPE_CHECKING:
     from ..search.index import Search
 
 _SEARCHES = {b"SEARCH." + name for name in b"QUERY COUNT AGGREGATE DESCRIBE WAITINDEXING".split()}
+"""Commands that update the search index before they run."""
 
 
 class EngineCopy(NamedTuple):
+    """A copy of everything that commands can change."""
+
     databases: list[KeyspaceCopy]
     scripting: tuple[dict[bytes, Script], tuple[bytes, ...]]
     users: tuple[dict[str, AclUser], dict[str, RestToken]]
@@ -92,9 +95,12 @@ class Engine:
         self.dialect = dialect = settings.dialect
         self.version = settings.version or VERSION[dialect]
         self.table = table_of(dialect, self.version, tuple(settings.modules))
+        """The command table of the reported version, which also lists the changes that apply to it."""
         self._lookup = self.table.lookup
         self.print_double = None if self.table.knows[SHORTEST_DOUBLES] else with_17_digits
+        """Function that formats floating-point numbers for replies; None to leave them unchanged."""
         self.searches: deque[Search] = deque(maxlen=1000)
+        """Searches made by clients, newest last."""
         self.lock = threading.RLock()
         self.random = ids.stream("kv", "random")
         self.config = Config(dialect, self.table, debug_command=settings.debug_command)
@@ -117,8 +123,10 @@ class Engine:
         self.observers = Registry[Observer]()
         self.eviction = Eviction(self.databases, self.config, self.random)
         self.can_listen: Callable[[int], bool] = lambda port: True
+        """Function that returns whether the database port could listen on another port number."""
         self.waiters = Waiters()
         self.connected: dict[int, Session] = {}
+        """Sessions of the database port by client ID."""
         self.streaming: set[Session] = set()
         self.users = Users(
             self.connected, self.streaming, dialect, self.config, self.table, clock.now_us
@@ -130,9 +138,13 @@ class Engine:
         """Whether a setting or a parameter can cause a valid command line to be rejected."""
         self._measures_keys = False
         self._records_changes = False
+        """Whether keyspaces record changed keys, because a client or an index depends on them."""
         self._expiry_timer_us: int | None = None
+        """Time in microseconds of the pending timer for the next expiry, or None."""
         self.running: CommandSpec | None = None
+        """The running command or, between commands, the last one."""
         self.line: list[bytes] = []
+        """The command line of ``running``."""
         self._session_ids = itertools.count(1)
         self._capacity: Capacity | None = None
         if settings.bounds_data:
@@ -161,6 +173,10 @@ class Engine:
         at_us: int | None = None,
         size: int = 0,
     ) -> Session:
+        """Open a session on database 0, by default for the user ``default``.
+
+        ``size`` is the number of bytes that the client has sent.
+        """
         # Do not take the lock, so that a client can connect and kill a script that holds it.
         user = user or self.users.default
         at_us = self.clock.now_us() if at_us is None else at_us
@@ -175,12 +191,14 @@ class Engine:
         return session
 
     def receive(self, size: int) -> None:
+        """Count bytes that a client of the database port has sent."""
         self.total.left -= OVERHEAD * size
         if self.total.left < 0:
             # The next command measures all keys.
             self._may_reject = True
 
     def describe(self, session: Session, running: str = "") -> bytes:
+        """Return a client's line in CLIENT LIST; ``running`` is the command if the client sent it."""
         waits = session.id in self.waiters or session.id in self.pauses.delayed
         libraries = self.table.knows["CLIENT LIST lib-name"]
         return client_line(session, self.now_us, waits=waits, running=running, libraries=libraries)
@@ -203,6 +221,7 @@ class Engine:
     # -- running commands ------------------------------------------------------------------------
 
     def execute(self, session: Session, argv: list[bytes]) -> Reply:
+        """Run a client's command line, or queue it in a transaction; raise ``CommandError``."""
         if session.db.indexes is not None:
             self.index_ahead(session, argv)
         if not self.lock.acquire(False) and not self.turns.wait(self, argv):
@@ -361,6 +380,7 @@ class Engine:
     def _check(
         self, session: Session, spec: CommandSpec, argv: list[bytes], during_script: bool
     ) -> None:
+        """Raise ``CommandError`` to reject a line. The checks are in the order of real servers."""
         if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
             check_over_rest(spec, argv)
         if not self.offers(session, spec):
@@ -395,6 +415,7 @@ class Engine:
         return allowed is None or spec.name in allowed or session.transport == "local"
 
     def check_replicas(self, session: Session, writes: bool) -> None:
+        """Raise NOREPLICAS for a client's write command if ``min-replicas-to-write`` is set."""
         if self._needs_replicas and writes and session.transport != "local":
             raise CommandError(errors.NOT_ENOUGH_REPLICAS)
 
@@ -428,6 +449,7 @@ class Engine:
             return waiter
 
     def unblock(self, waiter: Waiter) -> Reply:
+        """Return the reply to a client that was blocked: of the retried command, or of the timeout."""
         with self.lock:
             self.waiters.pop(waiter.session.id, None)
             self.record_changes()
@@ -445,6 +467,7 @@ class Engine:
     # -- changed keys ------------------------------------------------------------------------------
 
     def record_changes(self) -> None:
+        """Start or stop recording, whenever something that depends on changes is added or removed."""
         self._records_changes = bool(
             self.waiters
             or self.tracking
@@ -456,6 +479,7 @@ class Engine:
             keyspace.record_changes(self._records_changes, for_tracking=bool(self.tracking))
 
     def process_changes(self, writer: Session | None = None) -> None:
+        """Send invalidation messages for changed keys, and retry the commands blocked on them."""
         if self.tracking:
             self.tracking.invalidate_changed(writer)
             self.tracking.keep_within_bounds()
@@ -506,12 +530,14 @@ class Engine:
     # -- data --------------------------------------------------------------------------------------
 
     def database(self, index: int) -> Keyspace:
+        """Return a database, after setting its time to that of the running command."""
         keyspace = self.databases[index]
         keyspace.now_ms = self.now_ms
         return keyspace
 
     @contextmanager
     def reading(self) -> Iterator[Keyspace]:
+        """Context manager that provides database 0 at the current time and holds the engine's lock."""
         with self.lock:
             self.update_time()
             yield self.databases[0]
@@ -520,6 +546,7 @@ class Engine:
         return type_name(value) != "ReJSON-RL" or "JSON.SET" in self.table.commands
 
     def snapshot(self) -> EngineCopy:
+        """Return a copy of all that commands can change: keys, scripts, users, tokens, parameters."""
         with self.lock:
             self.update_time()
             return EngineCopy(
@@ -591,6 +618,7 @@ class Engine:
         self._may_reject = bool(self._allowed_names or limited or self._needs_replicas)
 
     def follow_policy(self) -> None:
+        """Count accesses of keys if the eviction policy needs them, otherwise forget the counters."""
         counts = self.config.text("maxmemory-policy").endswith("lfu")
         for keyspace in self.databases:
             if not counts:

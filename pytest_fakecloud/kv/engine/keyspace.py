@@ -40,6 +40,7 @@ _MAX_COUNTER = 255
 _MINUTE_MS = 60_000
 
 Counters = dict[bytes, tuple[int, int]]
+"""The counter of each key, and the minute since the Unix epoch in which the key was last accessed."""
 
 
 class Frequencies(Counters):
@@ -63,6 +64,7 @@ class Frequencies(Counters):
         self.put(key, counter, now_ms)
 
     def of(self, key: bytes, now_ms: int) -> int:
+        """Return a key's counter after applying the decay up to the current time."""
         counter, minute = self.get(key, (_FIRST_COUNTER, now_ms // _MINUTE_MS))
         decay = self._config.number("lfu-decay-time")
         idle = (now_ms // _MINUTE_MS - minute) // decay if decay else 0
@@ -73,10 +75,15 @@ class Frequencies(Counters):
 
 
 class Watcher(Protocol):
+    """A client that watches keys."""
+
     watch_broken: bool
+    """Whether a watched key has changed."""
 
 
 class KeyspaceCopy(NamedTuple):
+    """A copy of a database's content, made by ``Keyspace.snapshot()``."""
+
     values: dict[bytes, Any]
     expires: dict[bytes, int]
     accessed: dict[bytes, int]
@@ -114,10 +121,15 @@ class Keyspace:
         """For each hash with expiring fields, the earliest expiry of a field."""
         self.watchers: dict[bytes, list[Watcher]] = {}
         self.frequencies: Frequencies | None = None
+        """Access counters of the keys; None unless an LFU eviction policy is set."""
         self.changes = 0
+        """Number of changes since the last SAVE."""
         self.counts_reads = False
+        """Whether reads by the running command count as hits and misses."""
         self.hits = self.misses = 0
+        """Number of reads that found their key; ``misses`` counts the others."""
         self.expired = 0
+        """Number of keys that have expired."""
         self.touched: set[bytes] | None = None
         """Keys that changed since blocked clients were served; None while nothing needs changes."""
         self.changed: dict[bytes, bool] | None = None
@@ -172,12 +184,14 @@ class Keyspace:
         return value
 
     def get(self, key: bytes, kind: type[T]) -> T | None:
+        """Return a key's value, or None; raise WRONGTYPE if the value is not a ``kind``."""
         value = self.lookup(key)
         if value is None or type(value) is kind:
             return value
         raise CommandError(WRONGTYPE)
 
     def string(self, key: bytes) -> String | None:
+        """Return the string under a key, or None; raise WRONGTYPE for a value of another type."""
         value = self.values.get(key)
         if type(value) is bytes and not (key in self.expires or self.volatile):
             # The same as below, but without a call, for nearly all strings.
@@ -210,6 +224,7 @@ class Keyspace:
 
     @contextmanager
     def keeping_access_times(self) -> Iterator[None]:
+        """Context manager in which accesses do not change the access times of existing keys."""
         kept, self.accessed = self.accessed, {}
         try:
             yield
@@ -230,6 +245,7 @@ class Keyspace:
         return iter(list(self.values))
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """Return up to ``count`` keys by age, and the next cursor (0 after the last page)."""
         self.purge()
         return self._scan_order().page(cursor, count)
 
@@ -266,6 +282,7 @@ class Keyspace:
             self._report_change(key, event)
 
     def store(self, key: bytes, value: Any) -> int:
+        """Set a key to a collection, or delete the key if that is empty; return the size."""
         if value:
             self.set(key, value)
         else:
@@ -298,6 +315,7 @@ class Keyspace:
             self.announce(key, "del")
 
     def note_removal(self, key: bytes, event: str | None = None) -> None:
+        """Report that elements were removed from a value; delete the key if none are left."""
         self.touch(key, event)
         self.remove_if_empty(key)
 
@@ -340,6 +358,7 @@ class Keyspace:
             self.announce(key, "")
 
     def next_expiry(self) -> int | None:
+        """Return the earliest time at which ``purge()`` finds something to remove, or None."""
         earliest = self.expires.earliest(), self.volatile.earliest()
         return min((at_ms for at_ms in earliest if at_ms is not None), default=None)
 
@@ -424,6 +443,7 @@ class Keyspace:
         self.announce(key, event)
 
     def _note_change(self, key: bytes, *, expired: bool = False, invalidates: bool = True) -> None:
+        """Mark a key as changed for the clients that watch it, the engine and the search indexes."""
         for watcher in self.watchers.get(key, ()):
             watcher.watch_broken = True
         if self.touched is not None:
@@ -436,10 +456,12 @@ class Keyspace:
                 self.indexes.note_change(self, key)
 
     def record_changes(self, touched: bool, *, for_tracking: bool) -> None:
+        """Start or stop recording changed keys, and those that need an invalidation message."""
         self.touched = (self.touched or set()) if touched else None
         self.changed = (self.changed or {}) if for_tracking else None
 
     def keep_encodings(self, config: Config) -> None:
+        """Keep the encodings of all values until they are written, before a limit changes."""
         for value in self.values.values():
             if isinstance(value, _ENCODED):
                 value.keep_encoding(config)
@@ -454,6 +476,7 @@ class Keyspace:
         )
 
     def restore(self, saved: KeyspaceCopy) -> None:
+        """Restore the content that ``snapshot()`` copied. The same copy can be restored again."""
         for key in {*self.values, *saved.values}:
             self.touch(key, "")
         self.values = {key: _copy(value) for key, value in saved.values.items()}

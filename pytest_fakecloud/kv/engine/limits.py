@@ -39,6 +39,7 @@ from ..values.measures import ENTRY, content_size, usage
 from .keyspace import Keyspace
 
 _COMPARED = 500
+"""Maximum number of keys of a database that are compared before a key is evicted."""
 STARTUP = 1024
 """Memory used by a server without data, in bytes."""
 LONGEST_WAIT_SECONDS = 2.0
@@ -46,6 +47,8 @@ LONGEST_WAIT_SECONDS = 2.0
 
 
 class _Sums:
+    """The sizes of the keys of one database, and their sums."""
+
     def __init__(self, db: Keyspace) -> None:
         self.db = db
         self.memory = 0
@@ -77,11 +80,13 @@ class Sizes:
         self._sums = list(map(_Sums, databases))
 
     def used_memory(self) -> int:
+        """Return the memory used by the server and its keys, values and expiry times, in bytes."""
         return STARTUP + sum(
             one.updated().memory + ENTRY * len(one.db.expires) for one in self._sums
         )
 
     def of_content(self, db: Keyspace) -> int:
+        """Return the bytes of the keys and values of a database."""
         return self._sums[db.index].updated().content
 
 
@@ -115,6 +120,7 @@ class Eviction:
         return False
 
     def _candidates(self) -> list[tuple[Keyspace, bytes]]:
+        """Return keys to evict, in this order, before others are compared."""
         policy = self._config.text("maxmemory-policy")
         share, _, order = policy.partition("-")
         if policy == OPTIMISTIC:
@@ -161,11 +167,13 @@ class Total:
         """Number of bytes that clients may add before all keys are measured."""
 
     def check_derived(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise OOM if a client's command that derives data from other keys would exceed the limit."""
         values = db.values
         sources = {argv[at] for at, key in spec.key_positions(argv) if not key.writes}
         self._take(_DERIVED * sum(usage(key, values[key]) for key in sources if key in values))
 
     def reserve(self, transport: Transport, size: int) -> None:
+        """Raise OOM if a client's command would exceed the limit with ``size`` more bytes."""
         if transport != "local":
             self._take(size)
 
@@ -182,13 +190,17 @@ class Total:
 
 
 class Capacity:
+    """Checks commands against the size limits of a database."""
+
     def __init__(self, limits: KVConfig, sizes: Sizes | None) -> None:
         self._limits = limits
         self._sizes = sizes
+        """The sizes of all keys; None without a limit on their sum."""
         self._keys_only = limits.max_record_size is None and limits.max_data_size is None
         self._longest_key = sys.maxsize if limits.max_key_size is None else limits.max_key_size
 
     def check(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` if a write command would exceed a limit."""
         if self._keys_only:
             # Fast path: if the longest word is within the limit for keys, so is every key.
             longest = len(argv[spec.only_key]) if spec.only_key else max(map(len, argv))
@@ -229,6 +241,7 @@ _SIZE_AT: dict[str, Callable[[list[bytes]], int]] = {
 
 
 def _added_bytes(spec: CommandSpec, argv: list[bytes], at: int, key: KeySpec) -> int:
+    """Return the size in bytes of the data that a line stores under the key at position ``at``."""
     if len(spec.keys) > 1:
         return 0  # The command derives its result from other keys.
     if value_at := spec.effects.value_at:

@@ -24,6 +24,7 @@ _CONFIRMATIONS = {
     "pattern": (b"psubscribe", b"punsubscribe"),
     "shard": (b"ssubscribe", b"sunsubscribe"),
 }
+"""For each kind of subscription, the first words of the messages that confirm its start and end."""
 KINDS = tuple(_CONFIRMATIONS)
 
 
@@ -44,6 +45,7 @@ class PubSub:
         session.push(Push([_CONFIRMATIONS[kind][0], name, self._count(session, kind)]))
 
     def unsubscribe(self, session: Session, kind: str, names: list[bytes]) -> None:
+        """Unsubscribe a session from the named channels or patterns; without names, from all."""
         word = _CONFIRMATIONS[kind][1]
         going: list[bytes | None] = list(names or session.subscriptions[kind])
         for name in going or [None]:
@@ -57,6 +59,7 @@ class PubSub:
                 self._forget(session, kind, name)
 
     def publish(self, channel: bytes, message: bytes) -> int:
+        """Send a message to a channel; return the number of deliveries, one per subscription."""
         receivers = 0
         for session in self._listeners["channel"].get(channel, ()):
             session.push(Push([b"message", channel, message]))
@@ -114,6 +117,8 @@ _CLASS_OF = {event: letter for letter, events in _CLASSES.items() for event in e
 
 
 class Notifications:
+    """Publishes the keyspace events that ``notify-keyspace-events`` enables."""
+
     def __init__(self, pubsub: PubSub) -> None:
         self._send = pubsub.publish
         self._letters: frozenset[str] = frozenset()
@@ -149,8 +154,10 @@ class _Line(NamedTuple):
     spec: CommandSpec
     argv: list[bytes]
     caching: bool | None
+    """The mode that CLIENT CACHING had set for the line; None if it had set none."""
 
     def wants_tracking(self, options: TrackingOptions) -> bool:
+        """Return whether keys that the line reads are tracked for a client with these options."""
         if "bcast" in options.words or ("optin" in options.words and self.caching is not True):
             return False
         return "optout" not in options.words or self.caching is not False
@@ -178,7 +185,9 @@ class Tracking:
         self.evicting = False
         """Whether messages are about evicted keys; they do not wait for the command's reply."""
         self._line: _Line | None = None
+        """The last line of a session that tracks keys."""
         self._readers: dict[bytes, dict[int, None]] = {}
+        """The IDs of the sessions that have read each key."""
         self._sessions: dict[int, Session] = {}
 
     def __bool__(self) -> bool:
@@ -193,6 +202,7 @@ class Tracking:
         self._sessions.pop(session.id, None)
 
     def note(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Remember the keys that a session has read or, for a script, that were passed to it."""
         options = session.tracking
         if options is None or spec.name in _KEEPS_CACHING:
             return
@@ -219,6 +229,7 @@ class Tracking:
             self._invalidate_prefixes(changed, writer)
 
     def invalidate_evicted(self) -> None:
+        """Send invalidation messages for keys that were evicted to make room for a command."""
         self.evicting = True
         try:
             self.invalidate_changed(None)
@@ -226,6 +237,7 @@ class Tracking:
             self.evicting = False
 
     def _invalidate_readers(self, changed: Mapping[bytes, bool], writer: Session | None) -> None:
+        """Send a message to the readers of changed keys, except to ``writer`` if it uses NOLOOP."""
         for key, expired in changed.items():
             for number in self._readers.pop(key, ()):
                 session = self._sessions.get(number)
@@ -237,6 +249,7 @@ class Tracking:
                     self._send(session, session.tracking, [key])
 
     def _invalidate_prefixes(self, changed: Mapping[bytes, bool], writer: Session | None) -> None:
+        """Send each session with prefixes one message per prefix, with the matching changed keys."""
         for session in list(self._sessions.values()):
             options = session.tracking
             if options is None or "bcast" not in options.words:
@@ -248,12 +261,14 @@ class Tracking:
                     self._send(session, options, found)
 
     def keep_within_bounds(self) -> None:
+        """Forget the oldest keys beyond ``tracking-table-max-keys``, and notify their readers."""
         most = self._config.number("tracking-table-max-keys")
         while most and len(self._readers) > most:
             # As for an expired key, NOLOOP does not apply.
             self._invalidate_readers({next(iter(self._readers)): True}, None)
 
     def sizes(self) -> tuple[int, int, int]:
+        """Return the numbers of tracked keys, of their readers (summed over keys) and of prefixes."""
         sessions = self._sessions.values()
         prefixes = {each for one in sessions if one.tracking for each in one.tracking.prefixes}
         return len(self._readers), sum(map(len, self._readers.values())), len(prefixes)

@@ -44,9 +44,12 @@ class TrackingOptions:
 
 
 RUN_IN_TRANSACTION = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})
+"""Commands that run inside an open transaction instead of being queued."""
 
 
 class Watched(NamedTuple):
+    """A key that a client watches, and whether the key existed when WATCH ran."""
+
     db: Keyspace
     key: bytes
     existed: bool
@@ -70,14 +73,19 @@ class Session:
     id: int
     created_us: int
     last_us: int
+    """Time in microseconds of the last command."""
     resp: int = 2
     local_address: str = "127.0.0.1:6379"
     name: bytes = b""
     library: dict[str, bytes] = field(default_factory=dict)
+    """The values of ``lib-name`` and ``lib-ver`` that CLIENT SETINFO has set."""
     queue: list[tuple[CommandSpec, list[bytes]]] | None = None
+    """Commands queued in the open transaction; None if no transaction is open."""
     aborted: bool = False
+    """Whether a command of the open transaction was rejected, so EXEC returns EXECABORT."""
     watched: list[Watched] = field(default_factory=list)
     watch_broken: bool = False
+    """Whether a watched key has changed, so EXEC runs no command."""
     in_exec: int = 0
     """Number of commands in the transaction that EXEC is running; 0 if none is running."""
     in_script: bool = False
@@ -86,6 +94,7 @@ class Session:
     subscriptions: defaultdict[str, dict[bytes, None]] = field(
         default_factory=partial(defaultdict, dict)
     )
+    """The names of channels and patterns, by the kind of subscription."""
     monitor: Monitor | None = None
     reply_mode: str = "on"
     """Mode set by CLIENT REPLY: ``"on"``, ``"off"``, or ``"skip"`` to omit the next reply only."""
@@ -94,6 +103,7 @@ class Session:
     has_left: Callable[[], bool] | None = None
     """Function that returns whether the peer has closed its side; None if that is not known."""
     closing: bool = False
+    """Whether the transport closes the connection after the current reply."""
     tracking: TrackingOptions | None = None
     no_evict: bool = False
     """Mode set by CLIENT NO-EVICT, which is only reported."""
@@ -137,6 +147,7 @@ class Session:
         self.watch_broken = False
 
     def abort_transaction(self) -> None:
+        """Make EXEC fail, if a transaction is open, because one of its commands was rejected."""
         self.aborted = self.queue is not None
 
     def discard_transaction(self) -> None:
@@ -152,6 +163,7 @@ Observer = Callable[[Session, "CommandSpec", list[bytes]], None]
 
 
 _FOREVER_US = 10**18
+"""Duration of a wait without a time limit."""
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -225,11 +237,15 @@ class Pauses:
     def __init__(self, clock: Timekeeper) -> None:
         self._clock = clock
         self._sleep_ends_us = 0
+        """Time in microseconds at which the last DEBUG SLEEP ends."""
         self.pause_ends_us = 0
+        """Time in microseconds at which the last CLIENT PAUSE ends."""
         self.writes_only = False
+        """Whether the last CLIENT PAUSE delays write commands only."""
         self.delays_end_us = 0
         """Time in microseconds at which the last pause or sleep ends; 0 before the first."""
         self.delayed: set[int] = set()
+        """Ids of the sessions whose next command is being delayed."""
         self.exec_sleep_ms = 0
         """Milliseconds of DEBUG SLEEP in a transaction, by which EXEC delays its reply."""
         self.command_sleep_us = 0
@@ -287,6 +303,7 @@ class Pauses:
 _ASK_SECONDS = 0.02
 """Time between two checks of a waiting client whether its line may run during a script."""
 _GIVE_WAY_TIMEOUT = 0.2
+"""Maximum wall-clock time in seconds that ``give_way()`` waits."""
 
 
 class Turns:
@@ -295,7 +312,9 @@ class Turns:
     def __init__(self, lock: threading.RLock) -> None:
         self._lock = lock
         self.queued: set[int] = set()
+        """Identifiers of the threads that are waiting for the engine's lock."""
         self._taken = threading.Event()
+        """Set when a waiting thread has taken the lock."""
 
     def wait(self, engine: Engine, argv: list[bytes]) -> bool:
         """Wait for the engine's lock; return False if the line runs without it, during a script."""
@@ -319,11 +338,14 @@ class Turns:
 
 
 _SAME_WITHIN_US = 60_000_000
+"""Microseconds within which equal denials are counted in one entry."""
 _COMPARED = 10
 """Number of the newest entries with which a denial is compared, as on a real server."""
 
 
 class LogEntry(NamedTuple):
+    """An entry of ACL LOG. ``client`` is the client's line in CLIENT LIST."""
+
     reason: str
     context: str
     object: bytes
@@ -356,10 +378,12 @@ class Users:
         self.default = first_user(dialect, table)
         self._users: dict[str, AclUser] = {"default": self.default}
         self.read_only = read_only_user(dialect, table)
+        """The user of the read-only token."""
         if dialect == "vendor":
             self._users[self.read_only.name] = self.read_only
         self._tokens: dict[str, RestToken] = {}
         self.log: list[LogEntry] = []
+        """Denied commands and logins, newest first, as returned by ACL LOG."""
 
     def __iter__(self) -> Iterator[AclUser]:
         return (user for _, user in sorted(self._users.items()))
@@ -377,6 +401,7 @@ class Users:
         self._users[user.name] = user
 
     def remove(self, name: str) -> bool:
+        """Remove a user, its REST tokens and its connections; return whether it existed."""
         user = self._users.pop(name, None)
         if user is None:
             return False
@@ -392,6 +417,7 @@ class Users:
         return [each for each in sessions if each.user is user]
 
     def disconnect_listeners(self, user: AclUser) -> None:
+        """Close a user's connections that have a subscription which is no longer allowed."""
         for session in self._sessions_of(user):
             if any(
                 not user.may_listen(name, kind == "pattern")
@@ -401,21 +427,25 @@ class Users:
                 session.disconnect()
 
     def visitor(self) -> AclUser:
+        """Return the user of a new connection: ``default`` without a password, or ``ANONYMOUS``."""
         default = self.default
         return default if default.on and default.passwordless else ANONYMOUS
 
     def authenticate(self, name: str, password: bytes) -> AclUser:
+        """Return the user with this name and password; raise WRONGPASS if there is none."""
         user = self._users.get(name)
         if user is None or not user.accepts(password):
             raise CommandError(WRONGPASS)
         return user
 
     def make_token(self, user: AclUser, password: bytes) -> str:
+        """Create a REST token, which is valid as long as the user accepts the password."""
         token = new_token()
         self._tokens[token] = RestToken(user.name, password_hash(password))
         return token
 
     def holder_of(self, token: str) -> AclUser | None:
+        """Return the user of a REST token, or None if the token is not valid."""
         held = self._tokens.get(token)
         user = self._users.get(held.user) if held is not None else None
         if held is None or user is None or not user.accepts_hash(held.hash):
@@ -423,6 +453,7 @@ class Users:
         return user
 
     def permit(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise NOPERM, and log it for ACL LOG, unless the session's user may run a command line."""
         if session.transport == "rest" and spec.name in _TRANSACTION_ENDPOINT:
             return
         try:
@@ -439,6 +470,7 @@ class Users:
     def log_denied(
         self, session: Session, reason: str, context: str, object: bytes, name: str
     ) -> None:
+        """Add an entry to ACL LOG, or count the denial in the entry of an equal one."""
         log, at_us, times = self.log, self._now_us(), 1
         denied = reason, context, object, encoded(name)
         for place, known in enumerate(log[:_COMPARED]):

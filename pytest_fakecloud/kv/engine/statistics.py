@@ -13,8 +13,11 @@ from ..table.registry import CommandSpec
 from .sessions import Session
 
 _LATENCY_SAMPLES = 160
+"""Maximum number of samples that are kept of a latency event, as on a real server."""
 _SLOW_LOG_WORDS = 32
+"""Maximum number of words of a line in the slow log."""
 _SLOW_LOG_BYTES = 128
+"""Maximum number of bytes of each word of a line in the slow log."""
 
 
 @dataclass(eq=False, slots=True)
@@ -43,6 +46,8 @@ class CommandCount:
 
 
 class SlowCommand(NamedTuple):
+    """An entry of the slow log."""
+
     id: int
     at_us: int
     usec: int
@@ -52,14 +57,18 @@ class SlowCommand(NamedTuple):
 
 
 class Statistics:
+    """Statistics since the server's start or the last CONFIG RESETSTAT."""
+
     def __init__(self, config: Config) -> None:
         self._config = config
         self.slow: deque[SlowCommand] = deque()
         self.latency: dict[str, list[tuple[int, int]]] = {}
+        """Samples of each latency event: a time in seconds and a duration in milliseconds."""
         self._next_slow = 0
         self.commands: defaultdict[CommandSpec, CommandCount] = defaultdict(CommandCount)
         self.errors: dict[str, int] = {}
         self.freed_lazily = 0
+        """Number of keys removed by flushes with ASYNC."""
 
     def reset(self) -> None:
         """Reset the counts of commands and errors, but neither the slow log nor the latency events."""
@@ -72,11 +81,13 @@ class Statistics:
         self._count_error(error)
 
     def count_rejection(self, spec: CommandSpec | None, error: CommandError) -> None:
+        """Count a command that was rejected; ``spec`` is None for an unknown command."""
         if spec is not None:
             self.commands[spec].rejected += 1
         self._count_error(error)
 
     def _count_error(self, error: CommandError) -> None:
+        """Count an error by its first word, unless the error was counted where it was first raised."""
         if isinstance(error, CountedError):
             return
         word = error.text.split(b" ", 1)[0].decode("utf-8", "replace")
@@ -95,6 +106,7 @@ class Statistics:
     def note_slow(
         self, session: Session, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
     ) -> None:
+        """Add a command to the slow log and the latency events if it reaches their thresholds."""
         threshold = self._config.number("slowlog-log-slower-than")
         if 0 <= threshold <= usec and "skip_slowlog" not in spec.flags:
             self._add_slow(session, argv, at_us, usec)
@@ -126,6 +138,7 @@ _BUFFERS = dict.fromkeys(
 )
 """Sizes of buffers in CLIENT LIST, which are 0 because a fake has no buffers (decided here)."""
 _DESCRIPTOR = 8
+"""File descriptor that CLIENT LIST shows for every client."""
 
 
 def client_line(
@@ -184,6 +197,7 @@ _ESCAPES = {byte: b"\\%c" % sign for byte, sign in zip(b'\\"\n\r\t\a\b', b'\\"nr
 
 
 def monitor_line(at_us: int, session: Session, argv: list[bytes]) -> bytes:
+    """Format a command as ``seconds.micros [db address] "WORD" "word"``."""
     seconds, microseconds = divmod(at_us, 1_000_000)
     words = b" ".join(map(quoted, without_secrets(argv)))
     where = b"lua" if session.in_script else session.address.encode() or b"127.0.0.1:0"
@@ -191,6 +205,7 @@ def monitor_line(at_us: int, session: Session, argv: list[bytes]) -> bytes:
 
 
 def without_secrets(argv: list[bytes]) -> list[bytes]:
+    """Return a command line with the secrets of logins, users, parameters and MIGRATE redacted."""
     find = _SECRETS.get(argv[0].upper())
     if find is None:
         return argv
@@ -219,9 +234,11 @@ _SECRETS: dict[bytes, Callable[[list[bytes]], Collection[int]]] = {
     b"CONFIG": _of_config,
     b"MIGRATE": lambda words: _of_options(words, 6, {b"AUTH": 1, b"AUTH2": 2}),
 }
+"""For each command, a function that returns the positions of secrets in its upper-case words."""
 
 
 def quoted(argument: bytes) -> bytes:
+    """Quote an argument as MONITOR does, with unprintable bytes escaped."""
     parts = [
         _ESCAPES.get(byte) or (bytes([byte]) if 32 <= byte < 127 else b"\\x%02x" % byte)
         for byte in argument

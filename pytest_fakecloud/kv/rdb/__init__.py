@@ -18,6 +18,7 @@ from .source import RdbError, Source, crc64
 from .writer import OLDEST, Writer
 
 _FUNCTION = 0xF5
+"""The type code that precedes the source of a function library."""
 _FOOTER = 10
 SHELL = 1 + _FOOTER
 """Size in bytes of a DUMP payload without its value: the type, the format version and the checksum."""
@@ -42,6 +43,7 @@ def _sealed(writer: Writer) -> bytes:
 
 
 def is_sealed(payload: bytes, version: int) -> bool:
+    """Return whether a payload's checksum is valid and its format version at most ``version``."""
     return (
         len(payload) >= _FOOTER
         and int.from_bytes(payload[-_FOOTER:-8], "little") <= version
@@ -50,6 +52,7 @@ def is_sealed(payload: bytes, version: int) -> bool:
 
 
 def load(payload: bytes, version: int) -> Any:
+    """Return the value in a DUMP payload that is sealed, ignoring bytes after it."""
     source = Source(payload[:-_FOOTER])
     try:
         return read_value(source, source.byte(), version)
@@ -58,6 +61,7 @@ def load(payload: bytes, version: int) -> Any:
 
 
 def load_libraries(payload: bytes) -> list[bytes]:
+    """Return the sources in a sealed FUNCTION DUMP payload; raise ``TypeError`` for other data."""
     source = Source(payload[:-_FOOTER])
     found = []
     while source.left():
@@ -68,6 +72,7 @@ def load_libraries(payload: bytes) -> list[bytes]:
 
 
 MAGIC = (b"REDIS", b"VALKEY")
+"""The magic bytes at the start of a file by Redis or Valkey."""
 _NEWEST = 12
 _NEWEST_VALKEY = 81
 _CHECKED_SINCE = 5
@@ -77,6 +82,8 @@ _AUX, _RESIZE, _EXPIRES_MS, _EXPIRES, _SELECT, _END = 250, 251, 252, 253, 254, 2
 
 
 class Record(NamedTuple):
+    """A key in an RDB file, with its value and metadata."""
+
     database: int
     key: bytes
     value: Any
@@ -87,6 +94,8 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
+    """The contents of an RDB file; ``foreign`` has the skipped keys by unsupported module type."""
+
     records: list[Record] = field(default_factory=list)
     libraries: list[bytes] = field(default_factory=list)
     foreign: dict[str, list[bytes]] = field(default_factory=dict)
@@ -156,6 +165,7 @@ def _opened(data: bytes) -> tuple[int, Source]:
 
 
 def _between_keys(source: Source, code: int, found: Contents) -> None:
+    """Read an entry that is not a key: metadata, a function library or data of a module."""
     if code == _AUX:
         source.string()
         source.string()

@@ -39,6 +39,8 @@ from .source import (
 
 
 class RdbType(IntEnum):
+    """The type of a value, under the name that Redis gives to the type."""
+
     STRING = 0
     LIST = 1
     SET = 2
@@ -65,11 +67,15 @@ class RdbType(IntEnum):
 
 
 class ListNode(IntEnum):
+    """The form of a node of a ``LIST_QUICKLIST_2``: one large item, or a listpack of items."""
+
     PLAIN = 1
     PACKED = 2
 
 
 class ModuleItem(IntEnum):
+    """The type of an item of a module's value."""
+
     END = 0
     SIGNED = 1
     UNSIGNED = 2
@@ -91,12 +97,14 @@ Reader = Callable[[Source], Any]
 
 
 def _strings(build: Callable[[list[bytes]], Any], per_element: int = 1) -> Reader:
+    """Return a reader of values whose elements are written as one or more strings each."""
     return lambda source: build([source.string() for _ in range(per_element * source.count(1))])
 
 
 def _packed(
     unpack: Callable[[bytes], Sequence[Entry]], build: Callable[[list[bytes]], Any]
 ) -> Reader:
+    """Return a reader of values whose elements are written as one packed structure."""
     return lambda source: build(texts(unpack(source.string(packed=True))))
 
 
@@ -223,6 +231,7 @@ def _hash_of_valkey_9(source: Source) -> HashValue:
 
 
 def _expiring_hash(flat: list[bytes], expiries: list[int]) -> HashValue:
+    """Build a hash. ``expiries`` has the Unix milliseconds of each field, or 0 for no expiry."""
     found = _hash_of(flat)
     for field, at_ms in zip(flat[::2], expiries, strict=True):
         if not 0 <= at_ms < 1 << 63:
@@ -236,6 +245,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 def _module(source: Source) -> JsonValue:
+    """Read a RedisJSON value. Its first item is the JSON document as a string."""
     name = module_name(source.length())
     items = module_items(source)
     if name != JsonValue.type_name:
@@ -253,6 +263,7 @@ def module_name(number: int) -> str:
 
 
 def module_id(name: str, version: int) -> int:
+    """Return the ID of a module type, given its name and its encoding version."""
     number = 0
     for letter in name:
         number = number << 6 | _LETTERS.index(letter)
@@ -260,6 +271,7 @@ def module_id(name: str, version: int) -> int:
 
 
 def module_items(source: Source) -> list[bytes | int]:
+    """Skip the items of a module's value. Return the strings and integers among them."""
     items: list[bytes | int] = []
     while True:
         kind = source.length()
@@ -316,6 +328,8 @@ def _stream(source: Source, form: RdbType) -> Stream:
 
 
 class _Elements:
+    """Reads the elements of a stream node's listpack in order."""
+
     def __init__(self, entries: list[Entry]) -> None:
         self._rest = iter(entries)
         self._total = len(entries)
@@ -359,6 +373,7 @@ def _node(key: int, entries: list[Entry]) -> Node:
 
 
 def _entry(key: int, master: list[bytes], elements: _Elements) -> tuple[int, int, list[bytes]]:
+    """Return the flags, the ID, and the fields and values of the next entry."""
     flags = elements.number()
     # Differences from the node's key are stored in 64 bits, so they can wrap around.
     milliseconds = (key >> 64) + elements.number() & SEQUENCE_MAX

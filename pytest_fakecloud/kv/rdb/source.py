@@ -83,6 +83,7 @@ class Source:
         return found
 
     def count(self, least: int = 0) -> int:
+        """Return a number of elements that is at least ``least`` and fits into the remaining data."""
         found = self.length()
         if not least <= found <= len(self.data) - self.at:
             raise RdbError(
@@ -91,6 +92,7 @@ class Source:
         return found
 
     def string(self, *, packed: bool = False) -> bytes:
+        """Return a string, decompressed if necessary; ``packed`` if it contains a packed structure."""
         data, at = self.data, self.at
         # Fast path: nearly every string has a length that is encoded in one or two bytes.
         if at + 1 < len(data) and (first := data[at]) < 128:
@@ -127,6 +129,7 @@ class Source:
             raise RdbError(f"{error} (before byte {self.at})") from None
 
     def _length(self) -> tuple[int, bool]:
+        """Return a length and False, or the code of a special string encoding and True."""
         first = self.byte()
         kind = first >> 6
         if kind == 0:
@@ -248,7 +251,9 @@ def _literals(out: bytearray, data: bytes, start: int, stop: int) -> None:
 
 
 _POLYNOMIAL = 0x95AC9329AC4BC9B5
+"""The polynomial 0xad93d23594c935a9 with its bits reversed."""
 _LANES = 4096
+"""Number of parts of a block that are computed in parallel."""
 _LANE_BYTES = 64
 _BLOCK_BYTES = _LANES * _LANE_BYTES
 """Size of a block. From this size on, numpy is faster than a loop over bytes."""
@@ -327,6 +332,7 @@ def _tables() -> tuple[Any, list[Any]]:
 # -- packed structures: listpacks, and the ziplists, zipmaps and intsets of older servers -----------
 
 Entry = bytes | int
+"""An element of a listpack or ziplist."""
 
 _LISTPACK_WIDTHS = {0xF1: 2, 0xF2: 3, 0xF3: 4, 0xF4: 8}
 _BY_WIDTH = tuple(
@@ -348,6 +354,7 @@ def texts(entries: Iterable[Entry]) -> list[bytes]:
 
 
 def read_listpack(blob: bytes) -> list[Entry]:
+    """Return the elements of a listpack; raise ``RdbError`` if any byte is invalid."""
     end = len(blob) - 1
     if end < _HEADER or int.from_bytes(blob[:4], "little") != len(blob) or blob[end] != 0xFF:
         raise RdbError("a listpack has the wrong size or no end marker")
@@ -435,6 +442,7 @@ def _integer(number: int) -> bytes:
 
 
 def _back_length(size: int) -> bytes:
+    """Encode the length after an entry: groups of seven bits, all but the first with the top bit."""
     width = back_length_size(size)
     groups = [size >> 7 * (width - 1 - place) & 127 for place in range(width)]
     return bytes([groups[0], *(group | 128 for group in groups[1:])])
@@ -445,6 +453,7 @@ _CODES = {2: "h", 4: "i", 8: "q"}
 
 
 def read_ziplist(blob: bytes) -> list[Entry]:
+    """Return the elements of a ziplist; raise ``RdbError`` if any byte is invalid."""
     end = len(blob) - 1
     if end < 10 or int.from_bytes(blob[:4], "little") != len(blob) or blob[end] != 0xFF:
         raise RdbError("a ziplist has the wrong size or no end marker")
@@ -493,6 +502,7 @@ def read_ziplist(blob: bytes) -> list[Entry]:
 
 
 def read_zipmap(blob: bytes) -> list[bytes]:
+    """Return the alternating fields and values of a zipmap; raise ``RdbError`` if it is invalid."""
     found: list[bytes] = []
     at, end = 1, len(blob) - 1
     if end < 1 or blob[end] != 0xFF:
@@ -521,6 +531,7 @@ def read_zipmap(blob: bytes) -> list[bytes]:
 
 
 def read_intset(blob: bytes) -> list[int]:
+    """Return the integers of an intset; raise ``RdbError`` if they are not in ascending order."""
     width, count = int.from_bytes(blob[:4], "little"), int.from_bytes(blob[4:8], "little")
     code = _CODES.get(width)
     if code is None or not count or len(blob) != 8 + width * count:

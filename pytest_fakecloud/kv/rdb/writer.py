@@ -37,6 +37,7 @@ class Writer:
         self.version = version
 
     def taken(self) -> bytes:
+        """Return the bytes written since the last call, and clear the buffer."""
         data = b"".join(self._parts)
         self._parts.clear()
         return data
@@ -53,6 +54,7 @@ class Writer:
         self._parts.append(_length(number))
 
     def string(self, data: bytes) -> None:
+        """Write a string: as an integer if possible, otherwise compressed if that makes it shorter."""
         size = len(data)
         if size <= 11 and data[:1] <= b"9":
             number = try_int(data)
@@ -69,6 +71,7 @@ class Writer:
         self._parts.append(bytes(data))
 
     def value(self, key: bytes | None, value: Any) -> None:
+        """Write the type of a value, its key (None in a DUMP payload) and the value itself."""
         if isinstance(value, bytes | bytearray):  # Including subclasses such as `UnpackedInteger`.
             self._begin(RdbType.STRING, key)
             self.string(bytes(value))

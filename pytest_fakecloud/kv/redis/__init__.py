@@ -49,28 +49,36 @@ _DEFAULTS = (b"default", b"default_ro")
 
 
 class RedisUser(NamedTuple):
+    """A user on the server, which checks the permissions of this user's commands itself."""
+
     name: str
     login: Login
     unrestricted: bool = True
 
 
 class RedisUsers:
+    """The two default users, and the users on the server, which are looked up by REST token."""
+
     def __init__(self, link: Link, prefixes: Prefixes) -> None:
         self._link = link
         self._prefixes = prefixes
         self.read_only = read_only_user("vendor")
+        """The user to whom the read-only token belongs."""
         self.default = first_user("vendor")
 
     def permit(self, session: Any, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise a NOPERM error if the session's user may not run the command."""
         session.user.check(spec, argv)
 
     def make_token(self, name: bytes, password: bytes) -> bytes:
+        """Return a REST token for a user; raise ``CommandError`` for a wrong name or password."""
         if name in _DEFAULTS or not self._link.admits((self._prefixes.users + name, password)):
             raise CommandError(errors.rest_token_failed(name))
         sealed = urlsafe_b64encode(b"%d:%b%b" % (len(name), name, password))
         return _TOKEN.encode() + sealed.rstrip(b"=")
 
     def holder_of(self, token: str) -> Any:
+        """Return the user of a REST token, or None if the server rejects the user's password."""
         opened = _opened(token)
         if opened is None:
             return None
@@ -141,6 +149,7 @@ def _refuse_default_users(names: list[bytes], refusal: errors.Template) -> None:
 
 
 def _with_prefixes(prefixes: Prefixes, rule: bytes) -> bytes:
+    """Return a rule, or a selector in parentheses, with the fake's prefixes in the patterns."""
     if rule.startswith(b"("):
         inner = (_with_prefixes(prefixes, word) for word in rule[1:-1].split())
         return b"(" + b" ".join(inner) + b")"
@@ -164,6 +173,7 @@ def _without_prefixes(prefixes: Prefixes, reply: Reply) -> Reply:
 
 
 def _own_names(prefixes: Prefixes, reply: Reply) -> Reply:
+    """Return ``default``, the user of the fake's token, and the fake's names in a reply of ACL USERS."""
     if not prefixes.users or not isinstance(reply, list):
         return reply
     own = [name for name in reply if name.startswith(prefixes.users)]
@@ -171,6 +181,7 @@ def _own_names(prefixes: Prefixes, reply: Reply) -> Reply:
 
 
 def _own_lines(prefixes: Prefixes, reply: Reply) -> Reply:
+    """Return the lines in a reply of ACL LIST about the fake's users and ``default``."""
     if not prefixes.users or not isinstance(reply, list):
         return reply
     starts = (b"user " + prefixes.users, b"user default ")
@@ -179,16 +190,21 @@ def _own_lines(prefixes: Prefixes, reply: Reply) -> Reply:
 
 @dataclass(eq=False)
 class RedisSession:
+    """A client's session: its user and its open transaction."""
+
     user: Any
     transport: str
     address: str
     queue: list[Prepared] | None = None
+    """The commands of the open transaction, which EXEC sends together; None without one."""
     aborted: bool = False
+    """Whether EXEC will fail, because a command of the open transaction was rejected."""
     deliver: Callable[[list[Any]], None] | None = None
     wake: Callable[[], None] | None = None
 
     @property
     def login(self) -> Any:
+        """The login of the server's user that runs the commands, or None for the user in the URL."""
         return self.user.login if isinstance(self.user, RedisUser) else None
 
     def push(self, message: list[Any]) -> None:
@@ -218,6 +234,7 @@ class RedisEngine:
         self.pubsub = Subscriptions(namespace.link, namespace.prefixes)
         self.monitors = MonitorFeed(namespace.link, namespace.prefixes)
         self.streaming: set[RedisSession] = set()
+        """The sessions of open event streams."""
         self.users = RedisUsers(namespace.link, namespace.prefixes)
         fraction = ids.stream("kv", "random").random
         self._rewriter = Rewriter(namespace.prefixes, fraction, self.pubsub.patterns)
@@ -280,6 +297,7 @@ class RedisEngine:
         return reply
 
     def _check(self, session: RedisSession, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` if the user's permissions or the limit for keys forbid a command."""
         if not session.user.unrestricted:
             session.user.check(spec, argv)
         limit = self.settings.max_key_size
@@ -359,6 +377,7 @@ class RedisEngine:
 
     @contextmanager
     def reading(self) -> Iterator[RedisContents]:
+        """Provide the fake's keys within a ``with`` block. Each access reads from the server."""
         self.namespace.check_claim()
         yield RedisContents(self.namespace)
 
@@ -380,6 +399,7 @@ class RedisEngine:
         restore_copy(self.namespace, saved)
 
     def close(self) -> None:
+        """Remove the fake's data from the server and close all connections. Later calls do nothing."""
         if self.closed:
             return
         self.closed = True

@@ -41,6 +41,8 @@ Address = tuple[str, int]
 
 
 class Unreachable(RestError):
+    """Raised if the real server does not respond. The response has HTTP status 503."""
+
     def __init__(self, where: str, reason: object) -> None:
         super().__init__(503, f"ERR the database at {where} is not reachable: {reason}")
 
@@ -50,6 +52,8 @@ class LoginRefused(Unreachable):
 
 
 class Link:
+    """Connections to one server: pools by login, and connections that wait without a time limit."""
+
     clustered = False
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -86,13 +90,19 @@ class Link:
         self._users[login] = rules
 
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
+        """Run a command line; raise ``CommandError`` or, if the server is down, ``Unreachable``."""
         return self._run(argv, login, self._home())
 
     def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """Run lines in a transaction; return the replies to queueing them, then that to EXEC."""
+        """Run lines in a transaction; return the replies to queueing them, then that to EXEC.
+
+        Raises ``CommandError``, before any command has run, if the user may not start a
+        transaction.
+        """
         return self._batch([*lines, [b"EXEC"]], login, self._home(), [[b"MULTI"]])
 
     def many(self, lines: list[list[bytes]]) -> list[Reply]:
+        """Run command lines together on one connection. Errors are returned among the replies."""
         return self._batch(lines, None, self._home(), []) if lines else []
 
     def _run(
@@ -145,6 +155,7 @@ class Link:
             raise self.unreachable(error) from None
 
     def _home(self) -> Address | None:
+        """Return the node to use, or None if the server has only one node."""
         return None
 
     def dedicated(self, login: Login | None = None) -> Any:
@@ -317,6 +328,7 @@ def read_reply(connection: Any) -> Reply:
 
 
 def exchange(connection: Any, argv: list[bytes]) -> Reply:
+    """Send a command line and return its reply; raise ``CommandError`` for an error reply."""
     connection.send_command(*argv, check_health=False)
     reply = read_reply(connection)
     if isinstance(reply, CommandError):

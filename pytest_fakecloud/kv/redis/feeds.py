@@ -21,7 +21,9 @@ from .connection import Link, Login, Unreachable
 from .rewriting import Prefixes, escaped
 
 RECONNECT = 0.2
+"""Seconds between attempts to reconnect."""
 _MONITOR_PATIENCE = 2.0
+"""Maximum number of seconds to wait for the server's confirmation of MONITOR."""
 
 
 class Feed(threading.Thread):
@@ -87,6 +89,8 @@ class Feed(threading.Thread):
 
 
 class _Subscription(Feed):
+    """A session's subscription to a channel (``kind="channel"``) or a pattern."""
+
     def __init__(
         self, link: Link, prefixes: Prefixes, session: Any, kind: str, name: bytes
     ) -> None:
@@ -108,6 +112,7 @@ class _Subscription(Feed):
         """Numbers of subscriptions to report in confirmations; None once the server has confirmed."""
 
     def confirm(self, count: int) -> None:
+        """Push a confirmation with this number of subscriptions, once the server has confirmed."""
         with self._lock:
             if self._unconfirmed is not None:
                 self._unconfirmed.append(count)
@@ -127,11 +132,14 @@ class _Subscription(Feed):
 
 
 class Subscriptions:
+    """The subscriptions of all sessions, each on its own connection to the real server."""
+
     def __init__(self, link: Link, prefixes: Prefixes) -> None:
         self._link = link
         self._prefixes = prefixes
         self._lock = threading.Lock()
         self._feeds: dict[Any, dict[tuple[str, bytes], _Subscription]] = {}
+        """The subscriptions of each session by their kind and name."""
         self._closed = False
 
     def subscribe(self, session: Any, kind: str, name: bytes) -> None:
@@ -154,6 +162,7 @@ class Subscriptions:
             feed.stop()
 
     def patterns(self) -> int:
+        """Return the number of different patterns to which sessions of this process are subscribed."""
         with self._lock:
             each = (key for feeds in self._feeds.values() for key in feeds)
             return len({name for kind, name in each if kind == "pattern"})
@@ -169,6 +178,7 @@ class Subscriptions:
 
 _LINE = re.compile(rb"(\d+)\.(\d{6}) \[(\d+) (.*?)\] (.*)", re.DOTALL)
 _DATABASE = SimpleNamespace(index=0)
+"""The only database that a fake has for its clients."""
 
 
 class MonitorFeed:

@@ -61,6 +61,7 @@ _MAX_CONNECTIONS = 100_000
 
 
 def open_link(url: str) -> Link:
+    """Return the connections to the server at a URL; raise ``ContractError`` if the URL is invalid."""
     scheme, _, rest = url.partition("://")
     if scheme not in _REDIS_SCHEMES or not rest:
         raise ContractError(
@@ -101,6 +102,7 @@ def _link(url: str) -> Link:
 
 
 def _options(url: str) -> dict[str, Any]:
+    """Return redis-py's options for a connection; raise an error if the URL has invalid ones."""
     chosen = parse_url(url)
     options: dict[str, Any] = {
         "socket_connect_timeout": CONNECT_TIMEOUT,
@@ -130,12 +132,15 @@ def _without_password(url: str) -> str:
 
 
 PAUSE = 0.01
+"""Seconds between two attempts while a slot moves."""
 _REDIRECTIONS = (b"MOVED", b"ASK", b"TRYAGAIN", b"CLUSTERDOWN")
 _USER_COMMANDS = ([b"ACL", b"SETUSER"], [b"ACL", b"DELUSER"])
 T = TypeVar("T")
 
 
 class ClusterLink(Link):
+    """Connections to the node that serves one slot of a cluster."""
+
     clustered = True
 
     def __init__(self, nodes: list[Address], options: dict[str, Any]) -> None:
@@ -148,9 +153,11 @@ class ClusterLink(Link):
         self._slot_node: Address | None = None
 
     def pin(self, key: bytes) -> None:
+        """Use the node that serves a key's slot, and follow the slot when it moves."""
         self._key, self._slot = key, key_slot(key)
 
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
+        """Run a command line on the slot's node. Follow the slot if it has moved or is moving."""
         if not _has_keys(argv):
             self._wait_until_slot_is_whole()
         reply = self._follow(lambda node, asked: self._run(argv, login, node, asking=asked))
@@ -200,7 +207,11 @@ class ClusterLink(Link):
             raise
 
     def _follow(self, send: Callable[[Address, bool], T]) -> T:
-        """Call ``send`` with the slot's node, again after each redirection, for ``REPLY_TIMEOUT``."""
+        """Call ``send`` with the node that serves the slot, again after each redirection.
+
+        Its second argument says whether a node redirected only this request (ASK). Raises
+        ``Unreachable`` after ``REPLY_TIMEOUT`` seconds.
+        """
         until = monotonic() + REPLY_TIMEOUT
         asked: Address | None = None
         redirections = 0
@@ -255,6 +266,7 @@ class ClusterLink(Link):
         return self._slot_node or self._discover()
 
     def _discover(self) -> Address:
+        """Query the known nodes for the slots; return the node that serves the fake's slot."""
         failed: object = "it has no nodes"
         for node in self._nodes:
             try:

@@ -27,8 +27,10 @@ from .rewriting import Prefixes, escaped
 CLOSE_PATIENCE = 0.5
 """Seconds for which a closing fake waits for the server's response before removing its data."""
 _MARK = b"fakecloud-"
+"""Prefix of the names that fakes create for themselves on a server."""
 _PAGE = b"1000"
 BATCH = 500
+"""Maximum number of keys whose commands are sent together."""
 
 
 class Namespace:
@@ -88,10 +90,12 @@ class Namespace:
         return login
 
     def check_claim(self) -> None:
+        """Raise ``ContractError`` if another process has claimed the fake's database."""
         if self._claim is not None:
             self._claim.check()
 
     def full_names(self) -> list[bytes]:
+        """Return the sorted names of the fake's keys on the server, with their prefix."""
         found: set[bytes] = set()
         cursor: Any = b"0"
         while True:
@@ -108,6 +112,7 @@ class Namespace:
             self.link.call([b"UNLINK", *keys[at : at + BATCH]])
 
     def user_rules(self) -> dict[bytes, list[bytes]]:
+        """Return the rules of each user that clients of the fake have created."""
         try:
             lines = cast("list[bytes]", self.link.call([b"ACL", b"LIST"]))
         except CommandError:
@@ -197,6 +202,7 @@ class Claim:
                 )
 
     def release(self) -> None:
+        """Delete the claim, if the server responds, so that other fakes can use the database."""
         with suppress(Exception):
             self._run(_RELEASE)
 
@@ -208,7 +214,10 @@ class Claim:
 
 
 def claim_database(link: Link, url: str) -> Claim:
-    """Claim and empty the URL's database, or the first free one but 0, and connect to it."""
+    """Claim the URL's database, or the first free one but 0; empty it and connect ``link`` to it.
+
+    Raises ``ContractError`` if no database is free.
+    """
     wanted = link.database
     with ExitStack() as undo:
         registry = open_link(url)
@@ -239,6 +248,8 @@ def _databases(link: Link) -> int:
 
 
 class RedisContents:
+    """The keys of a fake on a real server, with the interface of a keyspace."""
+
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
 
@@ -247,6 +258,7 @@ class RedisContents:
         return (key[prefix_length:] for key in self._namespace.full_names())
 
     def peek(self, key: bytes) -> Converted | None:
+        """Return the value of a key, or None; raise ``ContractError`` for an unsupported type."""
         namespace = self._namespace
         name = namespace.prefixes.keys + key
         reply = namespace.link.call([b"TYPE", name])
@@ -280,6 +292,7 @@ _READERS: dict[str, tuple[list[bytes], Callable[[Any], Any]]] = {
     ),
     "ReJSON-RL": ([b"JSON.GET"], json.loads),
 }
+"""For each type, the command that reads a whole value, and the function that converts its reply."""
 
 
 @dataclass(frozen=True, slots=True)

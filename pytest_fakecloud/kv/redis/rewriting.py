@@ -68,6 +68,7 @@ class Prefixes:
 
 
 def escaped(text: bytes) -> bytes:
+    """Return a glob pattern that matches only the given string."""
     for sign in (b"\\", b"*", b"?", b"[", b"]"):
         text = text.replace(sign, b"\\" + sign)
     return text
@@ -126,6 +127,7 @@ class Rewriter:
     patterns: Callable[[], int]
 
     def prepare(self, spec: CommandSpec | None, argv: list[bytes]) -> Prepared | Answered:
+        """Return the line to send for a client's line; raise ``CommandError`` if it is rejected."""
         if spec is None:
             if self.prefixes.shared:
                 raise CommandError(errors.unknown_command(argv))
@@ -148,6 +150,7 @@ class Rewriter:
         return Prepared(line, runs_script=spec.name in _SCRIPTS)
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` for a wrong number of arguments and for a command out of reach."""
         if spec.name in _NEVER:
             why = "it controls the server process or its connections to other servers"
             raise _unavailable(spec, why)
@@ -292,6 +295,7 @@ _REPLACED: dict[str, Callable[[Prefixes, list[bytes]], Prepared]] = {
 
 
 def find_spec(argv: list[bytes]) -> CommandSpec | None:
+    """Return the declaration of a line's command or subcommand, or None if it is unknown."""
     spec = EVERYTHING.find_family(argv)
     if spec is not None and spec.subcommands is not None and len(argv) > 1:
         return spec.subcommands.get(argv[1].upper())
@@ -350,6 +354,7 @@ class RedisScripts:
         """Maps the digests of clients' scripts to the digests of the scripts that were sent."""
 
     def adapt(self, name: str, prepared: Prepared) -> None:
+        """Change a command line that runs, loads or names scripts so that a real server accepts it."""
         argv = prepared.argv
         if name in ("EVAL", "EVAL_RO") and not prepared.emulated:
             argv[1] = self._accepted(argv[1])

@@ -42,12 +42,17 @@ if TYPE_CHECKING:
 
 
 PREVIEW = 200
+"""Maximum number of characters of a value in a row of keys."""
 MOST_FOLDERS = 500
 LONGEST_TEXT = 200_000
+"""Maximum number of characters of a string or document in the view of one key."""
 _GLOB = frozenset("*?[")
+"""Characters that make a search a glob pattern."""
 
 
 class _Key(NamedTuple):
+    """A key with its stored value, and the time in milliseconds at which it expires."""
+
     name: bytes
     value: Any
     deadline_ms: int | None
@@ -58,6 +63,8 @@ class _Key(NamedTuple):
 
 
 class _InMemory:
+    """The keys of the in-memory engine."""
+
     def __init__(self, keyspace: Keyspace) -> None:
         self.names: Iterable[bytes] = keyspace
         self.now_ms = keyspace.now_ms
@@ -75,12 +82,15 @@ class _InMemory:
 
 
 class _OnServer:
+    """The keys of a real server, which does not report the memory that a key uses."""
+
     def __init__(self, keyspace: Any, handle: KVServer) -> None:
         self.names: Iterable[bytes] = keyspace
         self.now_ms = time_of(handle).now_us() // 1000
         self._keyspace, self._execute = keyspace, handle.execute
 
     def value(self, key: bytes) -> Any:
+        """Return a value in its Python form, but a string as the bytes that the server stores."""
         value = self._keyspace.peek(key)
         is_string = isinstance(value, Converted) and value.type_name == "string"
         return encode(value.python) if is_string else value
@@ -105,6 +115,7 @@ def _existing(keys: _InMemory | _OnServer, names: Iterable[bytes]) -> list[_Key]
 
 
 def state(handle: KVServer) -> State:
+    """Return the keys of each database and the other data that commands change, by name."""
     engine = engine_of(handle)
     with _keys(handle) as every:
         found: State = {"keys": _stored(every)}
@@ -185,6 +196,7 @@ def _beside_keys(engine: Engine) -> State:
 
 
 def _has_rules_of(user: AclUser, first: AclUser) -> bool:
+    """Return whether a user has the name and the rules of an initial one."""
     if user.name != first.name:
         return False
     # Describing the rules takes long, and a state is read for each row of a report.
@@ -198,6 +210,7 @@ def _rules(user: AclUser) -> str:
 
 
 def content(handle: KVServer) -> View:
+    """Return the keys with their values, and the memory they use unless a real server has them."""
     engine = engine_of(handle)
     with _keys(handle) as every:
         names = list(every.names)
@@ -280,6 +293,7 @@ def _row(keys: _InMemory | _OnServer, one: _Key) -> View:
 
 
 def _length(value: Any) -> int:
+    """Return the number of bytes or elements of a value, 1 for a document."""
     if not isinstance(value, Converted):
         return len(value)
     return len(cast("Sized", value.python)) if value.type_name in _ELEMENTS else 1
@@ -303,6 +317,7 @@ def _json(value: Any) -> str:
 
 
 def key(handle: KVServer, id: str, wanted: Wanted) -> View:
+    """Return a key with its value: the text of a string or document, or a page of the elements."""
     name = id.encode("utf-8", "surrogateescape")
     with _keys(handle) as every:
         found = _existing(every, [name])
@@ -337,9 +352,11 @@ _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[An
     "zset": (("member", "score"), lambda value: [(plain(one), str(score)) for one, score in value]),
     "stream": (("id", "fields"), lambda value: [(plain(one), _json(row)) for one, row in value]),
 }
+"""Each type's columns, and a function that returns the rows of a value in its Python form."""
 
 
 def indexes(handle: KVServer, wanted: Wanted) -> View:
+    """Return the search indexes with schema, number of documents and number of unindexed changes."""
     with _keys(handle) as every:
         names = [name for name in every.names if isinstance(every.value(name), SearchIndex)]
     return page_of_names(map(_text, names), wanted, lambda name: _index(handle, name))

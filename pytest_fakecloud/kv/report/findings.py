@@ -27,6 +27,7 @@ from .history import (
 )
 
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
+"""Commands that return one page, with the index of their cursor argument."""
 _RANKED = {"ZRANGE", "ZREVRANGE", "ZRANK", "ZREVRANK", "ZPOPMAX", "ZPOPMIN"}
 _PAGED = {"ZRANGE", "ZREVRANGE", "LRANGE"}
 _NOT_BY_RANK = {"BYSCORE", "BYLEX", "LIMIT", "WITHSCORES"}
@@ -321,6 +322,7 @@ def limit_shared(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def _counter(command: Command) -> str:
+    """Return the key that a command, or a script with one key, counts; empty for other commands."""
     if command.name in ("EVAL", "EVALSHA"):
         has_key = command.words[2:3] == ["1"] and len(command.words) > 3
         return command.words[3] if has_key else ""
@@ -331,6 +333,7 @@ _OF_SERVERS = (accept_missing, commands_failed, keys.no_subscriber)
 
 
 def _for_each_database(detect: Detector) -> Detector:
+    """Call a detector for each database of a server that clients have used."""
 
     @wraps(detect)
     def detect_each(test: ObservedTest, handle: Any) -> Iterator[Finding]:

@@ -88,6 +88,7 @@ class Command:
 
     @cached_property
     def key(self) -> str:
+        """The first of the keys, or an empty string without arguments."""
         return next(iter(self.keys), "")
 
     @cached_property
@@ -96,6 +97,7 @@ class Command:
 
     @cached_property
     def zadd_options(self) -> list[str]:
+        """The options of a ZADD, which precede its scores and members, in capitals."""
         return list(itertools.takewhile(_ZADD_OPTIONS.__contains__, map(str.upper, self.words[2:])))
 
     @cached_property
@@ -108,6 +110,7 @@ class Command:
 
     @cached_property
     def sets_nx(self) -> bool:
+        """Whether the command sets a key only if the key does not exist."""
         return self.name == "SETNX" or (self.name == "SET" and "NX" in self.options)
 
     @cached_property
@@ -134,6 +137,7 @@ class Command:
 
     @cached_property
     def changes_only_ttl(self) -> bool:
+        """Whether the command changes the TTL of its key, and not the value."""
         return self.spec is not None and _changes_only_ttl(self.spec)
 
     @cached_property
@@ -143,6 +147,7 @@ class Command:
         return self.changes and (self.spec is None or not _keeps_key(self.spec))
 
     def drop_replaced(self, by_key: dict[str, Any]) -> None:
+        """Remove the keys that the command may have removed or replaced from a mapping."""
         if self.changes_any:
             by_key.clear()
         elif self.replaces:
@@ -151,6 +156,7 @@ class Command:
 
     @cached_property
     def ttl(self) -> Ttl | None:
+        """The TTL that the command sets for its keys; None if it sets none."""
         spec = self.spec
         if spec is None or not sets_ttl(spec) or spec.group == "hash":
             return None
@@ -158,10 +164,12 @@ class Command:
 
     @cached_property
     def deadline_us(self) -> int | None:
+        """Return the time at which the command lets its keys expire; None if it sets no TTL."""
         ttl = self.ttl
         return None if ttl is None else ttl.deadline_us(self.at_us)
 
     def finding(self, kind: str, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
+        """Return a finding about the command's key; ``evidence`` are the numbers of other entries."""
         return about_key(kind, self.entry, self.key, evidence, **values)
 
 
@@ -192,12 +200,17 @@ def _keeps_key(spec: CommandSpec) -> bool:
 
 
 class Expiry(NamedTuple):
+    """The time in microseconds at which a key expires, and the command that set it."""
+
     deadline_us: int
     setter: Command
 
 
 class Expiries(dict[str, Expiry]):
+    """The expiry of each key, as far as the commands so far show it."""
+
     def expired(self, key: str, at_us: int) -> bool:
+        """Return whether a key had a TTL that ended before or at a time."""
         return key in self and at_us >= self[key].deadline_us
 
     def follow(self, command: Command) -> None:
@@ -216,6 +229,7 @@ class Expiries(dict[str, Expiry]):
 
 
 ServerOrDatabase: TypeAlias = "KVServer | Database"
+"""A server or one of its databases, which a detector examines."""
 
 
 def history(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
@@ -252,6 +266,7 @@ def by_execution(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
 def with_expiries(
     test: ObservedTest, handle: ServerOrDatabase
 ) -> Iterator[tuple[Command, Expiries]]:
+    """Yield each command of the history with the expiries of the keys before it."""
     expiries = Expiries()
     for command in history(test, handle):
         yield command, expiries
@@ -276,12 +291,14 @@ def _history(test: ObservedTest, handle: Any) -> Iterator[Command]:
 
 
 def _selected_after(command: Command, selected: int) -> int:
+    """Return the database that is selected after a command; ``selected`` was it before."""
     if command.name == "SELECT":
         return int(command.key) if command.key.isdecimal() else selected
     return 0 if command.name == "RESET" else selected
 
 
 def _database_of(test: ObservedTest, words: list[str], selected: int) -> int | None:
+    """Return the database that a command concerns; None if it may concern several."""
     name, *arguments = words
     if name in SCRIPTS:
         source = arguments[0] if name == "EVAL" and arguments else "select"
@@ -321,12 +338,17 @@ def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
 
 
 def _answers(call: Call) -> list[Any]:
+    """Return the answer to each command of a REST request; an empty list if they are unknown."""
     body = parsed(call.response_body)
     answers = body if call.route in SEVERAL else [body]
     return answers if isinstance(answers, list) else []
 
 
 def _replied(test: ObservedTest, call: Call) -> tuple[list[list[str]], list[Any]]:
+    """Return the commands that a call on a database connection executed, and their results.
+
+    The results are an empty list if they are unknown.
+    """
     steps = test.lookups.grouped_calls.get(call.number)
     known = bool(call.response_body) and "response_body" not in call.cut
     envelope = reply(call) if known else None
@@ -384,6 +406,7 @@ class Database:
 
 
 def databases_of(test: ObservedTest, handle: Any) -> list[ServerOrDatabase]:
+    """Return the databases that a server's clients have used: the server itself if only the first."""
     used = {one.database for one in history(test, handle) if one.database is not None}
     if used <= {0}:
         return [handle]

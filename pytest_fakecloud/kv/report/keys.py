@@ -144,6 +144,7 @@ def _whole(text: str) -> int:
 
 
 def _score_bounds(command: Command) -> list[str]:
+    """Return the bounds of a range of scores; an empty list for any other command."""
     by_score = command.name.endswith("BYSCORE") or command.name == "ZCOUNT"
     return command.words[2:4] if by_score or "BYSCORE" in command.options else []
 
@@ -167,6 +168,7 @@ def counter_recreated(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def _starts_at_zero(command: Command) -> bool:
+    """Return whether a counter did not exist before a command, so that it is now one step."""
     step = command.words[2] if len(command.words) > 2 else "1"
     try:
         return abs(float(command.result)) == abs(float(step))
@@ -190,6 +192,7 @@ def read_after_expiry(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 # -- clients that compete for a key ----------------------------------------------------------------
 
 _RACE_US = 1_000_000
+"""Maximum time in microseconds from the first check to the second write of a race."""
 _CHECKS = {"GET": 2, "EXISTS": 2, "HGET": 3, "HEXISTS": 3}
 """Commands that check for a value, with the number of words up to the key or field."""
 _UNCHECKED = {"SET": 2, "HSET": 3}
@@ -206,10 +209,14 @@ class _Updates:
     last_set: Command | None = None
     """None if another command may have changed the key since."""
     current: dict[object, Command] = field(default_factory=dict)
+    """The last GET of each connection, if after the last SET."""
     outdated: dict[object, Command] = field(default_factory=dict)
+    """The last GET of each connection, if before the last SET."""
     late_watchers: set[object] = field(default_factory=set)
+    """Connections that have sent WATCH since the last SET."""
 
     def note_set(self, command: Command) -> Finding | None:
+        """Note a SET; return a finding if it loses a SET by another connection."""
         client = command.client
         get, lost = self.outdated.pop(client, None), self.last_set
         late = client in self.late_watchers
@@ -282,6 +289,7 @@ class _Race:
 
     @property
     def is_certain(self) -> bool:
+        """Whether all happened within a second, and each write replaced the one before it."""
         replaced = all(
             (deadline := earlier.deadline_us) is None or later.at_us < deadline
             for earlier, later in itertools.pairwise(self.writes)
@@ -320,6 +328,7 @@ def check_then_set(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fin
 
 
 def _item(command: Command) -> tuple[str, ...]:
+    """Return the key, or the key and field, that a command checks or writes; empty for others."""
     return tuple(command.words[1 : (_CHECKS | _UNCHECKED).get(command.name, 0)])
 
 
@@ -370,6 +379,7 @@ class _Setters(dict[str, Event]):
             self[command.key] = attempt
 
     def failed_before(self, command: Command, attempt: Event | None) -> Event | None:
+        """Return the failed attempt of the same message that set the key of a command with NX."""
         setter = self.get(command.key)
         was_prevented = command.sets_nx and not command.succeeded
         if not was_prevented or setter is None or attempt is None or setter is attempt:
@@ -410,6 +420,7 @@ def changed_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fi
 
 
 def _prevented(command: Command) -> tuple[str, list[str]]:
+    """Return the option that prevented a write, and the affected members; empty if none did."""
     if command.name == "SET" and command.result is None and "GET" not in command.options:
         return next((one for one in ("NX", "XX") if one in command.options), ""), []
     if command.name == "HSETNX" and command.result == 0:
@@ -486,16 +497,19 @@ def _fits(command: Command, write: Command) -> bool:
 
 
 def _last_part(key: str) -> str:
+    """Return the part of a key after its last separator, which usually identifies a thing."""
     separators = _SEPARATOR.findall(key)
     return key.rpartition(separators[-1])[2] if separators else ""
 
 
 def _writes(command: Command) -> bool:
+    """Return whether a command certainly wrote its key, and did not read it."""
     reads_too = command.name == "GETSET" or "GET" in command.options
     return command.name in WRITES and not reads_too and command.result is not UNKNOWN
 
 
 def _used_only_by(every: Iterable[Command], uses: Callable[[Command], bool]) -> dict[str, Command]:
+    """Return the keys that no other commands mention, each with the first command that uses it."""
     found: dict[str, Command] = {}
     others: set[str] = set()
     for command in every:
@@ -507,6 +521,7 @@ def _used_only_by(every: Iterable[Command], uses: Callable[[Command], bool]) -> 
 
 
 def _same_run(test: ObservedTest, *entries: Entry) -> str:
+    """Return the ID of the workflow run that contains all entries; empty if there is none."""
     attempts = map(test.attempt_around, entries)
     numbers = {one.data["began"] if one is not None else None for one in attempts}
     runs = {test.lookups.header(number, "upstash-workflow-runid") for number in numbers}
@@ -514,6 +529,7 @@ def _same_run(test: ObservedTest, *entries: Entry) -> str:
 
 
 def _of_one_kind(key: str, read: Iterable[str], written: Iterable[str]) -> list[str]:
+    """Return the only written key with the same prefix, if only one key with the prefix was read."""
     prefix, colon, _ = key.rpartition(":")
     alike = [one for one in written if one.rpartition(":")[:2] == (prefix, colon)]
     others = [one for one in read if one.rpartition(":")[:2] == (prefix, colon)]

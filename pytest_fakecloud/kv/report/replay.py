@@ -30,6 +30,7 @@ class Copy(replay.Copy):
         self._waiting: list[tuple[Call, Any]] = []
 
     def replay_call(self, call: Call) -> None:
+        """Replay a request, or a command of the database port in its connection's session."""
         if not on_connection(call):
             super().replay_call(call)
             return

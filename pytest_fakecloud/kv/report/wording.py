@@ -34,6 +34,7 @@ from ...reporting.values import (
 from ..table.registry import find_ttl, spec_of
 
 ROOM = 240
+"""Maximum length of a command's arguments, in characters."""
 _END_OF_TIME_US = 253_402_300_800_000_000
 _SUBSCRIBING = ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
 _SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO")
@@ -47,6 +48,7 @@ _PARAMETER = re.compile(r"\blocal\s+(\w+)\s*=\s*(?:tonumber\()?(KEYS|ARGV)\[(\d+
 
 
 def summary(call: Call, lookups: Lookups) -> Summary | None:
+    """Describe the commands of a call; return None if the call has none."""
     lines = call.facts.get("words")
     if not isinstance(lines, list) or not lines:
         return None
@@ -98,6 +100,7 @@ def _pipeline(call: Call, lines: Sequence[Sequence[str]]) -> Summary:
 def _commands(
     what: str, lines: Sequence[Sequence[str]], replies: Sequence[Any], is_base64: bool = False
 ) -> Summary:
+    """Describe several commands with their replies, which are ignored if their number differs."""
     if len(replies) != len(lines):
         replies = ()
     shown = [
@@ -114,6 +117,7 @@ def _commands(
 
 
 def _with_arrow(reply: Any, is_base64: bool) -> str:
+    """Return the text that follows one of several commands; empty if its reply is unknown."""
     if not isinstance(reply, dict):
         return "" if reply is None else " <-- "
     failed = _has_failed(reply)
@@ -142,6 +146,7 @@ def command_text(line: Sequence[str], scripts: Mapping[str, str] | None = None) 
 
 
 def _script(line: Sequence[str], scripts: Mapping[str, str]) -> Script | None:
+    """Return the script that a command runs; its source is empty if it is unknown."""
     name = line[0].upper()
     if name not in _SCRIPTS or len(line) < 3 or not line[2].isdigit():
         return None
@@ -152,11 +157,13 @@ def _script(line: Sequence[str], scripts: Mapping[str, str]) -> Script | None:
 
 
 def _sent_script(line: Sequence[str]) -> Script | None:
+    """Return the script that a command contains, unless the script has a name."""
     script = _script(line, {})
     return script if script and script.source and script.sha not in _LIMITERS else None
 
 
 def _script_arguments(script: Script, kind: str, arguments: Sequence[str]) -> list[str]:
+    """Return arguments, named by the script's variables if it assigns all of them."""
     shown, names = _fitting(arguments), _parameters(script.source, kind)
     if names.keys() >= set(range(1, len(arguments) + 1)) and len(shown) == len(arguments):
         return [f"{names[at]}={one}" for at, one in enumerate(shown, 1)]
@@ -164,6 +171,10 @@ def _script_arguments(script: Script, kind: str, arguments: Sequence[str]) -> li
 
 
 def _parameters(source: str, kind: str) -> dict[int, str]:
+    """Return the local variables to which a script assigns its keys or arguments, by position.
+
+    A position that is assigned to several variables is left out.
+    """
     found: dict[int, set[str]] = {}
     for name, which, at in _PARAMETER.findall(source):
         if which == kind:
@@ -181,6 +192,7 @@ def _deadline(line: Sequence[str]) -> Iterator[str]:
 
 
 def _fitting(arguments: Sequence[str]) -> list[str]:
+    """Return the first arguments and, if the arguments need several lines, their total number."""
     found: list[str] = []
     room = ROOM
     for number, each in enumerate(map(_argument, arguments)):
@@ -192,6 +204,7 @@ def _fitting(arguments: Sequence[str]) -> list[str]:
 
 
 def _argument(text: str) -> str:
+    """Return an argument; in quotes if it is empty or contains white space and is not JSON."""
     if text[:1] in ("{", "[") and isinstance(parsed(text), dict | list):
         return shortened(" ".join(text.split()), 80)
     if not text or text != "".join(text.split()):
@@ -271,6 +284,7 @@ def _read_after_expiry(values: Values, lookups: Lookups) -> str:
 
 
 def _duration(seconds: float) -> str:
+    """Return a duration with two significant digits, or more if it is many days."""
     if seconds < 0.001:
         return "less than 1 ms"
     units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))

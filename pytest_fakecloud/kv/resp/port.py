@@ -70,10 +70,14 @@ from .wire import (
 
 READ_BYTES = 64 * 1024
 _DONT_WAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
+"""Flag to receive only the bytes that have arrived; None on Windows."""
 
 LARGE = 1024 * 1024
+"""Size in bytes above which the journal keeps only the beginning of a command or reply."""
 _SHOWN_WORDS = 256
+"""Number of words of a large command that the journal keeps."""
 SHOWN_BYTES = 256
+"""Number of bytes that the journal keeps of each of these words, and of a large reply."""
 
 _MAY_WHILE_SUBSCRIBED = frozenset({
     "PING", "PSUBSCRIBE", "PUNSUBSCRIBE", "QUIT", "RESET", "SSUBSCRIBE", "SUBSCRIBE",
@@ -161,12 +165,17 @@ class PortConnection:
             connection, engine.clock, lambda: engine.config.text("client-output-buffer-limit")
         )
         self._confirmations: list[Push] = []
+        """Confirmations of SUBSCRIBE to include in the reply to EXEC."""
         self._after_reply: list[bytes] = []
+        """Encoded messages to send after the reply of the running command."""
         self._thread = 0
+        """The connection's own thread, which runs its commands."""
         self._may_exceed = False
+        """Whether a limit on commands could apply to the running command."""
         self._executing: int | None = None
         """The thread that is running a command of this connection, or None."""
         self._gone = False
+        """Whether the client has closed its side while its command was blocked."""
         connection.unsent = self.outbox.has_unsent
 
     # -- the connection's own thread -------------------------------------------------------------
@@ -206,6 +215,7 @@ class PortConnection:
             return sock.recv(size)
 
     def _run_all(self) -> bool:
+        """Run all complete commands; return False if the connection must be closed."""
         session, reader = self.session, self.reader
         turn_ends = monotonic() + TURN_SECONDS
         while not session.closing:
@@ -232,6 +242,7 @@ class PortConnection:
     # -- one command -----------------------------------------------------------------------------
 
     def _run(self, argv: list[bytes]) -> bool:
+        """Record and run a command, with faults; return False if the connection must be closed."""
         recorder = self.app.recorder
         wire, line = self.reader.wire, without_secrets(argv)
         at_us, read_facts = self.app.clock.now_us(), facts_reader(self.session.db.index)
@@ -341,6 +352,7 @@ class PortConnection:
         return Answer(data, answer.status, (), RESP_TYPE)
 
     def _deliver(self, call: Call, response: AnyResponse, altered: bool) -> bool:
+        """Send a response or apply a fault's effect; return False if the connection must be closed."""
         assert not isinstance(response, Stream)
         if isinstance(response, Answer):
             call.status, call.outcome = response.status, "altered" if altered else "answered"
@@ -407,6 +419,7 @@ class PortConnection:
             return as_reply(error)
 
     def _check(self, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` if the connection's state or a limit forbids a command."""
         session = self.session
         try:
             spec = self.engine.table.resolve(argv)
@@ -461,6 +474,7 @@ class PortConnection:
         return 400 if isinstance(reply, CommandError) else 200, data
 
     def _with_confirmations(self, reply: Reply) -> Reply:
+        """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE."""
         if not self._confirmations:
             return reply
         confirmations, self._confirmations = self._confirmations, []
@@ -477,12 +491,14 @@ class PortConnection:
         return data
 
     def _put_large(self, reply: Reply) -> bytes:
+        """Send a reply without copying its large strings; return its beginning for the journal."""
         parts = resp_parts(reply, self.session.resp)
         self.outbox.put(*parts, self._take_after_reply())
         beginning = b"".join(part[:SHOWN_BYTES] for part in parts[:SHOWN_BYTES])
         return CutBytes.of(beginning[:SHOWN_BYTES], sum(map(len, parts)))
 
     def _wait(self, waiter: Waiter) -> Reply:
+        """Wait until a blocking command is served, its time runs out, or its client leaves."""
         engine = self.engine
         self.outbox.send()
         self._waiter = waiter
@@ -595,6 +611,7 @@ class PortConnection:
 
 
 def _shortened(line: list[bytes], size: int) -> tuple[list[bytes], dict[str, int]]:
+    """Return the beginning of a large command, and the full size of each field that is cut."""
     kept = [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
     whole, shown = (facts_of([[word.decode("latin-1") for word in one]]) for one in (line, kept))
     cut = [name for name in whole if whole[name] != shown[name]]

@@ -33,11 +33,13 @@ WORD_BYTES = 64
 """Number of bytes added for each word when the size of a command is compared with its limit."""
 UNKNOWN_COUNT_LIMIT = 10
 UNKNOWN_LENGTH_LIMIT = 16384
+"""Maximum length in bytes of a word from a client that has not logged in."""
 
 # Patterns for the counts and lengths that clients usually send, which are below every limit.
 _FEW = re.compile(rb"\*([1-9]|10)\r?\n")
 _SHORT = re.compile(rb"\$(0|[1-9][0-9]{0,2})\r?\n")
 _PARTS = {b"*%d" % count: 2 * count + 2 for count in range(1, 11)}
+"""The number of parts between line breaks in a command of short words, by its first part."""
 _LENGTHS = {b"$%d" % length: length for length in range(100)}
 
 
@@ -50,6 +52,7 @@ class ProtocolFault(Exception):
 
 
 def protocol_of(begun: bytes) -> Literal["native", "http", "inline"] | None:
+    """Return the protocol of a connection, given its first bytes, or None if it is still open."""
     if begun[:1] == b"*":
         return "native"
     end = begun.find(b"\n")
@@ -84,10 +87,15 @@ class CommandReader:
         self._fed = b""
         self._buffer = bytearray()
         self._at = 0
+        """Position in the buffer of the first byte that has not been parsed."""
         self._words: list[bytes] = []
+        """The words of the current command that have been read."""
         self._held = 0
+        """Estimated size in bytes of these words."""
         self._missing = 0
+        """Number of words that the current command still lacks."""
         self._length: int | None = None
+        """Size in bytes of the next word; None until its header has been read."""
 
     def feed(self, data: bytes) -> None:
         if not self.pending:
@@ -109,6 +117,7 @@ class CommandReader:
         return self._at < len(self._buffer) or self._missing > 0 or self._whole is not None
 
     def next(self) -> list[bytes] | None:
+        """Return the next command line that is not empty, or None; raise ``ProtocolFault``."""
         words = self._whole
         if words is not None:
             # Copy the data, whose memory is as large as the buffer that received it.
@@ -229,6 +238,7 @@ class CommandReader:
 
 
 def _words_of_whole(data: bytes) -> list[bytes] | None:
+    """Return the words of a command if the data is exactly one, of few short words."""
     parts = data.split(b"\r\n", 22)
     words = parts[2::2]
     is_whole = (
@@ -289,6 +299,7 @@ def json_of(line: list[bytes]) -> bytes:
 
 @functools.lru_cache
 def facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
+    """Return the function that reads the facts of the commands sent to a database."""
 
     def facts(call: Call) -> dict[str, Any]:
         found = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
@@ -298,9 +309,11 @@ def facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
 
 
 RESP_TYPE = "application/x-resp"
+"""The content type of an answer that is encoded in the Redis protocol."""
 
 
 def as_resp(answer: Answer, version: int) -> bytes:
+    """Return an injected HTTP response in the Redis protocol."""
     if answer.content_type == RESP_TYPE:
         assert isinstance(answer.body, bytes)
         return answer.body
@@ -342,7 +355,9 @@ def _reply_of(value: Any) -> Reply:
 
 
 SEND_BYTES = 256 * 1024
+"""Maximum number of bytes of small replies that are sent together."""
 _PER_MESSAGE = 64
+"""Estimated size in bytes of a message apart from its contents."""
 
 
 class Outbox:
@@ -355,10 +370,12 @@ class Outbox:
         self._clock = clock
         self._buffer_limits_text = buffer_limits_text
         self._lock = threading.Lock()
+        """The lock of the messages and of the attributes that describe them."""
         self._messages: deque[bytes] = deque()
         self.waiting_bytes = 0
         self._over_since_us: int | None = None
         self.sending = threading.Lock()
+        """The lock that a thread holds while it uses the socket."""
         self._pushing = False
         """Whether a thread of the pool is sending pushes. At most one thread does so at a time."""
         self.owner_will_send = False
@@ -402,6 +419,7 @@ class Outbox:
         return now_us - self._over_since_us > seconds * 1_000_000
 
     def send_later(self) -> None:
+        """Send the messages in a thread of the pool, unless one is already sending."""
         with self._lock:
             if self._pushing:
                 return
@@ -430,6 +448,7 @@ class Outbox:
                     self._connection.sock.sendall(data)
 
     def _next(self) -> bytes:
+        """Remove and return the bytes to send next: many small messages, or a single large one."""
         messages = self._messages
         with self._lock:
             first = messages.popleft()
@@ -447,6 +466,7 @@ class Outbox:
 
 @functools.lru_cache(maxsize=16)
 def _pubsub_limits(text: str) -> tuple[int, int, int]:
+    """Return the limits of subscribers: hard and soft bytes, and the seconds above the soft one."""
     words = text.split()
     hard, soft, seconds = map(int, words[words.index("pubsub") + 1 :][:3])
     return hard, soft, seconds

@@ -65,6 +65,7 @@ SCRIPT_DEBUG_MODE = b"ERR Use SCRIPT DEBUG YES/SYNC/NO"
 
 
 def busy(function: bool) -> bytes:
+    """Return the error for a command while a script has run longer than ``busy-reply-threshold``."""
     kill = b"FUNCTION KILL" if function else b"SCRIPT KILL"
     return b"BUSY Redis is busy running a script. You can only call %b or SHUTDOWN NOSAVE." % kill
 

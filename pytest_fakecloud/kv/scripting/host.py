@@ -96,6 +96,7 @@ def _tohex(number: Number, digits: Number) -> bytes:
 
 
 def _pack_float(number: Number) -> bytes:
+    """Encode a number as a MessagePack float, with 32 bits if that loses no precision."""
     value = float(number)
     with suppress(OverflowError):
         short = struct.pack(">f", value)
@@ -283,6 +284,7 @@ def number_text(number: int | float, *, short: bool = True) -> bytes:
 
 
 def lua_size(value: Any) -> int:
+    """Return the approximate size in bytes that a value has in Lua's memory."""
     if isinstance(value, bytes | bytearray):
         return len(value) + _STRING_BYTES
     if isinstance(value, list):
@@ -291,6 +293,7 @@ def lua_size(value: Any) -> int:
 
 
 def words_size(words: list[bytes]) -> int:
+    """Return the approximate size in bytes that a list of words has in Lua's memory."""
     return _TABLE_BYTES + (_SLOT_BYTES + _STRING_BYTES) * len(words) + sum(map(len, words))
 
 
@@ -301,6 +304,8 @@ _CALL_WIDTH = 500
 
 
 class LuaHost:
+    """Compiles and runs scripts."""
+
     def __init__(self, scripting: Scripting) -> None:
         # The Lua runtime keeps the functions that it calls, so these refer weakly to their owners.
         me: LuaHost = weakref.proxy(self)
@@ -308,6 +313,7 @@ class LuaHost:
         self.limits = limits = scripting.limits
         self._resp = 2
         self.levels = LEVELS
+        """Maximum nesting depth of the next reply."""
         self._bug: BaseException | None = None
         self._runtime = lupa.LuaRuntime(
             encoding=None,
@@ -368,6 +374,7 @@ class LuaHost:
         return function
 
     def evaluate(self, script: Any, keys: list[bytes], arguments: list[bytes]) -> Reply:
+        """Run a compiled script with KEYS and ARGV, and return its reply; raise ``ScriptFailure``."""
         count = len(keys) + len(arguments)
         self._make_room(words_size(keys) + words_size(arguments))
         if count <= _CALL_WIDTH:
@@ -383,6 +390,7 @@ class LuaHost:
         return self._finish(self._protected(b"call_function", function, *tables))
 
     def load_library(self, source: bytes) -> list[tuple[bytes, Any, bytes | None, list[bytes]]]:
+        """Run a library's source; return the name, callback, description and flags per function."""
         self._make_room(len(source) * 8)
         outcome = self._protected(b"load_library", source)
         if outcome[0] is None:
@@ -413,6 +421,7 @@ class LuaHost:
             raise HostLost(str(error)) from None
 
     def _make_room(self, size: int) -> None:
+        """Raise ``ScriptFailure`` if values of ``size`` bytes would not fit into Lua's memory."""
         if size > 2**18:
             self._runtime.gccollect()
         if size > self.limits.memory // 2:

@@ -31,6 +31,7 @@ class Shebang(NamedTuple):
 
 
 def _split(source: bytes, no_line_end: bytes, open_quote: bytes) -> tuple[list[bytes], bytes]:
+    """Return the words of the first line, and the rest of a source; raise one of the two errors."""
     line, line_end, rest = source.partition(b"\n")
     if not line_end:
         raise CommandError(no_line_end)
@@ -41,6 +42,7 @@ def _split(source: bytes, no_line_end: bytes, open_quote: bytes) -> tuple[list[b
 
 
 def script_shebang(source: bytes, vendor: bool) -> Shebang:
+    """Parse the shebang line of a script; raise ``CommandError`` if it is invalid."""
     if not source.startswith(b"#!"):
         return Shebang(None, source)
     words, body = _split(source, errors.INVALID_SHEBANG, errors.INVALID_ENGINE)
@@ -60,6 +62,7 @@ def script_shebang(source: bytes, vendor: bool) -> Shebang:
 
 
 def library_shebang(source: bytes) -> tuple[bytes, bytes]:
+    """Return a library's name and body; raise ``CommandError`` for an invalid shebang line."""
     if not source.startswith(b"#!"):
         raise CommandError(errors.NO_METADATA)
     words, body = _split(source, errors.INVALID_METADATA, errors.INVALID_METADATA)
@@ -81,6 +84,8 @@ def library_shebang(source: bytes) -> tuple[bytes, bytes]:
 
 
 class LibraryFunction(NamedTuple):
+    """A function of a library. ``callback`` is the Lua function."""
+
     name: bytes
     callback: Any
     description: bytes | None
@@ -88,12 +93,16 @@ class LibraryFunction(NamedTuple):
 
 
 class Library(NamedTuple):
+    """A function library."""
+
     name: bytes
     source: bytes
     functions: dict[bytes, LibraryFunction]
 
 
 class Libraries:
+    """The loaded function libraries, in the order in which they were loaded."""
+
     def __init__(self) -> None:
         self._libraries: dict[bytes, Library] = {}
         self.functions: dict[bytes, LibraryFunction] = {}
@@ -113,6 +122,7 @@ class Libraries:
         return library.name
 
     def replace_all(self, libraries: list[Library]) -> None:
+        """Replace the libraries, or raise ``CommandError`` if two functions have the same name."""
         functions: dict[bytes, LibraryFunction] = {}
         for library in libraries:
             for name, function in library.functions.items():
@@ -128,6 +138,7 @@ class Libraries:
         return True
 
     def dump(self, config: Config, version: str) -> bytes:
+        """Return all libraries as a FUNCTION DUMP payload, in the format of a server version."""
         from ..rdb import dump_libraries
 
         return dump_libraries(list(self.sources()), config, rdb_version(version))

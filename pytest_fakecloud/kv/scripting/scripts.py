@@ -48,20 +48,27 @@ if TYPE_CHECKING:
     from .host import LuaHost
 
 _GIVE_WAY_SECONDS = 0.005
+"""Seconds after which a running script lets other threads use the interpreter."""
 
 
 @dataclass(eq=False, slots=True)
 class ScriptRun:
+    """A run of a script or function."""
+
     clock: Timekeeper
     session: Session
     read_only: bool
     keys: frozenset[bytes] | None
+    """The keys that the script may access, or None if it may access all keys."""
     name: bytes
     without_memory: bool
     """Whether memory was full when the script started, so its commands may not allocate more."""
     line: list[bytes] | None
+    """The command line that called the function; None for a script."""
     begun: float
+    """Start of the run in seconds of wall-clock time."""
     begun_us: int
+    """Start of the run in microseconds of fake time."""
     wrote: bool = False
     """Whether a write command was called, after which the run cannot be killed."""
     killed: bool = False
@@ -76,13 +83,16 @@ class ScriptRun:
 
     @property
     def milliseconds(self) -> int:
+        """Duration of the run in milliseconds, in wall-clock or fake time, whichever is longer."""
         return max(int(self.seconds * 1000), (self.clock.now_us() - self.begun_us) // 1000)
 
     @property
     def seconds(self) -> float:
+        """Duration of the run in seconds of wall-clock time."""
         return monotonic() - self.begun
 
     def makes_busy(self, threshold_ms: int) -> bool:
+        """Return whether the run is so long that other commands receive a BUSY error."""
         return 0 < threshold_ms <= self.milliseconds or self.seconds >= LONGEST_WAIT_SECONDS
 
 
@@ -101,6 +111,8 @@ _FLUSHES = frozenset({"FLUSHDB", "FLUSHALL"})
 
 @dataclass(eq=False)
 class Script:
+    """A cached script, with ``flags`` if it has a shebang line, and ``compiled`` once it has run."""
+
     source: bytes
     body: bytes
     flags: frozenset[bytes] | None
@@ -108,6 +120,8 @@ class Script:
 
 
 class Scripting:
+    """The scripts and function libraries of one engine."""
+
     def __init__(self, engine: Engine) -> None:
         self.engine: Engine = weakref.proxy(engine)
         self.vendor = engine.dialect == "vendor"
@@ -122,6 +136,7 @@ class Scripting:
         self._host: LuaHost | None = None
         self._time_limit = TimeLimit(0)
         self._gives_way_at = 0.0
+        """Wall-clock time at which to let other threads use the interpreter."""
         self.running: ScriptRun | None = None
         """The running script, or None. Other threads read this attribute."""
 
@@ -134,6 +149,7 @@ class Scripting:
         return self._host
 
     def load(self, source: bytes) -> bytes:
+        """Cache a script and return its SHA-1 digest; raise ``CommandError`` for a syntax error."""
         sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
         if sha not in self.scripts:
             shebang = script_shebang(source, self.vendor)
@@ -187,6 +203,7 @@ class Scripting:
     def call_function(
         self, session: Session, name: bytes, keys: list[bytes], args: list[bytes], read_only: bool
     ) -> Reply:
+        """Run a function of a library; the function must exist."""
         function = self.libraries.functions[name.lower()]
         return self._run(
             session, name, keys, frozenset(function.flags), read_only,
@@ -195,7 +212,11 @@ class Scripting:
         )  # fmt: skip
 
     def may_write(self, spec: CommandSpec, argv: list[bytes]) -> bool:
-        """Return whether CLIENT PAUSE WRITE delays a line, e.g. a script without flags (documented)."""
+        """Return whether CLIENT PAUSE WRITE delays a line, because it may write or publish.
+
+        Scripts are judged by their flags; a script without flags may write (specification). Raises
+        ``CommandError`` for an invalid shebang line.
+        """
         if spec.name not in _RUNS:
             return spec.write or spec.name in _MAY_REPLICATE
         flags = self._flags_of(spec, argv)
@@ -211,6 +232,7 @@ class Scripting:
         return flags is not None and b"no-writes" not in flags
 
     def _flags_of(self, spec: CommandSpec, argv: list[bytes]) -> Collection[bytes] | None:
+        """Return the flags of the script or function that a command line runs, or None."""
         match spec.name:
             case "EVAL":
                 return script_shebang(argv[1], self.vendor).flags
@@ -240,6 +262,7 @@ class Scripting:
         return is_busy and not needs_lock
 
     def check_during_script(self, spec: CommandSpec) -> None:
+        """Raise a BUSY error if the command may not run while a script is running."""
         if self.vendor and spec.name in _KILLS:
             return
         # Check this even if the script has ended in the meantime, because the caller does not hold
@@ -256,6 +279,7 @@ class Scripting:
             raise CommandError(errors.busy(is_function))
 
     def kill(self) -> None:
+        """Kill the running script; raise NOTBUSY if none is running, UNKILLABLE if it has written."""
         run = self.running
         if run is None or self.vendor:
             raise CommandError(errors.NOT_BUSY)
@@ -320,6 +344,7 @@ class Scripting:
         return reply
 
     def _is_without_memory(self, session: Session, flags: frozenset[bytes] | None) -> bool:
+        """Return whether memory is full; raise OOM for a script whose flags do not allow that."""
         if flags is not None and flags & {b"allow-oom", b"no-writes"}:
             return False
         if not self.engine.lacks_memory(session):
@@ -354,6 +379,7 @@ class Scripting:
     # -- callbacks of the Lua runtime --------------------------------------------------------------
 
     def command(self, argv: list[bytes], resp: int) -> Reply:
+        """Run a command line for the running script; return the reply or the error."""
         run = self.running
         assert run is not None
         spec: CommandSpec | None = None
@@ -374,6 +400,7 @@ class Scripting:
             return as_reply(error)
 
     def _resolve(self, run: ScriptRun, argv: list[bytes]) -> CommandSpec:
+        """Return the command of a line; raise ``CommandError`` unless this server has it."""
         try:
             spec = self.engine.table.resolve(argv)
         except CommandError:
@@ -409,6 +436,7 @@ class Scripting:
                     raise CommandError(errors.dynamic_key(argv[place]))
 
     def may_call(self, argv: list[bytes]) -> bool | bytes:
+        """Return whether the user may run a command line, or an error message."""
         run = self.running
         assert run is not None
         try:
@@ -423,6 +451,7 @@ class Scripting:
         return True
 
     def start_timing(self, seconds: float) -> None:
+        """Set the maximum number of seconds for the code that runs next."""
         self._time_limit = TimeLimit(seconds)
 
     def must_stop(self) -> bool:

@@ -34,6 +34,7 @@ from .schema import FROM_JSON, FieldSpec, SearchError, date_ms
 def parse_aggregations(
     index: SearchIndex, asked: dict[str, Any], is_top: bool = True
 ) -> Aggregations:
+    """Return the aggregations in a request by alias; raise `SearchError` if one is invalid."""
     return {alias: _read(index, alias, wanted, is_top) for alias, wanted in asked.items()}
 
 
@@ -68,15 +69,18 @@ def _read(index: SearchIndex, alias: str, wanted: Any, is_top: bool) -> Compute:
 
 
 _MAX_BUCKETS = 65_000
+"""Maximum number of buckets in a reply, as in Tantivy."""
 _STEPS_PER_BUCKET = 20
 _STEPS_PER_GROUPED_DOCUMENT = 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Aggregations: TypeAlias = dict[str, Compute]
 _Groups: TypeAlias = dict[Any, DocumentNumbers]
+"""Document numbers by the key of their bucket."""
 
 
 def _parse_order(args: Arguments, allowed: Callable[[str], bool]) -> tuple[str, bool]:
+    """Return the key of ``order`` (by default ``{"count": "desc"}``), and whether it descends."""
     order = args.take(
         "order",
         'an object such as {"count": "desc"}',
@@ -121,6 +125,7 @@ def _group_documents(
     absent: Any,
     key: Callable[[Any], Any],
 ) -> _Groups:
+    """Group documents by the keys of their values. A document is at most once in each group."""
     groups: _Groups = {}
     without = () if absent is None else (absent,)
     spend(_STEPS_PER_GROUPED_DOCUMENT * len(numbers))
@@ -132,6 +137,7 @@ def _group_documents(
 
 
 def _buckets_reply(buckets: list[list[Any]], keyed: bool) -> list[Any]:
+    """Return the buckets as a list or, if ``keyed`` is true, as a map from keys to buckets."""
     if not keyed:
         return [b"buckets", buckets]
     # Each bucket starts with the word "key" and its key.
@@ -141,6 +147,7 @@ def _buckets_reply(buckets: list[list[Any]], keyed: bool) -> list[Any]:
 _HASH_FACTOR = 0xF1357AEA2E62A9C5
 """The multiplier of FxHash, the hash function of Rust's compiler, with which Tantivy hashes terms."""
 _HASH_ROTATION = 26
+"""Number of bits by which FxHash rotates its result to the left."""
 _F64_TAG = 3
 """The number of a term's type, which is hashed before its value."""
 _U64 = 2**64 - 1
@@ -480,3 +487,4 @@ BUCKETS: dict[str, Callable[[SearchIndex, Arguments, Aggregations], Compute]] = 
     "$dateHistogram": _date_histogram,
     "$facet": _facet,
 }
+"""Functions that build the bucket aggregations. All except ``$facet`` can contain aggregations."""

@@ -28,6 +28,7 @@ from .index import Node, SearchIndex, Terms, TextPostings, below
 from .schema import FieldSpec
 
 Matches: TypeAlias = dict[int, float]
+"""Maps the numbers of matching documents to their scores."""
 
 _STEPS_PER_CLAUSE, _STEPS_PER_SCORE = 20, 20
 """Budget steps for evaluating a clause, and for scoring a document by its words."""
@@ -37,6 +38,7 @@ _K1, _B = 1.2, 0.75
 
 
 def _idf(documents: int, having: int) -> float:
+    """Return the weight of a term that occurs in ``having`` of ``documents`` documents."""
     return math.log(1 + (documents - having + 0.5) / (having + 0.5))
 
 
@@ -52,6 +54,7 @@ _LENGTHS = [_length(code) for code in range(256)]
 
 
 def _bm25(weight: float, often: int, length: int, average: float) -> float:
+    """Return the score of a term that occurs ``often`` times in a text of ``length`` tokens."""
     # The index stores lengths exactly up to 40 tokens, then rounded down.
     stored = length if length <= 40 else _LENGTHS[bisect_right(_LENGTHS, length) - 1]
     norm = _K1 * (1 - _B + _B * stored / average)
@@ -59,6 +62,8 @@ def _bm25(weight: float, often: int, length: int, average: float) -> float:
 
 
 class Clause:
+    """A part of a filter."""
+
     def find(self, index: SearchIndex) -> Matches:
         """Return the matching documents with their scores. The caller may change the mapping."""
         raise NotImplementedError
@@ -67,10 +72,13 @@ class Clause:
         return iter(())
 
     def mismatches(self, index: SearchIndex, number: int) -> list[str]:
+        """Return the reasons why a document does not match, or an empty list if it matches."""
         return []
 
 
 class Everything(Clause):
+    """Matches every document, with score 1."""
+
     def __str__(self) -> str:
         return "every document"
 
@@ -81,6 +89,8 @@ class Everything(Clause):
 
 @dataclass(frozen=True)
 class Nothing(Clause):
+    """Matches no document."""
+
     why: str
 
     def find(self, index: SearchIndex) -> Matches:
@@ -92,6 +102,8 @@ class Nothing(Clause):
 
 @dataclass(frozen=True)
 class _Leaf(Clause):
+    """A condition on a single field."""
+
     spec: FieldSpec
 
     def sought(self) -> str:
@@ -99,6 +111,7 @@ class _Leaf(Clause):
         return ""
 
     def mismatches(self, index: SearchIndex, number: int) -> list[str]:
+        """If the document does not match, describe the sought terms and the document's value."""
         if number in self.find(index):
             return []
         return [f"{self.sought() or 'no match'}; {index.describe_values(number, self.spec.name)}"]
@@ -188,6 +201,7 @@ class Phrase(_Leaf):
         }
 
     def _frequencies(self, positions: list[dict[int, list[int]]]) -> dict[int, int]:
+        """Return the number of occurrences of the phrase in each document that contains it."""
         rarest = min(positions, key=len)
         spend(_STEPS_PER_SCORE * len(rarest))
         if len(positions) == 1:
@@ -200,6 +214,7 @@ class Phrase(_Leaf):
         }
 
     def _frequency(self, positions: list[list[int]]) -> int:
+        """Return how often the phrase occurs in a document with these positions of its tokens."""
         spend(sum(map(len, positions)))
         offsets = [offset for offset, token in enumerate(self.tokens) if token is not None]
         # The position of a word minus its offset is the start of the phrase.
@@ -276,6 +291,8 @@ def _with_any(text: TextPostings, terms: Iterable[str]) -> set[int]:
 
 @dataclass(frozen=True)
 class Regex(_Leaf):
+    """Matches tokens that fully match a regular expression, ignoring case, with score 1."""
+
     pattern: str
     expression: LinearRegex
 
@@ -289,6 +306,8 @@ class Regex(_Leaf):
 
 @dataclass(frozen=True)
 class _Wrapper(Clause):
+    """Matches like another clause."""
+
     inner: Clause
 
     def find(self, index: SearchIndex) -> Matches:
@@ -306,6 +325,8 @@ class _Wrapper(Clause):
 
 @dataclass(frozen=True)
 class Boosted(_Wrapper):
+    """Multiplies the scores of another clause by a factor."""
+
     factor: float
 
     def find(self, index: SearchIndex) -> Matches:
@@ -321,6 +342,7 @@ class Named(_Wrapper):
     words: str
 
     def mismatches(self, index: SearchIndex, number: int) -> list[str]:
+        """Return the first reason why a document does not match, after the clause's text."""
         why = self.inner.mismatches(index, number)
         return [f"{self.words}: {why[0]}"] if why else []
 
@@ -330,6 +352,8 @@ class Named(_Wrapper):
 
 @dataclass(frozen=True)
 class AnyOf(Clause):
+    """Matches documents that match any of several clauses, and adds up the scores."""
+
     clauses: tuple[Clause, ...]
 
     def find(self, index: SearchIndex) -> Matches:
@@ -346,6 +370,7 @@ class AnyOf(Clause):
             yield from clause.highlighted_terms()
 
     def mismatches(self, index: SearchIndex, number: int) -> list[str]:
+        """Return the reasons of all clauses, or an empty list if any clause matches."""
         reasons: list[str] = []
         for clause in self.clauses:
             why = clause.mismatches(index, number)
@@ -443,6 +468,8 @@ _state = cache(_State)
 
 
 class _Sought:
+    """The word to search for, with the automaton that compares terms with it."""
+
     def __init__(self, word: str, distance: int, cheap_swap: bool, prefix: bool) -> None:
         far = distance + 1
         row = (*(far,) * distance, *range(far))
@@ -472,6 +499,7 @@ class _Sought:
         return self.is_near(state, depth) and state.row[place] == min(state.row)
 
     def rest_is_near(self, term: str, state: _State, depth: int) -> bool:
+        """Return whether a term matches whose first ``depth`` characters lead to this state."""
         for at in range(depth, len(term)):
             following = self.step(state, term[at], at)
             if following is None:

@@ -36,9 +36,11 @@ _BOOLEAN = {"$must": "must", "$and": "must", "$should": "should", "$or": "should
             "$mustNot": "must_not"}  # fmt: skip
 _RANGES = ("$gt", "$gte", "$lt", "$lte")
 _SMART_SLOP = 2
+"""Slop of the looser phrase that ``$smart`` also searches for."""
 
 
 def parse_object(text: bytes, what: str) -> dict[str, Any]:
+    """Parse an argument as a JSON object; raise `SearchError` if it is something else."""
     try:
         value = parse_json(text)
     except JsonError as error:
@@ -53,6 +55,8 @@ def parse_filter(definition: Definition, text: bytes) -> Clause:
 
 
 class _Reader:
+    """Converts the parsed JSON of a filter into clauses, according to an index's definition."""
+
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
 
@@ -243,6 +247,7 @@ _OPERANDS = {
     "DATE": "an RFC 3339 string such as '2026-01-31T12:00:00Z'",
     "FACET": "a path such as '/a/b'",
 }
+"""The operands that fields of each type take; all other types take numbers."""
 
 
 def _typed(spec: FieldSpec, operand: Any) -> Any:

@@ -45,6 +45,7 @@ class SearchIndex:
         self.waiting: dict[bytes, tuple[int | None, int | None]] = {}
         """For each delayed key, the time (Unix ms) and the number of searches to wait for, or None."""
         self._numbers: dict[bytes, int] = {}
+        """The number of each key's document."""
         self._changed: OrderedDict[bytes, None] = OrderedDict()
         self._postings: dict[str, TextPostings | ValuePostings] | None = None
         self._unposted: deque[int] = deque()
@@ -60,6 +61,7 @@ class SearchIndex:
         return 1  # The key of an index is never removed for being empty.
 
     def copy(self) -> SearchIndex:
+        """Return a copy of the index. Documents are shared, because they are immutable."""
         other = SearchIndex(self.definition)
         other.documents = dict(self.documents)
         other.size = self.size
@@ -79,6 +81,7 @@ class SearchIndex:
         }
 
     def note_change(self, key: bytes, due_ms: int | None, reads: int | None) -> None:
+        """Record a changed key. It becomes searchable immediately unless a delay is given."""
         if not self.definition.covers(key):
             return
         if due_ms is None and reads is None:
@@ -163,6 +166,7 @@ class SearchIndex:
                 self._postings[name].remove(number, values)
 
     def number_of(self, key: bytes) -> int | None:
+        """Return the number of a key's document, or None if the key has no document."""
         return self._numbers.get(key)
 
     def text(self, name: str) -> TextPostings:
@@ -237,6 +241,7 @@ class Indexes:
         return None if index is None else (name, index)
 
     def catch_up(self, keyspace: Keyspace, name: bytes, *, whole: bool) -> bool:
+        """Index changed keys, with ``whole`` also delayed ones; return whether none are left."""
         found = self.find(name)
         if found is None:
             return True
@@ -251,6 +256,7 @@ class Indexes:
         return True
 
     def note_change(self, keyspace: Keyspace, key: bytes) -> None:
+        """Record a changed key in every index, and the key of an index in the list of indexes."""
         value = keyspace.values.get(key)
         if type(value) is SearchIndex:
             self.named[key] = value
@@ -260,6 +266,7 @@ class Indexes:
             index.note_change(key, *self.delay_from(keyspace.now_ms))
 
     def delay_from(self, now_ms: int) -> tuple[int | None, int | None]:
+        """Return the time and the number of searches after which a change made now is searchable."""
         return None if self.delay_ms is None else now_ms + self.delay_ms, self.delay_reads
 
     def adopt(self, values: dict[bytes, Any]) -> None:
@@ -277,6 +284,7 @@ class Indexes:
 
 
 def find_index(keyspace: Keyspace, name: str) -> SearchIndex | None:
+    """Return the search index of a database for a name or alias, or None."""
     found = None if keyspace.indexes is None else keyspace.indexes.find(encoded(name))
     return None if found is None else found[1]
 
@@ -304,18 +312,22 @@ class _Additions:
 
 
 class Terms(_Additions):
+    """Terms in a prefix tree."""
+
     def __init__(self) -> None:
         super().__init__()
         self._root: Node = {}
 
     @property
     def root(self) -> Node:
+        """The root of the prefix tree, which must not be changed."""
         for term in self._new:
             _insert(self._root, term)
         self._new = []
         return self._root
 
     def beginning(self, prefix: str) -> Iterator[str]:
+        """Yield the terms that start with ``prefix``, in any order."""
         node: Node | list[str] = self.root
         for character in prefix:
             if isinstance(node, list):
@@ -342,6 +354,7 @@ def _insert(root: Node, term: str) -> None:
 
 
 def below(node: Node | list[str]) -> Iterator[str]:
+    """Yield the terms in the subtree of a node, in any order."""
     waiting = [node]
     while waiting:
         node = waiting.pop()
@@ -356,11 +369,14 @@ _FEW = 64
 
 
 class Ordered(_Additions):
+    """Values in order."""
+
     def __init__(self) -> None:
         super().__init__()
         self._sorted: list[Any] = []
 
     def all(self) -> list[Any]:
+        """Return all values in order. The list must not be changed."""
         if len(self._new) < _FEW:
             for value in self._new:
                 insort(self._sorted, value)
@@ -376,10 +392,13 @@ GAP = 1 << 20
 
 
 class TextPostings:
+    """The tokens of a TEXT field. ``terms`` maps a token to its positions in each document."""
+
     def __init__(self) -> None:
         self.terms: dict[str, dict[int, list[int]]] = {}
         self.lengths: dict[int, int] = {}
         self.total = 0
+        """Total number of tokens in all documents."""
         self.known = Terms()
 
     def add(self, number: int, texts: Iterable[tuple[str | None, ...]]) -> None:
@@ -407,6 +426,8 @@ class TextPostings:
 
 
 class ValuePostings:
+    """The values of other fields: documents by value, and values in order by document (``of``)."""
+
     def __init__(self) -> None:
         self.numbers: dict[Any, set[int]] = {}
         self.of: dict[int, tuple[Any, ...]] = {}
@@ -432,6 +453,7 @@ class ValuePostings:
     def between(
         self, low: Any, high: Any, without_low: bool = False, without_high: bool = False
     ) -> set[int]:
+        """Return the documents that have a value between two bounds. None means unbounded."""
         values = self.order.all()
         first = 0
         if low is not None:

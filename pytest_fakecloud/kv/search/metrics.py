@@ -11,11 +11,15 @@ from .index import SearchIndex
 from .schema import FieldSpec, SearchError
 
 DocumentNumbers = list[int]
+"""Document numbers, in indexing order."""
 Compute: TypeAlias = Callable[[DocumentNumbers], list[Any]]
+"""Returns the reply of an aggregation for the documents with these numbers."""
 
 NUMERIC = ("U64", "I64", "F64", "DATE")
+"""The types of fields with numeric values."""
 
 REQUIRED: Any = object()
+"""The default value that marks an argument as required."""
 
 
 def format_number(value: float | int | None) -> bytes | None:
@@ -41,6 +45,7 @@ class Arguments:
     def take(
         self, name: str, expected: str, accepts: Callable[[Any], bool], default: Any = None
     ) -> Any:
+        """Consume an argument; raise an error if it is invalid, or required but missing."""
         if name not in self._given:
             if default is REQUIRED:
                 raise self.error(f"is missing required '{name}' property")
@@ -51,6 +56,7 @@ class Arguments:
         return value
 
     def take_count(self, name: str, default: int | None, minimum: int = 0) -> Any:
+        """Consume an integer argument that must be at least ``minimum``."""
         return self.take(
             name,
             f"an integer of at least {minimum}",
@@ -68,6 +74,7 @@ class Arguments:
         return self.take(name, "true or false", lambda value: isinstance(value, bool), default)
 
     def take_bounds(self, name: str) -> tuple[float, float] | None:
+        """Consume an argument that is an object with the fields ``min`` and ``max``."""
         found = self.take(
             name,
             "an object of min and max",
@@ -91,6 +98,7 @@ def is_number(value: Any) -> bool:
 def column_of(
     index: SearchIndex, args: Arguments, allowed: tuple[str, ...]
 ) -> tuple[FieldSpec, dict[int, tuple[Any, ...]]]:
+    """Return the field of an aggregation and its values by document, or raise an error."""
     name = args.take_string("field")
     if name is None:
         # This is the vendor's error message.
@@ -258,3 +266,4 @@ METRICS: dict[str, Callable[[SearchIndex, Arguments], Compute]] = {
     "$extendedStats": _extended,
     "$percentiles": _percentiles,
 }
+"""Functions that build metrics, which are functions of document numbers."""

@@ -33,12 +33,15 @@ MODIFIERS: Mapping[str, Callable[[float], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldValue:
+    """A ``FIELDVALUE`` of SCOREFUNC: a numeric field, and a modifier for its value."""
+
     field: str
     modifier: str = "NONE"
     factor: float = 1.0
     missing: float = 0.0
 
     def of(self, value: float | None) -> float:
+        """Apply the modifier and the factor to a value or, if that fails, to ``missing``."""
         for one in (self.missing,) if value is None else (value, self.missing):
             try:
                 modified = MODIFIERS[self.modifier](float(one))
@@ -63,6 +66,7 @@ class ScoreFunction:
     combine: str = "SUM"
 
     def score(self, relevance: float, values: list[float | None]) -> float:
+        """Return the score of a document, given one value for each of ``self.values``."""
         parts = [each.of(value) for each, value in zip(self.values, values, strict=True)]
         own = math.prod(parts) if self.combine == "MULTIPLY" else sum(parts)
         if self.mode == "REPLACE":
@@ -96,6 +100,7 @@ class Hit:
 def run_query(
     keyspace: Keyspace, index: SearchIndex, clause: Clause, query: Query
 ) -> tuple[list[Hit], int]:
+    """Return the hits and the number of matches; raise `SearchError` for invalid options."""
     definition = index.definition
     markers = _markers(definition, clause, query.highlight) if query.highlight else {}
     # Raise errors for fields that cannot determine the order before the clause is evaluated.
@@ -125,8 +130,10 @@ def run_query(
 
 
 _Ranked: TypeAlias = list[tuple[int, float]]
+"""The numbers of documents with the score or field value that they are ordered by."""
 _Column: TypeAlias = dict[int, tuple[Any, ...]]
 _STEPS_PER_VALUE = 6
+"""Budget steps for each field value that is read for a score function or for content."""
 _WALK_RATIO = 10
 """From one in this many documents on, iterating over values is faster than sorting matches."""
 
@@ -222,14 +229,18 @@ def _json_content(
 
 @dataclass(frozen=True, slots=True)
 class Highlight:
+    """The fields in which matching words are highlighted, and the tags to put around the words."""
+
     fields: tuple[str, ...]
     tags: tuple[str, str] = ("<em>", "</em>")
 
 
 _Markers: TypeAlias = dict[str, Callable[[str], str]]
+"""For paths of fields in a document, functions that put tags around the words of a text."""
 
 
 def _marked(analyzer: Analyzer, terms: set[str], tags: tuple[str, str], text: str) -> str:
+    """Put tags around the words of a text whose tokens are among the given terms."""
     opening, closing = tags
     if analyzer.whole:
         return f"{opening}{text}{closing}" if text in terms else text

@@ -32,10 +32,12 @@ from ..values.containers import HashValue
 from ..values.json import JsonError, JsonValue, parse_json
 
 KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string"}
+"""Maps the words that can follow ``ON`` in SEARCH.CREATE to types of keys."""
 _KINDS_WITH = {
     "FAST": ("U64", "I64", "F64", "DATE", "BOOL"), "NOSTEM": ("TEXT",), "NOTOKENIZE": ("TEXT",),
 }  # fmt: skip
 RANGED = frozenset({"U64", "I64", "F64", "DATE", "KEYWORD"})
+"""Types of fields that support range operators such as ``$gt``."""
 FIELD_TYPES = ("TEXT", "U64", "I64", "F64", "BOOL", "DATE", "KEYWORD", "FACET")
 
 _MOST_FIELDS = 1000
@@ -73,6 +75,7 @@ class FieldSpec:
 
     @property
     def path(self) -> str:
+        """The dotted path of the value in a document, or the name of the hash field."""
         return self.source or self.name
 
     @property
@@ -84,12 +87,15 @@ class FieldSpec:
         return self.kind in ("U64", "I64", "F64")
 
     def words(self) -> list[str]:
+        """Return the field as SEARCH.DESCRIBE shows it: the name, the type and the options."""
         words = [self.name, self.kind, *(word for word, given in self._options() if given)]
         return words if self.source is None else [*words, "FROM", self.source]
 
 
 @dataclass(frozen=True)
 class Definition:
+    """The definition of an index; the constructor raises `SearchError` for contradictions."""
+
     kind: str
     prefixes: tuple[str, ...]
     fields: tuple[FieldSpec, ...]
@@ -139,6 +145,7 @@ LANGUAGES = (
 )  # fmt: skip
 
 _LONGEST = 40
+"""Length in bytes from which on words are not indexed."""
 _CACHED_WORDS = 100_000
 _ASCII_RUN = re.compile(r"[0-9A-Za-z]+")
 
@@ -198,6 +205,7 @@ class Analyzer:
         self._known: dict[str, str | None] = {}
 
     def token(self, word: str) -> str | None:
+        """Return the token of a word, or None if the word is too long to be indexed."""
         try:
             return self._known[word]
         except KeyError:
@@ -246,6 +254,7 @@ class Document(NamedTuple):
 
 
 def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
+    """Return a key's content as a mapping (of a string, its JSON object), or None."""
     root: Any = None
     if kind == "HASH":
         root = value.fields if isinstance(value, HashValue) else None
@@ -269,6 +278,7 @@ def values_at(root: Any, steps: list[str]) -> Iterator[Any]:
 
 
 def make_document(definition: Definition, key: bytes, value: Any) -> Document | None:
+    """Return the document for a key, or None if the key's value cannot be indexed."""
     source = source_of(definition.kind, value)
     if source is None:
         return None
@@ -310,6 +320,7 @@ def date_ms(text: str) -> int | None:
 
 
 def facet_path(text: str) -> str | None:
+    """Return a path such as ``/a/b`` without a trailing slash, or None if it is invalid."""
     path = text.rstrip("/") or "/"
     is_valid = text[:1] == "/" and "//" not in path and path.count("/") <= _MOST_LEVELS
     return path if is_valid else None
@@ -333,6 +344,7 @@ FROM_JSON: dict[str, Callable[[Any], Any]] = {
     "DATE": _string(date_ms),
     "FACET": _string(facet_path),
 }
+"""Functions that convert a JSON value to a type of field, or return None if it does not fit."""
 
 
 def _read_whole(take: Callable[[Any], int | None]) -> Callable[[str], int | None]:
@@ -351,3 +363,4 @@ _FROM_STRING: dict[str, Callable[[str], Any]] = {
     "F64": _read_float,
     "BOOL": {"true": True, "false": False}.get,
 }
+"""Functions that convert the string in a hash field to a type of field, or return None."""

@@ -127,6 +127,7 @@ SEARCH_FIELDS: Mapping[str, Field] = {
     "total": Field(NUMBER),
     "pending": Field(NUMBER),
 }
+"""Fields by which searches can be filtered."""
 
 
 def searches_of(made: Iterable[Search]) -> Results[Search]:
@@ -153,6 +154,7 @@ def _key_type(reading: Reading, searches: list[Search], name: object) -> FieldTy
 def expect_search(
     reading: Reading, made: Iterable[Search], times: int | None, criteria: Mapping[str, object]
 ) -> Results[Search]:
+    """Return the searches that match; fail, with reasons, unless there are ``times``."""
     __tracebackhide__ = True
     sought = criteria.get("keys")
 
