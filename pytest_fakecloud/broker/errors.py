@@ -85,7 +85,10 @@ def can_name_a_topic(name: str) -> bool:
 
 
 def missing_topic(topic: str, known: list[str]) -> BrokerError:
-    """Return the error for an invalid topic name, or for a topic that does not exist."""
+    """Return the error for an invalid topic name, or for a topic that does not exist.
+
+    Using a topic never creates it.
+    """
     if not can_name_a_topic(topic):
         return invalid_topic(topic)
     names = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "") if known else "none"

@@ -85,7 +85,10 @@ def shown(value: object) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return one line about an error, with its source line if not for readers. Never raises."""
+    """Return one line about an error; never raises.
+
+    A message that was not written for readers gets the error's type and its source line.
+    """
     try:
         text = str(error).partition("\n")[0]
     except KeyboardInterrupt:
@@ -102,6 +105,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def formatted(error: BaseException) -> str:
+    """Return an exception with its traceback, as Python prints it."""
     # Imported here, because most processes never format one.
     import traceback
 
@@ -109,6 +113,7 @@ def formatted(error: BaseException) -> str:
 
 
 def print_error(error: BaseException) -> None:
+    """Print an exception with its traceback to standard error."""
     print(formatted(error), end="", file=sys.stderr)
 
 

@@ -1,4 +1,8 @@
-"""Types of fields: which values and conditions a test may give for a field, and how they compare."""
+"""Types of fields: which values and conditions a test may give for a field, and how they compare.
+
+A condition can be a function, a compiled pattern, an object that defines its own equality, or a
+string with ``*`` for any characters (``\\*`` is a literal star).
+"""
 
 from __future__ import annotations
 

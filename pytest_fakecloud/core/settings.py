@@ -1,14 +1,23 @@
 """Declare the settings of a fake in one place: name, default, accepted values, meaning.
 
-A service declares its settings as the fields of a dataclass, each with its meaning below it, such
-as ``idle_close_ms: int | None = setting("300s", optional(duration("ms")))``. ``read()`` creates an
-instance from the keywords that a test passes. The field of a duration ends with its unit, which the
-keyword omits: ``idle_close="5m"`` sets ``idle_close_ms``. Type checkers learn the keywords from a
-``TypedDict``, which ``tests/test_settings.py`` compares with the dataclass. The documentation is
-generated from the dataclass.
+A service declares its settings as the fields of a dataclass, each with its meaning
+below it::
+
+    @dataclass(kw_only=True)
+    class BrokerConfig(HandleConfig):
+        max_poll_records: int = setting(500, whole(1))
+        \"\"\"Maximum number of records in one response.\"\"\"
+        idle_close_ms: int | None = setting("300s", optional(duration("ms")))
+        \"\"\"…\"\"\"
+
+``read()`` creates an instance from the keywords that a test passes. The field of a duration ends
+with its unit, which the keyword omits: ``idle_close="5m"`` sets ``idle_close_ms``. Type checkers
+learn the keywords from a ``TypedDict`` (``BrokerSettings``), which ``tests/test_settings.py``
+compares with the dataclass. The documentation is generated from the dataclass.
 
 A fake whose engine can be replaced by a real server (``engine=``) calls ``check_engine()``, which
-rejects settings that the chosen engine ignores: by default, all those of the engine in memory.
+rejects settings that the chosen engine ignores. By default, a setting applies only to the engine in
+memory; declare ``engines="both"`` once the code behind ``engine=`` honours it too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Applications at their addresses, the thread that accepts connections, and its workers.
 
-The pool of workers grows without a limit, because a handler may block for long (a long poll, a
-callback into the same process) and a keep-alive connection occupies its worker.
+One daemon thread waits on all listening sockets and passes accepted connections to idle workers.
+The pool grows without a limit, because a handler may block for long (a long poll, a callback into
+the same process) and a keep-alive connection occupies its worker.
 """
 
 from __future__ import annotations

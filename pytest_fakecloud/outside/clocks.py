@@ -1,5 +1,8 @@
-"""Replaces the functions with which a process sleeps and measures time, and asks a ``Policy``,
-which decides who moves the clock, and which callers sleep and read it.
+"""Replaces the functions with which a process sleeps and measures time, and asks a policy.
+
+They are ``time.sleep``, ``asyncio.sleep``, and the clocks ``time.monotonic`` and
+``time.perf_counter`` (with their ``_ns`` variants). A policy decides who moves the clock, and which
+callers sleep and read it: see ``Policy``. Infrastructure keeps using real time.
 """
 
 from __future__ import annotations

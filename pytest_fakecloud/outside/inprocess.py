@@ -1,11 +1,12 @@
 """Sends requests to mounted fakes without their sockets (``transport="inprocess"``).
 
 The sending functions of ``httpx``, ``requests`` and ``urllib3`` are wrapped while a cloud uses this
-transport. A request for the origin of a mounted fake goes directly into the fake's pipeline.
-Everything that needs a socket still uses it: endpoints that wait or stream, injected faults,
-unusual bodies, a client's own proxy, and invalid requests. The same wrappers redirect origins that
-are hard-coded in an application (``intercept``) to a fake's socket, also while ``responses`` is
-active.
+transport. A request for the origin of a mounted fake goes directly into the fake's pipeline, with
+the same journal entries and responses. Everything that needs a socket still uses it: endpoints that
+wait or stream, injected faults, unusual bodies, a client's own proxy, and invalid requests.
+
+The same wrappers redirect origins that are hard-coded in an application (``intercept``) to a fake's
+socket, where all features of the fake work. This also works while ``responses`` is active.
 """
 
 from __future__ import annotations

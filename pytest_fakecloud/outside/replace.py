@@ -1,6 +1,10 @@
 """Replaces attributes and functions of other code, alongside other tools that replace them.
 
-Whatever ends first, everything restores exactly what it found. If other code has replaced an
+``replace()`` replaces one attribute of a module, class or object. ``Everywhere`` replaces functions
+wherever a module holds them. A ``Hook`` replaces a function of a library once the library has been
+imported, while the hook has users.
+
+Whatever ends first, each of them restores exactly what it found. If other code has replaced an
 attribute since, its replacement stays. Source: decided here.
 """
 

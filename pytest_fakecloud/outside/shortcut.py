@@ -1,5 +1,6 @@
 """The two ways to a fake besides its own address: shortcuts without a socket, and detours.
 
+A shortcut answers a client's request without a socket, if the request is simple enough.
 Requests that the server or a client library might reject, and requests with connection options, use
 the socket, so that the results are the same as without a shortcut.
 """

@@ -1,11 +1,14 @@
 """Changes the process while clouds are open: NO_PROXY, client libraries, requests, certificates.
 
-httpx, which every official client uses, builds a TLS context and loads the certificate authorities
-for each client, in about 20 ms, many times the rest of a test. While a fake is mounted, clients
-with default settings share one context, but never across a change of ``SSL_CERT_FILE``,
-``SSL_CERT_DIR`` or the files they name. The second largest cost is the search for proxies, which
-parses the whole environment. It is skipped if no variable names a proxy.
-``fakecloud_share_tls_context = false`` turns both off.
+Two changes make HTTP clients cheaper to construct. httpx, which every official client uses, builds
+a TLS context and loads the certificate authorities for each client. This takes about 20 ms, many
+times the rest of a test. While a fake is mounted, clients with default settings share one context.
+Other ``verify`` settings and client certificates are not affected, and a context is never shared
+across a change of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` or of the files they name. The context is
+kept for the next fake; httpx itself is restored when the last fake closes.
+
+The second largest cost is the search for proxies, which parses the whole environment. It is skipped
+if no variable names a proxy. ``fakecloud_share_tls_context = false`` turns both off.
 """
 
 from __future__ import annotations

@@ -35,10 +35,12 @@ class LoopError(FakecloudError, AssertionError):
 
 
 def bad_request(text: str) -> QueueError:
+    """Return the error (400) for a malformed request."""
     return QueueError(400, text)
 
 
 def not_found(what: str, name: str) -> QueueError:
+    """Return the error (404) for an object that does not exist."""
     return QueueError(404, f"{what} {name} not found")
 
 
@@ -55,7 +57,23 @@ def quota(name: str, limit: int | None = None, *, status: int = 412) -> QueueErr
     return QueueError(status, f"quota {name} exceeded{tail}")
 
 
+def unauthorized() -> QueueError:
+    """Return the error (401) for a missing or wrong token (*observed*)."""
+    return QueueError(401, "unable to authenticate: invalid token")
+
+
+def read_only() -> QueueError:
+    """Return the error (403) for a change requested with the read-only token.
+
+    The vendor documents the token. The status and the text are *decided here*.
+    """
+    return QueueError(
+        403, "forbidden: the read-only token can only GET, a change needs the queue's other token"
+    )
+
+
 def burst_limited(limit: int, now_us: int) -> QueueError:
+    """Return the error (429) for exceeding the burst limit."""
     headers = [
         ("Burst-RateLimit-Limit", str(limit)),
         ("Burst-RateLimit-Remaining", "0"),
@@ -78,10 +96,6 @@ def daily_limited(limit: int, now_us: int, left: int = 0) -> QueueError:
     return QueueError(429, "Exceeded daily rate limit", headers=daily_headers(limit, left, now_us))
 
 
-INVALID_TOKEN = "unable to authenticate: invalid token"
-"""*Observed* for a missing or wrong token."""
-READ_ONLY = "forbidden: the read-only token can only GET, a change needs the queue's other token"
-"""For a change with the read-only token, which the vendor documents. The text is *decided here*."""
 INVALID_SCHEME = "endpoint has invalid scheme, add http:// or https://"
 """*Observed* for a destination that is neither a URL nor a known group."""
 DEDUPLICATION_COLON = "DeduplicationId cannot contain ':'"

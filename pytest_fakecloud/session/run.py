@@ -1,6 +1,7 @@
 """The state of one pytest run: the current test, its cloud, and the cloud that outlives tests.
 
-In runs with early fakes, this module is also a plugin, because of its fixture.
+Imported when a test first uses a fake. The fakes are imported when needed. In runs with early
+fakes, this module is also a plugin, because of its fixture.
 """
 
 from __future__ import annotations

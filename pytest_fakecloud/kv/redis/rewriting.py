@@ -369,6 +369,7 @@ class RedisScripts:
                 prepared.answer = lambda _: _digest(text)
 
     def _accepted(self, text: bytes) -> bytes:
+        """Return a script without the vendor's flag."""
         line, _, body = text.partition(b"\n")
         if not line.startswith(b"#!") or KEY_LOCKING not in line:
             return text

@@ -1,4 +1,7 @@
-"""The history of a key-value server or of one of its databases: its commands, read from the journal."""
+"""The history of a key-value server or of one of its databases: its commands, read from the journal.
+
+`Command` has the properties that detectors need.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,13 @@ class HostLost(Exception):
 
 @dataclass(eq=False)
 class ScriptFailure(Exception):
-    """An error of a script, raised at ``source`` and ``line``; the statistics may have counted it."""
+    """An error raised by a script.
+
+    ``text`` is the message including its error code, such as ``ERR``. ``source`` and ``line`` say
+    where the script raised the error. ``counted`` is true if the statistics already include the
+    error, because it came from a command that the script called. ``too_long`` is true if the script
+    exceeded its instruction or time limit.
+    """
 
     text: bytes
     source: bytes | None = None

@@ -299,7 +299,11 @@ class Scripting:
         action: Callable[[LuaHost], Reply],
         line: list[bytes] | None = None,
     ) -> Reply:
-        """Run a script or, with its command ``line``, a function, unless its flags forbid it."""
+        """Run a script or, with its command ``line``, a function, unless its flags forbid it.
+
+        FCALL_RO in Redis rejects functions without the flag ``no-writes``. The vendor's service
+        runs them, but rejects their writes.
+        """
         no_writes = flags is not None and b"no-writes" in flags
         if read_only and flags is not None and not no_writes and not self.vendor:
             raise CommandError(errors.WRITE_FLAG_IN_RO)

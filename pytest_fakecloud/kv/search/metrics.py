@@ -1,4 +1,8 @@
-"""Metric aggregations, which compute numbers of a field, and the arguments of all aggregations."""
+"""Metric aggregations, and the arguments of all aggregations.
+
+A metric is one or a few numbers computed from the values of a field. Arguments are parsed from JSON
+and checked against the index's schema.
+"""
 
 from __future__ import annotations
 

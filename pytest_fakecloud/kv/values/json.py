@@ -51,6 +51,7 @@ class JsonValue:
         return JsonValue(self.to_python())
 
     def to_python(self) -> Json:
+        """Return a copy of the document as Python data."""
         return copy_json(self.root)
 
     def __len__(self) -> int:

@@ -2,19 +2,23 @@
 
 A message is ``CREATED``, ``ACTIVE`` during an attempt, then ``DELIVERED`` (2xx only), or ``ERROR``
 followed by ``RETRY`` or by ``FAILED`` with a dead letter. A cancelled message is
-``CANCEL_REQUESTED``, and ``CANCELED`` when it would have been due. Decided here: it leaves its queue
-or wait list immediately, and an attempt in flight still delivers it.
+``CANCEL_REQUESTED`` immediately and ``CANCELED`` at the time at which it would have been due.
+Decided here: a cancelled message leaves its queue or wait list immediately, and is ``CANCELED``
+immediately if it has no due time. An attempt in flight still delivers its message if the message is
+cancelled.
 
 A message that a handler publishes is caused by the message that the handler received. Causes are
-recorded to detect messages that publish each other endlessly. For example, if the handler of message
-A publishes B, and the handler of B publishes C with a delay, then C has a chain of 2 and a depth of
-0. Handlers that publish two messages each make many short chains; so deliveries to a URL that is
-among their causes are counted, too.
+recorded to detect messages that publish each other endlessly. ``Message.depth`` is the number of
+causes of a message at the same time, ``Message.chain`` the number of its causes within one call that
+delivers. For example, if the handler of message A publishes B, and the handler of B publishes C with
+a delay, then C has a chain of 2 and a depth of 0. Handlers that publish two messages each make many
+short chains; so deliveries to a URL that is among their causes are counted, too.
 
-A dead letter is kept for the plan's retention period, a finished message for the time set by
-``history_us``, until its dead letter has expired and the callbacks about it have finished. The
-messages of a workflow run are forgotten together, and a flow-control key with the last message that
-used it, unless it is pinned or paused.
+A dead letter is kept for the plan's retention period on the queue's clock, a finished message for the
+time set by ``history_us``. The message is forgotten together with its log, its attempts and its part
+of a workflow run. A flow-control key is forgotten with the last message that used it, unless it is
+pinned or paused. A message is kept until its dead letter has expired and the callbacks about it have
+finished. The messages of a workflow run are kept until all of them can be forgotten.
 
 Decided here: nothing is forgotten while the clock is moving, so that the attempts returned by the
 call are complete. Listings of dead letters start with the oldest. A listing of workflow runs only

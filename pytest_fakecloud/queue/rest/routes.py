@@ -303,9 +303,9 @@ class QueueApp(App):
         if same(given, self.token):
             return given
         if not same(given, self.read_only_token):
-            raise QueueError(401, errors.INVALID_TOKEN)
+            raise errors.unauthorized()
         if request.method not in ("GET", "HEAD") or request.route in _CHANGING:
-            raise QueueError(403, errors.READ_ONLY)
+            raise errors.read_only()
         return given
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
