@@ -473,5 +473,5 @@ class Scripting:
 
     def restore(self, scripts: dict[bytes, Script], libraries: tuple[bytes, ...]) -> None:
         """Restore scripts and libraries. Loading libraries again resets their global variables."""
-        self.scripts = dict(scripts)
         self.libraries.replace_all(list(map(self.read_library, libraries)))
+        self.scripts = dict(scripts)

@@ -125,8 +125,10 @@ def test_a_snapshot_holds_scripts_and_libraries(run: Run, engine: Engine) -> Non
 
 def test_a_snapshot_that_cannot_be_loaded_changes_nothing(run: Run, engine: Engine) -> None:
     run("FUNCTION", "LOAD", library("l"))
-    scripts, _ = engine.scripting.snapshot()
+    run("SCRIPT", "LOAD", "return 1")
+    before, _ = engine.scripting.snapshot()
     libraries = library("new").encode(), b"#!lua name=bad\nx("
     with pytest.raises(CommandError, match="compiling"):
-        engine.scripting.restore(scripts, libraries)
+        engine.scripting.restore({}, libraries)
+    assert engine.scripting.snapshot()[0] == before
     assert [found[1] for found in run("FUNCTION LIST")] == [b"l"]
