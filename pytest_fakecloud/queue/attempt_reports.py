@@ -194,6 +194,7 @@ class AttemptReports(Interceptor):
             status=status,
             message_kind=message.kind,
             about=None if source is None else source.public_id,
+            run=None if message.workflow is None else message.workflow.run_id,
             method=method,
             error=error,
             fault=", ".join(attempt.faults) or None,

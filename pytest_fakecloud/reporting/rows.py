@@ -351,14 +351,11 @@ def subjects_of(call: Call) -> Iterator[Subject]:
 
 
 def further_subjects(entry: Entry, began: int, lookups: Lookups) -> Iterator[Subject]:
-    """Yield the subjects of the calls that an entry's row includes, and the schedule and the workflow
-    run of a delivery.
-    """
+    """Yield the subjects of the calls that an entry's row includes, and the schedule of a delivery."""
     for step in lookups.grouped_calls.get(entry.number, ()):
         yield from subjects_of(step)
-    for kind, name in (("schedule", "upstash-schedule-id"), ("run", "upstash-workflow-runid")):
-        if id := lookups.header(began, name):
-            yield Subject(kind, id, entry.handle)
+    if schedule := lookups.header(began, "upstash-schedule-id"):
+        yield Subject("schedule", schedule, entry.handle)
 
 
 def subjects_of_action(action: Action, handle: Any, mask: Mask) -> Iterator[Subject]:
@@ -383,6 +380,10 @@ def subjects_of_action(action: Action, handle: Any, mask: Mask) -> Iterator[Subj
 
 def subjects_of_event(event: Event) -> Iterator[Subject]:
     data: Mapping[str, Any] = event.data
-    for name, kind in (("message_id", "message"), ("about", "message"), ("group", "group")):
+    for name, kind in _NAMED.items():
         if isinstance(data.get(name), str):
             yield Subject(kind, data[name], event.handle)
+
+
+_NAMED = {"message_id": "message", "about": "message", "group": "group", "run": "run"}
+"""The data of events that name something, with what they name."""

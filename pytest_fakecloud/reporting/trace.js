@@ -80,11 +80,7 @@ export class Trace {
     this.options.onfilter?.(this.wanted);
   }
 
-  destroy() {
-    this.stop.abort();
-    this.sizes.disconnect();
-    this.root.replaceChildren();
-  }
+  destroy() { this.stop.abort(); this.sizes.disconnect(); this.root.replaceChildren(); }
 
   // -- building ----------------------------------------------------------------------------------
   build() {
@@ -281,8 +277,7 @@ export class Trace {
   // -- moving ------------------------------------------------------------------------------------
   clicked(event) {
     const element = event.target.closest("[role=option]");
-    if (!element || String(getSelection())) return;
-    this.select(Number(element.dataset.number), {reveal: false});
+    if (element && !String(getSelection())) this.select(Number(element.dataset.number), {reveal: false});
   }
 
   // Letters work wherever the focus is, except while typing; other keys only in the list.
@@ -291,12 +286,14 @@ export class Trace {
     const {target} = event, own = document.querySelector(".trace:focus-within") ?? document.querySelector(".trace");
     if (own !== this.root) return;
     if (event.key === "Escape" && this.number !== null && (this.root.contains(target) || target === document.body)) { this.select(null); this.list.focus({preventScroll: true}); return; }
+    if (event.key === "Escape" && target === this.search && !target.value) target.blur();
     if (target.matches?.("input, select, textarea")) return;
     if (event.key === "/") { event.preventDefault(); this.search.focus(); return; }
     if (target !== this.list && !"jknp".includes(event.key)) return;
     const chosen = this.shown.findIndex((one) => one.row.number === this.number);
-    // Without a selected row, begin at the first row in view.
-    const place = chosen < 0 ? (this.items[firstBelow(this.items, this.top.getBoundingClientRect().bottom - this.list.getBoundingClientRect().top + 1)]?.index ?? 1) - 1 : chosen;
+    // Without a selected row, begin at the first row in view, or at the last one if the newest is of interest.
+    const edge = this.options.newest ? innerHeight - LINE : this.top.getBoundingClientRect().bottom + 1, at = firstBelow(this.items, edge - this.list.getBoundingClientRect().top);
+    const place = chosen < 0 ? (this.items.slice(0, at + 1).findLast(({one}) => one)?.index ?? 1) - 1 : chosen;
     const row = this.byNumber.get(this.number)?.row;
     const jump = (by) => this.shown[Math.max(0, Math.min(this.shown.length - 1, chosen < 0 ? place : place + by))];
     const to = {
@@ -444,13 +441,9 @@ export class Trace {
   copyElement(row) {
     const status = el("output", {class: "soft"}), sent = row.request && requestOf(row, this.report);
     const button = (name, make) => el("button", {type: "button", onclick: async () => {
-      const text = make();
-      try {
-        await navigator.clipboard.writeText(text);
-        status.textContent = `Copied.${sent ? lost(sent) : ""}`;
-      } catch {
-        status.replaceChildren(`Select and copy:${sent ? lost(sent) : ""}`, el("pre", {tabindex: 0}, text));
-      }
+      const text = make(), missing = sent ? lost(sent) : "";
+      try { await navigator.clipboard.writeText(text); status.textContent = `Copied.${missing}`; }
+      catch { status.replaceChildren(`Select and copy:${missing}`, el("pre", {tabindex: 0}, text)); }
     }}, name);
     return el("div", {class: "trace-copy"}, sent && Object.entries(LANGUAGES).map(([name, write]) => button(`Copy as ${name}`, () => write(sent))),
       this.options.numbered ? button("Copy link", () => location.href) : null, status);

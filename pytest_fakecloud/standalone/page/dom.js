@@ -142,12 +142,13 @@ export function form(title, button, fields, work, {open = true, danger} = {}) {
     if (known) input.addEventListener("focus", async () => known.replaceChildren(...(await list()).map((one) => el("option", {value: one}))));
     return el("div", {class: wide ? "field wide" : "field"}, el("label", {for: id}, label), input, known);
   });
-  const body = el("form", {class: "act", "aria-label": title, onsubmit: async (event) => {
+  const body = el("form", {class: "act", "aria-label": title, oninput: () => { body.dataset.typed = "yes"; }, onsubmit: async (event) => {
     event.preventDefault();
     out.replaceChildren();
     const before = change.number;
     try {
       const shown = [await onlyOnce(body.querySelector("[type=submit]"), () => work(Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value])), inputs))].flat().filter((one) => one != null);
+      body.dataset.typed = "no";
       out.replaceChildren(...shown, ...change.number === before ? [] : [copies({...change})]);
       // The details are redrawn when the item changes, so show the result outside of them.
       if (body.closest(".detail") && shown[0]?.className === "ok") say(shown[0].textContent, "good");
@@ -169,16 +170,16 @@ const keyOf = (one) => one.dataset.key || one.id || one.getAttribute("aria-label
 // Redraws a part of the page and keeps focus, open details and scroll positions.
 export function redraw(place, ...children) {
   const focused = place.contains(document.activeElement) && document.activeElement !== place ? keyOf(document.activeElement) : null;
-  const all = "a, button, summary, pre, input, select, [tabindex]";
-  const open = new Map([...place.querySelectorAll("details")].map((one) => [one.firstChild.textContent, one.open]));
+  const all = "a, button, summary, pre, input, select, [tabindex]", named = (one) => one.dataset.key ?? one.firstChild.textContent;
+  const open = new Map([...place.querySelectorAll("details")].map((one) => [named(one), one.open]));
   const scrolled = new Map([...place.querySelectorAll("pre, .wide-table")].map((one) => [keyOf(one), [one.scrollTop, one.scrollLeft]]));
   place.replaceChildren(...children.flat(4).filter((child) => child != null && child !== false));
-  for (const one of place.querySelectorAll("details")) if (open.has(one.firstChild.textContent)) one.open = open.get(one.firstChild.textContent);
+  for (const one of place.querySelectorAll("details")) if (open.has(named(one))) one.open = open.get(named(one));
   for (const one of place.querySelectorAll("pre, .wide-table")) if (scrolled.has(keyOf(one))) [one.scrollTop, one.scrollLeft] = scrolled.get(keyOf(one));
   if (focused !== null) [...place.querySelectorAll(all)].find((one) => keyOf(one) === focused)?.focus({preventScroll: true});
 }
 // Returns whether an input in this part has the focus: a redraw would lose its text.
-export const isTyped = (place) => place.contains(document.activeElement) && isTyping();
+export const isTyped = (place) => place.contains(document.activeElement) && isTyping() && document.activeElement.closest("form")?.dataset.typed !== "no";
 export const isTyping = () => document.activeElement.matches("select, textarea, input:not([type=checkbox])");
 
 // -- charts, drawn at the available width in pixels, so that text keeps its size --

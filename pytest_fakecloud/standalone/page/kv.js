@@ -7,36 +7,42 @@ import {ListPage} from "./lists.js";
 
 const run = (handle, ...line) => sendWell(handle, "POST", "/", line.map(String)).then((answer) => answer.result);
 const ttl = (one) => one.ttl_ms == null ? "no TTL" : about(one.ttl_ms * 1000);
-const preview = (one) => one.preview || (one.type === "string" ? '""' : "") || count(one.length, {hash: "field", stream: "entrie", zset: "member", set: "member"}[one.type] ?? "element").replace("entrie", "entry").replace("entrys", "entries");
+const lengthOf = (one) => count(one.length, {hash: "field", stream: "entrie", zset: "member", set: "member"}[one.type] ?? "element").replace("entrie", "entry").replace("entrys", "entries");
 
 const keys = {
   list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => one.key,
   searchNote: "Search all keys, or a pattern: user:*", columns: ["key", "type", "TTL", "size", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
-  row: (one) => [short(one.key, 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(preview(one), 120)],
+  row: (one) => [short(one.key, 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(one.preview || (one.type === "string" ? '""' : lengthOf(one)), 120)],
   tools: (handle, page) => newKey(handle, page), above: (found, page) => [...tree(found, page), removeMatching(found, page)],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
   detail: (one, page) => [title(one.key), keyFacts(one), ...(one.is_text ? keyActs(one, page) : [soft("This key is not UTF-8. Use a client to change it.")]), ...valueOf(one, page)],
 };
 
-// The namespaces of keys, separated by colons: the path to the current one, and its folders.
+// The choice between a list and a tree of namespaces, which colons separate, and the tree. Keys of the root are listed below it.
 function tree(found, page) {
-  const {view = "", under = ""} = page.values, to = (values) => link(page.base, {...page.values, after: "", before: "", ...values});
-  const choice = el("div", {class: "choice", role: "group", "aria-label": "view"}, [["", "List"], ["tree", "Namespaces"]].map(([value, text]) =>
-    el("button", {type: "button", class: "facet", "aria-pressed": String(value === view), "data-key": `view ${text}`, onclick: () => page.change({view: value, under: ""})}, text)));
-  if (view !== "tree") return [choice];
-  const parts = under.match(/[^:]*:/g) ?? [], path_ = ["", ...parts.map((_, at) => parts.slice(0, at + 1).join(""))];
-  return [choice, el("nav", {class: "path mono", "aria-label": "namespace"}, path_.map((prefix, at) => el("a", {href: to({under: prefix}), "aria-current": prefix === under ? "page" : null}, at ? parts[at - 1] : "all keys")), under ? el("a", {class: "button", href: to({view: "", under: "", search: under.replace(/[*?[\]\\]/g, "\\$&") + "*"})}, "List all") : null),
-    found.folders.length ? el("ul", {class: "folders"}, found.folders.toSorted((one, other) => one.name.localeCompare(other.name, "en", {numeric: true})).map((one) => el("li", {}, el("a", {class: "mono", href: to({under: one.name})}, one.name.slice(under.length)), el("span", {class: "many"}, number(one.keys))))) : null];
+  const {view = ""} = page.values;
+  return [el("div", {class: "choice", role: "group", "aria-label": "view"}, [["", "List"], ["tree", "Namespaces"]].map(([value, text]) =>
+    el("button", {type: "button", class: "facet", "aria-pressed": String(value === view), "data-key": `view ${text}`, onclick: () => page.change({view: value})}, text))), view === "tree" ? folders(found, page) : null];
+}
+// A folder loads what is in it when it is opened, and stays open while its number of keys does.
+function folders({folders: inner, items, matching}, page, under = "") {
+  const all = (name) => link(page.base, {search: name.replace(/[*?[\]\\]/g, "\\$&") + "*"}), known = page.folders ??= new Map();
+  const once = (name, make) => known.get(name) ?? (known.set(name, make()), known.get(name));
+  return el("ul", {class: "folders"}, inner.toSorted((one, other) => one.name.localeCompare(other.name, "en", {numeric: true})).map(({name, keys: many}) => once(`${many} ${name}`, () => el("li", {}, el("details", {"data-key": name, ontoggle: async ({target}) => {
+    if (target.open && target.children.length === 1) target.append(folders(await list(page.handle, "keys", {view: "tree", under: name, limit: 500}), page, name));
+  }}, el("summary", {}, el("span", {class: "mono"}, name.slice(under.length)), el("span", {class: "many"}, number(many)), " ", el("a", {href: all(name), "aria-label": `List all of ${name}`}, "List all")))))),
+  under ? items.map((one) => el("li", {}, el("a", {class: "mono", href: page.address(one.id)}, one.key.slice(under.length)))) : null,
+  under && matching > items.length ? el("li", {}, el("a", {href: all(under)}, `${number(matching - items.length)} more`)) : null);
 }
 
 // Deletes the keys that the search finds when its button is pressed. Keys that are written later are not in the question.
 function removeMatching(found, page) {
-  const {search = "", type = "", view, under} = page.values, names = [];
+  const {search = "", type = "", view} = page.values, names = [];
   if (!(search || type) || !found.matching) return null;
   const question = async () => {
     names.length = 0;
     for (let after = ""; after !== null;) {
-      const {items, next} = await list(page.handle, "keys", {search, type, view, under, after, limit: 500});
+      const {items, next} = await list(page.handle, "keys", {search, type, view, after, limit: 500});
       names.push(...items.filter((one) => one.is_text).map((one) => one.key));
       after = next;
     }
@@ -69,21 +75,21 @@ function remade({key, type, value, ttl_ms, is_whole: whole, elements: part}) {
   }
   return whole === false ? null : type === "string" ? ["SET", key, value, ...ttl_ms == null ? [] : ["PX", String(ttl_ms)]] : /json/i.test(type) ? ["JSON.SET", key, "$", value] : null;
 }
-const keyFacts = (one) => facts({type: pill(words(one.type)), length: number(one.length), size: one.bytes == null ? "" : bytes(one.bytes),
-  TTL: one.ttl_ms == null ? "none: the key stays" : `${span(one.ttl_ms * 1000)}, until ${day(one.expires)} ${time(one.expires)} UTC`});
+const keyFacts = (one) => tools(pill(words(one.type)), el("span", {}, [/string|json/i.test(one.type) ? "" : lengthOf(one), one.bytes == null ? "" : bytes(one.bytes), one.ttl_ms == null ? "no TTL" : `TTL ${span(one.ttl_ms * 1000)}, until ${day(one.expires)} ${time(one.expires)} UTC`].filter(Boolean).join(" · ")));
 
 function keyActs(one, page) {
   const {handle} = page;
-  return [form("Change TTL", "Set TTL", [{name: "seconds", label: "TTL in seconds; empty removes it", kind: "number", value: one.ttl_ms == null ? "" : Math.ceil(one.ttl_ms / 1000)}],
+  return [tools(form("Change TTL", "Set TTL", [{name: "seconds", label: "TTL in seconds; empty removes it", kind: "number", value: one.ttl_ms == null ? "" : Math.ceil(one.ttl_ms / 1000)}],
     async ({seconds}) => { await run(handle, ...(seconds ? ["EXPIRE", one.key, seconds] : ["PERSIST", one.key])); document.activeElement.blur(); return done("Changed."); }, {open: false}),
-  remade(one) ? copies({method: "POST", path: path(handle, "/requests"), body: {body: remade(one)}}, "this key") : null,
-  tools(copyButton(one.key, "Copy key", "Copy key"), act("Delete…", `Delete the key ${one.key}`, async () => { await run(handle, "DEL", one.key); location.hash = page.address(); }, {question: `Delete the key ${one.key}?`}))];
+  copyButton(one.key, "Copy key", "Copy key"), remade(one) ? copies({method: "POST", path: path(handle, "/requests"), body: {body: remade(one)}}, "this key") : null, act("Delete…", `Delete the key ${one.key}`, async () => { await run(handle, "DEL", one.key); location.hash = page.address(); }, {question: `Delete the key ${one.key}?`}))];
 }
 
 function valueOf(one, page) {
   if (one.elements) return [elements(one, page)];
-  if (one.type === "string" && one.is_editable && one.is_whole) return [form("Value", "Save", [{name: "value", label: "value", kind: "area", value: one.value, wide: true}],
-    async ({value}) => { await run(page.handle, "SET", one.key, value, "KEEPTTL"); document.activeElement.blur(); return done("Saved; the TTL stays."); }), ...(laidOut(one.value) !== one.value ? [head("As JSON"), code(laidOut(one.value), "value as JSON")] : [])];
+  // JSON and control characters are shown readable, and edited on request.
+  const escaped = /[\x00-\x08\x0e-\x1f\x7f-\x9f]/.test(one.value) ? JSON.stringify(one.value).replace(/[\x7f-\x9f]/g, (letter) => `\\x${letter.charCodeAt(0).toString(16)}`) : "", shown = escaped || (laidOut(one.value) !== one.value ? laidOut(one.value) : "");
+  if (one.type === "string" && one.is_editable && one.is_whole) return [shown ? code(shown, escaped ? "value, escaped" : "value as JSON") : null, form(shown ? "Edit the value" : "Value", "Save", [{name: "value", label: "value", kind: "area", value: one.value, wide: true}],
+    async ({value}) => { await run(page.handle, "SET", one.key, value, "KEEPTTL"); document.activeElement.blur(); return done("Saved; the TTL stays."); }, {open: !shown})];
   if (/json/i.test(one.type)) return [form("Document", "Save", [{name: "value", label: "JSON document", kind: "area", value: one.value, wide: true}],
     async ({value}) => { json(value, "The document"); await run(page.handle, "JSON.SET", one.key, "$", value); document.activeElement.blur(); return done("Saved."); })];
   return [one.is_editable === false ? soft("The value is binary: only a client can change it.") : null, code(one.value, "value"), one.is_whole === false ? soft("The value is longer than what is shown.") : null];
@@ -122,7 +128,7 @@ function elements(one, page) {
   show(one.elements);
   const readers = el("div");
   if (one.type === "stream") call(handle, "execute", "XINFO", "GROUPS", one.key).then((found) => found.length && readers.replaceChildren(head("Consumer groups"), table("consumer groups", ["group", "consumers", "pending", "last delivered"], found, (each) => ["name", "consumers", "pending", "last-delivered-id"].map((name) => String(Array.isArray(each) ? each[each.indexOf(name) + 1] : each[name]))))).catch(() => {});
-  return el("section", {}, readers, head("Elements"), tools(search), adding, place);
+  return el("section", {}, readers, el("div", {class: "forms"}, search, adding), place);
 }
 
 // -- search indexes --

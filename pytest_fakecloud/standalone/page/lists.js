@@ -83,7 +83,7 @@ export class ListPage {
     const last = page.first + page.items.length - 1, whole = count(page.total, spec.noun);
     this.counted.textContent = !page.total ? "" : !page.items.length ? `0 found in ${whole}`
       : `${number(page.first)}–${number(last)} of ${page.matching === page.total ? whole : `${number(page.matching)} found in ${whole}`}`;
-    if (page.folders) this.counted.textContent = `${count(page.folders.length, this.spec.folder)}, ${count(page.matching, spec.noun)} directly in ${this.values.under || "the root"}`;
+    if (page.folders) this.counted.textContent = `${count(page.folders.length, this.spec.folder)}, ${count(page.matching, spec.noun)} directly in the root`;
     this.drawFacets(page);
     const filtered = this.values.search || this.values[spec.facet] || page.total;
     redraw(this.body, spec.bulk && page.items.length ? this.bulkTools(page) : null, spec.above?.(page, this),
@@ -93,7 +93,7 @@ export class ListPage {
 
   rows(page) {
     // Beside the details there is room for the columns by which one selects.
-    const {spec} = this, aside = (at) => (spec.kept ? spec.kept.includes(spec.columns[at]) : at < 3) ? "" : "aside";
+    const {spec} = this, kept = spec.kept ?? spec.columns.slice(0, 3), aside = (at) => spec.columns[at] === kept.at(-1) ? "end" : kept.includes(spec.columns[at]) ? "" : "aside";
     return el("div", {class: "wide-table"}, el("table", {class: "rows"}, el("thead", {}, el("tr", {}, spec.bulk ? el("td", {class: "check"}) : null, spec.columns.map((name, at) => this.headElement(name, spec.fields?.[at], aside(at))))),
       el("tbody", {}, page.items.map((one) => {
         const id = this.idOf(one), [first, ...rest] = spec.row(one, this);
@@ -119,7 +119,7 @@ export class ListPage {
   drawFacets(page) {
     if (!this.spec.facet || !page.facets) return;
     const chosen = this.values[this.spec.facet] ?? "", all = Object.values(page.facets).reduce((sum, one) => sum + one, 0);
-    redraw(this.facets, [["", all], ...Object.entries(page.facets)].map(([value, many]) => el("button", {type: "button", class: "facet", "aria-pressed": String(value === chosen), "data-key": `facet ${value}`,
+    redraw(this.facets, [["", all], ...Object.entries({...chosen && {[chosen]: 0}, ...page.facets})].map(([value, many]) => el("button", {type: "button", class: "facet", "aria-pressed": String(value === chosen), "data-key": `facet ${value}`,
       onclick: () => this.change({[this.spec.facet]: value})}, `${value ? words(value) : "all"} `, el("small", {}, number(many)))));
   }
 
@@ -151,6 +151,8 @@ export class ListPage {
   // j and k move between rows wherever the focus is, arrow keys only within the list.
   step(event) {
     const {key, target} = event;
+    if (key === "Escape" && target === this.search && !target.value) { target.blur(); return; }
+    if (["ArrowDown", "Enter"].includes(key) && target === this.search) { event.preventDefault(); this.body.querySelector("tbody a[data-key]")?.focus(); return; }
     if (key === "Escape" && this.id !== undefined && !isTyping() && !document.querySelector("dialog[open]")) { this.close(); return; }
     const by = {j: 1, k: -1, ...this.body.contains(target) ? {ArrowDown: 1, ArrowUp: -1} : {}}[key];
     if (!by || event.ctrlKey || event.metaKey || event.altKey || isTyping() || document.querySelector("dialog[open]")) return;

@@ -38,7 +38,7 @@ const forwarded = (one) => Object.fromEntries(Object.entries(one.headers).filter
 
 const messageColumns = ["message", "state", "to", "attempts", "last answer", "next attempt", "body"];
 // Lists show addresses without the scheme, so that the path is in sight.
-const address = ({method, url}) => el("span", {title: `${method} ${url}`}, short(`${method} ${url.replace(/^https?:\/\//, "")}`, 90));
+const address = ({method, url}) => el("bdi", {class: "address", title: `${method} ${url}`}, short(`${method} ${url.replace(/^https?:\/\//, "")}`, 90));
 const messageRow = (one) => [when(one.created), state(one), address(one), `${one.attempts} of ${one.max_retries + 1}`, status(one), next(one), short([one.label, one.preview].filter(Boolean).join(" · "), 40)];
 
 function messageDetail(one, page) {
@@ -129,7 +129,7 @@ const schedules = {
 // -- workflow runs --
 const doing = ({now, until}) => now ? `${now}${until ? ` until ${until.slice(5, 16).replace("T", " ")}` : ""}` : "";
 const runs = {
-  list: "runs", noun: "run", facet: "state", item: runWithProblems, key: (one) => one.id, columns: ["workflow", "state", "now", "steps", "started", "took", "run"], kept: ["workflow", "state", "now", "started"], fields: ["url", "state", "now", "steps", "created", null, "id"],
+  list: "runs", noun: "run", facet: "state", item: runWithProblems, key: (one) => one.id, columns: ["workflow", "state", "now", "steps", "started", "took", "run"], kept: ["workflow", "state", "now"], fields: ["url", "state", "now", "steps", "created", null, "id"],
   row: (one) => [address({method: "", url: one.url}), state(one), doing(one), number(one.steps), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", shortName(one.id)],
   tools: (handle) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
     async ({to, input}) => { const made = await sendWell(handle, "POST", `/v2/trigger/${target(to)}`, input, {"Content-Type": "application/json"}); return done("Started ", el("a", {href: at(handle, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false}),

@@ -1,6 +1,6 @@
 // The rows of the timeline. Each is kept once, even if rows arrive twice, late or out of order.
 export class Rows {
-  constructor(most = 10000) { this.most = most; this.floor = this.whole = 0; this.known = new Map(); this.sorted = []; }
+  constructor(most = 10000) { this.most = most; this.floor = this.whole = 0; this.known = new Map(); this.list = []; }
 
   // Adds the rows of a response that contains all rows after a number.
   cover(found) {
@@ -19,31 +19,29 @@ export class Rows {
       grown = true;
     }
     if (!grown) return;
-    this.sorted = [...this.known.values()].sort((one, other) => one.number - other.number);
-    for (const row of this.sorted.splice(0, Math.max(0, this.sorted.length - this.most))) {
+    this.list = [...this.known.values()].sort((one, other) => one.number - other.number);
+    for (const row of this.list.splice(0, Math.max(0, this.list.length - this.most))) {
       this.known.delete(row.number);
       this.floor = row.number;
     }
   }
-
-  get list() { return this.sorted; }
 
   // The number up to which all rows are known. Request more after it.
   get latest() { return Math.max(this.whole, this.floor); }
 
   // The number up to which all rows are known and done.
   get cursor() {
-    const first = this.sorted.find((row) => !row.done);
+    const first = this.list.find((row) => !row.done);
     return first ? Math.min(first.number - 1, this.latest) : this.latest;
   }
 
-  begin() { this.known.clear(); this.sorted = []; this.floor = this.whole = 0; }
+  begin() { this.known.clear(); this.list = []; this.floor = this.whole = 0; }
 
   // Forgets all rows and ignores later updates of them.
   clear() {
-    this.floor = Math.max(this.latest, ...this.sorted.slice(-1).map((row) => row.number));
+    this.floor = Math.max(this.latest, ...this.list.slice(-1).map((row) => row.number));
     this.known.clear();
-    this.sorted = [];
+    this.list = [];
   }
 }
 

@@ -48,7 +48,7 @@ export function snapshotsPage() {
     const ids = found.map(({id}) => [id, id]);
     fill(since, ids, (found.at(-2) ?? found.at(-1))?.id); fill(until, [["", "now"], ...ids], "");
     return !found.length ? empty("No snapshots yet.", "Take one above before you change much data.")
-      : [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), act("Restore…", `Restore ${one.id}`, async () => { await ask("POST", at(one.id), {}); say(`Restored “${one.id}”.`, "good"); }, {question: `Restore the snapshot “${one.id}”? The current data of all fakes is lost.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]), compare];
+      : [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), act("Restore…", `Restore ${one.id}`, async () => { await ask("POST", at(one.id), {}); say(`Restored “${one.id}”.`, "good"); }, {question: `Restore the snapshot “${one.id}”? The current data of all fakes is lost. The clock stays, so what was due since then happens at once.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]), compare];
   }, el("h1", {}, "Snapshots"), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity."),
   form("Take a snapshot", "Take", [{name: "id", label: "name", note: "numbered"}], async ({id}) => { const made = await ask("POST", "/snapshots", id ? {id} : {}); await page.refresh(); return done(`Taken: ${made.id}.`); }));
   return page;
