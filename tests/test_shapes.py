@@ -51,6 +51,7 @@ Ask = Callable[..., object]
 
 FREE = {
     # Names chosen by the code under test or a test, and strings written by the fakes.
+    "events": "run",
     "calls": "dlq event fault group index instance key name namespace note problem run",
     "messages": "schedule_id timeline",
     "dead letters": "timeline",

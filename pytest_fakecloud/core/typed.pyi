@@ -116,6 +116,7 @@ class CloudEventFields(EventFields, total=False):
     offsets: object
     partitions: object
     reason: object
+    run: object
     sent: object
     sent_headers: object
     sent_type: object

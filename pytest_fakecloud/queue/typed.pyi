@@ -43,6 +43,7 @@ class QueueEventFields(EventFields, total=False):
     method: object
     note: object
     number: object
+    run: object
     sent: object
     sent_headers: object
     sent_type: object

@@ -251,6 +251,7 @@ class QueueApp(App):
             Field(),
         ),
         **dict.fromkeys(("message_id", "about"), Field(MESSAGE_ID)),
+        "run": Field(TEXT),
         "url": Field(URL),
         "method": Field(METHOD),
     }  # fmt: skip
