@@ -112,9 +112,16 @@ def test_what_falls_due_is_told_in_its_order(cloud: Cloud) -> None:
     cloud.clock.advance("5m")
     first = ask(ControlApp(cloud, "token"), "GET", "/due")[1]["due"][0]
     assert first["what"] == "retry 1: POST http://127.0.0.1:9/5m"
-    path = f"/handles/{first['handle']}/lists/messages/{first['message']}"
-    found = ask(ControlApp(cloud, "token"), "GET", path)[1]
-    assert found["url"] == "http://127.0.0.1:9/5m"
+    post(
+        cloud, "queue", target="/v2/schedules/http://127.0.0.1:9/nightly",
+        headers={"Upstash-Cron": "0 3 * * *", "Upstash-Schedule-Id": "nightly"},
+    )  # fmt: skip
+    last = ask(ControlApp(cloud, "token"), "GET", "/due")[1]["due"][-2]
+    assert last["what"] == "schedule: http://127.0.0.1:9/nightly"
+    for one, id in ((first, first["item"]), (last, "nightly")):
+        path = f"/handles/{one['handle']}/lists/{one['list']}"
+        items = ask(ControlApp(cloud, "token"), "GET", path)[1]["items"]
+        assert id in [item["id"] for item in items]
     cloud.reset()
     assert ask(ControlApp(cloud, "token"), "GET", "/due")[1]["due"] == []
 

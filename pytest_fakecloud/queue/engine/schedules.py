@@ -95,7 +95,7 @@ class Schedules:
         self._state = state
         self._publish_run = publish_run
         self.by_id: dict[str, Schedule] = {}
-        self._timers: dict[str, Timer] = {}
+        self.timers: dict[str, Timer] = {}
 
     def get(self, schedule_id: str) -> Schedule:
         return existing(self.by_id.get(schedule_id), "schedule", schedule_id)
@@ -148,7 +148,7 @@ class Schedules:
         schedule.planned_us = due_us
         self.unplan(schedule)
         if due_us is not None and not schedule.paused and not self._state.closed:
-            self._timers[schedule.id] = self._state.clock.call_at(
+            self.timers[schedule.id] = self._state.clock.call_at(
                 due_us,
                 partial(self._timer_fired, schedule.id),
                 lane=self._state.own_lane,
@@ -164,10 +164,10 @@ class Schedules:
 
     def earliest_run_us(self) -> int | None:
         """Return the time of the next planned run of any schedule, or None."""
-        return min((timer.due_us for timer in self._timers.values()), default=None)
+        return min((timer.due_us for timer in self.timers.values()), default=None)
 
     def unplan(self, schedule: Schedule) -> None:
-        timer = self._timers.pop(schedule.id, None)
+        timer = self.timers.pop(schedule.id, None)
         if timer is not None:
             timer.cancel()
 

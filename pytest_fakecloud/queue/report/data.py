@@ -334,14 +334,19 @@ def deliver_now(engine: Any, id: str) -> View:
 
 
 @_locked
-def planned(engine: Any) -> dict[Timer, tuple[str, str]]:
-    """Return the message that each timer is for, and what happens then."""
+def planned(engine: Any) -> dict[Timer, tuple[str, str, str]]:
+    """Return the list and the item that each timer is for, and what happens then."""
     found = {}
     for id, timer in engine.timers.items():
         one = engine.messages[id]
         event = f"{_doing(one) or 'delivery'}: {one.settings.method} {as_text(one.url)}"
-        found[timer] = id, event
-    return found
+        found[timer] = "messages", id, event
+    for id, timer in engine.schedules.timers.items():
+        event = f"schedule: {as_text(engine.schedules.by_id[id].destination)}"
+        found[timer] = "schedules", id, event
+    return found | {
+        timer: ("flow-control", key, timer.label) for key, timer in engine.flow_timers.items()
+    }
 
 
 # -- dead letters ----------------------------------------------------------------------------------

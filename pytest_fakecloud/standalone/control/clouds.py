@@ -161,13 +161,19 @@ class CloudRoutes:
             if find(handle.fixture).delivers
             for timer, known in report_part(handle.fixture, "data").planned(handle).items()
         }
-        rows = [(one, *about.get(one, (None, None, one.label))) for one in soonest]
+        rows = [(one, *about.get(one, (None, None, None, one.label))) for one in soonest]
         return {
             "now": _iso_time(self._cloud.clock.now_us()),
             "count": count,
             "due": [
-                {"at": _iso_time(one.due_us), "what": what, "handle": handle, "message": message}
-                for one, handle, message, what in rows
+                {
+                    "at": _iso_time(one.due_us),
+                    "what": what,
+                    "handle": handle,
+                    "list": place,
+                    "item": item,
+                }
+                for one, handle, place, item, what in rows
             ],
         }
 

@@ -51,11 +51,12 @@ class _Planned(TypedDict):
     at: str
     what: str
     handle: str | None
-    message: str | None
+    list: str | None
+    item: str | None
 
 
 class Due(TypedDict):
-    """The number of planned events, and the next 200 of them, with the message of a queue that each is
+    """The number of planned events, and the next 200 of them, with the item of a list that each is
     about.
     """
 

@@ -32,7 +32,7 @@ function strip(now, due) {
 const go = (one) => act("Go there", `Go there: ${one.what} at ${one.at}`, () => move({action: "move_to", to: one.at}));
 export const timePage = () => new LivePage("/due", ({now, count: many, due}) => [copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"), el("h2", {}, many ? `${count(many, "event")} planned` : "Nothing is planned"),
   many ? [strip(now, due), due.length < many ? soft(`The next ${due.length} of ${number(many)}:`) : null,
-    table("due events", ["in", "at", "event"], due, (one) => [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], tools(one.message ? el("a", {href: link(["fake", one.handle, "messages", one.message])}, short(one.what, 120)) : short(one.what, 120), go(one))])]
+    table("due events", ["in", "at", "event"], due, (one) => [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], tools(one.item ? el("a", {href: link(["fake", one.handle, one.list, one.item])}, short(one.what, 120)) : short(one.what, 120), go(one))])]
     : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.")],
 el("h1", {}, "Time"), soft("Retries, delays, schedules and TTLs use this clock, not the wall clock."),
 form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { showClock(await ask("POST", "/clock", {action: "move_to", to})); return done("Moved."); }, {open: false}));

@@ -230,7 +230,7 @@ def test_time_passes_by_itself_for_what_the_queue_does_by_itself() -> None:
         assert until(lambda: slow.state == "DELIVERED")
         assert until(lambda: record.state == "CANCELED")
         queue.schedule(APP, "* * * * *")
-        assert {timer.lane for timer in schedule._timers.values()} == {"background"}
+        assert {timer.lane for timer in schedule.timers.values()} == {"background"}
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
