@@ -67,6 +67,7 @@ def test_it_is_a_list(start: list[bytes], steps: list[tuple[str, int, bytes]]) -
             assert items.pop_left() == model.pop(0)
         assert len(items) == len(model)
     assert list(items) == model
+    assert list(reversed(items)) == model[::-1]
     assert [items.at(i) for i in range(len(model))] == model
     assert items.slice(0, len(model)) == model
     assert items._bytes == 7 + sum(map(entry_size, model))

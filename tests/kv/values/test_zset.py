@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.values import zset
-from pytest_fakecloud.kv.values.zset import LexRange, ScoreOrder, ScoreRange, SortedSet
+from pytest_fakecloud.kv.values.zset import LexRange, Positions, ScoreOrder, ScoreRange, SortedSet
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,9 @@ def test_names_between_two_ends(
 def test_minus_zero_is_zero() -> None:
     members = SortedSet()
     members.set(b"a", -0.0)
-    assert math.copysign(1, members.scores[b"a"]) == 1
+    score = members.score(b"a")
+    assert score is not None
+    assert math.copysign(1, score) == 1
 
 
 ITEMS = st.tuples(
@@ -110,3 +112,15 @@ def test_a_full_neighbour_takes_in_a_small_block_and_splits_again(
         order.remove(float(n), b"m")
     assert [score for score, _ in order] == [n / 2 for n in range(16)] + [15.0]
     assert order.position(15.0) == 16
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.data())
+def test_positions_are_prefix_sums(lengths: list[int], data: st.DataObject) -> None:
+    positions = Positions(lengths)
+    grown = data.draw(st.integers(0, len(lengths) - 1))
+    positions.add(grown, 3)
+    lengths = [length + 3 * (i == grown) for i, length in enumerate(lengths)]
+    places = [(i, j) for i, length in enumerate(lengths) for j in range(length)]
+    assert [positions.find(p) for p in range(len(places))] == places
+    for i in range(len(lengths)):
+        assert positions.before(i) == sum(lengths[:i])
