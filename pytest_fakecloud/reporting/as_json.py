@@ -100,7 +100,9 @@ def row_json(row: Row, findings: Sequence[int], lookups: Lookups) -> dict[str, A
     return {
         **{name: getattr(row, name) for name in _COPIED},
         "at": _time(row.at_us),
-        "subjects": [asdict(subject) for subject in row.subjects],
+        "subjects": [
+            {"kind": one.kind, "name": one.name, "fake": one.fake} for one in row.subjects
+        ],
         "faults": [asdict(fault) for fault in row.faults],
         "findings": list(findings),
         "where": None if row.where is None else _where(row.where, lookups.mask),

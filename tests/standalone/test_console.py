@@ -498,8 +498,9 @@ def test_it_works_from_the_keyboard(page: Any, server: Server) -> None:
     page.keyboard.press("?")
     page.locator("dialog kbd").first.wait_for()
     page.keyboard.press("Escape")
+    # Activity begins at its newest row.
     page.keyboard.press("j")
-    page.keyboard.press("j")
+    page.keyboard.press("k")
     assert "SET b" in page.inner_text(".trace-row[aria-selected=true]")
 
 

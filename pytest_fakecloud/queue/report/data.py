@@ -194,7 +194,7 @@ def _settings(one: Message) -> Item:
         "callback": settings.callback,
         "failure callback": settings.failure_callback,
         "timeout": one.timeout_us and f"{one.timeout_us / 1e6:g} s",
-        "retry delay": settings.retry_delay,
+        "retry delay": settings.retry_delay and f"{settings.retry_delay} ms",
         "labels": ", ".join(settings.labels),
     }
     return {name: value for name, value in found.items() if value}

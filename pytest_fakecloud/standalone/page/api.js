@@ -69,9 +69,7 @@ export async function sendWell(handle, method, target, body, headers) {
   if (answer.status >= 400) throw new Error(`${answer.status}: ${reason(answer.body)}`);
   try { return JSON.parse(answer.body); } catch { return answer.body; }
 }
-function reason(body) {
-  try { const read = JSON.parse(body); return read.error?.message ?? read.error ?? read.message ?? body; } catch { return body; }
-}
+function reason(body) { try { const read = JSON.parse(body); return read.error?.message ?? read.error ?? read.message ?? body; } catch { return body; } }
 
 // -- the stream of events --
 // Calls `each` for every journal entry after a number; returns when the stream ends.

@@ -25,9 +25,7 @@ export function short(value, length = 160) {
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
   return text.length > length ? text.slice(0, length) + "…" : text;
 }
-export function bytes(many) {
-  return many < 10000 ? `${Math.round(many)} B` : many < 1e7 ? `${(many / 1024).toFixed(1)} KiB` : `${(many / 1048576).toFixed(1)} MiB`;
-}
+export const bytes = (many) => many < 10000 ? `${Math.round(many)} B` : many < 1e7 ? `${(many / 1024).toFixed(1)} KiB` : `${(many / 1048576).toFixed(1)} MiB`;
 // Names a duration in a list by its two largest units.
 export const about = (us) => { const unit = [[8.64e10, 3.6e9], [3.6e9, 6e7], [6e7, 1e6]].find(([from]) => us >= from)?.[1] ?? 1; return span(Math.floor(us / unit) * unit); };
 // Indents JSON and returns other text unchanged.
@@ -51,7 +49,7 @@ export const soft = (...text) => el("p", {class: "soft"}, ...text);
 export const code = (text, label) => el("pre", {tabindex: 0, role: "group", "aria-label": label}, text);
 
 export const tools = (...parts) => el("div", {class: "tools"}, parts);
-export const done = (...text) => el("p", {class: "ok"}, text);
+export const done = (...text) => el("p", {class: "ok", role: "status"}, text);
 export const head = (text) => el("h3", {}, text);
 export const title = (text) => el("h2", {class: "mono"}, text);
 
@@ -130,7 +128,7 @@ export function opened(label, attributes, ...content) {
 let made = 0;
 // A field is {name, label, note, value, kind, options, wide, needed, list}; `work` receives the values.
 export function form(title, button, fields, work, {open = true, danger} = {}) {
-  const inputs = {}, out = el("div", {class: "out", role: "status"});
+  const inputs = {}, out = el("div", {class: "out"});
   const parts = fields.map(({name, label, options, note, value, wide, kind, needed, list, fixed}) => {
     const id = `field${++made}`;
     const input = options ? el("select", {id, name}, options.map((one) => el("option", {value: one.value ?? one}, one.label ?? (one || "any"))))
@@ -153,7 +151,7 @@ export function form(title, button, fields, work, {open = true, danger} = {}) {
       // The details are redrawn when the item changes, so show the result outside of them.
       if (body.closest(".detail") && shown[0]?.className === "ok") say(shown[0].textContent, "good");
     }
-    catch (error) { out.replaceChildren(el("p", {class: "bad"}, error.message)); }
+    catch (error) { out.replaceChildren(el("p", {class: "bad", role: "alert"}, error.message)); }
     document.dispatchEvent(new Event("changed"));
   }}, el("div", {class: "fields"}, parts, el("button", {type: "submit", class: danger ? "danger" : "primary"}, button)), out);
   return el("details", {class: "form", open}, el("summary", {}, title), body);
@@ -183,9 +181,7 @@ export const isTyped = (place) => place.contains(document.activeElement) && isTy
 export const isTyping = () => document.activeElement.matches("select, textarea, input:not([type=checkbox])");
 
 // -- charts, drawn at the available width in pixels, so that text keeps its size --
-export function picture(told, wide, high, parts) {
-  return svg("svg", {class: "picture", role: "img", "aria-label": told, viewBox: `0 0 ${wide} ${high}`, width: wide, height: high}, ...parts);
-}
+export const picture = (told, wide, high, parts) => svg("svg", {class: "picture", role: "img", "aria-label": told, viewBox: `0 0 ${wide} ${high}`, width: wide, height: high}, ...parts);
 export const room = () => Math.max(280, Math.min(900, (document.querySelector(".detail:not([hidden])") ?? document.getElementById("view")).clientWidth - 26));
 export const titled = (text) => svg("title", {}, text);
 

@@ -37,11 +37,10 @@ async function first() {
   older(from).catch(() => {}).then(() => { journal.older = false; tell(); });
 }
 async function older(until) {
-  for (let after = 0; after < until;) {
-    const part = await ask("GET", `/journal?after=${after}&limit=${PART}`);
-    entries.merge(part);
+  for (let after; until > 0; until = after) {
+    after = Math.max(0, until - PART);
+    entries.merge(await ask("GET", `/journal?after=${after}&limit=${until - after}`));
     tell();
-    after = part.at(-1)?.number ?? until;
   }
 }
 let planned = false, stream;

@@ -16,7 +16,7 @@ export class ListPage {
     this.facets = el("div", {class: "facets", role: "group", "aria-label": "filter"});
     this.search = el("input", {type: "search", id: "search", placeholder: spec.searchNote ?? `Search ${count(2, spec.noun).slice(2)}`, "aria-label": `search ${spec.noun}s`, oninput: () => this.change({search: this.search.value})});
     this.fields = (spec.filters ?? []).map(({name, label, note, options, type}) => {
-      const input = options ? el("select", {name, "aria-label": label}) : el("input", {name, type: type ?? "text", placeholder: note, "aria-label": label, size: Math.max(14, (note ?? "").length), title: label});
+      const input = options ? el("select", {name, "aria-label": label}) : el("input", {name, type: type ?? "text", placeholder: note, "aria-label": label, size: type ? 14 : 26, title: label});
       input.addEventListener("change", () => this.change({[name]: input.value}));
       return {name, options, input};
     });
@@ -99,10 +99,17 @@ export class ListPage {
         const id = this.idOf(one), [first, ...rest] = spec.row(one, this);
         return el("tr", {class: id === this.id ? "chosen" : null, onclick: (event) => { if (!event.target.closest("a, button, input, label") && !String(getSelection())) go(this.address(id)); }},
           spec.bulk ? el("td", {class: "check"}, el("input", {type: "checkbox", "aria-label": `choose ${spec.key(one)}`, "data-key": `choose ${id}`, checked: this.chosen.has(spec.key(one)),
-            onchange: (event) => { this.chosen[event.target.checked ? "add" : "delete"](spec.key(one)); this.drawList(this.page); }})) : null,
+            onclick: (event) => this.choose(page.items.indexOf(one), event)})) : null,
           el("td", {class: "mono"}, el("a", {href: this.address(id), "data-key": id, "aria-current": id === this.id ? "true" : null}, first)),
           rest.map((cell, at) => el("td", {class: `mono ${aside(at + 1)}`, "data-name": /^[\d<]/.test(cell?.textContent ?? cell) ? spec.columns[at + 1] : null}, cell ?? "")));
       }))));
+  }
+  // With the shift key, choose all from the item that was clicked before.
+  choose(at, {target, shiftKey}) {
+    const from = shiftKey ? Math.min(at, this.clicked ?? at) : at, until = shiftKey ? Math.max(at, this.clicked ?? at) : at;
+    for (const one of this.page.items.slice(from, until + 1)) this.chosen[target.checked ? "add" : "delete"](this.spec.key(one));
+    this.clicked = at;
+    this.drawList(this.page);
   }
   // The server sorts by the field of a column, which the button in its head chooses.
   headElement(name, field, side) {

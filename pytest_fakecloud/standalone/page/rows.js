@@ -3,10 +3,7 @@ export class Rows {
   constructor(most = 10000) { this.most = most; this.floor = this.whole = 0; this.known = new Map(); this.list = []; }
 
   // Adds the rows of a response that contains all rows after a number.
-  cover(found) {
-    for (const row of found) this.whole = Math.max(this.whole, row.number);
-    this.merge(found);
-  }
+  cover(found) { this.whole = Math.max(this.whole, ...found.map((row) => row.number)); this.merge(found); }
 
   // Adds or replaces rows. An older copy of a call, without its answer, replaces nothing.
   merge(found) {
@@ -39,7 +36,7 @@ export class Rows {
 
   // Forgets all rows and ignores later updates of them.
   clear() {
-    this.floor = Math.max(this.latest, ...this.list.slice(-1).map((row) => row.number));
+    this.floor = Math.max(this.latest, this.list.at(-1)?.number ?? 0);
     this.known.clear();
     this.list = [];
   }

@@ -2,7 +2,7 @@
 
 import {count, el, empty, go, link, number, own, product, redraw, short, soft} from "./dom.js";
 import {list} from "./api.js";
-import {entries} from "./journal.js";
+import {entries, journal} from "./journal.js";
 
 const HITS = 5;
 // The lists of each fake that are searched. Some have parts, which another list names: `records` those of each topic.
@@ -37,18 +37,20 @@ export class SearchPage {
     };
     this.node = el("div", {class: "page"}, el("h1", {}, "Search"), el("div", {class: "tools"}, this.input), this.found);
     this.node.addEventListener("keydown", move);
+    journal.listeners.add(this.update = () => { if (this.partial && !journal.older) this.go(this.route); });
   }
-  leave() { clearTimeout(this.timer); }
-  async go({query: {search = ""}}) {
-    const turn = ++this.turn, words = search.trim();
+  leave() { clearTimeout(this.timer); journal.listeners.delete(this.update); }
+  async go(route) {
+    const turn = ++this.turn, {search = ""} = route.query, words = search.trim();
+    Object.assign(this, {route, partial: !journal.loaded || journal.older});
     if (document.activeElement !== this.input) { this.input.value = search; this.input.focus(); }
     if (!words) { redraw(this.found, empty("Search all fakes at once.", "The search looks at names, addresses, labels, bodies and recorded calls. It does not look at the values of keys.")); return; }
     const jobs = this.state().handles.flatMap((handle) => (own(LISTS, handle.fixture) ?? []).map((name) => hitsIn(handle, name, words)));
     const found = (await Promise.all(jobs)).flat().filter(({page}) => page.matching), calls = entries.list.filter((row) => JSON.stringify([row.text, row.request, row.response]).toLowerCase().includes(words.toLowerCase())).length;
     if (turn !== this.turn) return;
-    redraw(this.found, calls ? el("p", {}, el("a", {href: link(["activity"], {search: words})}, `${count(calls, "recorded call")}`)) : null, found.map((hit) => {
+    redraw(this.found, calls ? el("p", {}, el("a", {href: link(["activity"], {search: words})}, `${count(calls, "recorded call")}`)) : null, this.partial ? soft("Older calls are still being loaded…") : null, found.map((hit) => {
       const where = link(["fake", hit.handle.name, hit.name], {search: words, ...hit.part}), title = [product(hit.handle), hit.name.replaceAll("-", " "), ...Object.values(hit.part)].filter(Boolean).join(" · ");
       return [el("h2", {}, el("a", {href: where}, title), el("span", {class: "many"}, number(hit.page.matching))), el("ul", {class: "sentences"}, hit.page.items.map((one) => hitElement(hit, one)))];
-    }), found.length || calls ? null : soft("Nothing was found."));
+    }), found.length || calls || this.partial ? null : soft("Nothing was found. Values of keys are not searched."));
   }
 }
