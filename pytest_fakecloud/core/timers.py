@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from .errors import ContractError, counted, shown
 
@@ -360,13 +360,9 @@ class on_first_use(Generic[Owner, T]):
     def __set_name__(self, owner: Any, name: str) -> None:
         self._name = name
 
-    @overload
-    def __get__(self, instance: None, owner: Any = None) -> on_first_use[Owner, T]: ...
-    @overload
-    def __get__(self, instance: Owner, owner: Any = None) -> T: ...
-    def __get__(self, instance: Owner | None, owner: Any = None) -> on_first_use[Owner, T] | T:
+    def __get__(self, instance: Owner | None, owner: Any = None) -> T:
         if instance is None:
-            return self
+            return self  # type: ignore[return-value]
         part: T = vars(instance).setdefault(self._name, self._create(instance))
         return part
 

@@ -137,12 +137,10 @@ _POOLS = frozenset({"ConnectionPool", "AsyncConnectionPool"})
 # -- httpx ------------------------------------------------------------------------------------------
 
 
-def wrap_handle_request(
-    origins: Origins, original: Function, active: Callable[[], bool]
-) -> Function:
+def wrap_handle_request(origins: Origins, original: Function, hook: Hook) -> Function:
     @functools.wraps(original)
     def handle_request(transport: Any, request: Any) -> Any:
-        if not active():
+        if not hook.users:
             return original(transport, request)
         simple, sending = _planned(origins, "HTTPTransport", transport, request)
         if simple is None or len(body := request.read()) != simple.length:
@@ -152,14 +150,12 @@ def wrap_handle_request(
     return handle_request
 
 
-def wrap_handle_async_request(
-    origins: Origins, original: Function, active: Callable[[], bool]
-) -> Function:
+def wrap_handle_async_request(origins: Origins, original: Function, hook: Hook) -> Function:
     from ..core.clock import checkpoint
 
     @functools.wraps(original)
     async def handle_async_request(transport: Any, request: Any) -> Any:
-        if not active():
+        if not hook.users:
             return await original(transport, request)
         simple, sending = _planned(origins, "AsyncHTTPTransport", transport, request)
         if simple is None or len(body := await request.aread()) != simple.length:
@@ -334,7 +330,7 @@ class _CompleteBody(io.BytesIO):
 # -- urllib3 ---------------------------------------------------------------------------------------
 
 
-def wrap_make_request(origins: Origins, original: Function, active: Callable[[], bool]) -> Function:
+def wrap_make_request(origins: Origins, original: Function, hook: Hook) -> Function:
     @functools.wraps(original)
     def make_request(
         pool: Any,
@@ -346,7 +342,7 @@ def wrap_make_request(origins: Origins, original: Function, active: Callable[[],
         **rest: Any,
     ) -> Any:
         simple = None
-        if active():
+        if hook.users:
             origin = origin_of(pool.scheme, pool.host, pool.port)
             shortcut = origins.shortcuts.get(origin)
             if (detour := origins.detours.get(origin)) is not None:
@@ -438,7 +434,7 @@ def _as_text(value: object) -> str:
 # -- requests --------------------------------------------------------------------------------------
 
 
-def wrap_send(origins: Origins, original: Function, active: Callable[[], bool]) -> Function:
+def wrap_send(origins: Origins, original: Function, hook: Hook) -> Function:
     @functools.wraps(original)
     def send(
         adapter: Any,
@@ -449,7 +445,7 @@ def wrap_send(origins: Origins, original: Function, active: Callable[[], bool]) 
         **rest: Any,
     ) -> Any:
         simple = None
-        if active():
+        if hook.users:
             parts = urlsplit(request.url)
             origin = _origin_of(parts)
             if (detour := origins.detours.get(origin)) is not None:
@@ -491,11 +487,11 @@ def _simple_request(shortcut: Shortcut, request: Any, parts: SplitResult) -> _Si
     return _SimpleRequest(shortcut, request.method, target, headers, body)
 
 
-def wrap_on_request(origins: Origins, original: Function, active: Callable[[], bool]) -> Function:
+def wrap_on_request(origins: Origins, original: Function, hook: Hook) -> Function:
     @functools.wraps(original)
     def on_request(mock: Any, adapter: Any, request: Any, **options: Any) -> Any:
         detour = origins.detours.get(_origin_of(urlsplit(request.url)))
-        if detour is None or not active():
+        if detour is None or not hook.users:
             return original(mock, adapter, request, **options)
         real = sys.modules["responses"]._real_send
         return _send_to_fake(real, detour, request, options.get("stream"), options.get("timeout"))

@@ -265,26 +265,21 @@ class Hook:
     """One function of a library, which is replaced while the hook has users.
 
     ``module`` and ``path`` name the function (``"httpx"``, ``"HTTPTransport.handle_request"``);
-    ``wrap`` makes the replacement from the original and a function that returns whether the hook
-    has users; ``without`` is the part of the warning that says what follows if the library has no
-    such function. If another tool's function is in place when the last user leaves, it stays, and
-    the hook's replacement, if that tool calls it, calls the original.
+    ``wrap`` makes the replacement from the original and the hook, whose number of ``users`` the
+    replacement reads; ``without`` is the part of the warning that says what follows if the library
+    has no such function. If another tool's function is in place when the last user leaves, it stays,
+    and the hook's replacement, if that tool calls it, calls the original.
     """
 
     def __init__(
-        self,
-        module: str,
-        path: str,
-        wrap: Callable[[Function, Callable[[], bool]], Function],
-        *,
-        without: str,
+        self, module: str, path: str, wrap: Callable[[Function, Hook], Function], *, without: str
     ) -> None:
         self.module = module
         self.path = path
         self.without = without
         self._wrap = wrap
         *self._owners, self._name = path.split(".")
-        self._users = 0
+        self.users = 0
         self._library: Any = None
         """The module in which the function was replaced last."""
         self._last: Replacement | None = None
@@ -293,14 +288,11 @@ class Hook:
         self._warned = False
         self._lock = threading.RLock()
 
-    def active(self) -> bool:
-        return self._users > 0
-
     def enter(self) -> None:
         """Register a user. The function is replaced as soon as its library has been imported."""
         with self._lock:
-            self._users += 1
-            if self._users == 1:
+            self.users += 1
+            if self.users == 1:
                 self.refresh()
 
     def refresh(self) -> None:
@@ -313,7 +305,7 @@ class Hook:
         ):
             return
         with self._lock:
-            holder = self._find(library) if self._users else None
+            holder = self._find(library) if self.users else None
             if holder is None:
                 return
             present = getattr(holder, self._name)
@@ -322,15 +314,15 @@ class Hook:
                     return
                 present = self._made[0]
             if self._made is None or present is not self._made[0]:
-                self._made = present, self._wrap(present, self.active)
+                self._made = present, self._wrap(present, self)
             self._library = library
             self._last = replace(holder, self._name, self._made[1])
 
     def leave(self) -> None:
         """Remove a user. The last restores the original, unless another tool replaced it too."""
         with self._lock:
-            self._users = max(0, self._users - 1)
-            if not self._users and self._last is not None:
+            self.users = max(0, self.users - 1)
+            if not self.users and self._last is not None:
                 self._last.restore()
                 self._last = None
 

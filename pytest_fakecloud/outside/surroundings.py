@@ -89,14 +89,14 @@ no_proxy = _NoProxy()
 # -- cheaper clients -------------------------------------------------------------------------------
 
 
-def _share_contexts(original: Function, active: Callable[[], bool]) -> Function:
+def _share_contexts(original: Function, hook: Hook) -> Function:
     @functools.wraps(original)
     def create_ssl_context(*args: Any, **kwargs: Any) -> Any:
         try:
             verify, cert, trust_env = _arguments(*args, **kwargs)
         except TypeError:  # this version of httpx has other parameters
             return original(*args, **kwargs)
-        if verify is not True or cert is not None or not active():
+        if verify is not True or cert is not None or not hook.users:
             return original(*args, **kwargs)
         key = (_trusted("SSL_CERT_FILE"), _trusted("SSL_CERT_DIR"), bool(trust_env))
         with _contexts_lock:
@@ -125,10 +125,10 @@ def _trusted(variable: str) -> tuple[object, ...]:
     return name, state.st_mtime_ns, state.st_size
 
 
-def _skip_proxies(original: Callable[[], Any], active: Callable[[], bool]) -> Callable[[], Any]:
+def _skip_proxies(original: Callable[[], Any], hook: Hook) -> Callable[[], Any]:
     @functools.wraps(original)
     def get_environment_proxies() -> Any:
-        if active():
+        if hook.users:
             names = b" ".join(os.environb).lower()
             if not any(word in names for word in (b"http_proxy", b"https_proxy", b"all_proxy")):
                 return {}

@@ -30,9 +30,9 @@ def library() -> Iterator[Any]:
     del sys.modules["a_library"]
 
 
-def wrap(original: Callable[..., Any], active: Callable[[], bool]) -> Callable[..., Any]:
+def wrap(original: Callable[..., Any], hook: Hook) -> Callable[..., Any]:
     def send(thing: object) -> str:
-        return f"hooked {original(thing)}" if active() else str(original(thing))
+        return f"hooked {original(thing)}" if hook.users else str(original(thing))
 
     return send
 
@@ -52,7 +52,7 @@ def test_the_function_is_replaced_while_somebody_needs_it(library: Any) -> None:
     hook.leave()
     assert library.Thing.send is before
     hook.leave()
-    assert not hook.active()
+    assert not hook.users
 
 
 def test_the_same_replacement_serves_again(library: Any) -> None:
