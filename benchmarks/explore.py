@@ -30,8 +30,7 @@ from pytest_fakecloud.explore.patches import explored
 from pytest_fakecloud.explore.search.explorer import Explorer
 from pytest_fakecloud.explore.search.player import Player
 from pytest_fakecloud.explore.simulation.calls import Calls
-from pytest_fakecloud.explore.simulation.scheduler import Scheduler
-from pytest_fakecloud.explore.simulation.simulation import Simulation
+from pytest_fakecloud.explore.simulation.scheduler import Scheduler, Simulation
 from pytest_fakecloud.explore.simulation.state import RunState
 from pytest_fakecloud.explore.simulation.turns import Turns
 from pytest_fakecloud.explore.world import World

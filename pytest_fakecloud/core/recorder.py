@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from operator import attrgetter
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from .calls import (
     CALL_FIELDS,
@@ -52,26 +52,6 @@ CallSite: TypeAlias = tuple[CodePlace, ...]
 """The places of the application that made a call: the caller, then the callers of its function."""
 _ACTIONS = 1_000
 """Maximum number of a test's actions that are kept; beyond it the oldest are dropped."""
-
-
-class RecordedAction(NamedTuple):
-    """The arguments of ``record_action()``, with the fake and the time."""
-
-    service: str
-    handle: str
-    kind: str
-    place: CodePlace
-    number: int
-    at_us: int
-    call: tuple[Sequence[Any], Mapping[str, Any]] | None
-    describe: Callable[..., dict[str, Any]]
-    details: tuple[object, ...]
-
-    def action(self) -> Action:
-        data = {**self.describe(*self.details), "where": place_at(self.place)}
-        action = Action(self.number, self.at_us, self.service, self.handle, self.kind, "", data)
-        action.call = self.call
-        return action
 
 
 class LargeCalls:
@@ -116,7 +96,8 @@ class SharedRecords:
         self.lock = threading.Lock()
         """Protects the entries of all recorders, and ``large``."""
         self.numbers = itertools.count(1)
-        self.recorded: deque[RecordedAction] = deque(maxlen=_ACTIONS)
+        self.recorded: deque[tuple[str, Callable[[], Action]]] = deque(maxlen=_ACTIONS)
+        """The fake of each action of the test, by name, and a function that returns the action."""
         self.large = LargeCalls()
         self.find_site: Callable[[], CallSite] | None = None
         """Returns the places that made the current call; None if call sites are not recorded."""
@@ -130,7 +111,7 @@ class SharedRecords:
     @property
     def actions(self) -> list[Action]:
         # Iterate over a copy, because other threads may record actions.
-        return [one.action() for one in self.recorded.copy()]
+        return [make() for _, make in self.recorded.copy()]
 
     def forget_sites(self, is_gone: Callable[[int], bool]) -> None:
         """Forget the source lines of the calls for whose numbers ``is_gone`` returns true."""
@@ -306,13 +287,16 @@ class Recorder:
         ``call`` are the arguments of the method ``kind``, and ``describe(*details)`` returns the
         action's data.
         """
-        at_us = self._now_us()
+        service, handle, at_us = self._service, self._handle, self._now_us()
+
+        def make() -> Action:
+            data = {**describe(*details), "where": place_at(place)}
+            action = Action(number, at_us, service, handle, kind, "", data)
+            action.call = call
+            return action
+
         # Create the Action only for a report, because most tests need none.
-        self.shared.recorded.append(
-            RecordedAction(
-                self._service, self._handle, kind, place, number, at_us, call, describe, details
-            )
-        )
+        self.shared.recorded.append((handle, make))
 
     def reserve(self) -> int:
         """Reserve the next number for something that begins now but is recorded when it ends."""
@@ -404,7 +388,7 @@ class Recorder:
                 for child in list(self._children):
                     child.entries = []
             else:
-                others = [one for one in shared.recorded if one.handle != self._handle]
+                others = [one for one in shared.recorded if one[0] != self._handle]
                 shared.recorded = deque(others, _ACTIONS)
                 parent.entries = [each for each in parent.entries if each.number not in gone]
             shared.forget_sites(gone.__contains__)
@@ -468,6 +452,12 @@ def _argument(value: object) -> str:
     if isinstance(value, dict | list | tuple | set):
         return brief(value) if len(value) <= 10 else f"{type(value).__name__} of {len(value)}"
     return type(value).__name__
+
+
+def stack_of(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def is_own(frame: FrameType) -> bool:

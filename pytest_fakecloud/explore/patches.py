@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import FrameType, MemberDescriptorType, SimpleNamespace
@@ -27,16 +27,23 @@ from typing import Any
 
 from ..base_cloud import BaseCloud
 from ..core.errors import ContractError, shown
-from ..core.recorder import is_library, is_own
+from ..core.recorder import is_library, is_own, stack_of
 from ..core.timers import Signal
+from ..outside.clocks import (
+    RealClock,
+    clocks_of,
+    is_infrastructure_module,
+    keeps_originals,
+    module_of,
+    sleeps_of,
+)
 from ..outside.process_time import ProcessTime
-from .fake_time import time_follows
+from ..outside.replace import Everywhere
 from .run import Program
-from .simulation.simulation import Simulation
-from .simulation.sockets import SocketPatches
-from .simulation.strands import Crash, Strand, innermost, stack_of
-from .watching import swap, watch
-from .world import World
+from .simulation.scheduler import Simulation
+from .simulation.sockets import OwnLoop, SocketPatches
+from .simulation.strands import Crash, Strand, innermost
+from .world import World, swap, watch
 
 _EXIT_ADVICE = "explore() sees only this process and keeps it alive. Replace that call in the test"
 _CELERY_ADVICE = (
@@ -52,6 +59,12 @@ _DEPTH = 3
 """Maximum number of references to follow from a program to a lock or a sleep."""
 _MOST_ITEMS = 100
 """Maximum number of items of a dictionary or list that is searched."""
+_WAITING_FOR_CALLERS = frozenset({"concurrent", "multiprocessing", "queue", "sched", "threading"})
+"""Packages of the standard library that measure the timeouts of their callers."""
+_MEASURING_REQUESTS = frozenset({"httpcore", "httpx", "redis", "requests", "urllib3"})
+"""Packages that read a clock for each request, and do nothing that depends on it."""
+_LOCKS = frozenset({"redis.asyncio.lock", "redis.lock"})
+"""Modules of these packages whose behaviour depends on the clock."""
 _Patch = tuple[object, str, object]
 """The owner and the name of an attribute, and its value while code is explored."""
 
@@ -89,7 +102,7 @@ def explored(
         exits.enter_context(_no_garbage_collection())
         # redis-py reads its version from its metadata file for each new connection.
         swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
-        exits.enter_context(time_follows(world, clocks=process_time is not False))
+        exits.enter_context(_time_follows(world, clocks=process_time is not False))
         real_loop = asyncio.events.new_event_loop
         swap(
             exits,
@@ -145,6 +158,52 @@ def _steer_process(world: World, exits: contextlib.ExitStack, wanted: bool | Non
         steering.wall.on_read = world.note_clock_read
         world.wall = steering.wall
         exits.callback(steering.stop)
+
+
+@contextlib.contextmanager
+def _time_follows(world: World, *, clocks: bool) -> Iterator[None]:
+    """Make sleeps of explored code pass fake time in the block, and optionally ``clocks`` show it."""
+    policy = _ExploredTime(world)
+    everywhere = Everywhere(keeps_originals)
+    pairs = [*sleeps_of(policy), *(clocks_of(policy) if clocks else ())]
+    world.functions = {id(original): ours for original, ours in pairs}
+    try:
+        everywhere.add(pairs)
+        yield
+    finally:
+        everywhere.restore()
+
+
+class _ExploredTime:
+    """The policy of explored code. A thread that is not explored has real time."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def sleep(self, seconds: float, really: Callable[[float], None], caller: FrameType) -> None:
+        is_span = isinstance(seconds, int | float) and seconds >= 0
+        if not is_span or not self._world.sleep(seconds):
+            really(seconds)
+
+    async def sleep_in_asyncio(
+        self, delay: float, result: Any, really: Callable[..., Awaitable[Any]], caller: FrameType
+    ) -> Any:
+        is_own = isinstance(asyncio.get_running_loop(), OwnLoop)
+        is_passed = not is_own and self._world.pass_time(delay)
+        return await really(0 if is_passed else delay, result)
+
+    def read(self, clock: RealClock, caller: FrameType) -> Any:
+        world = self._world
+        if not world.shows_fake_time():
+            return clock.read()
+        module = module_of(caller)
+        package = module.partition(".")[0]
+        if is_infrastructure_module(package) and package not in _WAITING_FOR_CALLERS:
+            return clock.read()
+        if package not in _MEASURING_REQUESTS or module in _LOCKS:
+            world.note_clock_read()
+        elapsed_us = world.elapsed_us()
+        return clock.started + (elapsed_us / 1e6 if clock.per_second == 1 else elapsed_us * 1000)
 
 
 @contextlib.contextmanager

@@ -1,26 +1,52 @@
-"""The current run of an exploration: which simulation and which strand a thread belongs to."""
+"""The current run of an exploration: which simulation and which strand a thread belongs to, and the
+random numbers that it draws. Each call, command and delivery of the fakes passes to the simulation
+first.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import inspect
+import os
+import random
+import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Any
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..base_cloud import BaseCloud
+from ..core.calls import end_faults
+from ..core.clock import checkpoint, in_thread
+from ..core.errors import ServiceError
+from ..http.app import EXPLORATION, GUARD
+from ..http.messages import AnyResponse, Request, Serve
+from ..outside.inprocess import origins
+from ..outside.replace import replace
+from ..outside.shortcut import Shortcut
+from ..queue.delivery.destinations import intercept_work, route_to
+from ..queue.model import Interceptor
 from .anomalies import Key
 from .fakes import MOST_TIMERS, Fakes
-from .footprint import ALL, KEY_OF_DB, READS_CLOCK, Touch
+from .footprint import ALL, KEY_OF_DB, READS_CLOCK, Touch, touches_of_command
 from .programs import current_observer
-from .randomness import Randomness
 from .run import Run
-from .simulation.simulation import Simulation
+from .simulation.scheduler import Simulation
 from .simulation.sockets import OwnLoop, SocketHooks
-from .simulation.strands import Strand
+from .simulation.strands import Strand, carried_source, source_of
 from .trust import Reads
+
+if TYPE_CHECKING:
+    from ..handle import Handle
+    from ..kv.races import Arrival, Sender
+    from ..queue.delivery.destinations import RunWork
+    from ..queue.model import Delivery, Exchange, Message, Proceed, Sending
+
+T = TypeVar("T")
 
 
 class World(Fakes):
@@ -80,7 +106,7 @@ class World(Fakes):
     def note_written(self, touches: Iterable[Touch]) -> None:
         if self.unwritten:
             self.unwritten.difference_update(
-                replace(touch, writes=False) for touch in touches if touch.writes
+                dataclasses.replace(touch, writes=False) for touch in touches if touch.writes
             )
 
     def sockets(self) -> SocketHooks | None:
@@ -130,3 +156,208 @@ class World(Fakes):
     def pass_time(self, seconds: float) -> bool:
         """Let the fake time of a sleep pass in an event loop that is not explored."""
         return self.simulation is not None and self.simulation.clock.let_pass(seconds)
+
+
+class Randomness:
+    """Seeds the generators of this process before each run, and notices whether code draws numbers.
+
+    The random numbers of explored code depend on the seed and the schedule alone. Each series of
+    numbers has a number, which a schedule contains as ``@random.7 numbers``. A series covers
+    ``random``, ``random.Random()``, ``random.SystemRandom``, ``secrets``, ``uuid4()``,
+    ``os.urandom()``, and numpy's default and global generators.
+    """
+
+    def __init__(self, seed: object, cooperating: Callable[[], Strand | None]) -> None:
+        self._seed = seed
+        self._series = 0
+        self._cooperating = cooperating
+        self._found = random.getstate()
+        self._numpy = sys.modules.get("numpy.random")
+        self._found_numpy = None if self._numpy is None else self._numpy.get_state()
+        self._began: object = None
+        self._has_drawn = False
+
+    def begin(self, series: int) -> None:
+        self._series = series
+        source = f"{self._seed} {series}"
+        random.seed(source)
+        if self._numpy is not None:
+            self._numpy.seed(random.Random(source).randrange(2**32))
+
+    def mark(self) -> None:
+        self._has_drawn = False
+        self._began = self._state()
+
+    def has_drawn(self) -> bool:
+        """Return whether code has drawn numbers since ``mark()``; random bytes do not count."""
+        return self._has_drawn or self._state() != self._began
+
+    def restore(self) -> None:
+        random.setstate(self._found)
+        if self._numpy is not None:
+            self._numpy.set_state(self._found_numpy)
+
+    def _state(self) -> object:
+        if self._numpy is None:
+            return random.getstate()
+        _, key, position, *rest = self._numpy.get_state()
+        return random.getstate(), int(key[0]), position, *rest
+
+    def patches(self) -> Iterator[tuple[object, str, object]]:
+        """Yield the functions that explored code calls instead, as owner, name and value."""
+        real_urandom, real_seed = os.urandom, random.Random.seed
+
+        def urandom(size: int, /) -> bytes:
+            strand = self._cooperating()
+            return real_urandom(size) if strand is None else self._bytes(strand, size)
+
+        def urandom_of_numbers(size: int, /) -> bytes:
+            """The source of ``SystemRandom``, which makes numbers and, in ``randbytes()``, bytes."""
+            if self._cooperating() is not None:
+                self._has_drawn |= sys._getframe(1).f_code.co_name != "randbytes"
+            return urandom(size)
+
+        def seed(generator: random.Random, a: Any = None, version: int = 2) -> None:
+            strand = None if a is not None else self._cooperating()
+            if strand is not None:
+                self._has_drawn = True
+                a = self._bytes(strand, 16)
+            real_seed(generator, a, version)
+
+        yield os, "urandom", urandom
+        yield random, "_urandom", urandom_of_numbers
+        yield random.Random, "seed", seed
+        yield random, "seed", partial(seed, getattr(random, "_inst"))  # noqa: B009
+
+    def _bytes(self, strand: Strand, size: int) -> bytes:
+        strand.urandom_calls += 1
+        source = f"{self._seed} {self._series} {strand.title} {strand.urandom_calls}"
+        return random.Random(source).randbytes(size)
+
+
+# -- the fakes -------------------------------------------------------------------------------------
+
+
+def watch(world: World, handle: Handle, exits: contextlib.ExitStack) -> None:
+    """Connect a fake to the simulations of a world until the stack is closed."""
+    app: Any = handle._app
+    exits.callback(app.chain.add(GUARD, partial(_see_rejection, world, handle)))
+    exits.callback(app.chain.add(EXPLORATION, partial(_serve_in_turn, world, handle)))
+    if hasattr(app, "interruptions"):
+        exits.callback(app.interruptions.listen(partial(_pause_in_pipeline, world)))
+    if handle.fixture == "kv_server":
+        observers = handle._engine.observers
+        exits.callback(observers.add(partial(_record_command, world, handle.name)))
+    shortcut = Shortcut(handle._mount, lingers=True, around=partial(_around, world, handle))
+    exits.callback(origins.add(handle._mount.origin, shortcut))
+    origins.enter()
+    exits.callback(origins.leave)
+    if handle.fixture == "queue":
+        queue: Any = handle
+        engine, planned = queue._engine, queue._engine.interceptors
+        engine.intercept(*planned, _ExploredDeliveries(world, queue))
+        exits.callback(engine.intercept, *planned)
+        exits.callback(intercept_work(queue.destinations, partial(_run_work, world)))
+
+
+def swap(exits: contextlib.ExitStack, owner: object, name: str, value: object) -> None:
+    """Set an attribute of an object, class or module until the stack is closed."""
+    exits.callback(replace(owner, name, value).restore)
+
+
+def _see_rejection(world: World, handle: Handle, request: Request, proceed: Serve) -> AnyResponse:
+    try:
+        return proceed()
+    except ServiceError as error:
+        simulation = world.simulation
+        if error.status == 401 and simulation is not None:
+            if world.disturbances.is_rotated(handle) and _was_accepted(world, handle, request):
+                request.call.fault = "rotate_token"
+            simulation.calls.rejected(request)
+        raise
+
+
+def _was_accepted(world: World, handle: Handle, request: Request) -> bool:
+    with world.disturbances.old_tokens(), contextlib.suppress(ServiceError):
+        handle._app.authenticate(request)
+        return True
+    return False
+
+
+def _serve_in_turn(world: World, handle: Handle, request: Request, proceed: Serve) -> AnyResponse:
+    """Have the simulation serve a call at its turn, with the events of the schedule."""
+    simulation = world.simulation
+    if simulation is None:
+        return proceed()
+    try:
+        return simulation.calls.at_call(handle, request, proceed)
+    finally:
+        end_faults(request.call, handle._recorder.reserve())
+
+
+def _pause_in_pipeline(world: World, sender: Sender, line: list[bytes], arrival: Arrival) -> None:
+    """Let other strands run between two commands of a pipeline; before the first is a call's point."""
+    if arrival == "pipelined" and world.simulation is not None:
+        world.simulation.calls.at_gap()
+
+
+def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list[bytes]) -> None:
+    """Record the data and the idle time of a command that an engine is about to run."""
+    simulation = world.simulation
+    touches = list(touches_of_command(fake, session, spec, argv))
+    if simulation is None:
+        world.reads.add(touches)
+        return
+    world.note_written(touches)
+    simulation.state.touch(touches)
+    if session.transport == "local":
+        simulation.calls.add_command_of_test(argv)
+    simulation.calls.note_access(session, spec, argv, touches)
+    world.time.note_data(b" ".join(argv[1:]))
+    world.time.note_idle_time(fake, session.db.index, argv)
+
+
+def _run_work(world: World, where: str, proceed: RunWork, work: Awaitable[Any]) -> Any:
+    """Run a coroutine function of the test in its strand, and an application in the fakes' thread."""
+    if where == "call" and inspect.iscoroutine(work) and world.is_here():
+        return world.awaited(work)
+    strand = world.cooperating()
+    with contextlib.nullcontext() if strand is None else strand.waits_for_real():
+        return proceed(work)
+
+
+async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:
+    simulation = world.simulation
+    if simulation is None:
+        await checkpoint()
+        return exchange()
+    if simulation.state.is_here():
+        return await simulation.calls.exchange(handle, exchange)
+    # Several strands share this event loop, which the request would block: use a thread.
+    carried_source.set(source_of(sys._getframe()))
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # trio's loop
+        return await in_thread(exchange)
+    return await loop.run_in_executor(world.carriers, copy_context().run, exchange)
+
+
+class _ExploredDeliveries(Interceptor):
+    """The innermost interceptor of deliveries, which adds faults and losses of the schedule."""
+
+    active = ("the schedule",)
+
+    def __init__(self, world: World, queue: Any) -> None:
+        self._world = world
+        self._queue = queue
+
+    def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
+        simulation = self._world.simulation
+        return () if simulation is None else simulation.deliveries.faults_of(message.id)
+
+    def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
+        simulation = self._world.simulation
+        if simulation is None:
+            return proceed(exchange)
+        route = route_to(self._queue.destinations, exchange.delivery.url)
+        return simulation.deliveries.perform(exchange, proceed, route)

@@ -25,7 +25,7 @@ from ..core.calls import CallNames, NamesOf, cannot_tell, end_faults
 from ..core.errors import ContractError, brief, counted, shortfall, shown
 from ..core.field_types import ABSENT, checked_count, positional_parameters
 from ..core.matching import Field, Question, agree_together, check_fields
-from ..core.recorder import Recorder, code_place, is_own
+from ..core.recorder import Recorder, code_place, is_own, stack_of
 from ..core.timers import monotonic
 from ..http.app import FAULTS
 from ..http.messages import Answer, AnyResponse, HeaderPairs, Request, Serve
@@ -258,9 +258,7 @@ setting_over: ContextVar[str] = ContextVar("setting_over", default="")
 def _caller() -> str:
     if way := setting_over.get():
         return f"over {way}"
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_own(frame):
-        frame = frame.f_back
+    frame = next((one for one in stack_of(sys._getframe(1)) if not is_own(one)), None)
     return f"at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
 
 

@@ -12,9 +12,10 @@ import sys
 import threading
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from types import FrameType
 
-from ..core.recorder import CallSite, code_place, is_library, is_own
+from ..core.recorder import CallSite, code_place, is_library, is_own, stack_of
 from .clocks import module_of
 
 _NOT_CLIENTS = sys.stdlib_module_names | {
@@ -59,13 +60,9 @@ def _waiting_callers() -> Iterator[list[FrameType]]:
             yield frames
 
 
-def _stack(frame: FrameType | None) -> list[FrameType]:
+def _stack(frame: FrameType) -> list[FrameType]:
     """Return the frames of a stack, innermost first."""
-    stack: list[FrameType] = []
-    while frame is not None and len(stack) < _MAX_FRAMES:
-        stack.append(frame)
-        frame = frame.f_back
-    return stack
+    return list(islice(stack_of(frame), _MAX_FRAMES))
 
 
 def _application(stack: list[FrameType]) -> list[FrameType]:

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..core.errors import ContractError, importing
+from ..core.recorder import stack_of
 from ..core.timekeeper import Timekeeper
 from ..core.timers import monotonic
 from .clocks import is_infrastructure, module_of
@@ -54,8 +55,7 @@ class _FrozenReads:
 
     def check(self, frame: FrameType | None) -> None:
         """Count a read; raise ``ContractError`` if the code seems to wait for the time to change."""
-        while frame is not None and is_infrastructure(frame):
-            frame = frame.f_back
+        frame = next((one for one in stack_of(frame) if not is_infrastructure(one)), None)
         if frame is None:
             return
         line, thread = (frame.f_code, frame.f_lineno), threading.get_ident()
@@ -93,11 +93,10 @@ class _Travel:
         read = self._traveller.time_ns
 
         def time_ns() -> int:
-            reader: FrameType | None = sys._getframe(1)
-            while reader is not None and module_of(reader) == "time_machine":
-                reader = reader.f_back
-            if reader is not None:
-                on_read(reader)
+            for reader in stack_of(sys._getframe(1)):
+                if module_of(reader) != "time_machine":
+                    on_read(reader)
+                    break
             instant: int = read()
             return instant
 

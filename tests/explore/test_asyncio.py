@@ -17,7 +17,7 @@ import redis.asyncio as redis_asyncio
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.explore.run import Run
 from pytest_fakecloud.explore.simulation.connections import PATIENCE, ClientConnection, Connections
-from pytest_fakecloud.explore.simulation.simulation import Simulation
+from pytest_fakecloud.explore.simulation.scheduler import Simulation
 
 from .conftest import expects, failure, holds
 

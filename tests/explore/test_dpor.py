@@ -20,7 +20,7 @@ from pytest_fakecloud.explore.patches import explored
 from pytest_fakecloud.explore.run import Place, Plan, Program, Redundant, Run, Scope
 from pytest_fakecloud.explore.schedule import SWITCHES, Schedule
 from pytest_fakecloud.explore.search.dpor import Interleavings, decided_places
-from pytest_fakecloud.explore.simulation.simulation import Simulation
+from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.simulation.state import Subject
 from pytest_fakecloud.explore.simulation.turns import Threads
 

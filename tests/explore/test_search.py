@@ -23,7 +23,7 @@ from pytest_fakecloud.explore.search.events import Priorities
 from pytest_fakecloud.explore.search.explorer import key_of, shrink, stored_failure
 from pytest_fakecloud.explore.search.player import Coverage, PriorityRuns
 from pytest_fakecloud.explore.simulation.sockets import OwnLoop, SocketPatches
-from pytest_fakecloud.explore.watching import swap
+from pytest_fakecloud.explore.world import swap
 
 from .conftest import failure, holds
 

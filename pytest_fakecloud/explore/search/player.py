@@ -17,7 +17,7 @@ from ..programs import check_has_run
 from ..promises import Promises
 from ..run import History, Plan, Redundant, Run, Strategy
 from ..schedule import Schedule
-from ..simulation.simulation import Simulation
+from ..simulation.scheduler import Simulation
 from ..simulation.state import Subject, add_schedule
 from ..trust import Trust
 from ..world import World

@@ -14,13 +14,13 @@ from types import FrameType
 from typing import Any
 
 from ...core.errors import broken_promise
-from ...core.recorder import is_library
+from ...core.recorder import is_library, stack_of
 from ..fakes import Fakes
 from ..footprint import READS_CLOCK
 from .clock import LOOK, RunClock
 from .connections import PATIENCE, ClientConnection, Connections
 from .state import Part, RunState
-from .strands import Crash, Strand, Waiting, stack_of
+from .strands import Crash, Strand, Waiting
 
 _REQUESTS: dict[str, Callable[..., tuple[int, int]]] = {
     "recv": lambda size, flags=0: (size, flags),

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, TypeAlias
 
-from ...core.recorder import is_library
+from ...core.recorder import is_library, stack_of
 from ..run import Due, Line, Place
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
@@ -278,9 +278,3 @@ def distinct_places(sources: Sequence[Source]) -> list[str]:
 def application_frame(frame: FrameType | None) -> FrameType | None:
     """Return the innermost application frame of a stack, or None."""
     return next((one for one in stack_of(frame) if not is_library(one.f_code.co_filename)), None)
-
-
-def stack_of(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back

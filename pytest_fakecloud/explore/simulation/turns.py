@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.thread import _threads_queues
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ...core.errors import ContractError, report_failure
 from ...core.recorder import is_library
 from ...core.timers import monotonic
 from .strands import Crash, Gate, Strand, Waiting, application_frame, carried_strand, source_of
+
+if TYPE_CHECKING:
+    from .scheduler import Scheduler
 
 MOST_CRASHES = 20
 """Number of times that code may catch its crash before its thread is abandoned."""
@@ -39,18 +42,6 @@ _REAL = 30.0
 """Wall-clock seconds for which a strand may wait for a thread of the fakes or another process."""
 
 
-class Decisions(Protocol):
-    """Chooses the strand that has the next turn, and runs its code (see ``Scheduler``)."""
-
-    def choose(self) -> Strand | None: ...
-    def choose_meanwhile(self) -> Strand | None: ...
-    def stuck(self, strand: Strand) -> None: ...
-    def begins(self, strand: Strand) -> None: ...
-    def perform(self, strand: Strand) -> object: ...
-    def ended(self, strand: Strand) -> None: ...
-    def abandons(self, strand: Strand) -> None: ...
-
-
 class Turns:
     """Passes the turn between strands, so that only one runs at a time.
 
@@ -61,7 +52,7 @@ class Turns:
     thread passes the turn on.
     """
 
-    _scheduler: Decisions
+    _scheduler: Scheduler
     _context: contextvars.Context
 
     def __init__(self, threads: Threads, live: Callable[[], list[Strand]]) -> None:
@@ -80,7 +71,7 @@ class Turns:
         self._switching = False
         """Whether the next strand is being chosen."""
 
-    def run(self, scheduler: Decisions) -> None:
+    def run(self, scheduler: Scheduler) -> None:
         """Run all strands to their end. Raises errors of ``explore()``, but not of the code."""
         self._scheduler = scheduler
         self._context = contextvars.copy_context()
