@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from io import BytesIO
 from itertools import islice
 from traceback import walk_stack
@@ -72,22 +71,51 @@ class ServedRequest:
     answer_type: str = ""
 
 
-class RequestRecorder:
-    """Records requests for one cloud at a time."""
+class Listener:
+    """Records requests for one cloud at a time, until it is closed.
+
+    It observes them through the frameworks' signals and test clients.
+    """
 
     def __init__(self) -> None:
         self.cloud: BaseCloud | None = None
         self.served: deque[ServedRequest] = deque(maxlen=_MOST)
         self._under_way: list[ServedRequest] = []
         self._lock = threading.Lock()
+        self._observed: set[str] = set()
+        self._connected: list[tuple[Any, _Receiver]] = []
+        self._wrapped: list[Replacement] = []
 
-    def use(self, cloud: BaseCloud | None) -> None:
-        """Record requests for this cloud, and forget those for another one."""
+    def listen(self, cloud: BaseCloud | None) -> None:
+        """Record requests for this cloud, and forget those for another one; None records nothing."""
         if cloud is not self.cloud:
             self.cloud = cloud
             with self._lock:
                 self.served.clear()
                 self._under_way.clear()
+        for name, observe in (
+            ("flask", self._observe_flask),
+            ("django.core.signals", self._observe_django),
+            ("httpx", self._wrap_async_transport),
+            ("starlette.testclient", self._wrap_transport),
+        ):
+            if cloud is not None and name in sys.modules and name not in self._observed:
+                self._observed.add(name)
+                # Another version of the module may lack these names.
+                with suppress(AttributeError, TypeError):
+                    observe(sys.modules[name])
+
+    def close(self) -> None:
+        """Stop recording, and remove the wrappers."""
+        for signal, receiver in self._connected:
+            signal.disconnect(receiver)
+        for wrapper in self._wrapped:
+            wrapper.restore()
+        self._connected.clear()
+        self._wrapped.clear()
+        self._observed.clear()
+
+    # -- records ---------------------------------------------------------------------------------
 
     def begin(self, framework: str, environ: Any, thread: int | None = None) -> None:
         """Record a request. ``thread`` is 0 in an event loop, and this thread for WSGI by default."""
@@ -143,50 +171,6 @@ class RequestRecorder:
         requests = reversed(self.served) if environ is not None else ()
         return next((each for each in requests if each.environ is environ), None)
 
-
-class Listener:
-    """Observes requests through the frameworks' signals and test clients, until it is closed."""
-
-    def __init__(self) -> None:
-        self.recorder = RequestRecorder()
-        self._observed: set[str] = set()
-        self._connected: list[tuple[Any, _Receiver]] = []
-        self._wrapped: list[Replacement] = []
-
-    def listen(self, cloud: BaseCloud | None) -> None:
-        """Record requests for this cloud from now on; if it is None, record nothing."""
-        self.recorder.use(cloud)
-        flask = self._flask_began, self._flask_raised, self._flask_ended
-        django = self._django_began, self._django_raised, self._django_ended
-        for name, observe in (
-            ("flask", partial(self._connect, flask)),
-            ("django.core.signals", partial(self._connect, django)),
-            ("httpx", self._wrap_async_transport),
-            ("starlette.testclient", self._wrap_transport),
-        ):
-            if cloud is not None and name in sys.modules and name not in self._observed:
-                self._observed.add(name)
-                # Another version of the module may lack these names.
-                with suppress(AttributeError, TypeError):
-                    observe(sys.modules[name])
-
-    def _connect(self, receivers: tuple[_Receiver, ...], module: ModuleType) -> None:
-        names = ("request_started", "got_request_exception", "request_finished")
-        signals = [getattr(module, name) for name in names]
-        for signal, receiver in zip(signals, map(_harmless, receivers), strict=True):
-            signal.connect(receiver)
-            self._connected.append((signal, receiver))
-
-    def close(self) -> None:
-        """Stop recording, and remove the wrappers."""
-        for signal, receiver in self._connected:
-            signal.disconnect(receiver)
-        for wrapper in self._wrapped:
-            wrapper.restore()
-        self._connected.clear()
-        self._wrapped.clear()
-        self._observed.clear()
-
     # -- Starlette, FastAPI and other ASGI applications --------------------------------------------
 
     # ASGI has no signals, so observe the requests of test clients.
@@ -222,9 +206,9 @@ class Listener:
         try:
             yield responses
         except BaseException as error:
-            self.recorder.fail(environ, error)
+            self.fail(environ, error)
             raise
-        self.recorder.end(environ, responses[0])
+        self.end(environ, responses[0])
 
     def _begin_asgi(self, transport: Any, request: Any, thread: int) -> object:
         """Record a request to an ASGI application; return its WSGI environment, None on an error."""
@@ -241,45 +225,53 @@ class Listener:
             }
             with suppress(Exception):  # a streamed body has not been read
                 environ["wsgi.input"] = BytesIO(request.content)
-            self.recorder.begin(framework, environ, thread)
+            self.begin(framework, environ, thread)
             return environ
         return None
 
-    # -- Flask -----------------------------------------------------------------------------------
+    # -- Flask and Django ------------------------------------------------------------------------
 
-    def _flask_began(self, **_: object) -> None:
-        self.recorder.begin("Flask", sys.modules["flask"].request.environ)
+    def _connect(self, signal: Any, receive: _Receiver) -> None:
+        """Connect a receiver to a signal; its exceptions do not reach the application."""
 
-    def _flask_raised(self, exception: BaseException, **_: object) -> None:
-        # If the application propagates exceptions, Flask sends no signal at the end of the request.
-        self.recorder.fail(sys.modules["flask"].request.environ, exception)
+        def observed(sender: object, **given: Any) -> None:
+            with suppress(Exception):
+                receive(**given)
 
-    def _flask_ended(self, response: Any, **_: object) -> None:
-        self.recorder.end(sys.modules["flask"].request.environ, response)
+        signal.connect(observed)
+        self._connected.append((signal, observed))
 
-    # -- Django ----------------------------------------------------------------------------------
+    def _observe_flask(self, flask: Any) -> None:
+        def began(**_: object) -> None:
+            self.begin("Flask", flask.request.environ)
 
-    def _django_began(self, **given: Any) -> None:
-        self.recorder.begin("Django", given.get("environ") or given["scope"])
+        def raised(exception: BaseException, **_: object) -> None:
+            # If the application propagates exceptions, Flask sends no signal at the end.
+            self.fail(flask.request.environ, exception)
 
-    def _django_raised(self, request: Any, **_: object) -> None:
-        if (error := sys.exc_info()[1]) is not None:
-            self.recorder.fail(_environ_of(request), error, is_over=False)
+        def ended(response: Any, **_: object) -> None:
+            self.end(flask.request.environ, response)
 
-    def _django_ended(self, **_: object) -> None:
-        response = _closing_response()
-        request = getattr(response, "wsgi_request", getattr(response, "asgi_request", None))
-        self.recorder.end(_environ_of(request), response)
+        self._connect(flask.request_started, began)
+        self._connect(flask.got_request_exception, raised)
+        self._connect(flask.request_finished, ended)
 
+    def _observe_django(self, signals: Any) -> None:
+        def began(**given: Any) -> None:
+            self.begin("Django", given.get("environ") or given["scope"])
 
-def _harmless(receiver: _Receiver) -> _Receiver:
-    """Wrap a signal receiver so that its exceptions do not reach the application."""
+        def raised(request: Any, **_: object) -> None:
+            if (error := sys.exc_info()[1]) is not None:
+                self.fail(_environ_of(request), error, is_over=False)
 
-    def observed(sender: object, **given: Any) -> None:
-        with suppress(Exception):
-            receiver(**given)
+        def ended(**_: object) -> None:
+            response = _closing_response()
+            request = getattr(response, "wsgi_request", getattr(response, "asgi_request", None))
+            self.end(_environ_of(request), response)
 
-    return observed
+        self._connect(signals.request_started, began)
+        self._connect(signals.got_request_exception, raised)
+        self._connect(signals.request_finished, ended)
 
 
 def _in_words(error: BaseException) -> str:

@@ -94,7 +94,6 @@ class _Writer:
     """Writes one report.
 
     ``_marks`` are the findings that each row decided, counted from 1, by the row's number.
-    ``_inner`` is the index of the line below a row that a finding's mark belongs to.
     """
 
     def __init__(self, report: Report, width: int) -> None:
@@ -104,15 +103,6 @@ class _Writer:
         for mark, one in enumerate(report.findings, 1):
             for number in [number for number in one.rows if number in shown][:1]:
                 self._marks.setdefault(number, []).append(mark)
-        self._numbered = {mark for marks in self._marks.values() for mark in marks}
-        self._severities = {
-            number: report.findings[marks[0] - 1].severity for number, marks in self._marks.items()
-        }
-        self._inner = {
-            mark: one.values["line"]
-            for mark, one in enumerate(report.findings, 1)
-            if "line" in one.values
-        }
         self._told = {
             (number, one.values.get("raised"))
             for one in report.findings[:IN_FULL]
@@ -141,40 +131,30 @@ class _Writer:
         timeline = self._timeline(to_datetime(report.now_us).date())
         failed = [one for one in report.unfinished if one.kind == "dead_letter"]
         ends = [
-            *self._findings(),
-            *self._block("Unfinished:", [one for one in report.unfinished if one not in failed]),
-            *self._block("Failed:", failed),
+            *self._listed("Findings:", report.findings, marked=True),
+            *self._listed("Unfinished:", [one for one in report.unfinished if one not in failed]),
+            *self._listed("Failed:", failed),
         ]
         for one in report.problems:
             texts = _wrapped(problem(one, self._lookups), "    ", width)
             ends += [TextLine(each, "cause") for each in texts]
         return [*map(TextLine, lines), *timeline, *([TextLine("")] if ends else []), *ends]
 
-    def _findings(self) -> list[TextLine]:
-        texts = [
-            f"[{mark}] " * (mark in self._numbered) + sentence(one, self._lookups)
-            for mark, one in enumerate(self._report.findings, 1)
-        ]
-        return self._listed("Findings:", self._report.findings, texts, IN_FULL)
-
-    def _block(self, title: str, findings: Sequence[Finding]) -> list[TextLine]:
-        return self._listed(title, findings, [sentence(one, self._lookups) for one in findings])
-
     def _listed(
-        self, title: str, findings: Sequence[Finding], texts: Sequence[str], full: int | None = None
+        self, title: str, findings: Sequence[Finding], *, marked: bool = False
     ) -> list[TextLine]:
-        """Return a list with its title; if ``full`` is given, the others have a line each."""
-        if len(texts) == 1:
-            first = _wrapped(f"{title} {texts[0]}", "  ", self._width)
-            return [TextLine(line, findings[0].severity) for line in first]
-        lines = [
-            TextLine(line, one.severity)
-            for number, (one, each) in enumerate(zip(findings, texts, strict=True))
-            for line in _wrapped(
-                f"- {each}", "  ", self._width, 1 if full is not None and number >= full else None
-            )
-        ]
-        return [TextLine(title), *lines] if lines else []
+        """Return a list with its title; ``marked`` findings beyond `IN_FULL` have a line each."""
+        numbered = {mark for marks in self._marks.values() for mark in marks} if marked else ()
+        lines = [] if len(findings) == 1 else [TextLine(title)]
+        for mark, one in enumerate(findings, 1):
+            lead = title if len(findings) == 1 else "-"
+            number = f"[{mark}] " if mark in numbered else ""
+            most = 1 if marked and mark > IN_FULL else None
+            text = f"{lead} {number}{sentence(one, self._lookups)}"
+            lines += [
+                TextLine(each, one.severity) for each in _wrapped(text, "  ", self._width, most)
+            ]
+        return lines if findings else []
 
     def _timeline(self, today: date) -> Iterator[TextLine]:
         """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day."""
@@ -195,8 +175,8 @@ class _Writer:
                 day = at.date()
                 yield TextLine(f"-- {day} --")
             head, note = self._entry(line, nests)
-            severities = (self._severities.get(one.number) for one in line.rows)
-            severity = next((one for one in severities if one is not None), None)
+            marks = self._marks_of(line)
+            severity = self._report.findings[marks[0] - 1].severity if marks else None
             yield from (TextLine(each, severity) for each in head)
             if nests:
                 # The note follows the nested rows, because it results from them.
@@ -261,15 +241,18 @@ class _Writer:
         before, self._last_place = self._last_place, place
         return [place] if place != before else []
 
+    def _marks_of(self, line: Line) -> list[int]:
+        return [mark for row in line.rows for mark in self._marks.get(row.number, ())]
+
     def _add_marks(self, line: Line, below: list[str]) -> str:
         """Add the marks of a line to the lines below it that they belong to, and return the others.
 
         A finding about the n-th command of a pipeline marks the command's own line.
         """
         marks = ""
-        for number in (each for one in line.rows for each in self._marks.get(one.number, ())):
+        for number in self._marks_of(line):
             mark = f" [{number}]"
-            index = self._inner.get(number)
+            index = self._report.findings[number - 1].values.get("line")
             if index is not None and index < min(len(below), PIPELINED):
                 below[index] += mark
             else:

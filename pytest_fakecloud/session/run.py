@@ -357,7 +357,7 @@ class Observation:
             from ..reporting.applications import Listener
 
             self._listener = Listener()
-        if self._listener.recorder.cloud is not cloud or found > self._found:
+        if self._listener.cloud is not cloud or found > self._found:
             self._found = found
             self._listener.listen(cloud)
 
@@ -365,12 +365,12 @@ class Observation:
         """Record no requests until the next test."""
         self._cloud = None
         if self._listener is not None:
-            self._listener.recorder.use(None)
+            self._listener.listen(None)
 
     def served(self, cloud: Cloud) -> list[ServedRequest]:
         """Return the requests served during the test that used a cloud."""
-        recorder = None if self._listener is None else self._listener.recorder
-        return list(recorder.served) if recorder is not None and recorder.cloud is cloud else []
+        listener = self._listener
+        return list(listener.served) if listener is not None and listener.cloud is cloud else []
 
     def close(self) -> None:
         if self._listener is not None:

@@ -46,7 +46,7 @@ def listener(cloud: Cloud) -> Iterator[Listener]:
 def told(cloud: Cloud, listener: Listener) -> list[str]:
     return [
         f"{'  ' * row.depth}{row.what} {row.answer}".rstrip()
-        for row in rows(cloud, served=listener.recorder.served)
+        for row in rows(cloud, served=listener.served)
     ]
 
 
@@ -86,7 +86,7 @@ def test_calls_stand_below_the_request_that_made_them(cloud: Cloud, listener: Li
         "GET before null", "POST /checkout?from=cart (Flask) 201", "  INCR orders 1",
         "GET after null",
     ]  # fmt: skip
-    [one] = listener.recorder.served
+    [one] = listener.served
     assert (one.answer, one.answer_size, one.answer_type) == (b"{}\n", 3, "application/json")
 
 
@@ -112,7 +112,7 @@ def test_what_a_view_raised_is_told(cloud: Cloud, listener: Listener, propagates
             app.test_client().get("/broken")
     answer = "" if propagates else " 500"
     assert told(cloud, listener) == [f"GET /broken (Flask){answer}", "  GET cart null"] * 2
-    row = rows(cloud, served=listener.recorder.served)[0]
+    row = rows(cloud, served=listener.served)[0]
     assert row.note.startswith("the handler raised KeyError: 'customer' (test_applications.py:")
     assert row.note.endswith(' in broken: return {}["customer"])')
     assert not row.ok
@@ -130,7 +130,7 @@ def test_what_a_queue_delivered_has_one_row(cloud: Cloud, listener: Listener) ->
     queue = cloud.queue()
     queue.destinations.wsgi(URL, shop(cloud.kv_server().client()))
     deliver(queue, f"{URL}/checkout", retries=0)
-    assert len(listener.recorder.served) == 1
+    assert len(listener.served) == 1
     found = told(cloud, listener)
     assert [line.rpartition("POST ")[2] for line in found[:1]] == [f"{URL}/checkout 201"]
     assert found[1:] == ["  INCR orders 1"]
@@ -167,10 +167,10 @@ def test_a_request_may_end_while_others_begin(listener: Listener) -> None:
     def request() -> None:
         for _ in range(1000):
             environ = {"REQUEST_METHOD": "GET"}
-            listener.recorder.begin("WSGI", environ)
+            listener.begin("WSGI", environ)
             # Search all requests, because none has this environment.
-            listener.recorder.end(object(), None)
-            listener.recorder.end(environ, None)
+            listener.end(object(), None)
+            listener.end(environ, None)
 
     sys.setswitchinterval(1e-6)
     try:
@@ -183,7 +183,7 @@ def test_what_a_server_leaves_out_is_told_as_the_standard_has_it(listener: Liste
     more = {"wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(), "wsgi.errors": io.StringIO()}
     given = {"REQUEST_METHOD": "GET", "SERVER_NAME": "a", "SERVER_PORT": "80", **more}
     list(flask.Flask("shop")(given, lambda *_: None))
-    assert [one.target for one in listener.recorder.served] == ["GET /"]
+    assert [one.target for one in listener.served] == ["GET /"]
 
 
 def test_the_newest_requests_are_remembered(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +193,7 @@ def test_the_newest_requests_are_remembered(cloud: Cloud, monkeypatch: pytest.Mo
     client = flask.Flask("shop").test_client()
     for number in range(3):
         client.get(f"/{number}")
-    assert [one.target for one in listener.recorder.served] == ["GET /1", "GET /2"]
+    assert [one.target for one in listener.served] == ["GET /1", "GET /2"]
     listener.close()
 
 
@@ -210,8 +210,8 @@ def test_nothing_of_ours_is_raised_into_the_application(cloud: Cloud, listener: 
 
     app.add_url_rule("/fine", view_func=lambda: "fine")
     assert app.test_client().get("/").status_code == 500
-    assert listener.recorder.served[0].raised == "the handler raised Unspeakable"
-    listener.recorder.cloud = object()  # type: ignore[assignment]
+    assert listener.served[0].raised == "the handler raised Unspeakable"
+    listener.cloud = object()  # type: ignore[assignment]
     assert app.test_client().get("/").status_code == 500
     assert app.test_client().get("/fine").status_code == 200
 
@@ -225,7 +225,7 @@ def test_a_closed_listener_hears_nothing(cloud: Cloud) -> None:
     listener.close()
     assert len(flask.signals.request_started.receivers) == before
     shop(cloud.kv_server().client()).test_client().post("/checkout")
-    assert not listener.recorder.served
+    assert not listener.served
 
 
 def test_between_two_clouds_nothing_is_remembered(cloud: Cloud, listener: Listener) -> None:
@@ -233,11 +233,11 @@ def test_between_two_clouds_nothing_is_remembered(cloud: Cloud, listener: Listen
     client.post("/checkout")
     listener.listen(None)
     client.post("/checkout")
-    assert not listener.recorder.served
+    assert not listener.served
     with Cloud() as other:
         listener.listen(other)
         client.post("/checkout")
-        assert len(listener.recorder.served) == 1
+        assert len(listener.served) == 1
 
 
 SIGNALS = ("request_started", "got_request_exception", "request_finished")
@@ -283,14 +283,14 @@ def test_requests_of_an_asgi_test_client_are_rows(cloud: Cloud, listener: Listen
             return (await web.post("/checkout", json={"item": "gin"})).status_code
 
     assert asyncio.run(ask()) == 429
-    found = report_of(cloud, served=list(listener.recorder.served)).rows
+    found = report_of(cloud, served=list(listener.served)).rows
     assert [(row.operation, row.depth, row.status) for row in found] == [
         ("POST /checkout?a=1", 0, 429), ("INCR", 1, 200), ("POST /checkout", 0, 500),
         ("INCR", 1, 200), ("POST /checkout", 0, 429), ("INCR", 1, 200),
     ]  # fmt: skip
-    assert [one.framework for one in listener.recorder.served] == ["Starlette"] * 3
-    assert listener.recorder.served[0].body == '{"item":"tea"}'
-    assert [one.answer for one in listener.recorder.served] == [None] * 3
+    assert [one.framework for one in listener.served] == ["Starlette"] * 3
+    assert listener.served[0].body == '{"item":"tea"}'
+    assert [one.answer for one in listener.served] == [None] * 3
 
 
 # -- Django ----------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ def test_djangos_client(
             Signal, "send", lambda *args, _send=send, **named: _send(*args, **named)
         )
     Client().post("/checkout?from=cart")
-    assert (listener.recorder.served[0].answer, listener.recorder.served[0].answer_size) == (b"", 0)
+    assert (listener.served[0].answer, listener.served[0].answer_size) == (b"", 0)
     with pytest.raises(KeyError):
         Client().get("/broken")
     Client(raise_request_exception=False).get("/broken")
@@ -369,9 +369,7 @@ def test_djangos_client(
         "POST /checkout?from=cart (Django) 201", "  INCR orders 1",
         *["GET /broken (Django) 500", "  GET cart null"] * 2, "GET after null",
     ]  # fmt: skip
-    assert (
-        ' in broken: return {}["customer"])' in rows(cloud, served=listener.recorder.served)[2].note
-    )
+    assert ' in broken: return {}["customer"])' in rows(cloud, served=listener.served)[2].note
 
 
 def test_djangos_asynchronous_client(cloud: Cloud, django_urls: None, listener: Listener) -> None:
@@ -408,9 +406,7 @@ def test_djangos_signals_of_somebody_else(
         signals.got_request_exception.send(sender=None)
         signals.got_request_exception.send(sender=None, request=SimpleNamespace(environ={}))
     signals.request_finished.send(sender=object)
-    assert [(one.target, one.ended, one.raised) for one in listener.recorder.served] == [
-        ("GET /", 0, "")
-    ]
+    assert [(one.target, one.ended, one.raised) for one in listener.served] == [("GET /", 0, "")]
 
 
 # -- in a run --------------------------------------------------------------------------------------
