@@ -88,12 +88,8 @@ def _finding(one: Finding, text: str) -> dict[str, Any]:
 def row_json(row: Row, findings: Sequence[int], lookups: Lookups) -> dict[str, Any]:
     """Return a row as plain data; `findings` are the indexes of the findings about it."""
     words = describe(row, lookups)
-    text = {
-        "what": words.what,
-        "answer": words.answer,
-        "lines": [*words.below, *words.remarks],
-        "note": words.note,
-    }
+    lines = [*words.below, *words.remarks]
+    text = {"what": words.what, "answer": words.answer, "lines": lines, "note": words.note}
     if words.script is not None:
         text["script"] = words.script.source
     request, response = _exchange(row, lookups)
@@ -141,13 +137,8 @@ def _exchange(row: Row, lookups: Lookups) -> tuple[dict[str, Any] | None, dict[s
         return _commands(entry, lookups)
     if isinstance(entry, Call):
         line = f"{entry.method} {entry.target}"
-        request = _message(
-            line,
-            entry.request_headers.pairs,
-            entry.request_body,
-            mask,
-            entry.cut.get("request_body"),
-        )
+        headers, cut = entry.request_headers.pairs, entry.cut.get("request_body")
+        request = _message(line, headers, entry.request_body, mask, cut)
         headers, cut = entry.response_headers.pairs, entry.cut.get("response_body")
         answer = _message(status_line(entry), headers, entry.response_body, mask, cut)
         if entry.facts.get("encoding") == "base64" and "decoded" in answer:
@@ -190,10 +181,8 @@ def _delivered(
         headers, received = mask.headers(known.response_headers), mask.data(known.response_body)
         answer = _message(str(status), headers, received, mask)
     else:
-        sent_body, body = (
-            str(data.get(name) or "").encode("utf-8", "surrogatepass")
-            for name in ("sent", "answer")
-        )
+        texts = (str(data.get(name) or "") for name in ("sent", "answer"))
+        sent_body, body = (text.encode("utf-8", "surrogatepass") for text in texts)
         headers = [(str(name), str(value)) for name, value in data.get("sent_headers") or ()]
         request = _message(line, headers, sent_body, mask, missing="sent" not in data)
         answer = _message(str(status), (), body, mask, missing="answer" not in data)
@@ -226,11 +215,8 @@ def _message(
     missing: bool = False,
 ) -> dict[str, Any]:
     whole = body.decode("utf-8", "replace")
-    found: dict[str, Any] = {
-        "line": line,
-        "headers": [list(pair) for pair in headers],
-        "body": whole[:LONGEST],
-    }
+    found: dict[str, Any] = {"line": line, "headers": list(map(list, headers))}
+    found["body"] = whole[:LONGEST]
     value = parsed(whole) if len(whole) <= LONGEST else None
     if isinstance(value, dict | list):
         found["decoded"] = mask.value(decoded(value))

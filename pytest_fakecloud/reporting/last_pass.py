@@ -24,8 +24,10 @@ _LARGEST = 1_000_000
 """Maximum number of characters of a run that is kept; a page contains two runs."""
 _VARYING = re.compile(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|\d{5,}(\.\d+)?")
 """Parts of names and bodies, such as ids, times and ports, that differ between equal runs."""
-_TITLE = "The last passing run"
 _JSON = Mapping[str, Any]
+_DEED = ("kind", "actor", "peer", "operation", "status", "outcome", "faults", "depth", "attempt",
+         "subjects")  # fmt: skip
+"""Fields of a row that tell what happened, without the contents of request and response."""
 
 
 def keep(folder: Path, report: Report) -> None:
@@ -53,12 +55,10 @@ def compared(report: Report, passed: _JSON) -> tuple[Report, _JSON]:
 
     Without a difference, the report is returned as it is.
     """
-    pair = _first_difference(as_json(report)["rows"], passed["rows"])
-    if pair is None:
+    own, other = _first_difference(as_json(report)["rows"], passed["rows"])
+    if own is None and other is None:
         return report, _beside(passed, None)
-    own, other = pair
-    before = report.rows[-1:] if own is None else ()
-    numbers = tuple(row.number for row in before) if own is None else (own["number"],)
+    numbers = tuple(row.number for row in report.rows[-1:]) if own is None else (own["number"],)
     values = {"ended": own is None, "passed": None if other is None else other["text"]}
     found = Finding("differs_from_pass", rows=numbers, values=values, severity="context")
     return replace(report, findings=[*report.findings, found]), _beside(passed, other)
@@ -66,29 +66,17 @@ def compared(report: Report, passed: _JSON) -> tuple[Report, _JSON]:
 
 def _first_difference(
     rows: Sequence[_JSON], others: Sequence[_JSON]
-) -> tuple[_JSON | None, _JSON | None] | None:
+) -> tuple[_JSON | None, _JSON | None]:
     """Return the first two rows that differ in what was done; if none do, in what was said."""
     for part in (_deed, _said):
         for own, other in zip_longest(rows, others):
             if own is None or other is None or part(own) != part(other):
                 return own, other
-    return None
+    return None, None
 
 
 def _deed(row: _JSON) -> object:
-    """Return what happened in a row, without the contents of request and response."""
-    names = (
-        "kind",
-        "actor",
-        "peer",
-        "operation",
-        "status",
-        "outcome",
-        "faults",
-        "depth",
-        "attempt",
-    )
-    return _without_ids([[row[name] for name in names], row["subjects"]])
+    return _without_ids([row[name] for name in _DEED])
 
 
 def _said(row: _JSON) -> object:
@@ -103,11 +91,12 @@ def _without_ids(value: object) -> str:
 
 def _beside(passed: _JSON, marked: _JSON | None) -> _JSON:
     """Return the run as a page shows it beside another: only the row that differs is marked."""
-    found = {
-        "kind": "differs_from_pass",
-        "severity": "context",
-        "text": "the first row that differs",
-    }
-    findings = [] if marked is None else [{**found, "rows": [marked["number"]], "subjects": []}]
+    findings = []
+    if marked is not None:
+        findings = [{
+            "kind": "differs_from_pass", "severity": "context",
+            "text": "the first row that differs", "rows": [marked["number"]], "subjects": [],
+        }]  # fmt: skip
     rows = [{**row, "findings": [0] if row is marked else []} for row in passed["rows"]]
-    return {"title": _TITLE, "report": {**passed, "rows": rows, "findings": findings}}
+    report = {**passed, "rows": rows, "findings": findings}
+    return {"title": "The last passing run", "report": report}

@@ -7,10 +7,9 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from traceback import walk_tb
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ..base_cloud import secrets_in
@@ -48,9 +47,22 @@ def hints_about_silence(
     ``names`` are the values in the test's module. They are not inspected by running their code, so
     lazy objects (Django's ``SimpleLazyObject``, werkzeug's ``LocalProxy``) are not evaluated.
     """
-    called = [handle for handle in cloud.fakes() if len(handle.journal)]
-    found = [] if called else _unconnected_clients(cloud, names, error)
-    return [*found, *_suspicion_hints(cloud, error)]
+    uncalled = [handle for handle in cloud.fakes() if not len(handle.journal)]
+    found = []
+    if len(uncalled) == len(cloud.fakes()):
+        found = _unconnected_clients(cloud, [*names, *locals_of(error)])
+    frames = frames_of(error)
+    # The application may have caught the errors of an active library.
+    for library in _LIBRARIES:
+        if not _is_active(library) and not any(_activates(library, frame) for frame in frames):
+            continue
+        for handle in uncalled:
+            recipe = library.recipe.format(name=handle.name)
+            found.append(
+                f"{handle.name} received no request; {library.name} was active in this test and "
+                f"may have intercepted it: {recipe}"
+            )
+    return found
 
 
 def old_token_hints(cloud: BaseCloud) -> list[str]:
@@ -70,25 +82,23 @@ def old_token_hints(cloud: BaseCloud) -> list[str]:
 # -- libraries -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Library:
-    """A library that intercepts requests.
-
-    ``error`` is the module and name of the error that it raises, ``text`` a part of the error's
-    message, and ``recipe`` explains how to let requests to fakes through. While the library is
-    active, it replaces the ``patched`` objects (``module:name``) with objects of its ``package``.
-    ``begins`` are the names that activate it, separated by spaces. ``blocks_all`` is True if it
-    blocks all connections and its error may not contain an address.
-    """
+class _Library(NamedTuple):
+    """A library that intercepts requests."""
 
     name: str
     package: str
     error: str
+    """The module and the name of the error that it raises."""
     recipe: str
+    """How to let requests to fakes through."""
     text: str = ""
+    """A part of the error's message."""
     patched: tuple[str, ...] = ()
+    """Objects (``module:name``) that are of its package while it is active."""
     begins: str = ""
+    """The names that activate it, separated by spaces."""
     blocks_all: bool = False
+    """Whether it blocks all connections, with errors that may not contain an address."""
 
 
 _LIBRARIES = (
@@ -166,23 +176,11 @@ def _interception_hints(cloud: BaseCloud, error: BaseException) -> Iterator[str]
         for handle in addressed:
             recipe = library.recipe.format(name=handle.name)
             yield f"{library.name} intercepted a request to {handle.name}: {recipe}"
-        if not addressed and library.blocks_all and not _names_another_host(str(error)):
+        # '… connect() with host "10.0.0.1" (allowed: "127.0.0.1")' is about another host.
+        text = str(error)
+        is_other = "host" in text and "127.0.0.1" not in text.partition("(allowed")[0]
+        if not addressed and library.blocks_all and not is_other:
             yield f"{library.name} blocked the connection to the fakes: {library.recipe}"
-
-
-def _suspicion_hints(cloud: BaseCloud, error: BaseException | None) -> Iterator[str]:
-    """Yield hints about active libraries, whose errors the application may have caught."""
-    frames = frames_of(error)
-    for library in _LIBRARIES:
-        if not _is_active(library) and not any(_activates(library, frame) for frame in frames):
-            continue
-        for handle in cloud.fakes():
-            if not len(handle.journal):
-                recipe = library.recipe.format(name=handle.name)
-                yield (
-                    f"{handle.name} received no request; {library.name} was active in this test and "
-                    f"may have intercepted it: {recipe}"
-                )
 
 
 def request_of(error: BaseException) -> str:
@@ -194,14 +192,6 @@ def request_of(error: BaseException) -> str:
             if address:
                 return str(address)
     return ""
-
-
-def _names_another_host(text: str) -> bool:
-    """Return whether a message is about a connection to another host than the fakes'.
-
-    Example: "… connect() with host "10.0.0.1" (allowed: "127.0.0.1")".
-    """
-    return "host" in text and "127.0.0.1" not in text.partition("(allowed")[0]
 
 
 def _is_active(library: _Library) -> bool:
@@ -217,8 +207,7 @@ def _is_active(library: _Library) -> bool:
 
 def _activates(library: _Library, frame: FrameType) -> bool:
     """Return whether a function in a traceback belongs to the library or activates it."""
-    home = frame.f_globals.get("__name__")
-    if type(home) is str and home.partition(".")[0] == library.package:
+    if package_of(frame) == library.package:
         return True
     names = frame.f_code.co_names
     if not set(library.begins.split()) & set(names):
@@ -235,8 +224,8 @@ def _closed_fake_hints(cloud: BaseCloud, address: str) -> list[str]:
     """Explain a client that used the address of an earlier test's fake."""
     found = FAKE_ADDRESS.search(address)
     port = int(found[1] or found[2]) if found else 0
-    for handle in cloud.fakes():
-        if found and "://" in address and _database_port(handle) == port:
+    for handle in cloud.fakes() if found and "://" in address else ():
+        if urlsplit(getattr(handle, "database_url", "")).port == port:
             return [
                 f"an HTTP client called 127.0.0.1:{port}, which is {handle.name}.database_url and "
                 f"speaks the Redis protocol: give the client {handle.name}.url"
@@ -247,11 +236,6 @@ def _closed_fake_hints(cloud: BaseCloud, address: str) -> list[str]:
     return _fakes_that_stay(
         cloud, f"a client called 127.0.0.1:{port}, the address of a fake that is closed"
     )
-
-
-def _database_port(handle: object) -> int | None:
-    """Return the port at which a fake speaks the Redis protocol; None if there is none."""
-    return urlsplit(getattr(handle, "database_url", "")).port
 
 
 def _fakes_that_stay(cloud: BaseCloud, what: str) -> list[str]:
@@ -265,14 +249,12 @@ def _fakes_that_stay(cloud: BaseCloud, what: str) -> list[str]:
     ]
 
 
-def _unconnected_clients(
-    cloud: BaseCloud, names: Iterable[object], error: BaseException | None
-) -> list[str]:
+def _unconnected_clients(cloud: BaseCloud, values: Iterable[object]) -> list[str]:
     """Explain the test's official clients if none of them uses the address of a fake."""
-    urls = [handle.url for handle in cloud.fakes()]
+    urls = tuple(handle.url for handle in cloud.fakes())
     found = []
-    for (package, address), client in _clients([*names, *locals_of(error)]).items():
-        if any(address.startswith(url) for url in urls):
+    for (package, address), client in _clients(values).items():
+        if address.startswith(urls):
             return []
         if _CLIENTS[package] not in [handle.service for handle in cloud.fakes()]:
             continue
@@ -288,9 +270,7 @@ def _unconnected_clients(
 def official_clients(errors: Iterable[BaseException]) -> Iterator[tuple[str, str, str]]:
     """Yield the package, the address and the fixture of official clients whose calls raised errors."""
     for error in errors:
-        packages = {
-            str(frame.f_globals.get("__name__")).partition(".")[0] for frame in frames_of(error)
-        }
+        packages = {package_of(frame) for frame in frames_of(error)}
         for package, address in _clients(locals_of(error)):
             if package in packages and (fixture := fixture_of_client(package)):
                 yield package, address, fixture
@@ -307,7 +287,8 @@ def _clients(values: Iterable[object]) -> dict[tuple[str, str], object]:
     address. A client that is a part of another one is left out.
     """
     found: dict[tuple[str, str], object] = {}
-    for package, one in with_attributes(values):
+    for one in (each for value in values for each in (value, *attributes_of(value).values())):
+        package = root(type(one))
         if package in _CLIENTS and (url := _url_of(one)):
             found.setdefault((package, url), one)
     return found
@@ -316,25 +297,17 @@ def _clients(values: Iterable[object]) -> dict[tuple[str, str], object]:
 def _url_of(client: object) -> str:
     """Return the first URL among the attributes of a client and of its parts; empty without one."""
     parts = list(attributes_of(client).values())
-    values = [*parts, *(value for part in parts for value in attributes_of(part).values())]
-    urls = (
-        one for one in values if isinstance(one, str) and one.startswith(("http://", "https://"))
-    )
-    return next(urls, "")
+    for one in (*parts, *(value for part in parts for value in attributes_of(part).values())):
+        if isinstance(one, str) and one.startswith(("http://", "https://")):
+            return one
+    return ""
 
 
 # -- inspection without running the application's code ---------------------------------------------
 
 # Read the attributes through the built-in classes, because subclasses may override them.
-_CAUSE = vars(BaseException)["__cause__"].__get__
-
-
-_CONTEXT = vars(BaseException)["__context__"].__get__
-
-
+_LINKS = [vars(BaseException)[name].__get__ for name in ("__cause__", "__context__")]
 _ARGS = vars(BaseException)["args"].__get__
-
-
 _EXCEPTIONS = vars(BaseExceptionGroup)["exceptions"].__get__
 
 
@@ -348,7 +321,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(one))
         yield one
-        linked = [_CAUSE(one), _CONTEXT(one), *_ARGS(one)]
+        linked = [*(link(one) for link in _LINKS), *_ARGS(one)]
         if issubclass(type(one), BaseExceptionGroup):
             linked += _EXCEPTIONS(one)
         waiting += [each for each in linked if issubclass(type(each), BaseException)]
@@ -382,20 +355,18 @@ def home(value: Any) -> str:
     return name if type(name) is str else ""
 
 
+def package_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
 def packages_of(frames: Iterable[FrameType]) -> set[str]:
     """Return the packages of functions, and those whose objects they name globally."""
     found = set()
     for frame in frames:
         names = frame.f_globals
-        found.add(str(names.get("__name__")).partition(".")[0])
+        found.add(package_of(frame))
         found.update(root(names[name]) for name in frame.f_code.co_names if name in names)
     return found
-
-
-def with_attributes(values: Iterable[object]) -> list[tuple[str, object]]:
-    """Return values and their attributes, each after the package of its class."""
-    every = [one for value in values for one in (value, *attributes_of(value).values())]
-    return [(root(type(one)), one) for one in every]
 
 
 def attributes_of(value: object) -> dict[str, object]:

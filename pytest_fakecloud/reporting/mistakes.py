@@ -15,10 +15,10 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CalledProcessError, CompletedProcess
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ..core.errors import did_you_mean
@@ -141,9 +141,7 @@ def _parts(value: object) -> Iterator[tuple[str, str, type]]:
 def _keywords(kind: str, name: str) -> Iterator[str]:
     """Yield which arguments of a method are keywords."""
     method = getattr(getattr(sys.modules[_OURS.rstrip(".")], kind), name, None)
-    if not inspect.isfunction(method):
-        return
-    given = inspect.signature(method).parameters.values()
+    given = inspect.signature(method).parameters.values() if inspect.isfunction(method) else ()
     named = [f"{one.name}=" for one in given if one.kind is one.KEYWORD_ONLY]
     if any(one.kind is one.VAR_KEYWORD for one in given):
         named.append("fields such as route=")
@@ -214,7 +212,6 @@ _NO_URL = re.compile(
     r"missing an 'http|No scheme supplied|Invalid type for url|Invalid URL|unknown url type"
 )
 """Messages of HTTP clients about a URL that contains a missing variable."""
-_OF_PROCESSES = {("subprocess", "CalledProcessError"), ("subprocess", "CompletedProcess")}
 _READERS = {"environ", "environ.get", "getenv"}
 """Expressions that read a variable, without the ``os.`` before them."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -248,8 +245,7 @@ def hints_about_unset_variables(cloud: BaseCloud, errors: Sequence[BaseException
     names = _named(errors, handles)
     if not names and any(_NO_URL.search(str(error)) for error in errors):
         names = [name for name in (VARIABLES[one][0] for one in handles) if name not in os.environ]
-    imports = (frame.f_code.co_name for error in errors for frame in frames_of(error))
-    if names and "<module>" in imports:
+    if names and _during_import(errors):
         yield from _early(names)
     elif names:
         yield (
@@ -284,18 +280,20 @@ def _named(errors: Sequence[BaseException], fixtures: Iterable[str]) -> list[str
     ]
 
 
+def _during_import(errors: Sequence[BaseException]) -> bool:
+    frames = (frame for error in errors for frame in frames_of(error))
+    return any(frame.f_code.co_name == "<module>" for frame in frames)
+
+
 def _are_not_set(names: Sequence[str]) -> str:
     return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not set"
 
 
 def _outputs(error: BaseException) -> Iterator[str]:
-    values: list[object] = [error]
-    if isinstance(error, AssertionError):
-        values += locals_of(error)
+    values: list[Any] = [error, *(locals_of(error) if isinstance(error, AssertionError) else [])]
     for value in values:
-        kind = type(value)
-        if (kind.__module__, kind.__name__) in _OF_PROCESSES:
-            for part in (value.stdout, value.stderr):  # type: ignore[attr-defined]
+        if issubclass(type(value), CalledProcessError | CompletedProcess):
+            for part in (value.stdout, value.stderr):
                 yield part.decode("utf-8", "replace") if isinstance(part, bytes) else part or ""
 
 
@@ -320,9 +318,7 @@ def unrequested_fakes(cloud: BaseCloud, error: BaseException, fixtures: Iterable
     others = [fixture for fixture in VARIABLES if fixture not in requested]
     errors = list(chain(error))
     names = _named(errors, others)
-    if names and any(
-        frame.f_code.co_name == "<module>" for each in errors for frame in frames_of(each)
-    ):
+    if names and _during_import(errors):
         return _early(names)
     found = [(f"{name} is not set", _fixture_of(name)) for name in names]
     missing = None if found else _missing_in_subprocess(others, errors)
@@ -340,17 +336,15 @@ def unrequested_fakes(cloud: BaseCloud, error: BaseException, fixtures: Iterable
     if not found:
         return []
     wanted = " and ".join(dict.fromkeys(fixture for _, fixture in found))
-    has_env = "fakecloud_env" in fixtures or any(
+    if "fakecloud_env" in fixtures or any(
         os.environ.get(VARIABLES[name][0]) == one.url
         for name, one in requested.items()
         if name in VARIABLES
-    )
-    advice = (
-        f"request {wanted}: fakecloud_env sets only the variables of the fakes that a test requests"
-        if has_env
-        else f"request {wanted} and fakecloud_env, which sets the variables of the fakes of a test"
-    )
-    return [advice, *(f"    {reason}" for reason in list(dict(found))[:_MOST])]
+    ):
+        advice = ": fakecloud_env sets only the variables of the fakes that a test requests"
+    else:
+        advice = " and fakecloud_env, which sets the variables of the fakes of a test"
+    return [f"request {wanted}{advice}", *(f"    {one}" for one in list(dict(found))[:_MOST])]
 
 
 def _fixture_of(name: str) -> str:
@@ -399,12 +393,10 @@ def _reads_behind(
 # -- read by the application -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A place where a module reads an environment variable.
+class _Read(NamedTuple):
+    """A place where a module reads an environment variable, perhaps while it is imported.
 
-    ``default`` is empty if it is not a string. ``at_import`` is True if the module reads the
-    variable while it is imported.
+    ``default`` is empty if it is not a string.
     """
 
     file: Path

@@ -63,20 +63,15 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     have their own journal number as ``order``. Credentials are not masked.
     """
     failures: list[str] = []
-    with_data = [
-        handle for handle in cloud.fakes() if report_part(handle.fixture, "data") is not None
-    ]
+    with_data = [one for one in cloud.fakes() if report_part(one.fixture, "data") is not None]
     reasons = {one.name: reason for one in with_data if (reason := _obstacle(one))}
-    followed = [handle for handle in with_data if handle.name not in reasons]
-    found: dict[str, Any] = {"initial": {}, "steps": []}
+    followed = [one for one in with_data if one.name not in reasons]
+    found: dict[str, Any] = {"steps": []}
     if followed:
         with report_failure("the states could not be replayed", failures.append):
             found = _replayed(cloud, report, followed, reasons)
     notes = [f"The data of {name} is not shown: {reason}." for name, reason in reasons.items()]
-    found["note"] = "\n".join([*notes, *failures])
-    if not found["initial"]:
-        del found["initial"]
-    return found
+    return {**found, "note": "\n".join([*notes, *failures])}
 
 
 def _obstacle(handle: Handle) -> str:
@@ -160,12 +155,8 @@ class Copy:
         if read_only and call.request_headers.get("Authorization") == f"Bearer {read_only}":
             own = {"Authorization": f"Bearer {self.fake.read_only_token}"}
         replaced = {name.lower() for name in own}
-        kept = [
-            (name, value)
-            for name, value in call.request_headers.pairs
-            if name.lower() not in replaced
-        ]
-        return [*kept, *own.items()]
+        pairs = call.request_headers.pairs
+        return [*(pair for pair in pairs if pair[0].lower() not in replaced), *own.items()]
 
     def replay_action(self, action: Action) -> None:
         if action.kind not in _WITHOUT_DATA and action.call is not None:
@@ -338,10 +329,10 @@ def _replayed(
         player.drop_different()
     for step in recorder.steps:
         step["changes"] = [change for change in step["changes"] if change.fake in player.copies]
-    return {
-        "initial": {name: short(recorder.initial[name]) for name in player.copies},
-        "steps": [step for step in recorder.steps if step["changes"]],
-    }
+    found: dict[str, Any] = {"steps": [step for step in recorder.steps if step["changes"]]}
+    if player.copies:
+        found["initial"] = {name: short(recorder.initial[name]) for name in player.copies}
+    return found
 
 
 def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:

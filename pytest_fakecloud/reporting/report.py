@@ -72,9 +72,10 @@ def report_of(
         every = rows(cloud, served=served, lookups=lookups, mask=mask)
     with report_failure("what is unfinished cannot be shown", failures.append):
         left = unfinished(cloud, lookups, found)
-    context = context_of(cloud)
     closed = closed_addresses(cloud).items()
-    masked = partial(_masked, mask=mask, numbers=_numbers(every))
+    # A delivery has two journal numbers.
+    shown = ((one, row) for row in every for one in (row, row.delivery) if one is not None)
+    masked = partial(_masked, mask=mask, numbers={one.number: row.number for one, row in shown})
     return Report(
         now_us=cloud.clock.now_us(),
         clock=cloud.clock.mode,
@@ -82,7 +83,7 @@ def report_of(
         test=test,
         failure=mask.text(failure),
         fakes=[
-            *(Fake(one.name, one.service, one.url) for one in context.handles),
+            *(Fake(one.name, one.service, one.url) for one in context_of(cloud).handles),
             *(Fake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
         ],
         rows=every,
@@ -134,7 +135,7 @@ def rejected(
                 if (reason := _credentials(call, cloud, handle)) not in reasons:
                     reasons.append(reason)
             values = {"rejected": len(wrong), "calls": len(calls), "reasons": reasons}
-            yield Finding("rejected", handle.name, (wrong[-1].number,), (), values)
+            yield Finding("rejected", handle.name, (wrong[-1].number,), values=values)
 
 
 def _credentials(call: Call, cloud: BaseCloud, rejecting: Handle) -> dict[str, str]:
@@ -176,12 +177,6 @@ def _repeats(problem: Finding, found: Sequence[Finding]) -> bool:
     return problem.values.get("problem") == "unused_fault" and any(
         one.kind == "unused_fault" and one.fake == problem.fake for one in found
     )
-
-
-def _numbers(every: Sequence[Row]) -> dict[int, int]:
-    """Map journal numbers to the rows that show them; a delivery has two numbers."""
-    shown = ((one, row) for row in every for one in (row, row.delivery) if one is not None)
-    return {one.number: row.number for one, row in shown}
 
 
 def _masked(finding: Finding, mask: Mask, numbers: Mapping[int, int]) -> Finding:
@@ -259,8 +254,8 @@ def _causes_first(found: Sequence[Finding]) -> list[Finding]:
             not decided.isdisjoint(one.rows[:1]) or not explained.isdisjoint(one.subjects)
         ):
             continue
-        related = [at for at, other in enumerate(ordered) if _follows(other, one)]
-        ordered.insert(related[0] if related else len(ordered), one)
+        later = (at for at, other in enumerate(ordered) if _follows(other, one))
+        ordered.insert(next(later, len(ordered)), one)
     return ordered
 
 
@@ -466,16 +461,11 @@ def unused_fault(test: ObservedTest) -> Iterator[Finding]:
         for call in test.calls_of(handle) if handle.name in unused else ():
             received.update(dict.fromkeys(_names_of(call)))
         if received:
-            faults = [
-                {
-                    "fault": repr(fault),
-                    "deed": rule.deed,
-                    "used": rule.used,
-                    "planned": rule.planned,
-                }
-                for fault in handle.faults.unused()
-                for rule in [rule_of(fault)]
-            ]
+            faults: list[dict[str, Any]] = []
+            for fault in handle.faults.unused():
+                rule = rule_of(fault)
+                used = {"deed": rule.deed, "used": rule.used, "planned": rule.planned}
+                faults.append({"fault": repr(fault), **used})
             values = {"faults": faults, "calls": list(received)}
             yield Finding("unused_fault", handle.name, values=values)
 

@@ -45,15 +45,16 @@ def rows(
     that are shown in another call's row, and the schedules of deliveries.
     """
     source = list(cloud.journal.entries if entries is None else entries)
-    builder = _Builder(cloud, source, lookups or Lookups(), mask or Mask(cloud))
+    mask = mask or Mask(cloud)
+    builder = _Builder(cloud, source, lookups or Lookups(), mask)
     found = builder.rows(source)
     if entries is None:
-        found += builder.action_rows()
-    found += _served_rows(served, found, source, builder.mask)
+        found += map(builder.action_row, records_of(cloud).actions)
+    found += _served_rows(served, found, source, mask)
     return _nested(found)
 
 
-def parts_of(url: str) -> SplitResult:
+def _parts_of(url: str) -> SplitResult:
     """Return the parts of a URL; if it is malformed, the whole URL is the path."""
     try:
         return urlsplit(url)
@@ -112,7 +113,7 @@ def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
             if message is not None:
                 waiting.setdefault((message, entry.target), []).append(entry)
         elif entry.kind == "attempt":
-            parts = parts_of(str(entry.data.get("url", "")))
+            parts = _parts_of(str(entry.data.get("url", "")))
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             calls = waiting.get((entry.data.get("message_id"), target))
             if calls:
@@ -129,10 +130,9 @@ class _Builder:
     def __init__(
         self, cloud: BaseCloud, entries: Sequence[Entry], lookups: Lookups, mask: Mask
     ) -> None:
-        self._lookups, self.mask = lookups, mask
-        context = context_of(cloud)
-        self._fakes = {handle.name: handle for handle in context.handles}
-        self._records = records_of(cloud)
+        self._lookups, self._mask = lookups, mask
+        self._fakes = {handle.name: handle for handle in context_of(cloud).handles}
+        self._sites = records_of(cloud).sites
         self._names = {url: name for name, (_, url) in closed_addresses(cloud).items()}
         self._names.update((handle.url, handle.name) for handle in self._fakes.values())
         self._attempts = _attempts_of_calls(entries)
@@ -151,22 +151,22 @@ class _Builder:
                 raise
             except BaseException as error:
                 failed = replace(_row_for(entry), ok=False, same=entry.number)
-                text = self.mask.text(describe_error(error))
+                text = self._mask.text(describe_error(error))
                 found.append(replace(failed, failure=text))
         return found
-
-    def action_rows(self) -> list[Row]:
-        return [self._action_row(one) for one in self._records.actions]
 
     def _row_of(self, entry: Entry) -> Row:
         attempt = self._attempts.get(id(entry))
         row = self._event_row(entry) if isinstance(entry, Event) else self._call_row(entry, attempt)
-        subjects = (*row.subjects, *further_subjects(attempt or entry, began(entry), self._lookups))
+        subjects = list(row.subjects)
+        for step in self._lookups.grouped_calls.get((attempt or entry).number, ()):
+            subjects += _subjects_of(step)
+        if schedule := self._lookups.header(began(entry), "upstash-schedule-id"):
+            subjects.append(Subject("schedule", schedule, (attempt or entry).handle))
         return replace(row, subjects=tuple(dict.fromkeys(subjects)))
 
     def _call_row(self, call: Call, attempt: Event | None) -> Row:
-        masked, faults = self.mask.call(call), _faults_of(call)
-        site = self._records.sites.get(call.number, ())
+        masked, faults = self._mask.call(call), _faults_of(call)
         # Leave out the error of a fault's function, which is reported as a problem of the test.
         note = "" if call.problem == "bug" else masked.note
         steps = self._lookups.grouped_calls.get(call.number, ())
@@ -179,8 +179,8 @@ class _Builder:
         row = replace(
             _row_for(call), entry=masked, kind="call", actor=CLIENT,
             operation=_operation(masked, facts.get("command")),
-            subjects=tuple(subjects_of(masked)), status=call.status, outcome=call.outcome,
-            ok=_succeeded(call), faults=faults, where=_place_of(site),
+            subjects=tuple(_subjects_of(masked)), status=call.status, outcome=call.outcome,
+            ok=_succeeded(call), faults=faults, where=_place_of(self._sites.get(call.number, ())),
             ended=faults_ended(call) if any(one.kind == "call" for one in faults) else 0,
             words=tuple(words),
             same=(masked.method, call.route, _without_numbers(words) or request,
@@ -191,15 +191,15 @@ class _Builder:
         return replace(
             row, kind="attempt", actor=attempt.handle, faults=faults or _faults_of_attempt(attempt),
             began=min(call.number, began(attempt)), ended=row.ended or _ended(attempt),
-            attempt=_count_of(attempt), delivery=self.mask.event(attempt),
+            attempt=_count_of(attempt), delivery=self._mask.event(attempt),
         )  # fmt: skip
 
     def _event_row(self, event: Event) -> Row:
-        masked = self.mask.event(event)
+        masked = self._mask.event(event)
         details = {name: value for name, value in masked.data.items() if name not in _VOLATILE}
         row = replace(
             _row_for(event), entry=masked, operation=event.kind,
-            subjects=tuple(subjects_of_event(masked)), faults=_faults_of_attempt(event),
+            subjects=tuple(_subjects_of_event(masked)), faults=_faults_of_attempt(event),
             began=began(event), ended=_ended(event), same=(masked.text, repr(details)),
         )  # fmt: skip
         if event.kind != "attempt":
@@ -210,13 +210,13 @@ class _Builder:
         if "url" not in event.data:
             return row
         url, status = str(masked.data["url"]), event.data.get("status")
-        parts, status = parts_of(url), status if isinstance(status, int) else None
+        parts, status = _parts_of(url), status if isinstance(status, int) else None
         peer = self._names.get(f"{parts.scheme}://{parts.netloc}", url)
         return replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
 
-    def _action_row(self, action: Action) -> Row:
-        masked = self.mask.event(action)
-        subjects = subjects_of_action(action, self._fakes.get(action.handle), self.mask)
+    def action_row(self, action: Action) -> Row:
+        masked = self._mask.event(action)
+        subjects = _subjects_of_action(action, self._fakes.get(action.handle), self._mask)
         details = {name: value for name, value in masked.data.items() if name != "message_id"}
         words = details.pop("arguments", None) or []
         return replace(
@@ -232,11 +232,9 @@ def _without_numbers(words: Iterable[str]) -> list[str]:
 
 def _place_of(site: CallSite) -> Place | None:
     """Return the place that made a call, with its callers; None if it is not known."""
-    if not site:
-        return None
-    places: list[Any] = [place_at(one) for one in site]
-    first, *callers = [Place(**one) for one in places]
-    return replace(first, callers=tuple(callers))
+    found: list[Any] = [place_at(one) for one in site]
+    places = [Place(**one) for one in found]
+    return replace(places[0], callers=tuple(places[1:])) if places else None
 
 
 def _row_for(source: Entry) -> Row:
@@ -255,11 +253,8 @@ def _succeeded(call: Call) -> bool:
 def _served_rows(
     served: Iterable[ServedRequest], found: Sequence[Row], entries: Sequence[Entry], mask: Mask
 ) -> list[Row]:
-    in_background = [
-        began(entry)
-        for entry in entries
-        if isinstance(entry, Event) and entry.data.get("alone") is False
-    ]
+    events = [entry for entry in entries if isinstance(entry, Event)]
+    in_background = [began(event) for event in events if event.data.get("alone") is False]
     in_faults = [(row.began, row.ended) for row in found if row.kind == "call" and row.ended]
     made = []
     for one in served:
@@ -292,7 +287,7 @@ def _within(one: ServedRequest, other: ServedRequest, spans: Iterable[tuple[int,
 def _is_delivery_of(row: Row, one: ServedRequest) -> bool:
     if row.delivery is None or not row.attempt or not row.began < one.began < row.ended:
         return False
-    path = parts_of(str(row.delivery.data.get("url", ""))).path or "/"
+    path = _parts_of(str(row.delivery.data.get("url", ""))).path or "/"
     return path.endswith(one.path)
 
 
@@ -318,12 +313,7 @@ def _count_of(attempt: Event) -> int:
 def _faults_of(call: Call) -> tuple[AppliedFault, ...]:
     if not call.faults:
         return (AppliedFault("", call.fault),) if call.fault else ()
-    return tuple(
-        AppliedFault(
-            one["kind"], one["description"], one.get("function", ""), one.get("moment", "")
-        )
-        for one in call.faults
-    )
+    return tuple(AppliedFault(**one) for one in call.faults)
 
 
 def _faults_of_attempt(event: Event) -> tuple[AppliedFault, ...]:
@@ -340,7 +330,7 @@ def _operation(call: Call, commands: object) -> str:
 # -- subjects --------------------------------------------------------------------------------------
 
 
-def subjects_of(call: Call) -> Iterator[Subject]:
+def _subjects_of(call: Call) -> Iterator[Subject]:
     """Yield the subjects of a call, which must be masked."""
     part = report_part(call.service, "findings")
     if part is not None:
@@ -350,15 +340,7 @@ def subjects_of(call: Call) -> Iterator[Subject]:
         yield Subject("message", message, call.handle)
 
 
-def further_subjects(entry: Entry, began: int, lookups: Lookups) -> Iterator[Subject]:
-    """Yield the subjects of the calls that an entry's row includes, and the schedule of a delivery."""
-    for step in lookups.grouped_calls.get(entry.number, ()):
-        yield from subjects_of(step)
-    if schedule := lookups.header(began, "upstash-schedule-id"):
-        yield Subject("schedule", schedule, entry.handle)
-
-
-def subjects_of_action(action: Action, handle: Any, mask: Mask) -> Iterator[Subject]:
+def _subjects_of_action(action: Action, handle: Any, mask: Mask) -> Iterator[Subject]:
     """Yield the topics, groups and keys in the arguments of the method that the test called."""
     if action.call is None or handle is None:
         return
@@ -378,7 +360,7 @@ def subjects_of_action(action: Action, handle: Any, mask: Mask) -> Iterator[Subj
                 yield Subject(kind, mask.text(value), action.handle)
 
 
-def subjects_of_event(event: Event) -> Iterator[Subject]:
+def _subjects_of_event(event: Event) -> Iterator[Subject]:
     data: Mapping[str, Any] = event.data
     for name, kind in _NAMED.items():
         if isinstance(data.get(name), str):

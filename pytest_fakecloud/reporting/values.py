@@ -84,19 +84,15 @@ _HINT = re.compile(r"[@=]|sig_|eyJ|%40|%3[Dd]")
 
 def hides_words(call: Call) -> bool:
     """Return whether a command of a call may contain a password."""
-    words = call.facts.get("words")
-    if call.cut and _may_have_lost_a_secret(call):
-        return True
-    return isinstance(words, list) and any(
-        len(line) >= _PASSWORD_COMMANDS.get(line[0].upper(), math.inf) for line in words
-    )
-
-
-def _may_have_lost_a_secret(call: Call) -> bool:
-    """Return whether a call was shortened so that a command with a password may be missing."""
+    # A call that was shortened may have lost a command with a password.
     if "facts" in call.cut:
         return call.service == "kv"  # the bodies of key-value calls are commands
-    return "words" in call.cut and len(call.facts["words"]) >= ITEMS_OF_CUT
+    words = call.facts.get("words")
+    if not isinstance(words, list):
+        return False
+    return ("words" in call.cut and len(words) >= ITEMS_OF_CUT) or any(
+        len(line) >= _PASSWORD_COMMANDS.get(line[0].upper(), math.inf) for line in words
+    )
 
 
 class Mask:
@@ -131,30 +127,26 @@ class Mask:
         return HIDDEN if _SECRET_HEADER.search(name) and not _MASKED_TOKEN.fullmatch(text) else text
 
     def target(self, call: Call) -> str:
-        return self._target(call.target, hides_words(call))
-
-    def _target(self, target: str, hidden: bool) -> str:
-        path = target.partition("?")[0]
-        if hidden and path.count("/") > 1:
+        path = call.target.partition("?")[0]
+        if hides_words(call) and path.count("/") > 1:
             return f"{path[: path.index('/', 1)]}/{HIDDEN}"
-        return self.text(target)
+        return self.text(call.target)
 
     def body(self, call: Call) -> bytes:
         """Return a call's request body, hidden whole if a command may contain a password."""
-        return self._body(call.request_body, hides_words(call))
-
-    def _body(self, body: bytes, hidden: bool) -> bytes:
-        return HIDDEN.encode() if body and hidden else self.data(body)
+        if call.request_body and hides_words(call):
+            return HIDDEN.encode()
+        return self.data(call.request_body)
 
     def headers(self, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         return [(name, self.header(name, value)) for name, value in pairs]
 
     def call(self, call: Call) -> Call:
         """Return a copy of a call, masked before it is shortened so that no part of a secret remains."""
-        masked, hidden = copy.copy(call), hides_words(call)
-        masked.target = self._target(call.target, hidden)
+        masked = copy.copy(call)
+        masked.target = self.target(call)
         masked.request_headers = Headers(self.headers(call.request_headers.pairs))
-        masked.request_body = self._body(call.request_body, hidden)
+        masked.request_body = self.body(call)
         masked.response_body = self.data(call.response_body)
         masked.response_headers = Headers(self.headers(call.response_headers.pairs))
         masked.note = self.text(call.note)
@@ -238,8 +230,6 @@ def _spellings(secret: str) -> Iterator[str]:
 
 # -- files -----------------------------------------------------------------------------------------
 
-PRIVATE = 0o600
-
 
 def make_private(path: Path) -> Path:
     """Create a file and its folders, readable only by its owner; return the path.
@@ -247,11 +237,11 @@ def make_private(path: Path) -> Path:
     An existing file keeps its content. A pipe or a terminal keeps its mode.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         # os.open() sets the mode of new files only.
         if hasattr(os, "fchmod") and stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.fchmod(descriptor, PRIVATE)
+            os.fchmod(descriptor, 0o600)
     finally:
         os.close(descriptor)
     return path
@@ -310,11 +300,9 @@ def visible(text: str) -> str:
     hidden = {"Cf", "Zs", "Zl", "Zp"}
     if normalize("NFC", text) != text:
         hidden.add("Mn")
-    return "".join(
-        one.encode("ascii", "backslashreplace").decode()
-        if one != " " and category(one) in hidden
-        else one
-        for one in text
+    unseen = {one for one in text if one != " " and category(one) in hidden}
+    return text.translate(
+        {ord(one): one.encode("ascii", "backslashreplace").decode() for one in unseen}
     )
 
 
@@ -403,12 +391,14 @@ def _decoded(value: Any) -> Any:
     for name, inner in value.items():
         if name == "bodyBase64" and isinstance(inner, str):
             found[name] = from_base64(inner)
-        elif name in fields and isinstance(inner, str):
+        elif name not in fields:
+            found[name] = _decoded(inner)
+        elif isinstance(inner, str):
             text = from_base64(inner)
             whole = parsed(text)
             found[name] = {"Base64": text if whole is None else _decoded(whole)}
         else:
-            found[name] = inner if name in fields else _decoded(inner)
+            found[name] = inner
     return found
 
 

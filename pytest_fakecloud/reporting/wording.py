@@ -37,10 +37,13 @@ def describe(row: Row, lookups: Lookups, last: Row | None = None) -> Summary:
     def mask(text: str) -> str:
         return visible(lookups.mask.text(text)) if text else text
 
-    script = words.script and words.script._replace(source=mask(words.script.source))
-    below, remarks = map(mask, words.below), map(mask, words.remarks)
     return Summary(
-        mask(words.what), mask(words.answer), tuple(below), script, tuple(remarks), mask(words.note)
+        mask(words.what),
+        mask(words.answer),
+        below=tuple(map(mask, words.below)),
+        script=words.script and words.script._replace(source=mask(words.script.source)),
+        remarks=tuple(map(mask, words.remarks)),
+        note=mask(words.note),
     )
 
 
@@ -67,8 +70,8 @@ def _described(row: Row, last: Row, lookups: Lookups) -> Summary:
             return summary
         if row.kind == "action":
             return Summary(_action(entry, words, last.entry, lookups))
-        describe_event = getattr(report_part(row.service, "wording"), "event_text", _event_text)
-        what = describe_event(entry, lookups)
+        event_text = getattr(report_part(row.service, "wording"), "event_text", None)
+        what = event_text(entry, lookups) if event_text else f"{entry.kind}: {entry.text}"
         return Summary(what, note=str(entry.data.get("note") or ""))
     return Summary(row.operation)
 
@@ -82,10 +85,6 @@ def _counted_on(word: str, last: str) -> str:
         return found[0] if end == found[0] else f"{found[0]}…{end}"
 
     return word if word == last else NUMBER.sub(between, word)
-
-
-def _event_text(event: Event, lookups: Lookups) -> str:
-    return f"{event.kind}: {event.text}"
 
 
 def effect(event: Event, call: Call | None, lookups: Lookups) -> str:
@@ -162,7 +161,10 @@ def sentence(finding: Finding, lookups: Lookups) -> str:
     """Return the sentence of a finding, with the name of its fake."""
     says = _sentences()[finding.kind]
     values = {**finding.values, "fake": finding.fake}
-    text = _filled(says, values, lookups) if isinstance(says, str) else says(values, lookups)
+    if isinstance(says, str):
+        text = _Template(lookups).vformat(says, (), values)
+    else:
+        text = says(values, lookups)
     if likewise := finding.values.get("likewise"):
         names = [shortened(lookups.short(one)) for one in likewise]
         text += f"; likewise for {listed(names, 3)}"
@@ -215,10 +217,6 @@ class _Template(string.Formatter):
                 return counted(value, format_spec)
             case _:
                 raise ValueError(f"unknown format {format_spec!r}")
-
-
-def _filled(template: str, values: Values, lookups: Lookups) -> str:
-    return _Template(lookups).vformat(template, (), values)
 
 
 def _continued(values: Values, lookups: Lookups) -> str:

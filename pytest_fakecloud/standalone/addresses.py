@@ -43,8 +43,6 @@ _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "dev_credentials": ("dev_credentials", "token"),
 }
 """For each default credential, the settings that replace it."""
-_TOKEN_FILE = "control-token"
-_MOST_TOKEN_BYTES = 4096
 
 
 def defaults(word: str, settings: Mapping[str, Any], *, public: bool) -> dict[str, Any]:
@@ -55,14 +53,11 @@ def defaults(word: str, settings: Mapping[str, Any], *, public: bool) -> dict[st
     found = {}
     for name, value in DEVELOPMENT.get(word, {}).items():
         replaced_by = _CREDENTIALS.get(name)
-        if public and replaced_by is not None:
-            continue
-        if any(settings.get(one) is not None for one in replaced_by or (name,)):
-            continue
+        is_given = any(settings.get(one) is not None for one in replaced_by or (name,))
         # A fake in front of a real server has no database port.
-        if name.startswith("database_") and settings.get("engine") is not None:
-            continue
-        found[name] = value
+        has_none = name.startswith("database_") and settings.get("engine") is not None
+        if not is_given and not has_none and not (public and replaced_by):
+            found[name] = value
     return found
 
 
@@ -90,14 +85,14 @@ def control_token(*, make: bool = False) -> str | None:
     ``OSError`` if it cannot be created.
     """
     try:
-        path = _state_folder() / _TOKEN_FILE
+        path = _state_folder() / "control-token"
     except RuntimeError as error:  # The user has no home folder.
         raise ContractError(f"cannot find a folder for the control token: {error}") from None
     if make:
         _create(path)
     elif not path.exists():
         return None
-    token = read_file(path, _MOST_TOKEN_BYTES).decode("ascii", "replace").strip()
+    token = read_file(path, most=4096).decode("ascii", "replace").strip()
     if not token or not token.isascii() or not token.isprintable():
         raise ContractError(
             f"{path} does not contain a token: delete the file, so that the next start writes one"
@@ -127,16 +122,16 @@ def _create(path: Path) -> None:
 
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach a host, given as a name or an IP address."""
-    address = _address(host)
-    if address is not None:
+    if (address := _address(host)) is not None:
         return address.is_loopback
     return host == "localhost" or host.endswith(".localhost")
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    with contextlib.suppress(ValueError):
+    try:
         return ipaddress.ip_address(host)
-    return None
+    except ValueError:
+        return None
 
 
 class Hosts:
@@ -148,11 +143,10 @@ class Hosts:
 
     def __init__(self, bound: str = "127.0.0.1", allowed: Iterable[str] = ()) -> None:
         self._bound = bound
-        self._names = {_normalized(bound), *map(_normalized, allowed)}
         address = _address(bound)
         self._everywhere = bound == "" or (address is not None and address.is_unspecified)
-        if self._everywhere:
-            self._names.add(_normalized(socket.gethostname()))
+        own = [bound, socket.gethostname()] if self._everywhere else [bound]
+        self._names = set(map(_normalized, [*own, *allowed]))
 
     def accepts(self, header: str | None) -> bool:
         """Return whether the server accepts requests with this ``Host`` header, or without one."""
@@ -162,9 +156,8 @@ class Hosts:
             name = _normalized(urlsplit(f"//{header}").hostname or "")
         except ValueError:
             return False
-        if name in self._names or is_loopback(name):
-            return True
-        return self._everywhere and _address(name) is not None
+        is_address = self._everywhere and _address(name) is not None
+        return name in self._names or is_loopback(name) or is_address
 
     def check(self, header: str | None) -> None:
         """Raise ``ServiceError`` 421 for a ``Host`` header that the server does not accept."""

@@ -27,7 +27,7 @@ from .control import PREFIX, Refused, contract, fields, handle_named
 from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
 from .control.data import DataRoutes, JournalRoutes
 from .control.handles import CallRoutes, HandleRoutes, describe
-from .control.shapes import Clock, ConsoleAddress, Live, Session, State
+from .control.shapes import Clock, ConsoleAddress, Live, Ready, Session, State
 from .openapi import WITHOUT_TOKEN, document
 
 if TYPE_CHECKING:
@@ -128,7 +128,9 @@ class ControlApp(App):
     def routes(self) -> list[Route]:
         """Return all endpoints. The OpenAPI document is generated from this list."""
         return [
-            *_console_routes(),
+            Route("GET", "/", "console", page),
+            Route("GET", "/console/{name}", "console_file", file),
+            Route("GET", "/favicon.ico", "icon", icon),
             Route("GET", f"{PREFIX}/live", "live", self.live),
             Route("GET", f"{PREFIX}/ready", "ready", self.ready),
             Route("GET", f"{PREFIX}/openapi.json", "openapi", self.openapi),
@@ -190,9 +192,10 @@ class ControlApp(App):
 
     def ready(self, request: Request) -> object:
         """Return 200 when all data is loaded; before that 503, with the progress in ``"loading"``."""
-        ready = not self.loading and not self.cloud.closed
-        found = {"ready": ready, **({"loading": self.loading} if self.loading else {})}
-        return Answer(found, 200 if ready else 503)
+        found: Ready = {"ready": not self.loading and not self.cloud.closed}
+        if self.loading:
+            found["loading"] = self.loading
+        return Answer(found, 200 if found["ready"] else 503)
 
     def openapi(self, request: Request) -> dict[str, Any]:
         """Return the OpenAPI 3.1 document of this API."""
@@ -316,14 +319,6 @@ _GZIP = re.compile(r"(?i)(?:^|,)\s*gzip\s*(?:,|$|;\s*q=(?!0(?:\.0*)?\s*(?:,|$)))
 """An ``Accept-Encoding`` header that accepts gzip: ``q=0`` rejects an encoding."""
 
 
-def _console_routes() -> list[Route]:
-    return [
-        Route("GET", "/", "console", page),
-        Route("GET", "/console/{name}", "console_file", file),
-        Route("GET", "/favicon.ico", "icon", icon),
-    ]
-
-
 def page(request: Request) -> Answer:
     """Return the console page."""
     document = _read("pytest_fakecloud.standalone", "page/console.html")
@@ -357,8 +352,8 @@ def _read(package: str, path: str) -> tuple[bytes, bytes]:
 
 def _compressed(request: Request, data: tuple[bytes, bytes], content_type: str) -> Answer:
     plain, compressed = data
-    vary = ("Vary", "Accept-Encoding")
+    headers = [("Vary", "Accept-Encoding")]
     if not _GZIP.search(request.fields.get("accept-encoding") or ""):
-        return Answer(plain, headers=[vary], content_type=content_type)
-    headers = [("Content-Encoding", "gzip"), vary]
+        return Answer(plain, headers=headers, content_type=content_type)
+    headers.insert(0, ("Content-Encoding", "gzip"))
     return Answer(compressed, headers=headers, content_type=content_type)

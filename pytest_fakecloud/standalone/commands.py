@@ -136,12 +136,13 @@ def _state(client: ControlClient, given: argparse.Namespace) -> Answer:
     state = client.ask("GET", "/state")
     problems = client.ask("GET", "/problems")
     clock = state["clock"]
-    lines = [f"clock     {clock['now']}, {clock['mode']}, next due {clock['next_due'] or 'never'}"]
-    lines.append(f"seed      {state['seed']!r}")
-    lines += [f"{one['name']:<9} {one['url']}" for one in state["handles"]]
-    lines.append(f"problems  {len(problems)}")
-    for one in problems:
-        lines.append(f"  [{one['kind']}] {one['what']}{_ADVICE.get(one['kind'], '')}")
+    lines = [
+        f"clock     {clock['now']}, {clock['mode']}, next due {clock['next_due'] or 'never'}",
+        f"seed      {state['seed']!r}",
+        *(f"{one['name']:<9} {one['url']}" for one in state["handles"]),
+        f"problems  {len(problems)}",
+        *(f"  [{one['kind']}] {one['what']}{_ADVICE.get(one['kind'], '')}" for one in problems),
+    ]
     return Answer({**state, "problems": problems}, "\n".join(lines))
 
 

@@ -63,19 +63,16 @@ def _add_serve(subparsers: Subparsers) -> None:
         epilog=ELSEWHERE,
     )
     known = ", ".join(services_by_word())
-    serve.add_argument(
-        "services", nargs="*", metavar="SERVICE", help=f"which fakes: {known} (default: all)"
-    )
+    which = f"which fakes: {known} (default: all)"
+    serve.add_argument("services", nargs="*", metavar="SERVICE", help=which)
     _add_options(serve, DEVELOPMENT)
-    number = partial(serve.add_argument, type=int, metavar="N")
-    number(
-        "--journal-entries",
-        help=f"how many calls and events the journal keeps (default: {JOURNAL_ENTRIES})",
-    )
-    number(
-        "--journal-bytes",
-        help=f"how many bytes of large calls the journal keeps in full (default: {KEEP_BYTES})",
-    )
+    for name, words, default in (
+        ("--journal-entries", "calls and events the journal keeps", JOURNAL_ENTRIES),
+        ("--journal-bytes", "bytes of large calls the journal keeps in full", KEEP_BYTES),
+    ):
+        serve.add_argument(
+            name, type=int, metavar="N", help=f"how many {words} (default: {default})"
+        )
     serve.add_argument(
         "--log-format",
         choices=FORMATS,
@@ -124,9 +121,8 @@ def _add_options(
         "loopback names and --host; may be repeated",
     )
     control = CONTROL_PORT if development else "any free"
-    parser.add_argument(
-        "--control-port", type=int, help=f"port of control API and console (default: {control})"
-    )
+    port = f"port of control API and console (default: {control})"
+    parser.add_argument("--control-port", type=int, help=port)
     kept = "kept in your state folder" if development else "random"
     parser.add_argument("--control-token", help=f"token of the control API (default: {kept})")
     for name in services_by_word():
@@ -170,7 +166,12 @@ def read_options(given: argparse.Namespace) -> Options:
     """Return the options of ``serve`` and ``run``; raise ``Usage`` for an invalid value."""
     sources = _Sources(vars(given))
     services = _services(sources)
-    _reject_options_of(_NOT_OF[given.command], sources)
+    name, command = ("json", "serve") if given.command == "run" else ("journal", "run")
+    if (where := sources.where(name)) is not None:
+        raise Usage(
+            f"{where} is an option of pytest-fakecloud {command} only: leave it out, or use another "
+            "configuration file"
+        )
     options = {name: sources.read(name, reader) for name, reader in _READERS.items()}
     options |= {
         "load": [Path(one) for one in options["load"]],
@@ -199,12 +200,10 @@ class _Sources:
 
     def read(self, name: str, reader: Reader) -> Any:
         """Return the value of an option, converted and checked by ``reader``."""
-        variable = VARIABLE + name.upper()
         if self.is_flag_given(name):
             return reader(self.flags[name], f"--{name.replace('_', '-')}")
-        if (text := os.environ.get(variable)) is not None:
-            return reader(text, variable)
-        return reader(self.file.get(name), f"{self._path}: {name}")
+        value = os.environ.get(VARIABLE + name.upper(), self.file.get(name))
+        return reader(value, self.where(name) or name)
 
     def settings(self, service: str) -> dict[str, Any]:
         """Return the settings of a service; a flag overrides a variable, and that the file."""
@@ -229,38 +228,23 @@ class _Sources:
 
 def _services(sources: _Sources) -> dict[str, dict[str, Any]]:
     """Return the settings of each service to start; raise ``Usage`` if two fakes share a name."""
-    known = services_by_word()
     names: list[str] = sources.read("services", _names)
-    _reject_flags_of_others(sources, names)
-    services: dict[str, dict[str, Any]] = {}
-    fakes: list[Any] = []
-    for name in names:
-        services[name] = sources.settings(name)
-        fake = services[name].get("name", known[name].fixture)
-        if fake in fakes:
-            raise Usage(f"two fakes have the name {fake!r}: give each its own name")
-        fakes.append(fake)
-    return services
-
-
-def _reject_flags_of_others(sources: _Sources, names: Sequence[str]) -> None:
-    for name in services_by_word():
+    for name in [one for one in services_by_word() if one not in names]:
         for flag in (name, f"{name}_port", f"{name}_token"):
-            if name not in names and sources.is_flag_given(flag):
+            if sources.is_flag_given(flag):
                 raise Usage(
                     f"--{flag.replace('_', '-')} is for {name}, which is not among the services "
                     f"to start ({', '.join(names)}): name it too, or leave the option out"
                 )
-
-
-def _reject_options_of(names: Sequence[str], sources: _Sources) -> None:
+    services: dict[str, dict[str, Any]] = {}
+    fakes: list[Any] = []
     for name in names:
-        if (where := sources.where(name)) is not None:
-            command = "run" if name == "journal" else "serve"
-            raise Usage(
-                f"{where} is an option of pytest-fakecloud {command} only: leave it out, or use another "
-                "configuration file"
-            )
+        services[name] = sources.settings(name)
+        fake = services[name].get("name", services_by_word()[name].fixture)
+        if fake in fakes:
+            raise Usage(f"two fakes have the name {fake!r}: give each its own name")
+        fakes.append(fake)
+    return services
 
 
 def _names(value: Any, where: str) -> list[str]:
@@ -418,5 +402,3 @@ _READERS: Mapping[str, Reader] = {
     "journal_bytes": _count,
 }
 """The options besides the services, each with the function that converts and checks its value."""
-_NOT_OF: Mapping[str, Sequence[str]] = {"serve": ("journal",), "run": ("json",)}
-"""Options that a command does not have, although a variable or a file can give them."""

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..base_cloud import context_of
 from ..core.errors import ContractError, shown, unknown_name
@@ -92,14 +92,6 @@ class Options:
     """Names of fakes that reject requests of web pages, because their credentials are public."""
 
 
-class Served(NamedTuple):
-    """A served cloud with its control API."""
-
-    cloud: Cloud
-    app: ControlApp
-    url: str
-
-
 # -- serve -----------------------------------------------------------------------------------------
 
 
@@ -115,13 +107,13 @@ def serve(options: Options, *, opens: bool) -> int:
         if not options.random:
             options = with_defaults(options, log)
         stack.enter_context(ended_by_signals(stop.put, lambda number: 0, within_s=STOP_SECONDS))
-        served = stack.enter_context(serve_cloud(options, log))
+        app = stack.enter_context(serve_cloud(options, log))
         _warn_of_other_addresses(options, log)
-        print(_summary(served, options), flush=True)
-        addresses = {handle.name: handle.url for handle in served.cloud.fakes()}
-        log.say("ready", f"ready at {served.url}", control=served.url, fakes=addresses)
+        print(_summary(app, options), flush=True)
+        addresses = {handle.name: handle.url for handle in app.cloud.fakes()}
+        log.say("ready", f"ready at {app.url}", control=app.url, fakes=addresses)
         if opens:
-            webbrowser.open(served.app.console_url())
+            webbrowser.open(app.console_url())
         while True:
             with contextlib.suppress(Empty):
                 stop.get(timeout=NAP_SECONDS)
@@ -156,27 +148,25 @@ def _warn_of_other_addresses(options: Options, log: Log) -> None:
             )
 
 
-def _summary(served: Served, options: Options) -> str:
-    cloud, app = served.cloud, served.app
+def _summary(app: ControlApp, options: Options) -> str:
+    cloud = app.cloud
     if options.json:
         from .control.handles import describe
 
-        variables = app.environment()
-        return json.dumps(
-            {
-                "control": {"url": served.url, "token": app.token},
-                "console": app.console_url(),
-                "seed": cloud.seed,
-                "handles": [describe(handle) for handle in cloud.fakes()],
-                "env": variables,
-            }
-        )
+        variables = app.environment()  # Opens the ports that the descriptions name.
+        return json.dumps({
+            "control": {"url": app.url, "token": app.token},
+            "console": app.console_url(),
+            "seed": cloud.seed,
+            "handles": [describe(handle) for handle in cloud.fakes()],
+            "env": variables,
+        })  # fmt: skip
     lines = [f"pytest-fakecloud is ready: seed {cloud.seed!r}, clock {cloud.clock.mode}", ""]
     for handle in cloud.fakes():
         database = handle.env.get("REDIS_URL", "")
         lines.append(f"  {handle.name:<14} {handle.url:<26} {database}".rstrip())
     # Show only what differs from the defaults: commands use this address and the stored token.
-    place = "" if served.url == CONTROL_URL else f" --url {shlex.quote(served.url)}"
+    place = "" if app.url == CONTROL_URL else f" --url {shlex.quote(app.url)}"
     secret = "" if options.token_is_kept else f" --token {shlex.quote(app.token)}"
     command = f"pytest-fakecloud env{place}{secret}"
     lines += [
@@ -208,25 +198,25 @@ def run(options: Options, program: list[str]) -> int:
             raise Usage(f"cannot write the journal to {journal}: {error.strerror}") from error
     log = Log(options.log_format)
     clouds = _EndedClouds(keep_calls=journal is not None)
-    with serve_cloud(options, log, clouds.add, clouds.collect) as served:
+    with serve_cloud(options, log, clouds.add, clouds.collect) as app:
         _warn_of_other_addresses(options, log)
-        environment = {**os.environ, **served.app.environment()}
+        environment = {**os.environ, **app.environment()}
         try:
             code = _exit_code_of(command, environment)
         except OSError as error:
             hint = " (--services chooses the fakes)" if named(command[0]) else ""
             complain(f"cannot run {command[0]}: {error.strerror}{hint}")
             return EXIT_NO_COMMAND
-        served.app.end_clouds()
+        app.end_clouds()
         if journal is not None:
             try:
-                write(served.cloud, journal, clouds.calls)
+                write(app.cloud, journal, clouds.calls)
             except OSError as error:
                 complain(f"cannot write the journal to {journal}: {error.strerror}")
                 # The exit code of the command takes precedence.
                 code = code or EXIT_CANNOT_START
         if code:
-            print(clouds.report(served.cloud), file=sys.stderr)
+            print(clouds.report(app.cloud), file=sys.stderr)
         return code
 
 
@@ -240,10 +230,8 @@ class _EndedClouds:
         self.calls: list[Mapping[str, Any]] = []
 
     def add(self, ended: Ended) -> None:
-        if ended.test:
-            self._failed.append(ended)
-        else:
-            self._others.append(ended)
+        (self._failed if ended.test else self._others).append(ended)
+        if not ended.test:
             self.collect(ended.cloud)
 
     def collect(self, cloud: Cloud) -> None:
@@ -294,12 +282,8 @@ def _has_terminal() -> bool:
     """Return whether keys pressed in a terminal send signals to this process and its command."""
     if sys.platform == "win32":
         return True
-    with contextlib.suppress(OSError):
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
-        try:
-            return os.tcgetpgrp(terminal) == os.getpgrp()
-        finally:
-            os.close(terminal)
+    with contextlib.suppress(OSError), open("/dev/tty", "rb", buffering=0) as terminal:
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
     return False
 
 
@@ -315,8 +299,7 @@ def with_defaults(options: Options, log: Log) -> Options:
     A default port that is in use is replaced by any free one, which is logged. Raises ``Usage`` for
     a fake that other machines can reach but that has no token of its own.
     """
-    services = {}
-    names_to_guard = set()
+    services, names_to_guard = {}, set()
     for word, given in options.services.items():
         host = given.get("host") or options.host
         services[word] = {**_service_defaults(word, given, host, log), **given}
@@ -327,7 +310,11 @@ def with_defaults(options: Options, log: Log) -> Options:
         port = _default_port("port", CONTROL_PORT, options.host, "control API", log)
         options = replace(options, control_port=port)
     if options.control_token is None:
-        token = _kept_control_token(log)
+        try:
+            token = control_token(make=True)
+        except (ContractError, OSError) as error:
+            token = None
+            log.say("token", f"the control token could not be stored: {error}", level="warning")
         options = replace(options, control_token=token, token_is_kept=token is not None)
     return options
 
@@ -344,15 +331,6 @@ def _service_defaults(word: str, given: Mapping[str, Any], host: str, log: Log) 
     for name in [name for name in added if name.endswith("port")]:
         added[name] = _default_port(name, added[name], host, word, log)
     return added
-
-
-def _kept_control_token(log: Log) -> str | None:
-    """Return the control token of this user, which is created on first use; None if that fails."""
-    try:
-        return control_token(make=True)
-    except (ContractError, OSError) as error:
-        log.say("token", f"the control token could not be stored: {error}", level="warning")
-        return None
 
 
 def _default_port(name: str, port: int, host: str, of: str, log: Log) -> int:
@@ -372,15 +350,19 @@ def serve_cloud(
     log: Log,
     ended: Callable[[Ended], object] = lambda cloud: None,
     begins: Callable[[Cloud], object] = lambda cloud: None,
-) -> AbstractContextManager[Served]:
+) -> AbstractContextManager[ControlApp]:
     """Serve the fakes described by the options, with their control API, for a with-block.
 
     ``ended`` is called with each isolated cloud that was closed, ``begins`` with every cloud before
     it begins another test.
     """
     from .control.clouds import IsolatedClouds
+    from .state_file import read_state
 
-    states = [(file, _state(file)) for file in options.load]
+    try:
+        states = [(file, read_state(file)) for file in options.load]
+    except ContractError as error:
+        raise Usage(str(error)) from None
     clouds = IsolatedClouds(partial(_isolated, options, states, log, begins), ended)
     return _served(options, states, log, begins, clouds)
 
@@ -392,7 +374,7 @@ def _served(
     log: Log,
     begins: Callable[[Cloud], object],
     clouds: IsolatedClouds | None,
-) -> Iterator[Served]:
+) -> Iterator[ControlApp]:
     """Serve a cloud with its control API; ``clouds`` is None for an isolated cloud, which has none."""
     from ..cloud import Cloud
     from .api import ControlApp
@@ -428,29 +410,20 @@ def _served(
         mount.on_error.append(app.server_failed)
         try:
             _prepare(cloud, app, states, options.forward, log)
-            yield Served(cloud, app, mount.url)
+            yield app
         finally:
             app.end_clouds()
             mount.close()
-
-
-def _state(file: Path) -> dict[str, Any]:
-    from .state_file import read_state
-
-    try:
-        return read_state(file)
-    except ContractError as error:
-        raise Usage(str(error)) from None
 
 
 def _prepare(
     cloud: Cloud, app: ControlApp, states: Sequence[State], forwards: Mapping[str, str], log: Log
 ) -> None:
     """Load the state files and set up the forwards: the baseline that ``reset`` returns to."""
+    queues: list[Any] = [one for one in cloud.fakes() if find(one.fixture).delivers]
     for url, target in forwards.items():
-        for handle in cloud.fakes():
-            if find(handle.fixture).delivers:
-                cast(Any, handle).destinations.forward(url, target)
+        for queue in queues:
+            queue.destinations.forward(url, target)
         log.say("forward", f"deliveries for {url} go to {target}", url=url, target=target)
     for file, content in states:
         _load(cloud, app, file, content, log)
@@ -508,9 +481,8 @@ def _isolated(
     own = _isolated_options(options, wanted)
     parts = [(file, _part_for(own.services, content)) for file, content in states]
     try:
-        with _served(own, parts, log, begins, clouds=None) as served:
-            app = served.app
-            yield Isolated(served.cloud, served.url, app.environment(), app.console_url)
+        with _served(own, parts, log, begins, clouds=None) as app:
+            yield Isolated(app.cloud, app.url, app.environment(), app.console_url)
     except Usage as error:
         raise ContractError(str(error)) from error
 
@@ -520,9 +492,10 @@ def _isolated_options(options: Options, wanted: Mapping[str, Any]) -> Options:
     changed = dict(wanted)
     services = changed.pop("services", None)
     if services is None:
-        services = {
-            word: _without_connection(word, settings) for word, settings in options.services.items()
-        }
+        services = {}
+        for word, settings in options.services.items():
+            own = connection_settings(handle_class(services_by_word()[word])._settings)
+            services[word] = {key: one for key, one in settings.items() if key not in own}
     for word in services:
         if word not in services_by_word():
             raise ContractError(unknown_name("service", word, services_by_word()))
@@ -541,22 +514,13 @@ def _delivers(services: Iterable[str]) -> bool:
     return any(services_by_word()[word].delivers for word in services)
 
 
-def _without_connection(word: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a fake's settings except those of its address and credentials."""
-    declared = handle_class(services_by_word()[word])._settings
-    own = connection_settings(declared)
-    return {name: value for name, value in settings.items() if name not in own}
-
-
 def _part_for(services: Collection[str], content: Mapping[str, Any]) -> dict[str, Any]:
     absent = {word for word in services_by_word() if word not in services}
     if not _delivers(services):
         absent.add("destinations")
     part = {name: value for name, value in content.items() if name not in absent}
-    if "faults" in part:
-        part["faults"] = {
-            name: value for name, value in part["faults"].items() if name not in absent
-        }
+    if faults := part.get("faults"):
+        part["faults"] = {name: one for name, one in faults.items() if name not in absent}
     return part
 
 
@@ -571,9 +535,8 @@ class Log:
     ``text`` and its own fields. No event contains a token.
     """
 
-    def __init__(self, form: LogFormat = "text", file: TextIO | None = None) -> None:
+    def __init__(self, form: LogFormat = "text") -> None:
         self._form = form
-        self._file = file
         self._lock = threading.Lock()
 
     def say(self, event: str, text: str, *, level: str = "info", **fields: Any) -> None:
@@ -589,9 +552,8 @@ class Log:
             )
         # Write each line with one call, so that lines from different threads are not interleaved.
         with self._lock:
-            file = self._file or sys.stderr
-            file.write(line + "\n")
-            file.flush()
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()
 
     def bug(self, text: str) -> None:
         self.say("bug", text, level="error")

@@ -64,26 +64,32 @@ def checked_state(content: Any, name: object) -> dict[str, Any]:
     return found
 
 
-Progress = Callable[[str, int, int], None]
-"""A function that receives the service, the number of items loaded so far, and their total number."""
-
-
 def load_state(
     cloud: Cloud,
     content: Mapping[str, Any],
     folder: Path,
-    progress: Progress = lambda name, done, whole: None,
+    progress: Callable[[str, int, int], None] = lambda name, done, whole: None,
 ) -> None:
     """Load a state file into the open fakes of a cloud, including destinations and faults.
 
-    Paths in the file are relative to ``folder``. Raises ``ContractError``, which names the location
+    Paths in the file are relative to ``folder``. ``progress`` receives the service, the number of
+    items loaded so far, and their total number. Raises ``ContractError``, which names the location
     in the file, for data that a fake rejects and for a service without an open fake. Then nothing is
     loaded, except into a real server (``engine=``).
     """
     before = cloud.snapshot()
     injected: list[Fault] = []
     try:
-        _load_parts(cloud, content, folder, progress)
+        for part, loader in _LOADERS.items():
+            given = content.get(part)
+            for load in loader(_open(cloud, part), given, folder) if given else ():
+                with _at(f"{part}{load.place}"):
+                    load.put()
+                progress(part, load.done, load.whole)
+        for url, answers in content.get("destinations", {}).items():
+            destinations = _open(cloud, "queue").destinations
+            with _at(f"destinations.{brief(url)}"):
+                _stub(destinations, url, answers)
         for part, faults in content.get("faults", {}).items():
             plan = _open(cloud, part).faults
             for number, fault in enumerate(faults):
@@ -94,20 +100,6 @@ def load_state(
             fault.remove()
         cloud.restore(before)
         raise
-
-
-def _load_parts(cloud: Cloud, content: Mapping[str, Any], folder: Path, progress: Progress) -> None:
-    """Load the data and the destinations of a state file."""
-    for part in ("kv", "vector", "broker", "queue"):
-        if content.get(part):
-            for load in _LOADERS[part](_open(cloud, part), content[part], folder):
-                with _at(f"{part}{load.place}"):
-                    load.put()
-                progress(part, load.done, load.whole)
-    for url, answers in content.get("destinations", {}).items():
-        destinations = _open(cloud, "queue").destinations
-        with _at(f"destinations.{brief(url)}"):
-            _stub(destinations, url, answers)
 
 
 @contextmanager
@@ -168,16 +160,13 @@ def _kv(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
     if "rdb" in data:
         # Make the path absolute, because the server may have another working directory.
         yield _Load(".rdb", 1, 1, partial(handle.load, (folder / data["rdb"]).resolve()))
-    values = [(key, _as_loaded(value)) for key, value in data.get("values", {}).items()]
+    values = []
+    for key, value in data.get("values", {}).items():
+        # ``KVServer.load()`` takes pairs, which are arrays in JSON, as tuples.
+        is_pairs = isinstance(value, list) and all(isinstance(one, list) for one in value)
+        values.append((key, list(map(tuple, value)) if is_pairs else value))
     yield from _sliced(".values", values, lambda piece: handle.load(dict(piece)))
     yield from _sliced(".commands", data.get("commands", []), handle.load)
-
-
-def _as_loaded(value: Any) -> Any:
-    """Return a value for ``KVServer.load()``: pairs, which are arrays in JSON, become tuples."""
-    if isinstance(value, list) and value and all(isinstance(one, list) for one in value):
-        return [tuple(one) for one in value]
-    return value
 
 
 def _vector(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
@@ -196,23 +185,19 @@ def _broker(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Loa
     for topic, given in data.items():
         place, put = f".{brief(topic)}", partial(load, topic)
         with _at(f"broker{place}"):
-            messages = _lines(folder / given) if isinstance(given, str) else given
+            messages = list(_lines(folder / given)) if isinstance(given, str) else given
         if not messages:  # Load the topic nevertheless, so that it is created.
             yield _Load(place, 0, 0, partial(put, []))
         yield from _sliced(place, messages, put)
 
 
-def _lines(path: Path) -> list[Any]:
-    found = []
+def _lines(path: Path) -> Iterator[Any]:
     for number, line in enumerate(read_file(path, DATA_BYTES).splitlines(), 1):
-        if line.strip():
-            try:
-                found.append(orjson.loads(line))
-            except orjson.JSONDecodeError as error:
-                raise ContractError(
-                    f"{path!s:.200}, line {number} is not JSON: {error.msg}"
-                ) from None
-    return found
+        try:
+            if line.strip():
+                yield orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise ContractError(f"{path!s:.200}, line {number} is not JSON: {error.msg}") from None
 
 
 def _queue(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:

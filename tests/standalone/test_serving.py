@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -131,17 +130,19 @@ def test_a_damaged_dump_is_one_line(command: Command, tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_dump_has_beside_is_skipped_with_one_line(tmp_path: Path) -> None:
+def test_what_a_dump_has_beside_is_skipped_with_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "dump.rdb").write_bytes(file_of(MODULE))
     state = tmp_path / "state.json"
     state.write_text('{"kv": {"rdb": "dump.rdb", "values": {"k": "v"}}, "queue": {}}', "utf-8")
-    said = io.StringIO()
     with Cloud() as cloud:
         kv = cloud.kv_server()
         app: Any = SimpleNamespace(loading="")
-        _prepare(cloud, app, [(state, read_state(state))], {}, Log(file=said))
+        _prepare(cloud, app, [(state, read_state(state))], {}, Log())
         assert kv.contents() == {"k": "v"}
-    assert "warning: dump.rdb: skipped keys: 1 of module type AAAAAAAAA\n" in said.getvalue()
+    said = capsys.readouterr().err
+    assert "warning: dump.rdb: skipped keys: 1 of module type AAAAAAAAA\n" in said
 
 
 def test_logs_are_objects_without_secrets(tmp_path: Path) -> None:
