@@ -102,9 +102,8 @@ def _public(kind: type) -> list[str]:
 
 
 def _elsewhere(value: object, name: str) -> Iterator[str]:
-    """Yield how to reach a member of that name on a part of an object, or on a thing that it lists.
-
-    The name may also have the word of the part or thing: ``delete_topic`` is ``topic(…).delete()``.
+    """Yield how to reach a member of that name on a part of an object, or on a thing that it lists:
+    for ``delete_topic``, that is ``topic(…).delete()``.
     """
     words = name.split("_")
     for lookup, way, kind in _parts(value):

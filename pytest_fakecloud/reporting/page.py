@@ -36,8 +36,6 @@ _SOURCE_LINES = 6
 """Maximum number of source lines above the failing one."""
 _LONGEST = 160
 """Maximum number of characters of the text of a link to a row."""
-_BRIEF = 80
-"""Length of the line that stands for a finding that is not shown in full."""
 _MOST_LINKS = 6
 """Maximum number of rows that a line of the header links to."""
 _Links = Mapping[int, tuple[str, str]]
@@ -60,7 +58,8 @@ def page(
     masked: Mapping[str, Any] = Mask(cloud).value(states(cloud, report))
     if picture is not None:
         return document(picture(cloud, report, masked))
-    return document({**as_json(report), "states": masked, **({"beside": beside} if beside else {})})
+    data = {**as_json(report), "states": masked}
+    return document({**data, "beside": beside} if beside else data)
 
 
 def write(
@@ -90,9 +89,7 @@ def write_index(folder: Path) -> Path | None:
     body = [f"<header><h1>{title}</h1>"]
     for kind, members in ordered:
         body += _group(kind, members)
-    return write_private(
-        folder / _INDEX, _whole(title, "\n".join([*body, "</header>"]), style=_asset("trace.css"))
-    )
+    return write_private(folder / _INDEX, _whole(title, "\n".join([*body, "</header>"])))
 
 
 def _data_of(path: Path) -> Mapping[str, Any]:
@@ -153,8 +150,7 @@ def document(data: Mapping[str, Any]) -> str:
         "\n".join([*_header(data), *_timelines(data.get("beside"))])
         + f'<script type="application/json" id="report">{escaped}</script>'
         + f'<script type="module">{script}</script>',
-        style=_asset("trace.css"),
-        script=script,
+        script,
     )
 
 
@@ -175,13 +171,18 @@ def _header(data: Mapping[str, Any]) -> Iterator[str]:
     yield f"<header><h1>{html.escape(data['test'])}</h1>"
     yield f'<p class="facts">{html.escape(facts)}</p>'
     yield from _failure(data["failure"])
-    yield from _hints(data.get("hints", ()))
+    if hints := data.get("hints"):
+        items = "".join(f'<li class="hint">{html.escape(one)}</li>' for one in hints)
+        yield f"<section><h2>Hints</h2><ul>{items}</ul></section>"
     yield from _findings("Problems", data["problems"], links)
     yield from _findings("Findings", data["findings"], links, marked=True)
     yield from _first_error(rows, links)
     yield from _findings("Unfinished", waiting, links)
     yield from _findings("Failed", failed, links)
-    yield from _log(data.get("log", ""), is_open=not data["findings"])
+    if log := data.get("log"):
+        is_open = "" if data["findings"] else " open"
+        pre = f'<pre tabindex="0">{html.escape(log)}</pre>'
+        yield f"<details{is_open}><summary>Log</summary>{pre}</details>"
     yield "</header>"
 
 
@@ -195,9 +196,9 @@ def _timelines(beside: Mapping[str, Any] | None) -> Iterator[str]:
     yield f'<section><h2>{html.escape(beside["title"])}</h2><div id="beside"></div></section></main>'
 
 
-def _whole(title: str, body: str, *, style: str = "", script: str = "") -> str:
-    """Return an HTML document whose policy allows only `page.css` and the given style and script."""
-    style = _asset("page.css") + style
+def _whole(title: str, body: str, script: str = "") -> str:
+    """Return an HTML document whose policy allows only our style sheets and the given script."""
+    style = _asset("page.css") + _asset("trace.css")
     allowed = f"script-src {_hash(script)}; " if script else ""
     allowed += f"style-src {_hash(style)}"
     policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
@@ -238,23 +239,16 @@ def _failure(text: str) -> Iterator[str]:
     if not excerpt:
         yield f"<pre>{html.escape(text)}</pre>"
         return
-    marked = [
-        f"<b>{html.escape(line)}</b>" if line[:1] in (">", "E") else html.escape(line)
-        for line in excerpt
-    ]
-    yield f'<pre class="assertion" tabindex="0">{chr(10).join(marked)}</pre>'
+    # The failing line and the lines of the error are bold.
+    marked = re.sub(r"(?m)^((?:&gt;|E).*)$", r"<b>\1</b>", html.escape("\n".join(excerpt)))
+    yield f'<pre class="assertion" tabindex="0">{marked}</pre>'
     if len(excerpt) < len(lines):
-        yield (
-            "<details><summary>Whole traceback</summary>"
-            f'<pre tabindex="0">{html.escape(text)}</pre></details>'
-        )
+        whole = f'<pre tabindex="0">{html.escape(text)}</pre>'
+        yield f"<details><summary>Whole traceback</summary>{whole}</details>"
 
 
 def _assertion_of(lines: Sequence[str]) -> list[str]:
-    """Return the last source lines, the error and its place, from the lines of pytest's output.
-
-    The result is empty if the output has no error.
-    """
+    """Return the last source lines, the error and its place, from pytest's output; empty without one."""
     raised = [index for index, line in enumerate(lines) if line.startswith("E ")]
     if not raised:
         return []
@@ -271,26 +265,10 @@ def _assertion_of(lines: Sequence[str]) -> list[str]:
     return [*code, *place]
 
 
-def _hints(hints: Sequence[str]) -> Iterator[str]:
-    if hints:
-        items = "".join(f'<li class="hint">{html.escape(one)}</li>' for one in hints)
-        yield f"<section><h2>Hints</h2><ul>{items}</ul></section>"
-
-
-def _log(log: str, *, is_open: bool) -> Iterator[str]:
-    if log:
-        pre = f'<pre tabindex="0">{html.escape(log)}</pre>'
-        yield f"<details{' open' * is_open}><summary>Log</summary>{pre}</details>"
-
-
 def _findings(
     title: str, findings: Sequence[Mapping[str, Any]], links: _Links, *, marked: bool = False
 ) -> Iterator[str]:
-    """Yield a list of findings, each with links to its rows.
-
-    The timeline marks the rows of ``marked`` findings with their numbers. The first `IN_FULL` of
-    them are open.
-    """
+    """Yield a list of findings, each with links to its rows; the timeline numbers ``marked`` ones."""
     if not findings:
         return
     note = " <small>marked ▲ in the timeline</small>" if marked and links else ""
@@ -307,7 +285,7 @@ def _findings(
             more = f'<pre tabindex="0">{html.escape(rest)}</pre>'
             text += f"<details><summary>More</summary>{more}</details>"
         if marked and index > IN_FULL:
-            brief = mark + html.escape(shortened(first, _BRIEF))
+            brief = mark + html.escape(shortened(first, 80))
             text = f"<details><summary>{brief}</summary>{text}</details>"
         yield f'<li class="{html.escape(one["severity"])}">{text}</li>'
     yield "</ul></section>"
@@ -333,8 +311,7 @@ def _first_error(rows: Sequence[Mapping[str, Any]], links: _Links) -> Iterator[s
     wrong = [row for row in rows if not row["ok"]]
     if not wrong:
         return
-    injected = {row["number"] for row in rows if row["faults"]}
-    injected |= {row["cause"] for row in rows if row["faults"]}
+    injected = {row[name] for row in rows if row["faults"] for name in ("number", "cause")}
     causes = {row["cause"] for row in wrong}
     deepest = [row for row in wrong if row["number"] not in causes] or wrong
     first = next((row for row in deepest if row["number"] not in injected), deepest[0])

@@ -89,8 +89,8 @@ def _obstacle(handle: Handle) -> str:
 class Time(Timekeeper):
     """A frozen clock that returns the recorded times of one entry, one after the other.
 
-    ``recorded`` are the times that the thread of each call and action of a cloud read, by journal
-    number. The thread reads some after the entry has ended, so a replay may leave times unread.
+    ``recorded`` are the times that the thread of each call and action read, by journal number. The
+    thread reads some after the entry has ended, so a replay may leave times unread.
     """
 
     def __init__(self, cloud: BaseCloud, start: Instant) -> None:
@@ -133,10 +133,12 @@ class Copy:
         is_rejected = not call.reached and (call.fault is not None or call.status == 401)
         if call.outcome in UNFINISHED or is_rejected:
             return
+        path, _, query = call.target.partition("?")
+        # The replay sends its own token, in a header.
+        kept = "&".join(part for part in query.split("&") if not part.startswith("_token="))
+        target = f"{path}?{kept}" if kept else path
         headers = self._headers_of(call)
-        request = Request(
-            call.method, _open_target(call.target), headers, call.request_body, call.client
-        )
+        request = Request(call.method, target, headers, call.request_body, call.client)
         # The server reads the clock once before it records the call.
         self.time.expect(call.at_us, number=call.number)
         answer = app_of(self.fake).answer(request)
@@ -255,9 +257,8 @@ class _Player:
 
     def drop_different(self) -> None:
         """Drop the copies whose data differs from the data of the real fakes."""
-        real = {name: copy.real for name, copy in self.copies.items()}
-        for name, state in self.states_of(real).items():
-            if state != state_of(real[name]):
+        for name, state in self.states_of(self.copies).items():
+            if name in self.copies and state != state_of(self.copies[name].real):
                 self._drop(name, "replaying the journal did not reproduce its data")
 
     def _drop(self, name: str, reason: str) -> None:
@@ -355,13 +356,6 @@ def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:
             alone = found[one.number] = []
         alone.append(one)
     return found
-
-
-def _open_target(target: str) -> str:
-    """Return a request target without its token; the replay sends its own token in a header."""
-    path, mark, query = target.partition("?")
-    kept = "&".join(part for part in query.split("&") if not part.startswith("_token="))
-    return f"{path}?{kept}" if mark and kept else path
 
 
 def _frames(

@@ -54,10 +54,8 @@ def report_of(
 ) -> Report:
     """Return the report of a test about one cloud, with credentials masked.
 
-    ``failure`` is pytest's description of the failure, ``served`` are the requests to the
-    application, ``idle_s`` is the wall-clock time in seconds that the test slept, ``raised`` its
-    exception, ``hints`` are sentences about requests that did not reach a fake, ``log`` is the
-    captured log. A part that cannot be made is replaced by a line in ``failures``.
+    The arguments are those of `Report` and `ObservedTest`. A part that cannot be made is replaced
+    by a line in ``failures``.
     """
     mask, lookups = Mask(cloud), Lookups()
     failures = list(dict.fromkeys(records_of(cloud).failures))
@@ -221,10 +219,9 @@ def _once(found: Iterable[Finding]) -> list[Finding]:
         names = [subject.name for subject in one.subjects]
         facts = {name: value for name, value in one.values.items() if value not in names}
         same = one.kind, one.fake, one.severity, repr(facts)
-        if same not in merged:
-            merged[same] = one
+        known = merged.setdefault(same, one)
+        if known is one:
             continue
-        known = merged[same]
         subjects = tuple(dict.fromkeys((*known.subjects, *one.subjects)))
         others = [each.name for each in subjects if each not in known.subjects[:1]]
         merged[same] = replace(
@@ -245,8 +242,8 @@ def _causes_first(found: Sequence[Finding]) -> list[Finding]:
     common, the earliest comes first.
     """
     causes = [one for one in found if one.severity == "cause"]
-    explained = {subject for one in causes for subject in one.subjects}
-    explained = {one for one in explained if one.kind in _IDENTIFYING}
+    subjects = {subject for one in causes for subject in one.subjects}
+    explained = {one for one in subjects if one.kind in _IDENTIFYING}
     decided = {number for one in causes for number in one.rows[:1]}
     ordered: list[Finding] = []
     for one in found:
@@ -411,8 +408,7 @@ class ObservedTest:
     def writes(self) -> Iterator[list[Write]]:
         """Yield the writes to each fake that is a store."""
         for fake in self.fakes:
-            part = report_part(fake.fixture, "findings")
-            if part is not None and hasattr(part, "writes"):
+            if hasattr(part := report_part(fake.fixture, "findings"), "writes"):
                 yield list(part.writes(self, fake))
 
     def events(self, kind: str) -> list[Event]:
@@ -425,8 +421,6 @@ Detector: TypeAlias = Callable[[ObservedTest, Any], Iterator[Finding]]
 
 # -- detectors of all services ----------------------------------------------------------------------
 
-SLEPT_S = 1.0
-"""Minimum wall-clock time in seconds that a test must sleep before a frozen clock is reported."""
 _INCOMPLETE = {"altered", "broken off", "lost", "truncated"}
 """Outcomes of a call whose client did not receive the complete answer."""
 _WAITING = {"consume", "fetch", "chat", "subscribe", "monitor"}
@@ -499,7 +493,7 @@ def _has_failed(entry: Entry) -> bool:
 
 def clock_frozen(test: ObservedTest) -> Iterator[Finding]:
     """Find wall-clock time that the process slept while the fake clock did not move."""
-    if test.idle_s is None or test.idle_s < SLEPT_S or test.cloud.clock.mode != "frozen":
+    if test.idle_s is None or test.idle_s < 1.0 or test.cloud.clock.mode != "frozen":
         return
     # A call that waits for data waits in the fake, in wall-clock time.
     if any(call.route in _WAITING or _blocks(call) for call in test.calls):
