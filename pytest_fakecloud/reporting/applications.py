@@ -72,10 +72,7 @@ class ServedRequest:
 
 
 class Listener:
-    """Records requests for one cloud at a time, until it is closed.
-
-    It observes them through the frameworks' signals and test clients.
-    """
+    """Records requests for one cloud at a time, through signals and test clients, until it is closed."""
 
     def __init__(self) -> None:
         self.cloud: BaseCloud | None = None
@@ -322,11 +319,8 @@ def _environ_of(request: Any) -> object:
 
 
 def _closing_response() -> object:
-    """Return the response whose ``close()`` has just sent Django's signal.
-
-    The signal does not contain the response, so search the stack for it. Other listeners, such as a
-    tracer, may add frames in between.
-    """
+    """Find the response that has just sent Django's signal on the stack: the signal has none."""
+    # Other listeners, such as a tracer, may add frames in between.
     frames = (frame for frame, _ in islice(walk_stack(sys._getframe(1)), _NEAR))
     owners = (frame.f_locals.get("self") for frame in frames)
     response = sys.modules["django.http.response"].HttpResponseBase

@@ -51,10 +51,7 @@ def _path(folder: Path, test: str) -> Path:
 
 
 def compared(report: Report, passed: _JSON) -> tuple[Report, _JSON]:
-    """Return a report with a finding about its first row that differs, and the run to show beside.
-
-    Without a difference, the report is returned as it is.
-    """
+    """Return a report with a finding about its first different row, and the run to show beside."""
     own, other = _first_difference(as_json(report)["rows"], passed["rows"])
     if own is None and other is None:
         return report, _beside(passed, None)

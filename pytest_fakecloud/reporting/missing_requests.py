@@ -283,9 +283,7 @@ def fixture_of_client(package: str) -> str:
 
 
 def _clients(values: Iterable[object]) -> dict[tuple[str, str], object]:
-    """Return the official clients among the given values and their attributes, by package and
-    address. A client that is a part of another one is left out.
-    """
+    """Return the official clients among values and their attributes, by package and address."""
     found: dict[tuple[str, str], object] = {}
     for one in (each for value in values for each in (value, *attributes_of(value).values())):
         package = root(type(one))

@@ -117,9 +117,7 @@ def _elsewhere(value: object, name: str) -> Iterator[str]:
 
 
 def _parts(value: object) -> Iterator[tuple[str, str, type]]:
-    """Yield the parts of an object, and the things that its methods look up or list: the name, how a
-    test reaches it, and its class.
-    """
+    """Yield the name, the way to and the class of an object's parts and of what its methods return."""
     for name in _public(type(value)):
         member = inspect.getattr_static(type(value), name)
         method = member.fget if isinstance(member, property) else member
@@ -256,9 +254,7 @@ def hints_about_unset_variables(cloud: BaseCloud, errors: Sequence[BaseException
 def _missing_in_subprocess(
     fixtures: Iterable[str], errors: Sequence[BaseException]
 ) -> tuple[str, str] | None:
-    """Return the variable of one of these fixtures that the output of a subprocess names, after its
-    fixture; None if there is none.
-    """
+    """Return the fixture and the name of a variable that the output of a subprocess mentions."""
     output = "\n".join(text for error in errors for text in _outputs(error))
     for fixture in fixtures:
         for variable in VARIABLES[fixture]:
@@ -347,8 +343,8 @@ def unrequested_fakes(cloud: BaseCloud, error: BaseException, fixtures: Iterable
 
 
 def _fixture_of(name: str) -> str:
-    """Return the fixture whose fakes set a variable of ``VARIABLES``."""
-    return next(fixture for fixture, names in VARIABLES.items() if name in names)
+    """Return the fixture whose fakes set a variable; empty for an unknown one."""
+    return next((fixture for fixture, names in VARIABLES.items() if name in names), "")
 
 
 def _reads_behind(
@@ -393,10 +389,7 @@ def _reads_behind(
 
 
 class _Read(NamedTuple):
-    """A place where a module reads an environment variable, perhaps while it is imported.
-
-    ``default`` is empty if it is not a string.
-    """
+    """A place where a module reads a variable; ``default`` is empty if it is not a string."""
 
     file: Path
     line: int
@@ -429,8 +422,8 @@ def unread_variables(
     remarks = [remark for read in reads if (remark := _remark(read, cloud.env))] or [
         f"{_place(file, line)} imports {package}: request {fixture}"
         for file, tree in trees.items()
-        for line, package, fixture in _clients_imported(tree)
-        if fixture not in requested
+        for line, package in _imports(tree)
+        if (fixture := fixture_of_client(package)) and fixture not in requested
     ]
     if remarks:
         return ["no fake received a request:", *(f"    {remark}" for remark in remarks[:_MOST])]
@@ -447,28 +440,24 @@ def unread_variables(
 
 def _remark(read: _Read, env: Mapping[str, str]) -> str:
     """Explain how a variable that the application reads misses the fakes; empty if it may not."""
+    reads = f"{read.place} reads {read.name}"
     if read.name in env:
-        return f"{read.place} reads {read.name} when it is imported" if read.at_import else ""
+        return f"{reads} when it is imported" if read.at_import else ""
     families = tuple({name.partition("_")[0] + "_" for name in env})
-    is_known = any(read.name in names for names in VARIABLES.values())
-    if read.name not in os.environ and not (
-        is_known or _is_address(read.default) or read.name.startswith(families)
-    ):
+    fixture = _fixture_of(read.name)
+    is_related = fixture or _is_address(read.default) or read.name.startswith(families)
+    if read.name not in os.environ and not is_related:
         return ""
     fakes = {place[0] for url in env.values() if (place := FAKE_ADDRESS.search(url))}
     fault = _fault_of(read, fakes)
     if not fault:
         return ""
-    if is_known:
-        fixture = _fixture_of(read.name)
-        return (
-            f"{read.place} reads {read.name}, which {fault}: request {fixture}, with which "
-            "fakecloud_env sets it"
-        )
+    if fixture:
+        return f"{reads}, which {fault}: request {fixture}, with which fakecloud_env sets it"
     # The most similar name, however different it is.
     similar = difflib.get_close_matches(read.name, sorted(env), 1, cutoff=0)
     instead = f"; fakecloud_env sets {similar[0]}" if similar else ""
-    return f"{read.place} reads {read.name}, which {fault}{instead}"
+    return f"{reads}, which {fault}{instead}"
 
 
 def _fault_of(read: _Read, fakes: Iterable[str]) -> str:
@@ -503,18 +492,14 @@ def _trees() -> Iterator[tuple[Path, ast.Module]]:
             yield Path(file), ast.parse(Path(file).read_bytes())
 
 
-def _clients_imported(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
-    """Yield the line, the package and the fixture of each import of an official client."""
+def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the line and the package of each absolute import."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names = [one.name for one in node.names]
+            for one in node.names:
+                yield node.lineno, one.name.partition(".")[0]
         elif isinstance(node, ast.ImportFrom) and not node.level:
-            names = [node.module or ""]
-        else:
-            continue
-        for package in (name.partition(".")[0] for name in names):
-            if fixture := fixture_of_client(package):
-                yield node.lineno, package, fixture
+            yield node.lineno, (node.module or "").partition(".")[0]
 
 
 def _used_by(module: ModuleType) -> set[str]:
@@ -527,21 +512,18 @@ def _used_by(module: ModuleType) -> set[str]:
         if type(file) is not str or file in found or file.startswith(sys.prefix):
             continue
         found.add(file)
-        values = list(vars(one).values())
-        names = set(map(home, values))
-        # Functions may import modules when they run.
-        codes = [value.__code__ for value in values if type(value) is FunctionType]
-        names.update(*(code.co_names for code in codes))
+        names = set[str]()
+        for value in vars(one).values():
+            names.add(home(value))
+            if type(value) is FunctionType:  # It may import modules when it runs.
+                names.update(value.__code__.co_names)
         used = [sys.modules[name] for name in names if name in sys.modules]
         waiting += [each for each in used if issubclass(type(each), ModuleType)]
     return found
 
 
 def _variables_of(tree: ast.Module, file: Path) -> Iterator[_Read]:
-    """Yield the environment variables that a module reads.
-
-    Only ``os.environ`` and ``os.getenv()`` with a literal name are recognised.
-    """
+    """Yield the variables that a module reads from ``os`` by literal names."""
     inside = {
         id(node)
         for function in ast.walk(tree)

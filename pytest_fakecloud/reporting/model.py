@@ -53,10 +53,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line in the code of the application or of the test.
-
-    ``callers`` are the places that called its function, the nearest first.
-    """
+    """A line of code; ``callers`` are the places that called its function, the nearest first."""
 
     file: str
     line: int
@@ -66,10 +63,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class AppliedFault:
-    """An injected fault that was applied.
-
-    ``function`` and ``moment`` (``before`` or ``after``) are set for ``call`` faults.
-    """
+    """An injected fault that was applied; ``call`` faults have a ``function`` and a ``moment``."""
 
     kind: str
     description: str

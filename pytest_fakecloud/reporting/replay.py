@@ -81,9 +81,8 @@ def _obstacle(handle: Handle) -> str:
         return "it runs in another process"
     if settings.get("engine") is not None:
         return "it uses a real server, whose data cannot be replayed"
-    if any("request_body" in call.cut or "target" in call.cut for call in handle.journal.calls()):
-        return "the journal has cut its requests"
-    return ""
+    is_cut = any({"request_body", "target"} & {*call.cut} for call in handle.journal.calls())
+    return "the journal has cut its requests" if is_cut else ""
 
 
 class Time(Timekeeper):
@@ -337,10 +336,7 @@ def _replayed(
 
 
 def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:
-    """Return the events that change data, by the number of the call that caused them.
-
-    Events without such a call have the number of the first event at the same time.
-    """
+    """Return the events that change data, by the number of their call or of the first at their time."""
     follows = {row.number: row.follows for row in report.rows if row.follows}
     found: dict[int, list[Event]] = {}
     alone: list[Event] = []

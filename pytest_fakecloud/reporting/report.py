@@ -210,10 +210,7 @@ def find(test: ObservedTest) -> list[Finding]:
 
 
 def _once(found: Iterable[Finding]) -> list[Finding]:
-    """Return findings with the same facts about several subjects merged.
-
-    A merged finding lists the other subjects as ``likewise``.
-    """
+    """Return findings, with those of the same facts merged; the other subjects are ``likewise``."""
     merged: dict[object, Finding] = {}
     for one in found:
         names = [subject.name for subject in one.subjects]
@@ -263,11 +260,7 @@ def _follows(other: Finding, one: Finding) -> bool:
 
 
 def _detectors(test: ObservedTest) -> Iterator[tuple[Callable[..., Iterator[Finding]], list[Any]]]:
-    """Yield each detector with its arguments after the test.
-
-    A service has detectors for each of its fakes (``FINDINGS``), and for a whole journal
-    (``OF_TEST``).
-    """
+    """Yield each detector with its arguments after the test: a fake, or none for a whole journal."""
     used = {one.service for one in (*test.fakes, *test.entries)}
     of_tests: list[Callable[[ObservedTest], Iterator[Finding]]] = []
     for fixture, service in SERVICES.items():

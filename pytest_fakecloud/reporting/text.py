@@ -91,10 +91,7 @@ def _addresses(report: Report) -> Iterator[str]:
 
 
 class _Writer:
-    """Writes one report.
-
-    ``_marks`` are the findings that each row decided, counted from 1, by the row's number.
-    """
+    """Writes one report; ``_marks`` are the findings that each row decided, counted from 1."""
 
     def __init__(self, report: Report, width: int) -> None:
         self._report, self._lookups, self._width = report, report.lookups, width
@@ -192,7 +189,9 @@ class _Writer:
         words = self._described(line)
         place = self._new_place(row)
         note = [f"note: {words.note}"] if words.note else []
-        is_known = self._was_shown([*words.below, *words.remarks, *note])
+        whole = "\n".join([*words.below, *words.remarks, *note])
+        is_known = len(whole) > LONG and whole in self._shown_texts
+        self._shown_texts.add(whole)
         below = [] if is_known else list(words.below)
         marks = self._add_marks(line, below)
         head = f"{_stamp(row)} {'  ' * row.depth}{_ends(row)} {words.what}{_times(line)}{marks}"
@@ -226,13 +225,6 @@ class _Writer:
             for line in _wrapped(indent + each, f"{indent}  ", self._width, LINES_OF_A_TEXT)
         ]
 
-    def _was_shown(self, explanation: Sequence[str]) -> bool:
-        """Return whether a long explanation was shown below an earlier row."""
-        whole = "\n".join(explanation)
-        was_shown = len(whole) > LONG and whole in self._shown_texts
-        self._shown_texts.add(whole)
-        return was_shown
-
     def _new_place(self, row: Row) -> list[str]:
         """Return the line of code that made a call, unless the previous such row has the same."""
         if row.where is None or row.kind == "action":
@@ -245,10 +237,7 @@ class _Writer:
         return [mark for row in line.rows for mark in self._marks.get(row.number, ())]
 
     def _add_marks(self, line: Line, below: list[str]) -> str:
-        """Add the marks of a line to the lines below it that they belong to, and return the others.
-
-        A finding about the n-th command of a pipeline marks the command's own line.
-        """
+        """Add marks to the lines of the commands that they are about, and return the others."""
         marks = ""
         for number in self._marks_of(line):
             mark = f" [{number}]"
@@ -365,7 +354,6 @@ KEPT = 60
 """Maximum number of rows that are shown."""
 NEWEST = 30
 """Number of rows at the end that are always shown."""
-_LEAVING = ("join", "leave", "expire")
 _SAME = attrgetter(
     "kind", "actor", "peer", "operation", "status", "outcome", "faults", "where", "same"
 )
@@ -373,10 +361,7 @@ _SAME = attrgetter(
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One entry of the timeline.
-
-    Its ``rows`` repeat each other, and only the first is shown; it caused the ``effects``.
-    """
+    """``rows`` that repeat each other, of which the first is shown, and the ``effects`` of that row."""
 
     rows: tuple[Row, ...]
     effects: tuple[Event, ...] = ()
@@ -427,11 +412,10 @@ def merged(every: Sequence[Row], marked: Collection[int]) -> list[Line]:
 def _results_from(row: Row, before: Row) -> bool:
     if not isinstance(row.entry, Event) or not isinstance(before.entry, Event):
         return False
-    reason, data = row.entry.data.get("cause"), before.entry.data
+    reason, data = row.entry.data.get("cause") or (), before.entry.data
     return (
         row.operation == "rebalance"
-        and reason is not None
-        and before.operation in _LEAVING
+        and before.operation in ("join", "leave", "expire")
         and tuple(reason) == (before.operation, data.get("instance"))
         and (row.peer, row.entry.data.get("group")) == (before.peer, data.get("group"))
     )
@@ -466,10 +450,7 @@ def folded(every: Sequence[Line]) -> list[Line]:
 
 
 def _count_on(line: Line, later: Line) -> bool:
-    """Return whether the words of a later line are those of a line's rows, or count on from them.
-
-    A single number is then one higher in each row, or one lower.
-    """
+    """Return whether at most one number in a line's words differs, by one more or less in each row."""
     before, last = line.rows[:2], line.rows[-1]
     steps = _steps(last, later.row)
     is_next = len(before) == 1 or steps == _steps(*before)

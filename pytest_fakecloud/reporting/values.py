@@ -291,10 +291,7 @@ def printable(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Escape the characters of a string that a reader cannot see or distinguish.
-
-    These are invisible and bidirectional characters, unusual spaces and decomposed letters.
-    """
+    """Escape characters that a reader cannot see or distinguish, such as unusual spaces."""
     if text.isascii():
         return text
     hidden = {"Cf", "Zs", "Zl", "Zp"}

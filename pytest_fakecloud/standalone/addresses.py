@@ -46,10 +46,7 @@ _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
 
 
 def defaults(word: str, settings: Mapping[str, Any], *, public: bool) -> dict[str, Any]:
-    """Return the default settings of a service, except those that ``settings`` replaces.
-
-    With ``public``, for an address that other machines can reach, the credentials are left out.
-    """
+    """Return the default settings that ``settings`` leaves out; ``public`` ones have no credentials."""
     found = {}
     for name, value in DEVELOPMENT.get(word, {}).items():
         replaced_by = _CREDENTIALS.get(name)

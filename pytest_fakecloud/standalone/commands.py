@@ -370,9 +370,8 @@ def _publish(client: ControlClient, given: argparse.Namespace) -> Answer:
 )
 def _replay(client: ControlClient, given: argparse.Namespace) -> Answer:
     archive = read_json(given.file, "an HTTP archive (HAR)")
-    body = {"archive": archive, "move_clock": given.move_clock}
-    if given.into:
-        body["into"] = client.fake(given.into)
+    into = client.fake(given.into) if given.into else None
+    body = {"archive": archive, "move_clock": given.move_clock, "into": into}
     lines = client.ask("POST", "/replay", body, LASTS_AT_MOST)["differences"]
     return Answer(lines, "\n".join(lines) or "all responses are the same", not lines)
 
@@ -399,7 +398,7 @@ def _load(client: ControlClient, given: argparse.Namespace) -> Answer:
     _argument("name", nargs="?", metavar="NAME", help="name of the snapshot (default: a number)"),
 )
 def _snapshot(client: ControlClient, given: argparse.Namespace) -> Answer:
-    kept = client.ask("POST", "/snapshots", {"id": given.name} if given.name else {})
+    kept = client.ask("POST", "/snapshots", {"id": given.name})
     return Answer(kept, kept["id"])
 
 
@@ -416,8 +415,8 @@ def _restore(client: ControlClient, given: argparse.Namespace) -> Answer:
     _argument("fake", nargs="?", metavar="FAKE", help="only this fake"),
 )
 def _reset(client: ControlClient, given: argparse.Namespace) -> Answer:
-    body = {"handle": client.fake(given.fake)} if given.fake else {}
-    return Answer(client.ask("POST", "/reset", body))
+    fake = client.fake(given.fake) if given.fake else None
+    return Answer(client.ask("POST", "/reset", {"handle": fake}))
 
 
 # -- files of environment variables ----------------------------------------------------------------

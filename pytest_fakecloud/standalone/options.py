@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import textwrap
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -157,7 +158,6 @@ def _add_options(
 
 VARIABLE = "PYTEST_FAKECLOUD_"
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
-_MOST_DIGITS = 18
 Reader = Callable[[Any, str], Any]
 """Converts and checks a value; the second argument is the name under which the user gave it."""
 
@@ -304,25 +304,21 @@ def _forwards(words: Sequence[str], services: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _of(kind: Kind[Any]) -> Reader:
-    """Read None and a kind of values."""
-    return lambda value, where: None if value is None else kind.read(where, value)
+def _of(kind: Kind[Any], *, number: bool = False) -> Reader:
+    """Read None and a kind of values; a ``number`` may be given as a string of digits."""
 
-
-def _number(kind: Kind[int]) -> Reader:
-    """Read a kind of integers, which may be given as strings of digits."""
-
-    def read(value: Any, where: str) -> int | None:
-        digits = isinstance(value, str) and value.isascii() and value.isdigit()
-        number = int(value) if digits and len(value) <= _MOST_DIGITS else value
-        return None if number is None else kind.read(where, number)
+    def read(value: Any, where: str) -> Any:
+        if number and isinstance(value, str) and re.fullmatch("[0-9]{1,18}", value):
+            value = int(value)
+        return None if value is None else kind.read(where, value)
 
     return read
 
 
-_count = _number(whole(0))
-_port = _number(
-    whole(0, MOST_PORT)._replace(expected=f"a port number: 0 (any free) to {MOST_PORT}")
+_count = _of(whole(0), number=True)
+_port = _of(
+    whole(0, MOST_PORT)._replace(expected=f"a port number: 0 (any free) to {MOST_PORT}"),
+    number=True,
 )
 _token = _of(
     text(

@@ -435,10 +435,7 @@ def _prepare(
 
 
 def _load(cloud: Cloud, app: ControlApp, file: Path, content: Mapping[str, Any], log: Log) -> None:
-    """Load a state file, and log what was skipped.
-
-    The progress is always in the control API, and now and then in the log.
-    """
+    """Load a state file; show the progress in the control API, and log it and what was skipped."""
     from .state_file import load_state
 
     logged = monotonic()
@@ -472,10 +469,7 @@ def _isolated(
     begins: Callable[[Cloud], object],
     wanted: Mapping[str, Any],
 ) -> Iterator[Isolated]:
-    """Serve an isolated cloud with the server's options, except those in ``wanted``.
-
-    Raises ``ContractError`` for invalid options.
-    """
+    """Serve an isolated cloud, with ``wanted`` in place of the server's options."""
     from .control.clouds import Isolated
 
     own = _isolated_options(options, wanted)

@@ -139,10 +139,7 @@ def _open(cloud: Cloud, part: str) -> Any:
 
 
 class _Load(NamedTuple):
-    """A call that loads a part of the data at ``place`` in the file.
-
-    ``done`` is the number of items that are loaded after the call, ``whole`` their total number.
-    """
+    """A call that loads a part of the data; ``done`` of the ``whole`` items are loaded after it."""
 
     place: str
     done: int
