@@ -1,11 +1,9 @@
 """Requests to the application under test, as its framework or test client reports them.
 
-Flask and Django send signals when a request begins and ends, so a test's own client
-(``app.test_client()``, ``django.test.Client``) is observed without a change. Starlette and FastAPI
-send none, so the transports of ``TestClient`` and ``httpx.ASGITransport`` are wrapped for the
-duration of a run. A request's row contains the rows of the calls that the application makes during
-the request. Requests to aiohttp and plain WSGI applications are not observed. Source: the
-frameworks' documentation of signals.
+Flask and Django send signals when a request begins and ends. Starlette and FastAPI send none, so the
+transports of ``TestClient`` and ``httpx.ASGITransport`` are wrapped for the duration of a run.
+Requests to aiohttp and plain WSGI applications are not observed. Source: the frameworks'
+documentation of signals.
 """
 
 from __future__ import annotations
@@ -169,8 +167,6 @@ class Listener:
         return next((each for each in requests if each.environ is environ), None)
 
     # -- Starlette, FastAPI and other ASGI applications --------------------------------------------
-
-    # ASGI has no signals, so observe the requests of test clients.
 
     def _wrap_async_transport(self, httpx: ModuleType) -> None:
         original = vars(httpx.ASGITransport).get("handle_async_request")

@@ -71,6 +71,8 @@ def report_of(
     with report_failure("what is unfinished cannot be shown", failures.append):
         left = unfinished(cloud, lookups, found)
     closed = closed_addresses(cloud).items()
+    # Findings describe these faults in more detail than problems.
+    unused = {one.fake for one in found if one.kind == "unused_fault"}
     # A delivery has two journal numbers.
     shown = ((one, row) for row in every for one in (row, row.delivery) if one is not None)
     masked = partial(_masked, mask=mask, numbers={one.number: row.number for one, row in shown})
@@ -87,7 +89,11 @@ def report_of(
         rows=every,
         findings=list(map(masked, found)),
         unfinished=list(map(masked, left)),
-        problems=[masked(one) for one in problems(cloud) if not _repeats(one, found)],
+        problems=[
+            masked(one)
+            for one in problems(cloud)
+            if one.fake not in unused or one.values.get("problem") != "unused_fault"
+        ],
         failures=list(map(mask.text, failures)),
         hints=list(map(mask.text, hints)),
         log=mask.text(log),
@@ -168,13 +174,6 @@ def unfinished(
     if (more := len(found) - MOST_UNFINISHED) > 0:
         found[MOST_UNFINISHED:] = [Finding("more", values={"count": more})]
     return found
-
-
-def _repeats(problem: Finding, found: Sequence[Finding]) -> bool:
-    """Return whether a finding describes the same unused fault in more detail."""
-    return problem.values.get("problem") == "unused_fault" and any(
-        one.kind == "unused_fault" and one.fake == problem.fake for one in found
-    )
 
 
 def _masked(finding: Finding, mask: Mask, numbers: Mapping[int, int]) -> Finding:
@@ -373,9 +372,6 @@ class ObservedTest:
     def calls(self) -> list[Call]:
         return [entry for entry in self.entries if isinstance(entry, Call)]
 
-    def handles(self, service: str) -> list[Any]:
-        return [handle for handle in self.fakes if handle.service == service]
-
     def calls_of(self, handle: Any) -> list[Call]:
         return [call for call in self.calls if call.handle == handle.name]
 
@@ -384,8 +380,9 @@ class ObservedTest:
 
     def calls_to(self, service: str) -> Iterator[Call]:
         """Yield the calls to the fakes of a service, one fake after the other."""
-        for handle in self.handles(service):
-            yield from self.calls_of(handle)
+        for handle in self.fakes:
+            if handle.service == service:
+                yield from self.calls_of(handle)
 
     @cached_property
     def attempts(self) -> list[Event]:

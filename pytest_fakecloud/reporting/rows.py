@@ -175,12 +175,14 @@ class _Builder:
         # A number in a script's source does not count the calls.
         is_single = isinstance(lines, list) and len(lines) == 1 and lines[0][0].upper() != "EVAL"
         words = lines[0] if lines and is_single else []
+        is_streamed = call.outcome == "streamed" and (call.status or 400) < 400
         request = (masked.target, masked.request_body)
         row = replace(
             _row_for(call), entry=masked, kind="call", actor=CLIENT,
             operation=_operation(masked, facts.get("command")),
             subjects=tuple(_subjects_of(masked)), status=call.status, outcome=call.outcome,
-            ok=_succeeded(call), faults=faults, where=_place_of(self._sites.get(call.number, ())),
+            ok=is_streamed or has_full_answer(call), faults=faults,
+            where=_place_of(self._sites.get(call.number, ())),
             ended=faults_ended(call) if any(one.kind == "call" for one in faults) else 0,
             words=tuple(words),
             same=(masked.method, call.route, _without_numbers(words) or request,
@@ -243,11 +245,6 @@ def _row_for(source: Entry) -> Row:
         source.number, source.at_us, kind="event", actor=source.handle, peer=source.handle,
         operation="", service=source.service, began=source.number,
     )  # fmt: skip
-
-
-def _succeeded(call: Call) -> bool:
-    streamed = call.status is not None and call.status < 400 and call.outcome == "streamed"
-    return streamed or has_full_answer(call)
 
 
 def _served_rows(

@@ -1,9 +1,7 @@
 """Values of reports as strings: readable bodies and compact JSON, with credentials masked.
 
-HTML is converted to text and Base64 is decoded. Shortened bodies that differ stay different,
-because each ends with a checksum of the whole body. Known secrets are masked, and what looks like a
-credential. The files of reports, pages and recordings can be read only by their owner, because
-masking may miss a secret.
+Known secrets are masked, and what looks like a credential. Files of reports, pages and recordings
+can be read only by their owner, because masking may miss a secret.
 """
 
 from __future__ import annotations
@@ -128,7 +126,7 @@ class Mask:
 
     def target(self, call: Call) -> str:
         path = call.target.partition("?")[0]
-        if hides_words(call) and path.count("/") > 1:
+        if path.count("/") > 1 and hides_words(call):
             return f"{path[: path.index('/', 1)]}/{HIDDEN}"
         return self.text(call.target)
 

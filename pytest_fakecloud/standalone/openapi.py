@@ -85,9 +85,7 @@ def _operation(route: Route, method: str, schemas: Schemas) -> dict[str, Any]:
     if parameters:
         operation["parameters"] = parameters
     if method in ("POST", "PUT"):
-        body = {"type": "object"}
-        if route.name in BODIES:
-            body = schemas.of(BODIES[route.name])
+        body = schemas.of(BODIES[route.name]) if route.name in BODIES else {"type": "object"}
         operation["requestBody"] = {"content": {"application/json": {"schema": body}}}
     if route.name not in WITHOUT_TOKEN:
         operation["security"] = [{"token": []}]
@@ -97,8 +95,7 @@ def _operation(route: Route, method: str, schemas: Schemas) -> dict[str, Any]:
 def _done(route: Route, schemas: Schemas) -> dict[str, Any]:
     if route.name == "icon":
         return {"204": {"description": "there is no icon"}}
+    returned = RESPONSES.get(route.name, get_type_hints(route.endpoint)["return"])
+    schema = {"type": "string"} if route.name in _TEXTS else schemas.of(returned)
     kind = _TEXTS.get(route.name, "application/json")
-    schema: dict[str, Any] = {"type": "string"}
-    if route.name not in _TEXTS:
-        schema = schemas.of(RESPONSES.get(route.name, get_type_hints(route.endpoint)["return"]))
     return {"200": {"description": "done", "content": {kind: {"schema": schema}}}}

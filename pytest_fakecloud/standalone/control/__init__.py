@@ -55,13 +55,9 @@ def fields(request: Request, *, allow_others: bool = False) -> dict[str, Any]:
     schema = body_schema(request.route)
     if isinstance(body, dict):
         optional = schema["properties"].keys() - schema["required"]
-        body = {
-            name: value for name, value in body.items() if value is not None or name not in optional
-        }
-    wrong = next(
-        violations(body, {**schema, "additionalProperties": allow_others}, "the body"), None
-    )
-    if wrong is not None:
+        left_out = [name for name in optional if name in body and body[name] is None]
+        body = {name: value for name, value in body.items() if name not in left_out}
+    for wrong in violations(body, {**schema, "additionalProperties": allow_others}, "the body"):
         raise Refused(422, wrong)
     found: dict[str, Any] = body
     return found

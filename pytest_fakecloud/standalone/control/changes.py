@@ -45,11 +45,9 @@ def changes_between(before: States, after: States) -> Changes:
     ]
     sums: dict[str, dict[str, int]] = {}
     for one in changes:
-        kind = (
-            "added" if one["before"] is None else "removed" if one["after"] is None else "changed"
-        )
-        of_fake = sums.setdefault(one["fake"], {"added": 0, "changed": 0, "removed": 0})
-        of_fake[kind] += 1
+        kind = "removed" if one["after"] is None else "changed"
+        kind = "added" if one["before"] is None else kind
+        sums.setdefault(one["fake"], {"added": 0, "changed": 0, "removed": 0})[kind] += 1
     # Most removed items have expired.
     changes.sort(key=lambda one: one["after"] is None)
     return {
