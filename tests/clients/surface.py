@@ -9,6 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+class Scenarios(dict[str, tuple[Any, Callable[..., None]]]):
+    """Scenarios of a client by name, each with what it needs. Calling this registers one."""
+
+    def __call__(self, need: Any = "") -> Callable[..., Callable[..., None]]:
+        def register(function: Callable[..., None]) -> Callable[..., None]:
+            self[function.__name__] = (need, function)
+            return function
+
+        return register
+
+
 @dataclass
 class Used:
     """Names that were called, such as ``"redis.set"``, and arguments that were passed, such as

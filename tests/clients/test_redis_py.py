@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
-from tests.clients.surface import Api, Kept, Used, surface
+from tests.clients.surface import Api, Kept, Scenarios, Used, surface
 
 redis = pytest.importorskip("redis", minversion="6")
 
@@ -111,16 +110,8 @@ class World:
         self.stack.callback(thread.join)
 
 
-Scenario = Callable[[World, Any], None]
-SCENARIOS: dict[str, tuple[Any, Scenario]] = {}
-
-
-def scenario(dialect: Any) -> Callable[[Scenario], Scenario]:
-    def register(function: Scenario) -> Scenario:
-        SCENARIOS[function.__name__] = (dialect, function)
-        return function
-
-    return register
+SCENARIOS = scenario = Scenarios()
+"""Each needs a dialect."""
 
 
 def run(name: str, flavour: str, used: Used, **options: Any) -> None:

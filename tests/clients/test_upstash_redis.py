@@ -23,7 +23,7 @@ from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.handle import KVServer
-from tests.clients.surface import Api, Kept, Used, surface
+from tests.clients.surface import Api, Kept, Scenarios, Used, surface
 
 upstash_redis = pytest.importorskip("upstash_redis")
 
@@ -135,18 +135,8 @@ def groups_of(flavour: type) -> dict[type, str]:
     return groups
 
 
-Scenario = Callable[[World, Any], None]
-SCENARIOS: dict[str, tuple[str, Scenario]] = {}
-
-
-def scenario(needs: str = "") -> Callable[[Scenario], Scenario]:
-    """Register a scenario; ``needs`` is a command or another feature that some engines lack."""
-
-    def register(function: Scenario) -> Scenario:
-        SCENARIOS[function.__name__] = (needs, function)
-        return function
-
-    return register
+SCENARIOS = scenario = Scenarios()
+"""Some need a command or another feature that not all engines have."""
 
 
 def in_memory() -> KVServer:
@@ -363,7 +353,7 @@ def hashes(w: World, r: Any) -> None:
     assert r.hdel("h", "c", "d", "none") == 2
 
 
-@scenario(needs="HPEXPIRE")
+@scenario("HPEXPIRE")
 def expiring_fields(w: World, r: Any) -> None:
     r.hset("h", values={"a": "1", "b": "2"})
     now_s = w.now_s
@@ -592,7 +582,7 @@ def scripts(w: World, r: Any) -> None:
         r.eval_ro("return redis.call('SET', KEYS[1], 1)", keys=["k"])
 
 
-@scenario(needs=WHOLE_SERVER)
+@scenario(WHOLE_SERVER)
 def forgotten_scripts(w: World, r: Any) -> None:
     for options in ({}, {"flush_type": "SYNC"}):
         sha = r.script_load("return 1")
@@ -642,7 +632,7 @@ def streams(w: World, r: Any) -> None:
     assert r.xdel("s", "10-1", "99-1") == 1
 
 
-@scenario(needs="XACKDEL")
+@scenario("XACKDEL")
 def entries_and_their_references(w: World, r: Any) -> None:
     for number in (1, 2, 3):
         r.xadd("s", f"{number}-1", {"a": number})
@@ -657,7 +647,7 @@ def entries_and_their_references(w: World, r: Any) -> None:
     assert r.xlen("s") == 0
 
 
-@scenario(needs="JSON.SET")
+@scenario("JSON.SET")
 def documents(w: World, r: Any) -> None:
     j = r.json
     assert j.set("d", "$", {"n": 1, "s": "x", "a": [1, 2], "b": True, "o": {"k": 1}}) is True
@@ -725,7 +715,7 @@ def several_at_once(w: World, r: Any) -> None:
     assert {"pipeline", "multi-exec"} <= set(routes)
 
 
-@scenario(needs="JSON.SET")
+@scenario("JSON.SET")
 def several_documents_at_once(w: World, r: Any) -> None:
     for pipeline in (r.pipeline(), r.multi()):
         pipeline.set("a", 1)

@@ -19,7 +19,7 @@ import pytest
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.vector.handle import VectorIndex
 from tests.clients import surface
-from tests.clients.surface import Api, Kept
+from tests.clients.surface import Api, Kept, Scenarios
 
 upstash_vector = pytest.importorskip("upstash_vector")
 
@@ -101,16 +101,8 @@ class World:
             client._client.close()
 
 
-Scenario = Callable[[World], None]
-SCENARIOS: dict[str, tuple[str, Scenario]] = {}
-
-
-def scenario(kind: str) -> Callable[[Scenario], Scenario]:
-    def register(function: Scenario) -> Scenario:
-        SCENARIOS[function.__name__] = (kind, function)
-        return function
-
-    return register
+SCENARIOS = scenario = Scenarios()
+"""Each needs a kind of index."""
 
 
 def run(name: str, flavour: type, used: Used) -> None:
@@ -161,7 +153,7 @@ def one_query(kind: str) -> dict[str, Any]:
     return query
 
 
-def whole_life(kind: str) -> Scenario:
+def whole_life(kind: str) -> Callable[[World], None]:
     def life(world: World) -> None:
         api = world.api
         for namespace in ("", "ns"):

@@ -6,7 +6,6 @@ import ast
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -47,8 +46,8 @@ def test_public_docstrings_name_no_class_without_a_page() -> None:
     found = [
         (name, member, word)
         for name, module in documented.items()
-        for member, text in _docstrings(_named(name, module))
-        for word in re.findall(r"``([A-Z]\w+)", text)
+        for member, value in _documented(_named(name, module))
+        for word in re.findall(r"``([A-Z]\w+)", inspect.getdoc(value) or "")
         if word in internal
     ]
     assert found == []
@@ -58,12 +57,9 @@ def _named(name: str, module: str) -> object:
     return getattr(importlib.import_module(f"pytest_fakecloud.{module}"), name)
 
 
-def _docstrings(value: object) -> Iterator[tuple[str, str]]:
-    yield "", inspect.getdoc(value) or ""
-    if isinstance(value, type):
-        for name, member in inspect.getmembers(value):
-            if not name.startswith("_"):
-                yield name, inspect.getdoc(member) or ""
+def _documented(value: object) -> list[tuple[str, object]]:
+    members = inspect.getmembers(value) if isinstance(value, type) else []
+    return [("", value), *(one for one in members if not one[0].startswith("_"))]
 
 
 def test_errors_of_every_service_are_listed() -> None:

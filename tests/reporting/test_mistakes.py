@@ -89,10 +89,8 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (lambda cloud: in_a_subprocess(False), f"a subprocess had no {URL}: start it with env="),
     (lambda cloud: cloud.fakes()[0].get("a"), "KVServer has no get: value(key) reads a key"),
     (lambda cloud: cloud.queue().advance("1h"), "Queue has no advance: clock.advance(duration) moves"),
-    (
-        lambda cloud: cloud.destination().expect_request("/x"),
-        "Destination has no expect_request: server.expect_request() adds an expectation",
-    ),
+    (lambda cloud: cloud.destination().expect_request("/x"),
+     "Destination has no expect_request: server.expect_request() adds an expectation"),
     (lambda cloud: cloud.fakes()[0].valeu("a"), "KVServer has no valeu; did you mean 'value'?"),
     (lambda cloud: cloud.fakes()[1].destinations.respnd(), "Destinations has no respnd; did you"),
     (lambda cloud: cloud.clock.tick(5), "Clock has no tick: advance(duration) moves the clock"),

@@ -18,25 +18,13 @@ from pytest_fakecloud import Cloud
 needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc to count in")
 
 
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
-def resident_kb() -> int:
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.partition("VmRSS:")[2].split()[0])
-
-
 def live(luck: random.Random) -> None:
     """Use some fakes of a cloud, and drop the cloud without closing it."""
     with Cloud(seed=1, delivery=luck.choice(["driven", "background"])) as cloud:
-        made: list[Any] = []
-        for fixture in luck.sample(
-            ["kv_server", "vector_index", "broker", "queue"], luck.choice([1, 1, 2, 4])
-        ):
-            made.append(
-                cloud._start(fixture, {"dimension": 2} if fixture == "vector_index" else {})
-            )
+        fixtures = ["kv_server", "vector_index", "broker", "queue"]
+        chosen = luck.sample(fixtures, luck.choice([1, 1, 2, 4]))
+        settings = {"vector_index": {"dimension": 2}}
+        made: list[Any] = [cloud._start(one, settings.get(one, {})) for one in chosen]
         for handle in made:
             answer = requests.get(f"{handle.url}/nothing", headers=handle.headers, timeout=10)
             assert answer.status_code < 500
@@ -49,8 +37,11 @@ def live(luck: random.Random) -> None:
 
 
 def measure() -> tuple[int, int, int]:
+    """Return the resident memory in kilobytes, and the numbers of threads and open files."""
     gc.collect()
-    return resident_kb(), threading.active_count(), open_files()
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    resident_kb = int(status.partition("VmRSS:")[2].split()[0])
+    return resident_kb, threading.active_count(), len(os.listdir("/proc/self/fd"))
 
 
 def live_many(count: int, warm: int) -> None:

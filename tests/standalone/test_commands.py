@@ -127,13 +127,8 @@ def test_data(command: Command, tmp_path: Path, server: Server) -> None:
         "restore", "with j", code=1
     )
     command("reset")
-    assert "'kf' is not a field" in command("load", str(_written(tmp_path, '{"kf": 1}')), code=1)
-
-
-def _written(folder: Path, text: str) -> Path:
-    file = folder / "wrong.json"
-    file.write_text(text, encoding="utf-8")
-    return file
+    file.write_text('{"kf": 1}', encoding="utf-8")
+    assert "'kf' is not a field" in command("load", str(file), code=1)
 
 
 def test_replay(command: Command, tmp_path: Path, server: Server) -> None:

@@ -91,14 +91,12 @@ def test_a_second_signal_ends_it_at_once() -> None:
         process.send_signal(signal.SIGINT)
         status = Path(f"/proc/{process.pid}/status")
         # When the second signal has its default action again, the first one has been handled.
-        while status.exists() and _is_caught(status, signal.SIGTERM):
+        is_caught = True
+        while status.exists() and is_caught:
             process.poll()
+            caught = int(status.read_text().partition("SigCgt:")[2].split()[0], 16)
+            is_caught = bool(caught >> (signal.SIGTERM - 1) & 1)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=20)
     assert process.returncode == -signal.SIGTERM
     assert err == ""
-
-
-def _is_caught(status: Path, number: int) -> bool:
-    caught = int(status.read_text().partition("SigCgt:")[2].split()[0], 16)
-    return bool(caught >> (number - 1) & 1)
