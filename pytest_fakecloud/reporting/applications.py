@@ -102,12 +102,11 @@ class Listener:
 
     def close(self) -> None:
         """Stop recording, and remove the wrappers."""
-        for signal, receiver in self._connected:
+        while self._connected:
+            signal, receiver = self._connected.pop()
             signal.disconnect(receiver)
-        for wrapper in self._wrapped:
-            wrapper.restore()
-        self._connected.clear()
-        self._wrapped.clear()
+        while self._wrapped:
+            self._wrapped.pop().restore()
         self._observed.clear()
 
     # -- records ---------------------------------------------------------------------------------
@@ -144,7 +143,6 @@ class Listener:
                     self._end(request)
 
     def end(self, environ: object, response: object) -> None:
-        """Record the end of a request by a response."""
         with self._lock:
             if (request := self._find_open(environ)) is None:
                 return

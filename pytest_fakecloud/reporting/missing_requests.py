@@ -83,8 +83,6 @@ def old_token_hints(cloud: BaseCloud) -> list[str]:
 
 
 class _Library(NamedTuple):
-    """A library that intercepts requests."""
-
     name: str
     package: str
     error: str

@@ -73,7 +73,6 @@ def mistakes(cloud: BaseCloud, error: BaseException) -> list[str]:
 
 
 def _misspelt(error: BaseException) -> Iterator[str]:
-    """Yield hints about misspelt attributes and arguments of this package."""
     if isinstance(error, AttributeError):
         value, name = getattr(error, "obj", None), getattr(error, "name", None)
         kind = type(value)
@@ -136,7 +135,6 @@ def _parts(value: object) -> Iterator[tuple[str, str, type]]:
 
 
 def _keywords(kind: str, name: str) -> Iterator[str]:
-    """Yield which arguments of a method are keywords."""
     method = getattr(getattr(sys.modules[_OURS.rstrip(".")], kind), name, None)
     given = inspect.signature(method).parameters.values() if inspect.isfunction(method) else ()
     named = [f"{one.name}=" for one in given if one.kind is one.KEYWORD_ONLY]
@@ -482,7 +480,6 @@ def _is_address(text: str) -> bool:
 
 
 def _trees() -> Iterator[tuple[Path, ast.Module]]:
-    """Yield the syntax trees of the modules below the working directory, with their files."""
     here = Path.cwd()
     files = {file for module in tuple(sys.modules.values())
              if type(file := getattr(module, "__file__", None)) is str and file.endswith(".py")
@@ -493,7 +490,6 @@ def _trees() -> Iterator[tuple[Path, ast.Module]]:
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the line and the package of each absolute import."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for one in node.names:

@@ -212,7 +212,6 @@ def _whole(title: str, body: str, script: str = "") -> str:
 
 
 def _asset(name: str) -> str:
-    """Return a text file of this package."""
     # Read the file as Python reads modules, because a test may use a fake file system.
     path = os.path.join(os.path.dirname(__file__), name)
     data = SourceFileLoader(name, path).get_data(path)

@@ -328,7 +328,6 @@ def _operation(call: Call, commands: object) -> str:
 
 
 def _subjects_of(call: Call) -> Iterator[Subject]:
-    """Yield the subjects of a call, which must be masked."""
     part = report_part(call.service, "findings")
     if part is not None:
         yield from part.subjects(call)

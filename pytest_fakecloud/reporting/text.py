@@ -50,7 +50,6 @@ def section(cloud: BaseCloud, *, width: int = WIDTH) -> str:
 
 
 def text(report: Report, *, width: int = WIDTH) -> str:
-    """Return a report as a string, with the newest row last."""
     return "\n".join(line.text for line in lines_of(report, width=width))
 
 
@@ -335,17 +334,11 @@ def _ends(row: Row) -> str:
 def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> list[str]:
     text = text.translate(CONTROLS)
     lead = text[: len(text) - len(text.lstrip())]
+    # Do not break words, because users copy them.
     return textwrap.wrap(
-        text.strip(),
-        width,
-        initial_indent=lead,
-        subsequent_indent=indent,
-        max_lines=most,
-        placeholder=" ...",
-        # Do not break words, because users copy them.
-        break_long_words=most is not None,
-        break_on_hyphens=False,
-    )
+        text.strip(), width, initial_indent=lead, subsequent_indent=indent, max_lines=most,
+        placeholder=" ...", break_long_words=most is not None, break_on_hyphens=False,
+    )  # fmt: skip
 
 
 # -- selection -------------------------------------------------------------------------------------

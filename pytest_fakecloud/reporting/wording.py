@@ -175,7 +175,6 @@ def sentence(finding: Finding, lookups: Lookups) -> str:
 
 @cache
 def _sentences() -> Sentences:
-    """Return the sentences of the findings of all services."""
     found = dict(_SENTENCES)
     for fixture in SERVICES:
         if (words := report_part(fixture, "wording")) is not None:

@@ -104,7 +104,6 @@ class ControlClient:
         raise ContractError(f"{self.url} is not a control API: it returned {found!r:.100}")
 
     def close(self) -> None:
-        """Close the connection."""
         self._pool.clear()
 
     def __enter__(self) -> Self:
@@ -115,7 +114,6 @@ class ControlClient:
 
 
 def in_path(name: str) -> str:
-    """Return a name as a segment of a path."""
     return quote(name, safe="")
 
 

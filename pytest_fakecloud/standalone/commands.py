@@ -77,7 +77,6 @@ def _argument(*names: str, **options: Any) -> Argument:
 
 
 def add_parsers(subparsers: Subparsers) -> None:
-    """Add the commands that control a server."""
     for name, command in COMMANDS.items():
         parser = subparsers.add_parser(
             name,

@@ -38,14 +38,12 @@ SETTINGS_PAGE = "https://pytest-fakecloud.github.io/pytest-fakecloud/reference/s
 
 
 def add_parsers(subparsers: Subparsers) -> None:
-    """Add the commands that start servers, and those that control them."""
     _add_serve(subparsers)
     _add_run(subparsers)
     commands.add_parsers(subparsers)
 
 
 def _list_of_settings() -> str:
-    """Return the names of the settings of each service."""
     found = []
     for word, service in services_by_word().items():
         declared: Any = handle_class(service)._settings

@@ -299,13 +299,13 @@ def with_defaults(options: Options, log: Log) -> Options:
     A default port that is in use is replaced by any free one, which is logged. Raises ``Usage`` for
     a fake that other machines can reach but that has no token of its own.
     """
-    services, names_to_guard = {}, set()
+    services, guarded = {}, set()
     for word, given in options.services.items():
         host = given.get("host") or options.host
         services[word] = {**_service_defaults(word, given, host, log), **given}
         if is_loopback(host):
-            names_to_guard.add(given.get("name") or services_by_word()[word].fixture)
-    options = replace(options, services=services, guarded=names_to_guard)
+            guarded.add(given.get("name") or services_by_word()[word].fixture)
+    options = replace(options, services=services, guarded=guarded)
     if options.control_port is None:
         port = _default_port("port", CONTROL_PORT, options.host, "control API", log)
         options = replace(options, control_port=port)
@@ -509,9 +509,9 @@ def _delivers(services: Iterable[str]) -> bool:
 
 
 def _part_for(services: Collection[str], content: Mapping[str, Any]) -> dict[str, Any]:
-    absent = {word for word in services_by_word() if word not in services}
+    absent = services_by_word().keys() - services
     if not _delivers(services):
-        absent.add("destinations")
+        absent |= {"destinations"}
     part = {name: value for name, value in content.items() if name not in absent}
     if faults := part.get("faults"):
         part["faults"] = {name: one for name, one in faults.items() if name not in absent}

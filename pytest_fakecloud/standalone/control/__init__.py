@@ -31,7 +31,6 @@ def handle_named(cloud: Cloud, name: str) -> Handle:
 
 
 def named(cloud: Cloud, request: Request) -> Handle:
-    """Return the handle that the path of a request names."""
     return handle_named(cloud, request.segment("name"))
 
 
