@@ -73,6 +73,7 @@ def _first_difference(
 
 
 def _deed(row: _JSON) -> object:
+    """Return what happened in a row, without the contents of request and response."""
     return _without_ids([row[name] for name in _DEED])
 
 

@@ -480,6 +480,7 @@ def _is_address(text: str) -> bool:
 
 
 def _trees() -> Iterator[tuple[Path, ast.Module]]:
+    """Yield the syntax trees of the modules below the working directory, with their files."""
     here = Path.cwd()
     files = {file for module in tuple(sys.modules.values())
              if type(file := getattr(module, "__file__", None)) is str and file.endswith(".py")

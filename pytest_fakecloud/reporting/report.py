@@ -378,6 +378,7 @@ class ObservedTest:
         return [one for one in records_of(self.cloud).actions if one.handle == handle.name]
 
     def calls_to(self, service: str) -> Iterator[Call]:
+        """Yield the calls to the fakes of a service, one fake after the other."""
         for handle in self.fakes:
             if handle.service == service:
                 yield from self.calls_of(handle)

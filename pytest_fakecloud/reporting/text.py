@@ -50,6 +50,7 @@ def section(cloud: BaseCloud, *, width: int = WIDTH) -> str:
 
 
 def text(report: Report, *, width: int = WIDTH) -> str:
+    """Return a report as a string, with the newest row last."""
     return "\n".join(line.text for line in lines_of(report, width=width))
 
 

@@ -190,6 +190,7 @@ def _mask_credential(found: re.Match[str]) -> str:
 # Building a pattern takes a millisecond, and the console masks thousands of rows separately.
 @lru_cache(maxsize=4)
 def _secrets_pattern(secrets: frozenset[str]) -> re.Pattern[str]:
+    """Return a pattern that matches any of these credentials in all their encodings."""
     long_enough = (secret for secret in secrets if len(secret) >= _MINIMUM_LENGTH)
     spellings = set[str]().union(*map(_spellings, long_enough))
     patterns = map(_in_any_url, sorted(spellings, key=len, reverse=True))

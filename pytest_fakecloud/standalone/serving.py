@@ -469,7 +469,10 @@ def _isolated(
     begins: Callable[[Cloud], object],
     wanted: Mapping[str, Any],
 ) -> Iterator[Isolated]:
-    """Serve an isolated cloud, with ``wanted`` in place of the server's options."""
+    """Serve an isolated cloud with the server's options, except those in ``wanted``.
+
+    Raises ``ContractError`` for invalid options.
+    """
     from .control.clouds import Isolated
 
     own = _isolated_options(options, wanted)
