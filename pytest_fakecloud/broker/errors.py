@@ -55,14 +55,8 @@ class BrokerError(ServiceError):
     ) -> None:
         super().__init__(STATUSES[kind], message, headers=headers)
         self.kind = kind
-        self._unknown = unknown
+        self.unknown = unknown
         """For an unknown name: what it names, the name, and the known names."""
-
-    def as_misuse(self) -> ContractError:
-        """Return the error for a test that requested the operation."""
-        if self._unknown is None:
-            return ContractError(self.message)
-        return ContractError(unknown_name(*self._unknown))
 
 
 class AsMisuse(AbstractContextManager[None]):
@@ -73,7 +67,8 @@ class AsMisuse(AbstractContextManager[None]):
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if isinstance(error, BrokerError):
-            raise error.as_misuse() from error
+            text = error.message if error.unknown is None else unknown_name(*error.unknown)
+            raise ContractError(text) from error
 
 
 def illegal_argument(message: str) -> BrokerError:

@@ -252,8 +252,3 @@ GROUP_FIELDS: Mapping[str, Field] = {
     **dict.fromkeys(("generation", "total_lag"), Field(WholeNumber(0), optional=False)),
 }
 """Fields by which groups can be filtered."""
-
-
-def described(group: GroupView) -> GroupDescription:
-    """Return all data of a group at one moment."""
-    return group._described()

@@ -120,7 +120,7 @@ class Parked:
 
 def until_parked(broker: Broker, calls: int = 1) -> None:
     """Wait until this number of calls waits inside the engine."""
-    wait_until(lambda: len(broker._engine.waiting) >= calls)
+    wait_until(lambda: len(broker._engine._waits.waiting) >= calls)
 
 
 def park_consume(rest: Rest, *, join: bool = True) -> Parked:

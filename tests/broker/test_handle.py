@@ -722,7 +722,7 @@ def test_closing_ends_waiting_calls_at_once(make_broker: Make) -> None:
     until_parked(broker, 3)
     broker.close()
     assert [fetch.result() for fetch in fetches] == [[], [], []]
-    wait_until(lambda: not broker._engine.waiting)
+    wait_until(lambda: not broker._engine._waits.waiting)
 
 
 def test_the_journal_tells_the_story_of_a_group(broker: Broker, rest: Rest) -> None:

@@ -67,11 +67,11 @@ def test_a_produce_wakes_only_the_fetches_of_its_partition(make_broker: Make) ->
         for n in range(20)
     ]
     until_parked(broker, 20)
-    before = {id(signal): signal.version for signal in broker._engine.waiting}
+    before = {id(signal): signal.version for signal in broker._engine._waits.waiting}
     rest.produce("t", "x", partition=7)
     assert [r["partition"] for r in polls[7].result()] == [7]
-    assert {id(s): s.version for s in broker._engine.waiting}.items() <= before.items()
-    assert len(broker._engine.waiting) == 19
+    assert {id(s): s.version for s in broker._engine._waits.waiting}.items() <= before.items()
+    assert len(broker._engine._waits.waiting) == 19
     broker.clock.advance("1s")
     assert [poll.result() for n, poll in enumerate(polls) if n != 7] == [[]] * 19
 

@@ -183,9 +183,9 @@ def words(broker: Broker) -> dict[str, Callable[..., Any]]:
 
     def until_parked() -> int:
         until = monotonic() + 10
-        while not broker._engine.waiting:
+        while not broker._engine._waits.waiting:
             assert monotonic() < until, "no call waits"
-        return len(broker._engine.waiting)
+        return len(broker._engine._waits.waiting)
 
     def fault(kind: str, status: int | None, route: str, times: int) -> int:
         if kind == "answer":

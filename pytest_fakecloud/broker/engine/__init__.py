@@ -33,7 +33,7 @@ from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.settings import optional, whole
 from ...core.timekeeper import Timekeeper
-from ...core.timers import Signal, monotonic
+from ...core.timers import monotonic
 from .. import errors
 from ..errors import BrokerError, string
 from ..model import (
@@ -114,11 +114,6 @@ class MemoryEngine:
                 for instance in group.instances.values():
                     cancel(instance)
                 group.instances.clear()
-
-    @property
-    def waiting(self) -> list[Signal]:
-        """The signals of the waiting calls. Concurrent calls for one instance share a signal."""
-        return self._waits.waiting
 
     def snapshot(self) -> BrokerSnapshot:
         with self.state:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from ...core.errors import ContractError
 from ...core.timekeeper import Timekeeper
-from ...core.timers import Signal
 from ..engine.state import GroupListener, Waits
 from ..errors import AsMisuse, BrokerError
 from ..model import ProducerRecord, TopicConfig, TopicPartition
@@ -94,10 +93,6 @@ class KafkaEngine:
             if made:
                 self._cluster.delete([self.topics.real(name) for name in made], [])
             raise
-
-    @property
-    def waiting(self) -> list[Signal]:
-        return self._waits.waiting
 
     def set_listener(self, listener: GroupListener) -> None:
         self.groups.add_event = listener

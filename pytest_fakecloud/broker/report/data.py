@@ -20,7 +20,6 @@ from ...reporting.data import (
     plain,
 )
 from ..engine import MemoryEngine
-from ..views import described
 
 if TYPE_CHECKING:
     from ..handle import Broker
@@ -47,7 +46,7 @@ def state(handle: Broker) -> State:
         for name in _topics(handle)
         for one in _partitions(handle, name)
     }
-    engine, groups = engine_of(handle), [described(view) for view in handle.groups()]
+    engine, groups = engine_of(handle), [view._described() for view in handle.groups()]
     found: State = {"partitions": partitions}
     if isinstance(engine, MemoryEngine):
         with engine.state:
@@ -196,7 +195,7 @@ def content(handle: Broker) -> View:
 
 
 def group_view(view: GroupView) -> View:
-    group = described(view)
+    group = view._described()
     return {
         "name": group.name,
         "state": group.state,

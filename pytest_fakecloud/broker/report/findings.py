@@ -15,7 +15,6 @@ from ...reporting.model import Finding, Row, Subject
 from ...reporting.report import ObservedTest, about, about_entry, about_group
 from ...reporting.values import items_of, parsed
 from ..model import CONSUMER_HEADERS
-from ..views import described
 
 
 class _Place(NamedTuple):
@@ -59,7 +58,7 @@ def _is_known(call: Call) -> bool:
 
 def _group(handle: Any, name: str) -> Any:
     """Return the current data of a group; None if it no longer exists."""
-    return next((described(one) for one in handle.groups() if one.name == name), None)
+    return next((one._described() for one in handle.groups() if one.name == name), None)
 
 
 def _members(handle: Any, group: str) -> Sequence[Any]:
@@ -96,7 +95,7 @@ def _groups_without_commits(test: ObservedTest, handle: Any) -> set[str]:
     for group in handle.groups():
         if group.name in committed:
             continue
-        view = described(group)
+        view = group._described()
         commits = view.committed or any(member.config.auto_commit for member in view.members)
         if view.members and not commits:
             found.add(group.name)
@@ -410,7 +409,7 @@ OF_TEST = ()
 def unfinished(broker: Any, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about records that a consumer group has not read."""
     for view in broker.groups():
-        name, group = view.name, described(view)
+        name, group = view.name, view._described()
         read = _read_to_the_end(broker, group)
         behind: dict[int | None, dict[str, int]] = {}
         for tp, lag in group.lag.items():

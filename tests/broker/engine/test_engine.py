@@ -58,11 +58,11 @@ def test_interrupt_ends_calls_but_not_later_ones() -> None:
         Parked(lambda: broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], 30_000)),
         Parked(lambda: broker.groups.consume("g", "i", ["t"], 30_000, {})),
     ]
-    wait_until(lambda: len(broker.waiting) == 2)
+    wait_until(lambda: len(broker._waits.waiting) == 2)
     broker.interrupt()
     assert [poll.result() for poll in polls] == [[], []]
     later = Parked(lambda: broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], 30_000))
-    wait_until(lambda: broker.waiting)
+    wait_until(lambda: broker._waits.waiting)
     broker.producing.produce([ProducerRecord("t", "x", partition=0)])
     assert len(later.result()) == 1
     broker.close()
@@ -78,7 +78,7 @@ def test_watchers_are_taken_off_again() -> None:
     broker.state.clock.wait_cap = clock_cap
     broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], 1000)
     assert broker.state.partition("t", 0).watchers == set()
-    assert broker.waiting == []
+    assert broker._waits.waiting == []
 
 
 def test_many_threads_lose_nothing_and_keep_order() -> None:
@@ -124,7 +124,7 @@ def test_many_threads_lose_nothing_and_keep_order() -> None:
     stop.set()
     for member in members:
         member.result(10)
-    assert broker.waiting == []
+    assert broker._waits.waiting == []
 
 
 def test_keys_and_headers_count_towards_the_size_of_a_message() -> None:

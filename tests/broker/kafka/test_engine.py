@@ -420,7 +420,7 @@ class TestGroups:
         rest.consume("g", "a", "orders")
         body = {"topic": "orders", "timeout": 60_000}
         parked = Parked(lambda: rest.http.post("/consume/g/a", json=body))
-        eventually(lambda: broker._engine.waiting)
+        eventually(lambda: broker._engine._waits.waiting)
         started = monotonic()
         broker.close()
         with contextlib.suppress(Exception):
