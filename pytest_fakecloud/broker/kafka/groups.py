@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -53,8 +52,8 @@ class KafkaGroups:
         self._topics = topics
         self.public = topics.public
         self._fetching = fetching
-        self._settings = topics.settings
-        self._clock = clock
+        self.settings = topics.settings
+        self.clock = clock
         self._waits = waits
         self._lock = threading.Lock()
         self._instances: dict[tuple[str, str], KafkaInstance] = {}
@@ -72,7 +71,7 @@ class KafkaGroups:
         timeout_ms: int,
         headers: Mapping[str, str],
     ) -> list[Record]:
-        until = self._clock.now_us() + timeout_ms * 1000
+        until = self.clock.now_us() + timeout_ms * 1000
         with self._subscribed(group, instance, topics, timeout_ms, headers) as member:
             if member is None:
                 return []
@@ -113,34 +112,21 @@ class KafkaGroups:
             member = self._instances.get((group, instance))
             if member is None:
                 config = consumer_config(
-                    headers, session_timeout_ms=self._settings.session_timeout_ms
+                    headers, session_timeout_ms=self.settings.session_timeout_ms
                 )
                 live = [name for name, _ in self._instances]
-                scope = self._settings.instance_limit
+                scope = self.settings.instance_limit
                 check_instance_limit(scope, group, live, self._topics.known.values())
-                member = self._new_instance(group, instance, config)
+                given = self._client_settings(group, instance, config)
+                try:
+                    member = KafkaInstance(self, group, instance, config, given)
+                except KafkaException as error:
+                    raise errors.illegal_argument(
+                        f"The Kafka client rejects the configuration: {error}"
+                    ) from None
                 self._instances[group, instance] = member
                 self._names.add(group)
             return member
-
-    def _new_instance(self, group: str, instance: str, config: ConsumerConfig) -> KafkaInstance:
-        other_commit: EventKind = "auto commit" if config.auto_commit else "commit"
-        try:
-            return KafkaInstance(
-                self._clock,
-                config,
-                self._client_settings(group, instance, config),
-                buffer_size=self._settings.max_poll_records,
-                idle_ms=self._settings.idle_close_ms,
-                add_event=partial(self._add_event, group, instance),
-                on_stopped=partial(self._remove, (group, instance)),
-                committed_offset=partial(self._committed_offset, group),
-                on_other_commit=partial(self._report_commit, group, instance, kind=other_commit),
-            )
-        except KafkaException as error:
-            raise errors.illegal_argument(
-                f"The Kafka client rejects the configuration: {error}"
-            ) from None
 
     def _client_settings(self, group: str, instance: str, config: ConsumerConfig) -> dict[str, Any]:
         reset = "error" if config.auto_offset_reset == "none" else config.auto_offset_reset
@@ -160,16 +146,10 @@ class KafkaGroups:
             settings["group.instance.id"] = instance
         return self._topics.address.settings(settings)
 
-    def _add_event(
-        self, group: str, instance: str, kind: EventKind, text: str, data: dict[str, Any]
-    ) -> None:
-        text = f"group {group!r}: {instance!r} {kind}: {self._topics.public(text)}"
-        self.add_event(kind, text, group=group, instance=instance, **data)
-
-    def _remove(self, key: tuple[str, str], member: KafkaInstance) -> None:
+    def remove(self, member: KafkaInstance) -> None:
         with self._lock:
-            if self._instances.get(key) is member:
-                del self._instances[key]
+            if self._instances.get((member.group, member.name)) is member:
+                del self._instances[member.group, member.name]
 
     def _next(self, member: KafkaInstance, until: int) -> list[Any]:
         epoch = (self._waits.epoch, member.epoch)
@@ -179,12 +159,12 @@ class KafkaGroups:
                 return []
             if member.in_doubt:
                 self._check_cluster(member)
-            most, most_bytes = self._settings.max_poll_records, self._settings.max_partition_bytes
+            most, most_bytes = self.settings.max_poll_records, self.settings.max_partition_bytes
             return member.take(most, most_bytes) or None
 
         self._waits.waiting.append(member.signal)
         try:
-            return self._clock.wait(member.signal, poll, until) or []
+            return self.clock.wait(member.signal, poll, until) or []
         finally:
             self._waits.waiting.remove(member.signal)
 
@@ -241,7 +221,7 @@ class KafkaGroups:
                     raise errors.not_assigned(group, instance, self._topics.shown(topic), partition)
             member.commit(real, self._topics.address.timeout)
         member.resume_after_commit(real)
-        self._report_commit(group, instance, real)
+        self.report_commit(group, instance, real)
 
     @public_names
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
@@ -249,7 +229,7 @@ class KafkaGroups:
         self._topics.check_partition(offset.topic, offset.partition)
         real = self._real([offset])
         self._store(group, real)
-        self._report_commit(group, "the test", real, "offsets set")
+        self.report_commit(group, "the test", real, "offsets set")
 
     def store(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Restore a group's committed offsets, without an event."""
@@ -276,7 +256,7 @@ class KafkaGroups:
                 self._names.add(group)
             self._topics.cluster.commit(self._topics.real(group), offsets)
 
-    def _report_commit(
+    def report_commit(
         self,
         group: str,
         instance: str,
@@ -296,7 +276,7 @@ class KafkaGroups:
             offsets=stored,
         )
 
-    def _committed_offset(self, group: str, partition: Partition) -> int | None:
+    def committed_offset(self, group: str, partition: Partition) -> int | None:
         found = self._topics.cluster.group_offsets(self._topics.real(group), [partition])
         return found.get(partition)
 

@@ -14,16 +14,18 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException, TopicPartition
 
-from ...core.timekeeper import Timekeeper
 from ...core.timers import monotonic
 from .. import errors
 from ..errors import BrokerError
 from ..model import ConsumerConfig, EventKind
 from .cluster import Unavailable, complete, translated, when_disconnected
+
+if TYPE_CHECKING:
+    from .groups import KafkaGroups
 
 _POLL_SECONDS = 0.02
 """Seconds between two polls if the last one returned no records."""
@@ -36,11 +38,10 @@ _TASK_SECONDS = 5.0
 class KafkaInstance:
     """A consumer instance with its subscription, its partitions and its buffered records.
 
-    ``settings`` configure the Kafka consumer, which is paused when ``buffer_size`` records are
-    buffered. ``add_event`` is called with events, ``on_other_commit`` with commits that no request
-    waits for, and ``on_stopped`` when the instance has stopped by itself. ``committed_offset``
-    returns the offset that the group has committed in a partition. Names of topics and groups are
-    those on the cluster. ``signal`` is notified of changes.
+    ``client_settings`` configure the Kafka consumer, which is paused when ``max_poll_records``
+    records are buffered. The instance tells ``groups`` of its events, of commits that no request
+    waits for, and when it has stopped by itself. Names of topics are those on the cluster.
+    ``signal`` is notified of changes.
 
     Requests call the methods from several threads. Only the instance's own thread uses the Kafka
     consumer and changes ``state``, ``epoch`` and the assignment; a method whose name begins with
@@ -49,20 +50,17 @@ class KafkaInstance:
 
     def __init__(
         self,
-        clock: Timekeeper,
+        groups: KafkaGroups,
+        group: str,
+        name: str,
         config: ConsumerConfig,
-        settings: dict[str, Any],
-        *,
-        buffer_size: int,
-        idle_ms: int | None,
-        add_event: Callable[[EventKind, str, dict[str, Any]], None],
-        on_stopped: Callable[[KafkaInstance], None],
-        committed_offset: Callable[[Partition], int | None],
-        on_other_commit: Callable[[dict[Partition, int]], None],
+        client_settings: dict[str, Any],
     ) -> None:
+        self.group = group
+        self.name = name
         self.config = config
         self.topics: tuple[str, ...] = ()
-        self.signal = clock.signal()
+        self.signal = groups.clock.signal()
         self.consume_lock = threading.Lock()
         """Held by the consume request that is in progress."""
         self.epoch = 0
@@ -73,12 +71,7 @@ class KafkaInstance:
         self.in_doubt = False
         """Whether the client has lost its connections since the cluster last responded."""
         self.buffer = RecordBuffer()
-        self._buffer_size = buffer_size
-        self._idle = None if idle_ms is None else idle_ms / 1000
-        self._add_event = add_event
-        self._on_stopped = on_stopped
-        self._committed_offset = committed_offset
-        self._on_other_commit = on_other_commit
+        self._groups = groups
         self._paused = False
         self._used = monotonic()
         self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -91,7 +84,7 @@ class KafkaInstance:
             "on_commit": self._in_thread_confirm,
             "error_cb": when_disconnected(self._doubt),
         }
-        self._consumer = Consumer({**settings, **callbacks})
+        self._consumer = Consumer({**client_settings, **callbacks})
         self._thread = threading.Thread(
             target=self._in_thread, name="fakecloud consumer", daemon=True
         )
@@ -153,7 +146,7 @@ class KafkaInstance:
         unreadable = self.buffer.unreadable()
         if unreadable is not None:
             topic, partition = unreadable
-            offset = self._committed_offset(unreadable)
+            offset = self._groups.committed_offset(self.group, unreadable)
             if offset is None:
                 raise errors.no_offset(topic, partition)
             raise BrokerError(
@@ -196,6 +189,11 @@ class KafkaInstance:
         elif self._thread is not threading.current_thread():
             self._thread.join(seconds)
 
+    def _add_event(self, kind: EventKind, text: str, **data: Any) -> None:
+        group, name = self.group, self.name
+        text = f"group {group!r}: {name!r} {kind}: {self._groups.public(text)}"
+        self._groups.add_event(kind, text, group=group, instance=name, **data)
+
     def _doubt(self) -> None:
         self.in_doubt = True
         self.signal.notify()
@@ -205,8 +203,8 @@ class KafkaInstance:
             while not self.stopped:
                 self._in_thread_step()
         except (KafkaException, RuntimeError) as error:
-            self._add_event("lost", f"the client of the cluster ended: {error}", {})
-            self._on_stopped(self)
+            self._add_event("lost", f"the client of the cluster ended: {error}")
+            self._groups.remove(self)
         finally:
             self.stopped = True
             self._in_thread_run_tasks()
@@ -226,14 +224,15 @@ class KafkaInstance:
     def _in_thread_step(self) -> None:
         self._in_thread_run_tasks()
         self._in_thread_pause_or_resume()
-        messages = self._consumer.consume(self._buffer_size, 0)
+        messages = self._consumer.consume(self._groups.settings.max_poll_records, 0)
         if messages:
             self._in_thread_receive(messages)
             return
         self._in_thread_run_tasks(_CONFIRMATION_POLL_SECONDS if self._commits else _POLL_SECONDS)
-        if self._idle is not None and monotonic() - self._used > self._idle:
+        idle_ms = self._groups.settings.idle_close_ms
+        if idle_ms is not None and monotonic() - self._used > idle_ms / 1000:
             self.stopped = True
-            self._on_stopped(self)
+            self._groups.remove(self)
 
     def _in_thread_receive(self, messages: list[Any]) -> None:
         for message in messages:
@@ -245,11 +244,11 @@ class KafkaInstance:
         self.signal.notify()
 
     def _in_thread_pause_or_resume(self) -> None:
-        size = len(self.buffer)
-        if size >= self._buffer_size and not self._paused:
+        size, most = len(self.buffer), self._groups.settings.max_poll_records
+        if size >= most and not self._paused:
             self._consumer.pause(self._consumer.assignment())
             self._paused = True
-        elif size <= self._buffer_size // 2 and self._paused:
+        elif size <= most // 2 and self._paused:
             self._consumer.resume(self._consumer.assignment())
             self._paused = False
 
@@ -263,7 +262,8 @@ class KafkaInstance:
                 return
         stored = {tp: at for tp, at in offsets.items() if at >= 0}
         if problem is None and stored:
-            self._on_other_commit(stored)
+            kind: EventKind = "auto commit" if self.config.auto_commit else "commit"
+            self._groups.report_commit(self.group, self.name, stored, kind)
 
     def _in_thread_reassign(self, consumer: Any, starts: Mapping[Partition, int]) -> None:
         # A partition without a position is fetched only after a new assignment.
@@ -278,16 +278,17 @@ class KafkaInstance:
         self.buffer.assign([(tp.topic, tp.partition) for tp in partitions])
         self.state = "active"
         self._paused = False
-        self._add_event("assigned", _shown(partitions), {"partitions": len(partitions)})
+        self._add_event("assigned", _shown(partitions), partitions=len(partitions))
         self.signal.notify()
 
     def _in_thread_revoke(self, consumer: Any, partitions: list[Any]) -> None:
         self._in_thread_give_up("rebalancing")
-        self._add_event("revoked", _shown(partitions), {"partitions": len(partitions)})
+        self._add_event("revoked", _shown(partitions), partitions=len(partitions))
 
     def _in_thread_lose(self, consumer: Any, partitions: list[Any]) -> None:
         self._in_thread_give_up("expired")
-        self._add_event("expire", f"its session is over; lost {_shown(partitions)}", {})
+        text = f"its session is over; lost {_shown(partitions)}"
+        self._add_event("expire", text)
 
     def _in_thread_give_up(self, state: Literal["rebalancing", "expired"]) -> None:
         self.buffer.discard()
