@@ -13,7 +13,7 @@ import itertools
 import secrets
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 from ...core.errors import ContractError
 from ...core.settings import whole
@@ -29,16 +29,14 @@ from .cluster import Address, Cluster, look_until, real_only, unsupported
 _FRESH = 1.0
 """Seconds for which the list of topics is considered current."""
 
-P = ParamSpec("P")
-R = TypeVar("R")
-S = TypeVar("S")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def public_names(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+def public_names(method: Method) -> Method:
     """Remove the prefix from the errors of a method, with ``public()`` of its object."""
 
     @functools.wraps(method)
-    def operation(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def operation(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         try:
             return method(self, *args, **kwargs)
         except BrokerError as error:
@@ -47,7 +45,7 @@ def public_names(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate
                 raise
             raise BrokerError(error.kind, shown) from None
 
-    return operation
+    return cast("Method", operation)
 
 
 class KafkaTopics:
