@@ -7,18 +7,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .. import files
 from ..core.errors import ContractError
 from .engine.engine import Engine
 from .errors import CommandError
-from .model import AnyEngine
 from .rdb import Contents, Record, dump, read_file, write_file
 from .rdb.source import RdbError
 from .rdb.writer import OLDEST
 from .table.config import Config
 from .values import type_name
 from .values.json import JsonValue, write_json
+
+if TYPE_CHECKING:
+    from .handle import AnyEngine
 
 _OTHER_DATABASES = "of databases that this server does not have"
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, Unpack, cast
 
 from ..core.errors import ContractError, did_you_mean, importing, listed
 from ..core.ids import new_token
@@ -17,7 +17,6 @@ from .acl import tester
 from .algorithms.glob import matcher
 from .engine.engine import Engine
 from .errors import CommandError
-from .model import AnyEngine, AnySession
 from .races import Between, Place
 from .reply import (
     Blocked,
@@ -52,6 +51,8 @@ else:
     from ..handle import Handle
 
 T = TypeVar("T")
+AnyEngine: TypeAlias = "Engine | RedisEngine"
+"""The engine in memory or on a real server, which have the same methods. Each has its sessions."""
 _COMPARED = 1000
 """Maximum number of keys that are compared with a missing key's name."""
 
@@ -246,10 +247,10 @@ class KVServer(Handle):
     # -- commands and data -------------------------------------------------------------------------
 
     @cached_property
-    def _session(self) -> AnySession:
+    def _session(self) -> Any:
         return self._new_session()
 
-    def _new_session(self) -> AnySession:
+    def _new_session(self) -> Any:
         return self._engine.session(tester(self._dialect))
 
     def _end_session(self) -> None:

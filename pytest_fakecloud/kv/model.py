@@ -1,72 +1,21 @@
-"""What the transports share: the interface of the engines, and the limits on commands of clients."""
+"""What the transports share: their names, and the limits on commands of clients."""
 
 from __future__ import annotations
 
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal
 
-from ..core.timekeeper import Timekeeper
 from . import errors
 from .errors import CommandError
-from .reply import Reply
 from .settings import KVConfig
-from .table.registry import Table
 
 Transport = Literal["local", "rest", "port"]
 """The origin of a command: the test, the REST interface, or the database port."""
 TURN_SECONDS = 0.05
 """Wall-clock seconds that a pipeline may run before other clients get a turn (decided here)."""
-
-
-class AnySession(Protocol):
-    """The part of a session that the REST interface uses; the sessions of all engines have it."""
-
-    user: Any
-    """An ``AclUser``, or another object with ``unrestricted``."""
-    deliver: Callable[[list[Any]], None] | None
-    wake: Callable[[], None] | None
-
-    @property
-    def queue(self) -> list[Any] | None: ...
-
-
-class AnyEngine(Protocol):
-    """An engine in memory or on a real server. ``lock`` keeps other clients from running commands."""
-
-    clock: Timekeeper
-    lock: Any
-    table: Table
-    users: Any
-    pubsub: Any
-    monitors: Any
-    streaming: set[Any]
-
-    def session(
-        self,
-        user: Any = None,
-        transport: Transport = "local",
-        address: str = "",
-        at_us: int | None = None,
-        size: int = 0,
-    ) -> AnySession: ...
-
-    def execute(self, session: Any, argv: list[bytes]) -> Reply: ...
-
-    def give_way(self) -> None: ...
-
-    def abandon(self, session: Any) -> None: ...
-
-    def reading(self) -> AbstractContextManager[Any]: ...
-
-    def snapshot(self) -> Any: ...
-
-    def restore(self, saved: Any) -> None: ...
-
-
 _DAY_US = 86_400_000_000
 _SECOND_US = 1_000_000
 

@@ -28,13 +28,14 @@ from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of
 from .engine.engine import Engine
 from .errors import CommandError, RestError, as_reply
-from .model import TURN_SECONDS, AnyEngine, AnySession, CommandLimits
+from .model import TURN_SECONDS, CommandLimits
 from .races import Arrival, Interruptions, Sender
 from .reply import LARGEST, OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
 from .settings import KVConfig
 from .table.registry import COMMANDS
 
 if TYPE_CHECKING:
+    from .handle import AnyEngine
     from .resp.port import PortConnection
     from .sse import EventStream
 
@@ -206,7 +207,7 @@ class KVApp(App):
         return wanted.replies(replies, size, self._headers(request))
 
     def _run_each(
-        self, session: AnySession, lines: list[list[bytes]], request: Request
+        self, session: Any, lines: list[list[bytes]], request: Request
     ) -> tuple[list[Reply], int]:
         """Run commands; return the replies, and the total size of their strings in bytes."""
         replies: list[Reply] = []
@@ -263,7 +264,7 @@ class KVApp(App):
         self.with_int_text(replies)
         return wanted.replies(replies, size_of(replies), self._headers(request))
 
-    def _transaction(self, session: AnySession, lines: list[list[bytes]]) -> list[Reply]:
+    def _transaction(self, session: Any, lines: list[list[bytes]]) -> list[Reply]:
         for line in lines:
             self.command_limits.check_size(line)
         with self.engine.lock:
@@ -304,7 +305,7 @@ class KVApp(App):
         return self._stream(request, [b"MONITOR"], partial(MonitorStream, self.engine))
 
     def _stream(
-        self, request: Request, line: list[bytes], make: Callable[[AnySession], EventStream]
+        self, request: Request, line: list[bytes], make: Callable[[Any], EventStream]
     ) -> Answer | Stream:
         if "text/event-stream" not in (request.fields.get("accept") or "").lower():
             return self._single(request, format_of(request), line)
@@ -326,7 +327,7 @@ class KVApp(App):
         limit = self.settings.max_connections
         return limit is not None and len(self.clients) + len(self._streams) >= limit
 
-    def _check_stream(self, session: AnySession, line: list[bytes]) -> None:
+    def _check_stream(self, session: Any, line: list[bytes]) -> None:
         """Raise ``CommandError`` if limits or permissions forbid an event stream."""
         self.command_limits.count()
         if self.is_full():
@@ -368,7 +369,7 @@ class KVApp(App):
         for line in lines:
             self.interruptions.before(sender, line, arrival)
 
-    def _session(self, request: Request) -> AnySession:
+    def _session(self, request: Request) -> Any:
         address = "127.0.0.1:0"
         if request.client is not None:
             address = f"{request.client[0]}:{request.client[1]}"

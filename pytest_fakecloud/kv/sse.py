@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .engine.sessions import Session
 from .engine.statistics import monitor_line
-from .model import AnyEngine, AnySession
+
+if TYPE_CHECKING:
+    from .handle import AnyEngine
 
 EVENTS_LIMIT = 32 * 1024 * 1024
 """Maximum number of unread bytes of events, above which a client is disconnected."""
@@ -22,7 +24,7 @@ HEARTBEAT_US = 15_000_000
 class EventStream:
     """A queue of server-sent events for one client, which ``chunks()`` yields."""
 
-    def __init__(self, engine: AnyEngine, session: AnySession) -> None:
+    def __init__(self, engine: AnyEngine, session: Any) -> None:
         self._engine = engine
         self._session = session
         self._clock = engine.clock
@@ -94,9 +96,7 @@ class SubscriptionStream(EventStream):
     ``message,<channel>,<payload>`` or ``pmessage,<pattern>,<channel>,<payload>``.
     """
 
-    def __init__(
-        self, engine: AnyEngine, session: AnySession, *, kind: str, names: list[bytes]
-    ) -> None:
+    def __init__(self, engine: AnyEngine, session: Any, *, kind: str, names: list[bytes]) -> None:
         super().__init__(engine, session)
         self._kind = kind
         self._names = names
