@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, Unpack, cast
 
 from ..core.errors import ContractError, did_you_mean, importing, listed
@@ -224,25 +225,17 @@ class KVServer(Handle):
         The client is closed with the fake. Raises ``ContractError`` if the package is missing.
         """
         __tracebackhide__ = True
-        return self._official(self._make_client, options)
+        client: Redis = self._official(self._make_client, options)
+        return client
 
     @property
     def aio(self) -> Aio[AsyncRedis]:
         """The asynchronous client: ``aio.client()`` creates an ``upstash_redis.asyncio.Redis``."""
-        return Aio(self, self._make_async_client)
+        return Aio(self, partial(self._make_client, "upstash_redis.asyncio"))
 
-    def _make_client(self, **options: Any) -> Redis:
-        from upstash_redis import Redis
-
-        return Redis(**{**self._client_defaults(), **options})
-
-    def _make_async_client(self, **options: Any) -> AsyncRedis:
-        from upstash_redis.asyncio import Redis
-
-        return Redis(**{**self._client_defaults(), **options})
-
-    def _client_defaults(self) -> dict[str, Any]:
-        return {"url": self.url, "token": self.token, "allow_telemetry": False}
+    def _make_client(self, module: str = "upstash_redis", **options: Any) -> Any:
+        defaults = {"url": self.url, "token": self.token, "allow_telemetry": False}
+        return import_module(module).Redis(**{**defaults, **options})
 
     # -- commands and data -------------------------------------------------------------------------
 

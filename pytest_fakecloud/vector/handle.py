@@ -11,7 +11,8 @@ import numbers
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 
 import numpy as np
 import orjson
@@ -116,22 +117,18 @@ class VectorIndex(Handle):
 
     def client(self, **options: Any) -> upstash_vector.Index:
         """Return an ``upstash_vector.Index`` for this index; ``options`` are passed to it."""
-        return self._official(self._make_client, options)
+        client: upstash_vector.Index = self._official(self._make_client, options)
+        return client
 
     @property
     def aio(self) -> Aio[upstash_vector.AsyncIndex]:
         """The asynchronous client: ``aio.client()`` returns an ``upstash_vector.AsyncIndex``."""
-        return Aio(self, self._make_async_client)
+        return Aio(self, partial(self._make_client, "AsyncIndex"))
 
-    def _make_client(self, **options: Any) -> upstash_vector.Index:
-        from upstash_vector import Index
+    def _make_client(self, kind: Literal["Index", "AsyncIndex"] = "Index", **options: Any) -> Any:
+        import upstash_vector
 
-        return Index(**{"url": self.url, "token": self.token, **options})
-
-    def _make_async_client(self, **options: Any) -> upstash_vector.AsyncIndex:
-        from upstash_vector import AsyncIndex
-
-        return AsyncIndex(**{"url": self.url, "token": self.token, **options})
+        return getattr(upstash_vector, kind)(**{"url": self.url, "token": self.token, **options})
 
     def close(self) -> None:
         """Stop the fake, and cancel the timers of pending changes."""
