@@ -147,7 +147,7 @@ def function_list(session: Session, args: Args) -> Reply:
             raise CommandError(errors.unknown_list_argument(word))
     return [
         _shown(library, with_code)
-        for library in session.engine.scripting.libraries
+        for library in session.engine.scripting.libraries.values()
         if pattern is None or matches(pattern, library.name)
     ]
 

@@ -128,9 +128,7 @@ class Engine:
         self.connected: dict[int, Session] = {}
         """Sessions of the database port by client ID."""
         self.streaming: set[Session] = set()
-        self.users = Users(
-            self.connected, self.streaming, dialect, self.config, self.table, clock.now_us
-        )
+        self.users = Users(self.connected, self.streaming, dialect, self.table)
         self.tracking = Tracking(self.connected, self.config, self.databases)
         self._allowed_names = DOCUMENTED if settings.documented_only else None
         self._needs_replicas = False

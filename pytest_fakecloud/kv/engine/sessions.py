@@ -22,7 +22,6 @@ from ..errors import WRONGPASS, CommandError, as_reply
 from ..model import Transport
 from ..reply import Blocked, Reply
 from ..settings import Dialect
-from ..table.config import Config
 from ..table.registry import CommandSpec, Table
 from ..table.syntax import encoded
 from .keyspace import Keyspace
@@ -359,50 +358,26 @@ _TRANSACTION_ENDPOINT = frozenset({"MULTI", "EXEC"})
 """Commands that a REST request for a transaction runs implicitly, without needing permission."""
 
 
-class Users:
+class Users(dict[str, AclUser]):
     """The ACL users of a server by name (the vendor's also has ``default_ro``), and REST tokens."""
 
     def __init__(
-        self,
-        connected: dict[int, Session],
-        streaming: set[Session],
-        dialect: Dialect,
-        config: Config,
-        table: Table,
-        now_us: Callable[[], int],
+        self, connected: dict[int, Session], streaming: set[Session], dialect: Dialect, table: Table
     ) -> None:
         self._connected = connected
         self._streaming = streaming
-        self._config = config
-        self._now_us = now_us
-        self.default = first_user(dialect, table)
-        self._users: dict[str, AclUser] = {"default": self.default}
+        self.default = self["default"] = first_user(dialect, table)
         self.read_only = read_only_user(dialect, table)
         """The user of the read-only token."""
         if dialect == "vendor":
-            self._users[self.read_only.name] = self.read_only
+            self[self.read_only.name] = self.read_only
         self._tokens: dict[str, RestToken] = {}
         self.log: list[LogEntry] = []
         """Denied commands and logins, newest first, as returned by ACL LOG."""
 
-    def __iter__(self) -> Iterator[AclUser]:
-        return (user for _, user in sorted(self._users.items()))
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._users
-
-    def __getitem__(self, name: str) -> AclUser:
-        return self._users[name]
-
-    def get(self, name: str) -> AclUser | None:
-        return self._users.get(name)
-
-    def add(self, user: AclUser) -> None:
-        self._users[user.name] = user
-
     def remove(self, name: str) -> bool:
         """Remove a user, its REST tokens and its connections; return whether it existed."""
-        user = self._users.pop(name, None)
+        user = self.pop(name, None)
         if user is None:
             return False
         for token in [token for token, held in self._tokens.items() if held.user == name]:
@@ -433,7 +408,7 @@ class Users:
 
     def authenticate(self, name: str, password: bytes) -> AclUser:
         """Return the user with this name and password; raise WRONGPASS if there is none."""
-        user = self._users.get(name)
+        user = self.get(name)
         if user is None or not user.accepts(password):
             raise CommandError(WRONGPASS)
         return user
@@ -447,7 +422,7 @@ class Users:
     def holder_of(self, token: str) -> AclUser | None:
         """Return the user of a REST token, or None if the token is not valid."""
         held = self._tokens.get(token)
-        user = self._users.get(held.user) if held is not None else None
+        user = self.get(held.user) if held is not None else None
         if held is None or user is None or not user.accepts_hash(held.hash):
             return None
         return user
@@ -471,27 +446,28 @@ class Users:
         self, session: Session, reason: str, context: str, object: bytes, name: str
     ) -> None:
         """Add an entry to ACL LOG, or count the denial in the entry of an equal one."""
-        log, at_us, times = self.log, self._now_us(), 1
+        engine = session.engine
+        log, at_us, times = self.log, engine.clock.now_us(), 1
         denied = reason, context, object, encoded(name)
         for place, known in enumerate(log[:_COMPARED]):
             if known[:4] == denied and abs(at_us - known.at_us) <= _SAME_WITHIN_US:
                 times += log.pop(place).times
                 break
-        client = session.engine.describe(session).rstrip(b"\n")
+        client = engine.describe(session).rstrip(b"\n")
         log.insert(0, LogEntry(*denied, at_us, client, times))
-        del log[self._config.number("acllog-max-len") :]
+        del log[engine.config.number("acllog-max-len") :]
 
     def snapshot(self) -> tuple[dict[str, AclUser], dict[str, RestToken]]:
-        users = {name: copy(user) for name, user in self._users.items()}
+        users = {name: copy(user) for name, user in self.items()}
         return users, dict(self._tokens)
 
     def restore(self, users: dict[str, AclUser], tokens: dict[str, RestToken]) -> None:
         """Restore users and tokens. Existing users are changed in place: sessions refer to them."""
-        for name in [name for name in self._users if name not in users]:
+        for name in [name for name in self if name not in users]:
             self.remove(name)
         for name, user in users.items():
-            if name in self._users:
-                self._users[name].adopt(user)
+            if name in self:
+                self[name].adopt(user)
             else:
-                self._users[name] = copy(user)
+                self[name] = copy(user)
         self._tokens = dict(tokens)

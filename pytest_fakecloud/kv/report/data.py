@@ -172,7 +172,7 @@ def _beside_keys(engine: Engine) -> State:
         },
         "function libraries": {
             _text(library.name): {"source": _text(library.source)}
-            for library in engine.scripting.libraries
+            for library in engine.scripting.libraries.values()
         },
         "aliases of search indexes": {
             _text(alias): {"index": _text(name)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ..algorithms.quoting import split_words
@@ -100,25 +100,19 @@ class Library(NamedTuple):
     functions: dict[bytes, LibraryFunction]
 
 
-class Libraries:
-    """The loaded function libraries, in the order in which they were loaded."""
+class Libraries(dict[bytes, Library]):
+    """The loaded function libraries by name, in the order in which they were loaded."""
 
     def __init__(self) -> None:
-        self._libraries: dict[bytes, Library] = {}
+        super().__init__()
         self.functions: dict[bytes, LibraryFunction] = {}
         """All functions, keyed by their names in lower case, because calls are case-insensitive."""
 
-    def __len__(self) -> int:
-        return len(self._libraries)
-
-    def __iter__(self) -> Iterator[Library]:
-        return iter(self._libraries.values())
-
     def load(self, library: Library, replace: bool) -> bytes:
         """Add a library and return its name. If this raises ``CommandError``, nothing changes."""
-        if not replace and library.name in self._libraries:
+        if not replace and library.name in self:
             raise CommandError(errors.library_exists(library.name))
-        self.replace_all([each for each in self if each.name != library.name] + [library])
+        self.replace_all([each for each in self.values() if each.name != library.name] + [library])
         return library.name
 
     def replace_all(self, libraries: list[Library]) -> None:
@@ -128,13 +122,14 @@ class Libraries:
             for name, function in library.functions.items():
                 if functions.setdefault(name.lower(), function) is not function:
                     raise CommandError(errors.function_exists(name))
-        self._libraries = {library.name: library for library in libraries}
+        self.clear()
+        self.update({library.name: library for library in libraries})
         self.functions = functions
 
     def delete(self, name: bytes) -> bool:
-        if name not in self._libraries:
+        if name not in self:
             return False
-        self.replace_all([each for each in self if each.name != name])
+        self.replace_all([each for each in self.values() if each.name != name])
         return True
 
     def dump(self, config: Config, version: str) -> bytes:
@@ -150,7 +145,7 @@ class Libraries:
             if library.name in added:
                 raise CommandError(errors.library_exists(library.name))
             added[library.name] = library
-        present = [] if policy == b"FLUSH" else list(self)
+        present = [] if policy == b"FLUSH" else list(self.values())
         for library in present:
             if library.name in added and policy == b"APPEND":
                 raise CommandError(errors.library_collides(library.name))
@@ -158,7 +153,7 @@ class Libraries:
         self.replace_all([*kept, *added.values()])
 
     def sources(self) -> tuple[bytes, ...]:
-        return tuple(library.source for library in self)
+        return tuple(library.source for library in self.values())
 
 
 def sources_in(payload: bytes, version: str) -> list[bytes]:

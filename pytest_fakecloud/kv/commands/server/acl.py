@@ -37,7 +37,7 @@ def acl_setuser(session: Session, args: Args) -> Reply:
     if user is None:
         user = AclUser(name, engine.dialect, engine.table)
         apply_rules(user, args[1:])
-        engine.users.add(user)
+        engine.users[user.name] = user
     else:
         apply_rules(user, args[1:])
         engine.users.disconnect_listeners(user)
@@ -64,13 +64,13 @@ def acl_getuser(session: Session, args: Args) -> Reply:
 @command("ACL LIST")
 def acl_list(session: Session, args: Args) -> Reply:
     """Return the rules of every user."""
-    return [describe_user(user) for user in session.engine.users]
+    return [describe_user(user) for _, user in sorted(session.engine.users.items())]
 
 
 @command("ACL USERS")
 def acl_users(session: Session, args: Args) -> Reply:
     """Return the names of all users."""
-    return [encoded(user.name) for user in session.engine.users]
+    return [encoded(name) for name in sorted(session.engine.users)]
 
 
 @command("ACL WHOAMI")
