@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...core.timers import TimeLimit, give_way, monotonic
+from ...core.timers import TimeLimit, give_way, monotonic, on_first_use
 from ..acl import Denied
 from ..engine.limits import LONGEST_WAIT_SECONDS
 from ..errors import OOM, CommandError, CountedError, as_reply, one_line
@@ -133,20 +133,17 @@ class Scripting:
         """The limits of scripts. A change takes effect when the next Lua runtime is created."""
         self.allows_all_commands = False
         """Whether ``DEBUG SET-DISABLE-DENY-SCRIPTS`` lets scripts call any other command."""
-        self._host: LuaHost | None = None
         self._time_limit = TimeLimit(0)
         self._gives_way_at = 0.0
         """Wall-clock time at which to let other threads use the interpreter."""
         self.running: ScriptRun | None = None
         """The running script, or None. Other threads read this attribute."""
 
-    @property
+    @on_first_use
     def host(self) -> LuaHost:
-        if self._host is None:
-            from .host import LuaHost  # Imported here because only scripts need lupa.
+        from .host import LuaHost  # Imported here because only scripts need lupa.
 
-            self._host = LuaHost(self)
-        return self._host
+        return LuaHost(self)
 
     def load(self, source: bytes) -> bytes:
         """Cache a script and return its SHA-1 digest; raise ``CommandError`` for a syntax error."""
@@ -359,7 +356,7 @@ class Scripting:
 
     def _lose_host(self) -> CommandError:
         """Replace a broken Lua runtime and the libraries that it can load; return the error."""
-        self._host = None
+        del self.host
         for script in self.scripts.values():
             script.compiled = None
         sources = self.libraries.sources()

@@ -19,12 +19,11 @@ from tests.kv.conftest import Run
 def test_it_is_built_when_a_script_first_runs(run: Run, engine: Engine) -> None:
     run("SET k v")
     engine.restore(engine.snapshot())
-    assert engine.scripting._host is None
+    assert "host" not in vars(engine.scripting)
     run("EVAL", "return 1", 0)
-    host = engine.scripting._host
-    assert host is not None
+    host = vars(engine.scripting)["host"]
     run("EVAL", "return 2", 0)
-    assert engine.scripting._host is host
+    assert engine.scripting.host is host
 
 
 def test_it_is_freed_with_its_engine() -> None:
