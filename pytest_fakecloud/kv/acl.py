@@ -11,17 +11,15 @@ from collections.abc import Iterator, KeysView, Set
 from copy import copy
 from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from . import errors
 from .algorithms.glob import matcher
 from .errors import CommandError
 from .reply import Map, SetReply
+from .settings import Dialect
 from .table.registry import EVERYTHING, CommandSpec, KeySpec, Table, sort_destination
 from .table.syntax import encoded
-
-if TYPE_CHECKING:
-    from .settings import Dialect
 
 Reason = Literal["command", "key", "channel"]
 _REASONS: tuple[Reason, ...] = get_args(Reason)

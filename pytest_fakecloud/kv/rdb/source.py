@@ -13,14 +13,10 @@ from functools import cache, reduce
 from itertools import pairwise
 from operator import xor
 from struct import pack, unpack, unpack_from
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..table.syntax import try_int
 from ..values.measures import back_length_size
-
-if TYPE_CHECKING:
-    import numpy as np
-
 
 MOST_UNPACKED = {False: 512 * 2**20, True: 16 * 2**20}
 """Number of bytes to which the strings in any data may be decompressed: ordinary strings (key
@@ -301,7 +297,7 @@ def _block(view: memoryview, crc: int) -> int:
     return int(found[0])
 
 
-def _advanced(operator: Any, crcs: np.ndarray[Any, Any]) -> Any:
+def _advanced(operator: Any, crcs: Any) -> Any:
     """Apply an operator, which has a lookup table for each byte, to an array of checksums."""
     pieces = crcs.astype("<u8").view("u1").reshape(-1, 8)
     return reduce(xor, (operator[place][pieces[:, place]] for place in range(8)))
