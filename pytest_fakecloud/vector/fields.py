@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ..core.errors import did_you_mean
 from . import errors
-from .engine.checks import check_metadata
+from .engine import check_metadata
 from .model import (
     EVERYTHING,
     Floats,

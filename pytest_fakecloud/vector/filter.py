@@ -41,9 +41,8 @@ from unicodedata import normalize
 
 from ..core.budget import spend
 from .errors import invalid_filter
+from .model import Predicate
 
-Predicate = Callable[[Any], bool]
-"""A function that takes a record's metadata, or None if the record has none."""
 Getter = Callable[[Any], Any]
 
 STEP = re.compile(r"\[(\d+)\]|\[#-(\d+)\]|(?:^|\.)([^.\[\]]+)")

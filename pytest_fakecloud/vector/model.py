@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -14,6 +14,8 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
 Rows = NDArray[np.intp]
 Metadata = Mapping[str, Any]
+Predicate = Callable[[Any], bool]
+"""A function that takes a record's metadata, or None if the record has none."""
 
 MOST_DIMENSIONS = 1 << 20
 """Maximum length of a dense vector; a larger number would use up memory."""

@@ -1,8 +1,8 @@
 """The engine of a vector index: stores records in namespaces, and answers queries.
 
 The engine is pure: its clock and random numbers are passed in, and it does not use HTTP. The types
-of its arguments have been checked by the module ``fields``. The module ``checks`` compares them
-with the index's kind, dimension and limits.
+of its arguments have been checked by the module ``fields``. The class ``Checks`` compares them with
+the index's kind, dimension and limits.
 
 Decided here, because no source describes it: a replaced record keeps its position in the insertion
 order; a deletion affects queries immediately, even while other changes are pending; the first dense
@@ -17,9 +17,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
+
+import orjson
 
 from ...core.errors import ContractError
 from ...core.ids import Ids
@@ -30,17 +33,23 @@ from ..model import (
     Hit,
     Include,
     Kind,
+    Metadata,
     NamespaceInfo,
     Page,
+    Predicate,
     Similarity,
     UpdateMode,
     VectorQuery,
     VectorRecord,
 )
-from ..settings import VectorConfig
-from .checks import Checks, VectorQuota, check_metadata
+from ..settings import VectorConfig, VectorLimits
 from .namespace import Batch, Namespace, Readiness
 from .ranking import HYBRID_DEPTH, PreparedQuery, Ranker
+
+DAY_US = 86_400_000_000
+# Number of arrays and objects around metadata in a response. They count towards the maximum of 254
+# levels that orjson writes.
+ENVELOPE_LEVELS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +102,7 @@ class VectorSnapshot:
     namespaces: dict[str, Namespace]
     cursors: list[Cursor]
     batches: list[Batch]
-    quota: tuple[int, dict[str, int]]
+    quota: VectorQuota
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -107,6 +116,120 @@ def merge_patch(target: Any, patch: Any) -> Any:
         else:
             merged[name] = merge_patch(merged.get(name), value)
     return merged
+
+
+def check_metadata(metadata: Metadata, limits: VectorLimits) -> None:
+    """Raise ``VectorError`` 400 unless metadata can be written as JSON within the size limit."""
+    nested: Any = metadata
+    for _ in range(ENVELOPE_LEVELS):
+        nested = [nested]
+    try:
+        size = len(orjson.dumps(nested)) - 2 * ENVELOPE_LEVELS
+    except TypeError as error:
+        raise errors.bad_request(f"Invalid field metadata: {error}") from None
+    errors.check_limit("Metadata size", size, limits.metadata_bytes, "bytes")
+
+
+class Checks:
+    """Raises ``VectorError`` for values that are well-formed but invalid for this index."""
+
+    def __init__(self, kind: Kind, limits: VectorLimits) -> None:
+        self.kind = kind
+        self.limits = limits
+
+    def records(self, records: Sequence[VectorRecord], dimension: int | None) -> int | None:
+        """Check all records; return the index's dimension after they are stored."""
+        for record in records:
+            self._kind(record, "The vector", record.id)
+            if self.kind.has_dense and record.vector is None:
+                raise self._missing("vector", f"the vector with id {record.id[:80]!r}")
+            if self.kind.has_sparse and record.sparse is None:
+                raise self._missing("sparseVector", f"the vector with id {record.id[:80]!r}")
+            dimension = self._dimension(record, dimension)
+        return dimension
+
+    def change(self, change: VectorRecord, dimension: int | None) -> None:
+        """Check the vectors of a change. A change to a hybrid index needs both vectors or neither."""
+        self._kind(change, "The update", change.id)
+        if self.kind is Kind.HYBRID and (change.vector is None) != (change.sparse is None):
+            raise errors.unprocessable(
+                "An update of a hybrid index must contain both vector and sparseVector, or neither."
+            )
+        self._dimension(change, dimension)
+
+    def query(self, query: VectorQuery, dimension: int | None) -> Predicate | None:
+        """Check the vectors of a query; return its compiled filter, or None if it has no filter."""
+        self._kind(query, "The query")
+        if query.vector is None and query.sparse is None:
+            needed = {
+                Kind.DENSE: "vector",
+                Kind.SPARSE: "sparseVector",
+                Kind.HYBRID: "vector and/or sparseVector",
+            }
+            raise self._missing(needed[self.kind], "the query")
+        self._dimension(query, dimension)
+        return self.filter(query.filter)
+
+    def filter(self, text: str) -> Predicate | None:
+        """Return the compiled filter, or None if the text is empty."""
+        size = len(text.encode("utf-8", "surrogatepass"))
+        errors.check_limit("Filter size", size, self.limits.filter_bytes, "bytes")
+        if not text.strip():
+            return None
+        # Imported here, because compiling its patterns takes 7 ms and most queries have no filter.
+        from ..filter import compile_filter
+
+        return compile_filter(text)
+
+    def _kind(self, given: VectorRecord | VectorQuery, what: str, id: str = "") -> None:
+        if given.vector is not None and not self.kind.has_dense:
+            field, kind = "vector", "sparse"
+        elif given.sparse is not None and not self.kind.has_sparse:
+            field, kind = "sparseVector", "dense"
+        else:
+            return
+        whose = f"{what} with id {id[:80]!r}" if id else what
+        raise errors.unprocessable(f"{whose} has a {field}, but this is a {kind} index.")
+
+    def _dimension(self, given: VectorRecord | VectorQuery, dimension: int | None) -> int | None:
+        if given.vector is None:
+            return dimension
+        count = len(given.vector)
+        if dimension is not None and count != dimension:
+            raise errors.invalid_dimension(count, dimension)
+        if count == 0:
+            raise errors.unprocessable("Invalid vector dimension: 0, expected: at least 1")
+        errors.check_limit("Vector dimension", count, self.limits.dimension)
+        return count
+
+    def _missing(self, field: str, whose: str) -> errors.VectorError:
+        kind = self.kind.value.lower()
+        return errors.unprocessable(
+            f"A {kind} index needs the field {field}, which is missing in {whose}."
+        )
+
+
+class VectorQuota:
+    """Counts queries and updates against daily limits; a day is a UTC day of the fake clock."""
+
+    def __init__(self, limits: VectorLimits) -> None:
+        self._limits = {"query": limits.daily_queries, "update": limits.daily_updates}
+        self._day = 0
+        self._used: dict[str, int] = {}
+
+    def spend(self, what: str, count: int, now_us: int) -> None:
+        """Count queries or updates; raise ``VectorError`` 429 if they exceed the day's limit."""
+        limit = self._limits[what]
+        if limit is None:
+            return
+        day = now_us // DAY_US
+        if day != self._day:
+            self._day, self._used = day, {}
+        used = self._used.get(what, 0) + count
+        if used > limit:
+            raise errors.quota_exceeded(what, limit)
+        # Copies of the quota share this mapping, so replace it.
+        self._used = {**self._used, what: used}
 
 
 class VectorEngine:
@@ -442,7 +565,7 @@ class VectorEngine:
                 {name: space.copy() for name, space in self.spaces.items()},
                 self.cursors(),
                 self.readiness.copy(),
-                self.quota.state(),
+                copy(self.quota),
             )
 
     def restore(self, snapshot: VectorSnapshot) -> None:
@@ -457,7 +580,7 @@ class VectorEngine:
             self._replace_spaces({name: one.copy() for name, one in snapshot.namespaces.items()})
             self._cursors = {cursor.uuid: cursor.copy() for cursor in snapshot.cursors}
             self.readiness.restore(snapshot.batches)
-            self.quota.restore(snapshot.quota)
+            self.quota = copy(snapshot.quota)
 
     def _replace_spaces(self, spaces: Mapping[str, Namespace]) -> None:
         # The changes that become ready are put into the same mapping.

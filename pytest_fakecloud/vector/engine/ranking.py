@@ -17,18 +17,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence, Set
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ...core.ids import RandomStream
-from ..model import Floats, Fusion, Hit, Rows, VectorQuery
+from ..model import Floats, Fusion, Hit, Predicate, Rows, VectorQuery
 from ..settings import VectorConfig
 from .namespace import Namespace
 from .vectors import Accept, Ranking, Search, best_first, float32_scores, rank_dense, threshold
-
-if TYPE_CHECKING:
-    from ..filter import Predicate
 
 HYBRID_DEPTH = 1000
 RANK_CONSTANT = 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 from zlib import crc32
 
@@ -38,12 +38,6 @@ _FIRST = 4
 """Number of components that are shown of a longer vector."""
 _NUMBERS = 16
 """Maximum number of components of a vector in a row."""
-
-
-class _Vector(NamedTuple):
-    id: str
-    metadata: Any
-    data: str | None
 
 
 def state(handle: VectorIndex) -> State:
@@ -180,13 +174,13 @@ def _namespace_view(handle: VectorIndex, name: str) -> View:
     return {"name": name, "count": count, "vectors": rows, "query": query}
 
 
-def _scan(engine: VectorEngine, namespace: str) -> Iterator[_Vector]:
+def _scan(engine: VectorEngine, namespace: str) -> Iterator[VectorRecord]:
     # Read in batches and leave out the components, to limit memory use.
     cursor = 0
     while True:
         page = engine.range(namespace, cursor, _BATCH)
         for record in page.records:
-            yield _Vector(record.id, record.metadata, record.data)
+            yield record._replace(vector=None, sparse=None)
         if not page.next_cursor:
             return
         cursor = int(page.next_cursor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.vector.engine.checks import Checks
+from pytest_fakecloud.vector.engine import Checks
 from pytest_fakecloud.vector.model import Kind, VectorRecord
 from pytest_fakecloud.vector.settings import VectorLimits
 
