@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from . import errors
@@ -28,13 +27,15 @@ class CommandLimits:
         self._now_us = now_us
         self._lock = threading.Lock()
         self._windows = [
-            _Window(width_us, limit, error)
+            (width_us, limit, error)
             for width_us, limit, error in (
                 (_DAY_US, limits.daily_limit, errors.MAX_DAILY_REQUESTS),
                 (_SECOND_US, limits.max_requests_per_second, errors.MAX_REQUESTS),
             )
             if limit is not None
         ]
+        self._used: dict[tuple[int, int], int] = {}
+        """Number of commands in the latest period of each width, by its width and its number."""
         largest = sys.maxsize if self._max_size is None else self._max_size
         self.unchecked_size = -1 if self._windows else largest
         """Size of a request that needs no check: decoding only shortens its commands."""
@@ -54,29 +55,14 @@ class CommandLimits:
         if not self._windows:
             return
         with self._lock:
-            now_us = self._now_us()
-            for window in self._windows:
-                index = now_us // window.width_us
-                if index != window.index:
-                    window.index, window.used = index, 0
-                if window.used + commands > window.limit:
-                    raise CommandError(window.error)
-            for window in self._windows:
-                window.used += commands
+            now_us, used = self._now_us(), {}
+            for width_us, limit, error in self._windows:
+                period = width_us, now_us // width_us
+                used[period] = self._used.get(period, 0) + commands
+                if used[period] > limit:
+                    raise CommandError(error)
+            self._used = used
 
     def reset(self) -> None:
         with self._lock:
-            for window in self._windows:
-                window.used = 0
-
-
-@dataclass(eq=False, repr=False, slots=True)
-class _Window:
-    """A period of the clock in which at most ``limit`` commands may run."""
-
-    width_us: int
-    limit: int
-    error: bytes
-    index: int = 0
-    """The number of whole periods since the Unix epoch."""
-    used: int = 0
+            self._used.clear()

@@ -156,7 +156,7 @@ class BrokerQuota:
             if limit is not None
         ]
         self._storage = limits.storage_bytes
-        self._counts: dict[str, tuple[int, int]] = {}
+        self._counts: dict[tuple[str, int], int] = {}
 
     def take(self, messages: int, size: int, stored: Callable[[], int], now_us: int) -> None:
         """Count messages that are about to be appended.
@@ -166,20 +166,20 @@ class BrokerQuota:
         """
         counts = {}
         for span, limit, name in self._windows:
-            window, used = self._counts.get(name, (-1, 0))
-            used = used if window == now_us // span else 0
+            period = name, now_us // span
+            used = self._counts.get(period, 0)
             if used + messages > limit:
                 raise BrokerError(
                     "quota_exceeded",
                     f"Exceeded the plan's limit of {limit} messages per {name}: "
                     f"{used} were produced in this {name}, {messages} more were sent",
                 )
-            counts[name] = (now_us // span, used + messages)
+            counts[period] = used + messages
         if self._storage is not None and stored() + size > self._storage:
             raise BrokerError(
                 "quota_exceeded", f"Exceeded the plan's limit of {self._storage} bytes of storage"
             )
-        self._counts.update(counts)
+        self._counts = counts
 
     def reset(self) -> None:
         self._counts.clear()
