@@ -181,7 +181,7 @@ class Writer:
 
     def _pending_ids(self, pending: PendingList, *, with_times: bool) -> None:
         self.length(len(pending))
-        for entry_id, one in pending.items():
+        for entry_id, one in pending.between():
             self.raw(entry_id.to_bytes(16, "big"))
             if with_times:
                 self.raw(one.delivered_ms.to_bytes(8, "little", signed=True))

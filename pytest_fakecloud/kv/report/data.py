@@ -151,7 +151,9 @@ def _beside_value(value: Any) -> Item:
         _text(name): {
             "last ID": _text(format_id(group.last_id)),
             "pending": {
-                _text(consumer.name): [_text(format_id(one)) for one, _ in consumer.pending.items()]
+                _text(consumer.name): [
+                    _text(format_id(one)) for one, _ in consumer.pending.between()
+                ]
                 for consumer in group.sorted_consumers()
             },
         }

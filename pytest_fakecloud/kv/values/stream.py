@@ -325,43 +325,34 @@ class Pending:
     deliveries: int
 
 
-class PendingList:
-    """Pending entries in the order of their IDs.
+class PendingList(dict[int, Pending]):
+    """Pending entries by their IDs, and the order of these. Change it with `put()` and `take()`.
 
     With 1,000 entries, the default maximum per consumer, a plain list is as quick as a tree.
     """
 
-    __slots__ = ("_entries", "_order")
+    __slots__ = ("_order",)
 
     def __init__(self) -> None:
-        self._entries: dict[int, Pending] = {}
+        super().__init__()
         self._order: list[int] = []
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __contains__(self, entry_id: int) -> bool:
-        return entry_id in self._entries
-
-    def get(self, entry_id: int) -> Pending | None:
-        return self._entries.get(entry_id)
-
     def put(self, entry_id: int, pending: Pending) -> None:
-        if entry_id not in self._entries:
+        if entry_id not in self:
             insort(self._order, entry_id)
-        self._entries[entry_id] = pending
+        self[entry_id] = pending
 
-    def pop(self, entry_id: int) -> Pending | None:
-        pending = self._entries.pop(entry_id, None)
+    def take(self, entry_id: int) -> Pending | None:
+        pending = self.pop(entry_id, None)
         if pending is not None:
             del self._order[bisect_left(self._order, entry_id)]
         return pending
 
-    def items(self, start: int = 0, end: int = ID_MAX) -> Iterator[tuple[int, Pending]]:
+    def between(self, start: int = 0, end: int = ID_MAX) -> Iterator[tuple[int, Pending]]:
         """Yield the entries with ``start <= id <= end``. The list must not change in between."""
         order = self._order
         for at in range(bisect_left(order, start), bisect_right(order, end)):
-            yield order[at], self._entries[order[at]]
+            yield order[at], self[order[at]]
 
     def ends(self) -> tuple[int, int]:
         """Return the lowest and the highest ID; the list must not be empty."""
@@ -396,7 +387,7 @@ class Group:
         """Make an entry pending for ``consumer``, even if it is pending for another one."""
         before = self.pending.get(entry_id)
         if before is not None:
-            before.consumer.pending.pop(entry_id)
+            before.consumer.pending.take(entry_id)
         pending = Pending(consumer, now_ms, deliveries)
         self.pending.put(entry_id, pending)
         consumer.pending.put(entry_id, pending)
@@ -405,23 +396,23 @@ class Group:
     def give(self, entry_id: int, pending: Pending, consumer: Consumer) -> None:
         """Move a pending entry to another consumer, keeping its delivery time and count."""
         if pending.consumer is not consumer:
-            pending.consumer.pending.pop(entry_id)
+            pending.consumer.pending.take(entry_id)
             pending.consumer = consumer
             consumer.pending.put(entry_id, pending)
 
     def acknowledge(self, entry_id: int) -> bool:
         """Remove a pending entry; return whether it was pending."""
-        pending = self.pending.pop(entry_id)
+        pending = self.pending.take(entry_id)
         if pending is None:
             return False
-        pending.consumer.pending.pop(entry_id)
+        pending.consumer.pending.take(entry_id)
         return True
 
     def copy(self) -> Group:
         twin = Group(self.last_id, self.entries_read)
         for name, consumer in self.consumers.items():
             twin.consumers[name] = Consumer(name, consumer.seen_ms, consumer.active_ms)
-        for entry_id, pending in self.pending.items():
+        for entry_id, pending in self.pending.between():
             owner = twin.consumers[pending.consumer.name]
             twin.deliver(entry_id, owner, pending.delivered_ms, pending.deliveries)
         return twin

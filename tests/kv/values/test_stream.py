@@ -151,7 +151,7 @@ def test_pending_entries_belong_to_one_consumer_at_a_time() -> None:
     group.consumers = {b"bob": bob, b"alice": alice}
     for entry_id in (3, 1, 2):
         group.deliver(entry_id, alice, 10)
-    assert [entry_id for entry_id, _ in group.pending.items()] == [1, 2, 3]
+    assert [entry_id for entry_id, _ in group.pending.between()] == [1, 2, 3]
     pending = group.pending.get(2)
     assert pending is not None
     group.give(2, pending, bob)
@@ -169,6 +169,6 @@ def test_an_interval_of_pending_entries() -> None:
     for entry_id in (5, 1, 9):
         pending.put(entry_id, Pending(consumer, 0, 1))
     pending.put(5, Pending(consumer, 7, 2))
-    assert [(i, each.deliveries) for i, each in pending.items(2, 8)] == [(5, 2)]
+    assert [(i, each.deliveries) for i, each in pending.between(2, 8)] == [(5, 2)]
     assert 5 in pending
-    assert pending.pop(4) is None
+    assert pending.take(4) is None

@@ -581,7 +581,7 @@ def _full_group(
     """Return a group with its consumers, each with up to ``limit`` pending entries."""
     pending = [
         [format_id(entry_id), each.consumer.name, each.delivered_ms, each.deliveries]
-        for entry_id, each in islice(group.pending.items(), limit)
+        for entry_id, each in islice(group.pending.between(), limit)
     ]
     return Map([
         b"name", name,
@@ -595,7 +595,7 @@ def _full_group(
 def _full_consumer(session: Session, consumer: Consumer, limit: int | None) -> Map:
     pending = [
         [format_id(entry_id), each.delivered_ms, each.deliveries]
-        for entry_id, each in islice(consumer.pending.items(), limit)
+        for entry_id, each in islice(consumer.pending.between(), limit)
     ]
     shown = Map([b"name", consumer.name, b"seen-time", consumer.seen_ms])
     if session.engine.table.knows["XINFO CONSUMERS inactive"]:

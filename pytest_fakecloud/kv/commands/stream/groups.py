@@ -143,8 +143,8 @@ def xgroup_delconsumer(session: Session, args: Args) -> Reply:
     consumer = group.consumers.pop(args[2], None)
     if consumer is None:
         return 0
-    for entry_id, _ in consumer.pending.items():
-        group.pending.pop(entry_id)
+    for entry_id, _ in consumer.pending.between():
+        group.pending.take(entry_id)
     session.db.touch_unwatched(args[0])
     return len(consumer.pending)
 
@@ -202,7 +202,7 @@ def _history(
     now_ms = session.now_ms
     pending = find_consumer(session, key, group, words.consumer).pending
     entries: list[Reply] = []
-    for entry_id, each in islice(pending.items(after + 1), words.count):
+    for entry_id, each in islice(pending.between(after + 1), words.count):
         fields = stream.get(entry_id)
         if fields is None:
             entries.append([format_id(entry_id), NIL_ARRAY])
@@ -283,7 +283,7 @@ def xpending(session: Session, args: Args) -> Reply:
         pending = consumer.pending
     details: Iterator[Reply] = (
         [format_id(entry_id), each.consumer.name, max(idle, 0), each.deliveries]
-        for entry_id, each in pending.items(start, end)
+        for entry_id, each in pending.between(start, end)
         if (idle := session.now_ms - each.delivered_ms) >= min_idle or not min_idle
     )
     return list(islice(details, count))
@@ -422,7 +422,7 @@ def xautoclaim(session: Session, args: Args) -> Reply:
     following = 0
     claimed: list[Reply] = []
     deleted: list[Reply] = []
-    examined = list(islice(group.pending.items(start), attempts + 1))
+    examined = list(islice(group.pending.between(start), attempts + 1))
     for at, (entry_id, pending) in enumerate(examined):
         if at == attempts or len(claimed) + len(deleted) == count:
             following = entry_id
