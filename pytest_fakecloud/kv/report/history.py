@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...core.calls import Action, Call, Entry
 from ...handle import engine_of
@@ -202,27 +202,19 @@ def _keeps_key(spec: CommandSpec) -> bool:
     return "RW" in flags and "delete" not in flags
 
 
-class Expiry(NamedTuple):
-    """The time in microseconds at which a key expires, and the command that set it."""
-
-    deadline_us: int
-    setter: Command
-
-
-class Expiries(dict[str, Expiry]):
-    """The expiry of each key, as far as the commands so far show it."""
+class Expiries(dict[str, Command]):
+    """The command that set the TTL of each key, as far as the commands so far show it."""
 
     def expired(self, key: str, at_us: int) -> bool:
         """Return whether a key had a TTL that ended before or at a time."""
-        return key in self and at_us >= self[key].deadline_us
+        return key in self and at_us >= (self[key].deadline_us or 0)
 
     def follow(self, command: Command) -> None:
         for key in command.arguments if command.changes else ():
             if self.expired(key, command.at_us):
                 del self[key]
-        deadline = command.deadline_us
-        if deadline is not None and command.succeeded:
-            self.update(dict.fromkeys(command.keys, Expiry(deadline, command)))
+        if command.deadline_us is not None and command.succeeded:
+            self.update(dict.fromkeys(command.keys, command))
         elif command.changes_only_ttl:
             keeps = command.name == "GETEX" and len(command.words) == 2
             if not keeps and (command.result is UNKNOWN or command.succeeded):
@@ -258,12 +250,7 @@ def commands(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
 
 def by_execution(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
     """Return the history in order of execution: a fault's function may run before its call."""
-    place = handle.name, getattr(handle, "number", None), "by execution"
-    if place not in test.commands:
-        test.commands[place] = sorted(
-            history(test, handle), key=lambda command: executed_at(command.entry)
-        )
-    return test.commands[place]
+    return sorted(history(test, handle), key=lambda command: executed_at(command.entry))
 
 
 def with_expiries(

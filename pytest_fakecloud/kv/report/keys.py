@@ -24,7 +24,6 @@ from .history import (
     UNKNOWN,
     WRITES,
     Command,
-    Expiry,
     ServerOrDatabase,
     by_execution,
     commands,
@@ -66,8 +65,8 @@ def ttl_renewed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             setters[key] = [command]
             continue
         chain = setters.get(key, [])
-        if expiries[key].setter not in chain[-1:]:
-            chain = [expiries[key].setter]  # another command has set the TTL since then
+        if expiries[key] not in chain[-1:]:
+            chain = [expiries[key]]  # another command has set the TTL since then
         setters[key] = [*chain, command]
     for first, *renewals in setters.values():
         end_us = first.deadline_us or 0
@@ -178,13 +177,14 @@ def _starts_at_zero(command: Command) -> bool:
 
 def read_after_expiry(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find keys that were read after they had expired."""
-    late: dict[str, tuple[Command, Expiry]] = {}
+    late: dict[str, tuple[Command, Command]] = {}
     for command, expiries in with_expiries(test, handle):
         missing = command.name in READS and not command.result
         if missing and expiries.expired(command.key, command.at_us):
             late[command.key] = command, expiries[command.key]
-    for command, (until_us, setter) in late.values():
-        values = {"seconds": (command.at_us - until_us) / 1e6, "ttl": str(setter.ttl)}
+    for command, setter in late.values():
+        late_us = command.at_us - (setter.deadline_us or 0)
+        values = {"seconds": late_us / 1e6, "ttl": str(setter.ttl)}
         number = setter.entry.number
         yield command.finding("read_after_expiry", [number], severity="hint", **values)
 

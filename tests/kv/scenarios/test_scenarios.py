@@ -137,7 +137,7 @@ class Effects:
         expiries.follow(_command(self.engine, argv, reply))
         for key, expiry in expiries.items():
             real_ms = db.expires.get(key.encode("latin-1"))
-            if self.engine.clock.now_us() < expiry.deadline_us != (real_ms or 0) * 1000:
+            if self.engine.clock.now_us() < (expiry.deadline_us or 0) != (real_ms or 0) * 1000:
                 self._note(f"an effect: {key} expires at {real_ms} and not at {expiry}")
 
 
