@@ -89,8 +89,7 @@ def _read_field(words: Words) -> FieldSpec:
             source = words.take(f"the source of field '{name}'")
         else:
             options.add(word)
-    flags = ("FAST" in options, "NOSTEM" in options, "NOTOKENIZE" in options)
-    return FieldSpec(name, kind, *flags, source)
+    return FieldSpec(name, kind, frozenset(options), source)
 
 
 @command("SEARCH.DROP")
@@ -103,7 +102,7 @@ def search_drop(session: Session, args: Args) -> Reply:
 @command("SEARCH.REINDEX")
 def search_reindex(session: Session, args: Args) -> Reply:
     """Rebuild an index from its keys."""
-    index = find_index(session, args[0])
+    index = indexes_of(session).find(args[0])
     if index is None:
         return 0
     index.clear()
@@ -117,15 +116,15 @@ def search_describe(session: Session, args: Args) -> Reply:
 
     The name in the reply is that of the index, even if the command names an alias.
     """
-    found = indexes_of(session).find(args[0])
-    if found is None:
+    indexes = indexes_of(session)
+    index = indexes.find(args[0])
+    if index is None:
         return None
-    name, index = found
     index.refresh(session.db, is_read=False)
     definition = index.definition
     fields = [list(map(encoded, each.words())) for each in definition.fields]
     return Map([
-        b"name", name, b"type", definition.kind.encode(),
+        b"name", indexes.name_of(args[0]), b"type", definition.kind.encode(),
         b"prefixes", list(map(encoded, definition.prefixes)),
         b"language", definition.language.encode(),
         b"indexSize", index.size, b"pendingUpdates", len(index.waiting),
@@ -136,7 +135,7 @@ def search_describe(session: Session, args: Args) -> Reply:
 @command("SEARCH.WAITINDEXING")
 def search_waitindexing(session: Session, args: Args) -> Reply:
     """Make all pending changes searchable."""
-    index = find_index(session, args[0])
+    index = indexes_of(session).find(args[0])
     if index is None:
         return 0
     index.release_all()
@@ -238,7 +237,7 @@ def search_aggregate(session: Session, args: Args) -> Reply:
 
 
 def _find(session: Session, name: bytes) -> SearchIndex | None:
-    index = find_index(session, name)
+    index = indexes_of(session).find(name)
     if index is not None:
         index.refresh(session.db)
     return index
@@ -362,12 +361,6 @@ def indexes_of(session: Session) -> Indexes:
     indexes.adopt(keyspace.values)
     session.engine.record_changes()
     return indexes
-
-
-def find_index(session: Session, name: bytes) -> SearchIndex | None:
-    """Return the index with a name or an alias, or None."""
-    found = indexes_of(session).find(name)
-    return None if found is None else found[1]
 
 
 class Words:

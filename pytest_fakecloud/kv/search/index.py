@@ -32,7 +32,7 @@ class SearchIndex:
     A changed key passes through these stages: it is delayed in ``waiting`` (only if a delay is set),
     then in ``_changed`` until ``refresh()`` makes its document, and the document's number is in
     ``_unposted`` until ``refresh()`` adds its terms and values to the postings. The postings are
-    None until the first ``refresh()``, which adds all documents to them.
+    empty until the first ``refresh()``, which adds all documents to them.
     """
 
     type_name = "search"
@@ -44,10 +44,10 @@ class SearchIndex:
         """The estimated total size of the documents in bytes (decided here)."""
         self.waiting: dict[bytes, tuple[int | None, int | None]] = {}
         """For each delayed key, the time (Unix ms) and the number of searches to wait for, or None."""
-        self._numbers: dict[bytes, int] = {}
+        self.numbers: dict[bytes, int] = {}
         """The number of each key's document."""
         self._changed: OrderedDict[bytes, None] = OrderedDict()
-        self._postings: dict[str, TextPostings | ValuePostings] | None = None
+        self._postings: dict[str, TextPostings | ValuePostings] = {}
         self._unposted: deque[int] = deque()
         """The numbers of the newest documents, whose terms and values are not in the postings yet."""
         self._next = 0
@@ -66,7 +66,7 @@ class SearchIndex:
         other.documents = dict(self.documents)
         other.size = self.size
         other.waiting = dict(self.waiting)
-        other._numbers = dict(self._numbers)
+        other.numbers = dict(self.numbers)
         other._changed = self._changed.copy()
         other._next = self._next
         return other
@@ -100,10 +100,10 @@ class SearchIndex:
     def clear(self) -> None:
         self.documents.clear()
         self.size = 0
-        self._numbers.clear()
+        self.numbers.clear()
         self._changed.clear()
         self.waiting.clear()
-        self._postings = None
+        self._postings = {}
         self._unposted.clear()
 
     def release_all(self) -> None:
@@ -123,7 +123,7 @@ class SearchIndex:
             if document is not None:
                 self._add(document)
             spend(_STEPS + (0 if document is None else _STEPS_PER_BYTE * document.size))
-        if self._postings is None:
+        if not self._postings:
             self._postings = {
                 each.name: _POSTINGS.get(each.kind, ValuePostings)()
                 for each in self.definition.fields
@@ -148,45 +148,37 @@ class SearchIndex:
     def _add(self, document: Document) -> None:
         number = self._next
         self._next += 1
-        self._numbers[document.key] = number
+        self.numbers[document.key] = number
         self.documents[number] = document
         self.size += document.size
-        if self._postings is not None:
+        if self._postings:
             self._unposted.append(number)
 
     def _forget(self, key: bytes) -> None:
-        number = self._numbers.pop(key, None)
+        number = self.numbers.pop(key, None)
         if number is None:
             return
         document = self.documents.pop(number)
         self.size -= document.size
         # Documents are posted in the order of their numbers.
-        if self._postings is not None and (not self._unposted or number < self._unposted[0]):
+        if self._postings and (not self._unposted or number < self._unposted[0]):
             for name, values in document.fields.items():
                 self._postings[name].remove(number, values)
 
-    def number_of(self, key: bytes) -> int | None:
-        """Return the number of a key's document, or None if the key has no document."""
-        return self._numbers.get(key)
-
     def text(self, name: str) -> TextPostings:
-        found = self._postings_of(name)
+        found = self._postings[name]
         assert isinstance(found, TextPostings)
         return found
 
     def values(self, name: str) -> ValuePostings:
-        found = self._postings_of(name)
+        found = self._postings[name]
         assert isinstance(found, ValuePostings)
         return found
-
-    def _postings_of(self, name: str) -> TextPostings | ValuePostings:
-        assert self._postings is not None, "refresh() comes first"
-        return self._postings[name]
 
     def column(self, name: str) -> dict[int, tuple[Any, ...]]:
         """Return the values of a fast field by document number; raise `SearchError` for others."""
         spec = self.definition.by_name.get(name)
-        if spec is None or not spec.fast:
+        if spec is None or "FAST" not in spec.options:
             # This is Tantivy's error message, as users of the vendor reported it.
             raise SearchError(f"Field `{name}` is not a fast field")
         return self.values(name).of
@@ -232,20 +224,18 @@ class Indexes:
         self.delay_ms = delay_ms
         self.delay_reads = delay_reads
 
-    def find(self, name: bytes) -> tuple[bytes, SearchIndex] | None:
-        """Return the name and the index for a name or alias. Names take precedence over aliases."""
-        index = self.named.get(name)
-        if index is None:
-            name = self.aliases.get(name, name)
-            index = self.named.get(name)
-        return None if index is None else (name, index)
+    def name_of(self, name: bytes) -> bytes:
+        """Return the name of the index for a name or alias. Names take precedence over aliases."""
+        return name if name in self.named else self.aliases.get(name, name)
+
+    def find(self, name: bytes) -> SearchIndex | None:
+        return self.named.get(self.name_of(name))
 
     def catch_up(self, keyspace: Keyspace, name: bytes, *, whole: bool) -> bool:
         """Index changed keys, with ``whole`` also delayed ones; return whether none are left."""
-        found = self.find(name)
-        if found is None:
+        index = self.find(name)
+        if index is None:
             return True
-        _, index = found
         if whole:
             index.release_all()
         try:
@@ -285,8 +275,7 @@ class Indexes:
 
 def find_index(keyspace: Keyspace, name: str) -> SearchIndex | None:
     """Return the search index of a database for a name or alias, or None."""
-    found = None if keyspace.indexes is None else keyspace.indexes.find(encoded(name))
-    return None if found is None else found[1]
+    return None if keyspace.indexes is None else keyspace.indexes.find(encoded(name))
 
 
 Node: TypeAlias = "dict[str, Node | list[str]]"

@@ -115,7 +115,7 @@ def column_of(
             f"Aggregation '{args.alias}' field '{name}' of type {spec.kind} cannot be used with "
             f"{args.operator}"
         )
-    if not spec.fast and spec.kind not in ("KEYWORD", "FACET"):
+    if "FAST" not in spec.options and spec.kind not in ("KEYWORD", "FACET"):
         # This is the vendor's error message.
         raise args.error(f"requires field '{name}' to be FAST")
     return spec, index.values(name).of

@@ -58,20 +58,15 @@ class FieldSpec:
 
     name: str
     kind: str
-    fast: bool = False
-    nostem: bool = False
-    notokenize: bool = False
+    options: frozenset[str] = frozenset()
     source: str | None = None
 
     def __post_init__(self) -> None:
-        for word, given in self._options():
-            if given and self.kind not in _KINDS_WITH[word]:
+        for word, kinds in _KINDS_WITH.items():
+            if word in self.options and self.kind not in kinds:
                 raise SearchError(
                     f"syntax error: {word} is not an option of {self.kind} field '{self.name}'"
                 )
-
-    def _options(self) -> tuple[tuple[str, bool], ...]:
-        return ("FAST", self.fast), ("NOSTEM", self.nostem), ("NOTOKENIZE", self.notokenize)
 
     @property
     def path(self) -> str:
@@ -88,7 +83,7 @@ class FieldSpec:
 
     def words(self) -> list[str]:
         """Return the field as SEARCH.DESCRIBE shows it: the name, the type and the options."""
-        words = [self.name, self.kind, *(word for word, given in self._options() if given)]
+        words = [self.name, self.kind, *sorted(self.options)]
         return words if self.source is None else [*words, "FROM", self.source]
 
 
@@ -135,7 +130,7 @@ class Definition:
         return {each.name: each.words()[1:] for each in self.fields}
 
     def analyzer(self, spec: FieldSpec) -> Analyzer:
-        return analyzer(self.language, not spec.nostem, spec.notokenize)
+        return analyzer(self.language, "NOSTEM" not in spec.options, "NOTOKENIZE" in spec.options)
 
 
 LANGUAGES = (

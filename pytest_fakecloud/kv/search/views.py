@@ -68,7 +68,7 @@ class SearchIndexView:
         """
         with self._index() as (keyspace, index):
             name = encoded(key)
-            number = index.number_of(name)
+            number = index.numbers.get(name)
             try:
                 clause = parse_filter(index.definition, json.dumps(filter).encode())
                 if number is None:
