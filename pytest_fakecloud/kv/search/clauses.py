@@ -131,17 +131,13 @@ class Equal(_Leaf):
 
 @dataclass(frozen=True)
 class InRange(_Leaf):
-    """Matches values between two bounds, with score 1. None means unbounded."""
+    """Matches values within the bounds of operators such as ``$gt``, with score 1."""
 
-    low: Any
-    high: Any
-    without_low: bool
-    without_high: bool
+    bounds: dict[str, Any]
 
     def find(self, index: SearchIndex) -> Matches:
         spend(_STEPS_PER_CLAUSE)
-        between = index.values(self.spec.name).between
-        return dict.fromkeys(between(self.low, self.high, self.without_low, self.without_high), 1.0)
+        return dict.fromkeys(index.values(self.spec.name).between(self.bounds), 1.0)
 
 
 @dataclass(frozen=True)

@@ -139,16 +139,8 @@ class _Reader:
         if spec.kind not in RANGED:
             raise _unsupported(next(iter(ranges)), spec)
         bounds = {word: _typed(spec, operand) for word, operand in ranges.items()}
-        # Of two bounds on a side, the narrower one applies; of two equal ones, the exclusive one.
-        low, without_low = bounds.get("$gte"), False
-        if "$gt" in bounds and (low is None or bounds["$gt"] >= low):
-            low, without_low = bounds["$gt"], True
-        high, without_high = bounds.get("$lte"), False
-        if "$lt" in bounds and (high is None or bounds["$lt"] <= high):
-            high, without_high = bounds["$lt"], True
         operators = ", ".join(f"{word} {_brief(operand)}" for word, operand in ranges.items())
-        clause = InRange(spec, low, high, without_low, without_high)
-        return Named(clause, f"{spec.name} {operators}")
+        return Named(InRange(spec, bounds), f"{spec.name} {operators}")
 
     def _tokens(self, spec: FieldSpec, text: str) -> tuple[str | None, ...]:
         return self.definition.analyzer(spec).tokens(text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -414,6 +414,11 @@ class TextPostings:
                 del self.terms[token]
 
 
+_STARTS = {"$gte": bisect_left, "$gt": bisect_right}
+_ENDS = {"$lte": bisect_right, "$lt": bisect_left}
+"""Functions that return the position at which a bound lets sorted values start or end."""
+
+
 class ValuePostings:
     """The values of other fields: documents by value, and values in order by document (``of``)."""
 
@@ -439,17 +444,13 @@ class ValuePostings:
             if not self.numbers[value]:
                 del self.numbers[value]
 
-    def between(
-        self, low: Any, high: Any, without_low: bool = False, without_high: bool = False
-    ) -> set[int]:
-        """Return the documents that have a value between two bounds. None means unbounded."""
+    def between(self, bounds: Mapping[str, Any]) -> set[int]:
+        """Return the documents that have a value within bounds such as ``{"$gte": 1, "$lt": 5}``."""
         values = self.order.all()
-        first = 0
-        if low is not None:
-            first = bisect_right(values, low) if without_low else bisect_left(values, low)
-        end = len(values)
-        if high is not None:
-            end = bisect_left(values, high) if without_high else bisect_right(values, high)
+        starts = [_STARTS[word](values, bounds[word]) for word in bounds if word in _STARTS]
+        ends = [_ENDS[word](values, bounds[word]) for word in bounds if word in _ENDS]
+        # Of two bounds on a side, the narrower one applies; of two equal ones, the exclusive one.
+        first, end = max(starts, default=0), min(ends, default=len(values))
         known = self.numbers
         having = [known[value] for value in values[first:end] if value in known]
         spend(end - first + 2 * sum(map(len, having)))
