@@ -27,10 +27,6 @@ Element = int | frozenset[int] | None
 """An element of a pattern: a byte, a set of bytes, or None, which matches any byte."""
 
 
-def matches(pattern: bytes, text: bytes) -> bool:
-    return matcher(pattern)(text)
-
-
 def matcher(pattern: bytes, nocase: bool = False) -> Callable[[bytes], bool]:
     """Return a cached function that tests strings, taking steps from the command's budget."""
     return (_kept if len(pattern) <= _KEPT_LENGTH else _matcher)(pattern, nocase)

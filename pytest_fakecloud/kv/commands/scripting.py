@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..algorithms.glob import matches
+from ..algorithms.glob import matcher
 from ..engine.sessions import Session
 from ..errors import NOT_INTEGER, TOO_MANY_KEYS, CommandError
 from ..reply import OK, Map, Reply, SetReply, Status
@@ -148,7 +148,7 @@ def function_list(session: Session, args: Args) -> Reply:
     return [
         _shown(library, with_code)
         for library in session.engine.scripting.libraries.values()
-        if pattern is None or matches(pattern, library.name)
+        if pattern is None or matcher(pattern)(library.name)
     ]
 
 

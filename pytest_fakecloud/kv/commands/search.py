@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import deque
 from typing import Any
 
 from ..algorithms.glob import matcher
@@ -25,7 +26,7 @@ def search_create(session: Session, args: Args) -> Reply:
 
     Returns 1 or, with EXISTSOK, 0 if an index with the same definition exists.
     """
-    definition, flags = _read_definition(Words(args, 1))
+    definition, flags = _read_definition(Words(args[1:]))
     keyspace, indexes = session.db, indexes_of(session)
     name = args[0]
     present = keyspace.find(name)
@@ -147,7 +148,7 @@ def search_waitindexing(session: Session, args: Args) -> Reply:
 def search_listindexes(session: Session, args: Args) -> Reply:
     """Return the names and types of the indexes, sorted by name."""
     pattern, limit, offset = b"*", 0, 0
-    words = Words(args, 0)
+    words = Words(args)
     while words:
         word = words.one_of("option", ("MATCH", "LIMIT", "OFFSET"))
         if word == "MATCH":
@@ -198,7 +199,7 @@ _MOST_HITS, _FARTHEST = 1000, 10_000
 def search_query(session: Session, args: Args) -> Reply:
     """Return the key, score and content of each document that matches a filter."""
     found = _find(session, args[0])
-    options = _read_query(Words(args, 2))
+    options = _read_query(Words(args[2:]))
     if (session.in_exec or session.in_script) and not options.no_content:
         raise SearchError("SEARCH.QUERY needs NOCONTENT in a transaction or a script")
     if found is None:
@@ -363,28 +364,20 @@ def indexes_of(session: Session) -> Indexes:
     return indexes
 
 
-class Words:
+class Words(deque[bytes]):
     """Reads a command's arguments from left to right.
 
     The methods other than `peek()` consume what they return. ``what`` names it in error messages.
     """
 
-    def __init__(self, args: Args, at: int) -> None:
-        self._args = args
-        self._at = at
-
-    def __bool__(self) -> bool:
-        return self._at < len(self._args)
-
     def peek(self) -> str:
         """Return the next argument in upper case without consuming it; an empty string at the end."""
-        return decoded(self._args[self._at]).upper() if self else ""
+        return decoded(self[0]).upper() if self else ""
 
     def take(self, what: str) -> str:
         if not self:
             raise SearchError(f"syntax error: {what} is missing")
-        self._at += 1
-        return decoded(self._args[self._at - 1])
+        return decoded(self.popleft())
 
     def take_upper(self, what: str) -> str:
         return self.take(what).upper()
@@ -409,6 +402,6 @@ class Words:
     def counted(self, what: str) -> list[str]:
         """Read a count, and return that many further arguments."""
         count = self.number(f"the count of {what}")
-        if count > len(self._args) - self._at:
+        if count > len(self):
             raise SearchError(f"syntax error: expected {count} {what}, but fewer words follow")
         return [self.take(what) for _ in range(count)]

@@ -172,12 +172,6 @@ Function: TypeAlias = Callable[[Any, Args], "Reply"]
 
 GROUP_CATEGORIES = {"sorted-set": "sortedset", "generic": "keyspace", "transactions": "transaction"}
 """ACL categories of command groups, if the names differ."""
-_FLAG_CATEGORIES = {
-    "write": ("@write",),
-    "admin": ("@admin", "@dangerous"),
-    "pubsub": ("@pubsub",),
-    "blocking": ("@blocking",),
-}
 
 
 # What a column says is cached, because many of the 400 commands have equal ones.
@@ -209,9 +203,9 @@ def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozen
     words = text.split()
     flags = frozenset(word for word in words if "@" not in word)
     found = {"@fast" if "fast" in flags else "@slow"}
-    for flag, categories in _FLAG_CATEGORIES.items():
-        if flag in flags:
-            found.update(categories)
+    found.update("@" + flag for flag in flags & {"write", "admin", "pubsub", "blocking"})
+    if "admin" in flags:
+        found.add("@dangerous")
     if "readonly" in flags and group != "scripting":
         found.add("@read")
     if group not in ("server", "cluster"):
