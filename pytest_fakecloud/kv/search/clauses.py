@@ -301,49 +301,30 @@ class Regex(_Leaf):
 
 
 @dataclass(frozen=True)
-class _Wrapper(Clause):
-    """Matches like another clause."""
+class Operator(Clause):
+    """Another clause with its text in the filter, for explanations, and a factor for its scores."""
 
     inner: Clause
+    words: str = ""
+    boost: float | None = None
 
     def find(self, index: SearchIndex) -> Matches:
-        return self.inner.find(index)
+        found = self.inner.find(index)
+        if self.boost is None:
+            return found
+        spend(len(found))
+        return {number: score * self.boost for number, score in found.items()}
 
     def highlighted_terms(self) -> Iterator[tuple[str, str]]:
         return self.inner.highlighted_terms()
 
     def mismatches(self, index: SearchIndex, number: int) -> list[str]:
-        return self.inner.mismatches(index, number)
-
-    def __str__(self) -> str:
-        return str(self.inner)
-
-
-@dataclass(frozen=True)
-class Boosted(_Wrapper):
-    """Multiplies the scores of another clause by a factor."""
-
-    factor: float
-
-    def find(self, index: SearchIndex) -> Matches:
-        found = self.inner.find(index)
-        spend(len(found))
-        return {number: score * self.factor for number, score in found.items()}
-
-
-@dataclass(frozen=True)
-class Named(_Wrapper):
-    """A clause with its text in the filter, for explanations."""
-
-    words: str
-
-    def mismatches(self, index: SearchIndex, number: int) -> list[str]:
-        """Return the first reason why a document does not match, after the clause's text."""
+        """Return the reasons of the inner clause, only the first after the clause's text."""
         why = self.inner.mismatches(index, number)
-        return [f"{self.words}: {why[0]}"] if why else []
+        return [f"{self.words}: {why[0]}"] if self.words and why else why
 
     def __str__(self) -> str:
-        return self.words
+        return self.words or str(self.inner)
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,13 @@ from ..values.json import JsonError, parse_json
 from .clauses import (
     AllOf,
     AnyOf,
-    Boosted,
     Clause,
     Equal,
     Everything,
     Fuzzy,
     InRange,
-    Named,
     Nothing,
+    Operator,
     Phrase,
     Regex,
 )
@@ -122,13 +121,13 @@ class _Reader:
                 raise SearchError(f"$in of field '{spec.name}' takes an array")
             items = tuple(self._equal(spec, item) for item in operand)
             found = AnyOf(items) if items else Nothing("an empty $in matches nothing")
-            return Named(found, description)
+            return Operator(found, description)
         if operator == "$eq" or (operator == "$smart" and not spec.is_text):
-            return Named(self._equal(spec, operand), description)
+            return Operator(self._equal(spec, operand), description)
         if not spec.is_text:
             raise _unsupported(operator, spec)
         clause = _TEXT_OPERATORS[operator](self, spec, operand)
-        return _boosted(Named(clause, description), boosted)
+        return Operator(clause, description, _boost_of(boosted))
 
     def _equal(self, spec: FieldSpec, operand: Any) -> Clause:
         if spec.is_text:
@@ -140,7 +139,7 @@ class _Reader:
             raise _unsupported(next(iter(ranges)), spec)
         bounds = {word: _typed(spec, operand) for word, operand in ranges.items()}
         operators = ", ".join(f"{word} {_brief(operand)}" for word, operand in ranges.items())
-        return Named(InRange(spec, bounds), f"{spec.name} {operators}")
+        return Operator(InRange(spec, bounds), f"{spec.name} {operators}")
 
     def _tokens(self, spec: FieldSpec, text: str) -> tuple[str | None, ...]:
         return self.definition.analyzer(spec).tokens(text)
@@ -190,7 +189,7 @@ class _Reader:
             weighed += [(Phrase(spec, [word]), 2.0) for word in words]
             weighed += [(Fuzzy(spec, word), 1.0) for word in words]
             weighed += [(Fuzzy(spec, words[-1], prefix=True), 1.0)]
-        return AnyOf(tuple(Boosted(clause, factor) for clause, factor in weighed))
+        return AnyOf(tuple(Operator(clause, boost=factor) for clause, factor in weighed))
 
 
 _TEXT_OPERATORS: dict[str, Callable[[_Reader, FieldSpec, Any], Clause]] = {
@@ -229,7 +228,7 @@ def _boost_of(found: dict[str, Any]) -> float | None:
 
 def _boosted(clause: Clause, found: dict[str, Any]) -> Clause:
     boost = _boost_of(found)
-    return clause if boost is None else Boosted(clause, boost)
+    return clause if boost is None else Operator(clause, boost=boost)
 
 
 _OPERANDS = {
