@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.budget import spend
 from .. import errors
@@ -13,6 +13,7 @@ from ..algorithms.glob import matcher
 from ..engine.sessions import Session
 from ..errors import CommandError
 from ..reply import OK, Blocked, Reply, Status
+from ..table.config import Config
 from ..table.registry import UNITS, Args, command, variant
 from ..table.syntax import I64_MAX, parse_cursor, parse_float, parse_int, try_int
 from ..table.versions import rdb_version
@@ -32,10 +33,6 @@ from .arguments import (
     running,
 )
 from .string import BYTES_PER_STEP, string_reply
-
-if TYPE_CHECKING:
-    from ..table.config import Config
-
 
 # -- existence -----------------------------------------------------------------------------------
 

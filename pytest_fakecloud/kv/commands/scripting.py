@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..algorithms.glob import matcher
 from ..engine.sessions import Session
 from ..errors import NOT_INTEGER, TOO_MANY_KEYS, CommandError
 from ..reply import OK, Map, Reply, SetReply, Status
 from ..scripting import errors
-from ..scripting.libraries import sources_in
+from ..scripting.libraries import Library, sources_in
 from ..table.registry import Args, command, variant
 from ..table.syntax import parse_int
 from .arguments import subcommand_error
-
-if TYPE_CHECKING:
-    from ..scripting.libraries import Library
 
 
 def _keys_and_arguments(args: Args, error: bytes = NOT_INTEGER) -> tuple[list[bytes], list[bytes]]:

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote_from_bytes
 
 from ...core.timers import to_datetime
@@ -30,16 +30,13 @@ from ..acl import AclUser, describe_user, first_user, read_only_user
 from ..algorithms.glob import matcher
 from ..engine.engine import Engine
 from ..engine.keyspace import Keyspace
+from ..handle import KVServer
 from ..reply import Converted, encode, python_value, word
 from ..search.index import SearchIndex
 from ..values import type_name
 from ..values.containers import HashValue
 from ..values.measures import usage
 from ..values.stream import Stream, format_id
-
-if TYPE_CHECKING:
-    from ..handle import KVServer
-
 
 PREVIEW = 200
 """Maximum number of characters of a value in a row of keys."""

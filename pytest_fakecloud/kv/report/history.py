@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from ...core.calls import Action, Call, Entry
 from ...handle import engine_of
@@ -17,12 +17,9 @@ from ...reporting.calls import QUEUED, SEVERAL, executed_at, is_error, on_connec
 from ...reporting.model import Finding
 from ...reporting.report import ObservedTest, about_key
 from ...reporting.values import each_from_base64, parsed
+from ..handle import KVServer
 from ..reply import encode
 from ..table.registry import COMMANDS, CommandSpec, Ttl, find_ttl, sets_ttl, spec_of
-
-if TYPE_CHECKING:
-    from ..handle import KVServer
-
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""

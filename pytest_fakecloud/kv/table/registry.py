@@ -13,15 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import pairwise
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
+from ..reply import Reply
 from .rows import ROWS, Row, synopsis
 from .syntax import integer_at_start
 from .versions import ARITIES, EARLIER, LATER, MODULES, is_later
-
-if TYPE_CHECKING:
-    from ..reply import Reply
 
 # -- the column "keys" -----------------------------------------------------------------------------
 
@@ -167,7 +165,7 @@ class Effects:
 
 Args: TypeAlias = list[bytes]
 """The arguments of a command, without its name and the name of its subcommand."""
-Function: TypeAlias = Callable[[Any, Args], "Reply"]
+Function: TypeAlias = Callable[[Any, Args], Reply]
 """A function that runs a command. The session is untyped: the table must not import it."""
 
 GROUP_CATEGORIES = {"sorted-set": "sortedset", "generic": "keyspace", "transactions": "transaction"}
@@ -297,7 +295,7 @@ class CommandSpec:
         return [(at, spec) for spec in self.keys for at in spec.positions(argv) or ()]
 
 
-F = TypeVar("F", bound=Callable[..., "Reply"])
+F = TypeVar("F", bound=Callable[..., Reply])
 
 
 class Table:

@@ -8,14 +8,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy as shallow_copy
 from heapq import heapify, heappop, heappush
 from itertools import chain, islice
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from ...core.ids import RandomStream
 from ..table.config import Config
 from ..table.syntax import try_int
 from .measures import LISTPACK_OVERHEAD, entry_size
-
-if TYPE_CHECKING:
-    from ...core.ids import RandomStream
 
 # -- elements and their expiry ---------------------------------------------------------------------
 

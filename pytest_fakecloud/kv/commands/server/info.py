@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import errors
+from ...engine.engine import Engine
 from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import OK, Map, Reply, Verbatim
@@ -20,9 +21,6 @@ from ...table.syntax import parse_int
 from ...table.versions import MODULE_VERSIONS
 from ...values.measures import ENTRY, usage
 from ..arguments import options, subcommand_error
-
-if TYPE_CHECKING:
-    from ...engine.engine import Engine
 
 
 def script_memory(engine: Engine) -> tuple[int, int]:
