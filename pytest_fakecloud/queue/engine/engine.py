@@ -38,15 +38,15 @@ from ..model import (
 )
 from ..wire.values import as_text, callback_body, delivery_of, failure_text
 from ..wire.waits import next_wait
+from .flow import copies
 from .messages import causing
 from .publishing import Publisher
-from .state import copies
 
 
 class Engine(Publisher):
     """The data and rules of one queue. Its methods may be called without holding the lock.
 
-    Each layer of an engine knows only those below it: the data and its timers (``state``), admission
+    Each layer of an engine knows only those below it: the data with its timers and admission
     (``flow``), the life of messages (``messages``), and publishing. This one makes the attempts, in
     any thread or in the running event loop. ``perform`` and ``perform_async`` make the request of a
     delivery. ``interceptors`` are around it, outermost first. ``overtaken`` are the ids of messages

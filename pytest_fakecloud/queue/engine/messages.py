@@ -72,7 +72,7 @@ def _loop(message: Message, why: str) -> str:
 
 
 class Messages(Admission):
-    """The third layer of an engine: creates, finishes and forgets messages, and keeps dead letters.
+    """The second layer of an engine: creates, finishes and forgets messages, and keeps dead letters.
 
     The methods require the lock unless stated otherwise. ``under_way`` are the messages whose
     deliveries are being performed. Expired ``dead_letters`` are removed on access.

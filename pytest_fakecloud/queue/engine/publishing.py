@@ -33,10 +33,9 @@ from ..wire.headers import (
 )
 from ..wire.waits import RetryDelay
 from ..workflow.runs import WorkflowRuns
-from .flow import OrderedQueue
+from .flow import OrderedQueue, copies
 from .messages import Messages
 from .schedules import Schedule, Schedules, as_scheduled
-from .state import copies
 from .url_groups import UrlGroup, UrlGroups
 
 _MAX_NESTING = 5
@@ -269,7 +268,7 @@ def deduplication_key(
 
 
 class Publisher(Messages):
-    """The fourth layer of an engine: accepts publish requests, callbacks and runs of schedules."""
+    """The third layer of an engine: accepts publish requests, callbacks and runs of schedules."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)

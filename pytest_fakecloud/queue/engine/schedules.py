@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ...core.timers import Timer, to_datetime
 from ..errors import QueueError, bad_request, existing, quota
 from ..model import Api, HeaderList, PublishSettings
-from .state import State
+from .flow import Admission
 
 if TYPE_CHECKING:
     from ..wire.cron import Cron
@@ -91,7 +91,7 @@ class Schedules:
     The methods require the lock unless stated otherwise.
     """
 
-    def __init__(self, state: State, publish_run: Callable[[Schedule, int], list[str]]) -> None:
+    def __init__(self, state: Admission, publish_run: Callable[[Schedule, int], list[str]]) -> None:
         self._state = state
         self._publish_run = publish_run
         self.by_id: dict[str, Schedule] = {}

@@ -10,15 +10,15 @@ import pytest
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import Lane
-from pytest_fakecloud.queue.engine.state import State
+from pytest_fakecloud.queue.engine.flow import Admission
 from pytest_fakecloud.queue.model import SECOND, Interceptor, Message
 from pytest_fakecloud.queue.settings import QueueConfig
 
 from .bench import CALLBACK, URL, Bench
 
 
-def state(seed: int = 1, name: str = "queue", lane: Lane = "driven") -> State:
-    return State(
+def state(seed: int = 1, name: str = "queue", lane: Lane = "driven") -> Admission:
+    return Admission(
         Timekeeper(now="2026-01-01T00:00:00Z"),
         Ids(seed),
         name=name,
