@@ -19,7 +19,7 @@ from ...core.timekeeper import Timekeeper
 from ...core.timers import weakly
 from .. import errors
 from ..errors import QueueError, bad_request, quota
-from ..model import DAY, SECOND, Api, HeaderList, HeaderPairs, Kind, Message, PublishSettings
+from ..model import DAY, SECOND, Api, HeaderPairs, Kind, Message, PublishSettings
 from ..settings import PlanLimits, QueueConfig
 from ..wire.headers import (
     LLM_URL,
@@ -310,34 +310,22 @@ class Publisher(Messages):
             public_only = self.settings.production_checks
             targets = targets_of(destination, settings, group, public_only=public_only)
             if settings.cron is not None or schedule_only:
-                sent = [*headers, *query]
-                return self._schedule(destination, settings, body, caller_ip, sent, api)
-            drafts = []
-            for target in targets:
-                draft = self._draft(target, settings, body, now, retries, caller_ip)
-                draft.api = api
-                drafts.append(draft)
+                self.deduplication.forget_expired(now)
+                key = deduplication_key(settings, body, destination)
+                key = None if key is None else f"schedule:{key}"
+                earlier = self.deduplication.earlier_id(key, now)
+                if earlier in self.schedules.by_id:
+                    return Published(schedule_id=earlier, duplicate=True)
+                schedule = self.schedules.create(
+                    destination, settings, body, caller_ip, sent=[*headers, *query], api=api
+                )
+                self.deduplication.remember(key, schedule.id, now)
+                return Published(schedule_id=schedule.id)
+            drafts = [
+                self._draft(target, settings, body, now, retries, caller_ip, api=api)
+                for target in targets
+            ]
             return self._store(drafts, now, group=group is not None)
-
-    def _schedule(
-        self,
-        destination: str,
-        settings: PublishSettings,
-        body: bytes,
-        caller_ip: str,
-        sent: HeaderList,
-        api: Api,
-    ) -> Published:
-        now = self.clock.now_us()
-        self.deduplication.forget_expired(now)
-        key = deduplication_key(settings, body, destination)
-        key = None if key is None else f"schedule:{key}"
-        earlier = self.deduplication.earlier_id(key, now)
-        if earlier in self.schedules.by_id:
-            return Published(schedule_id=earlier, duplicate=True)
-        schedule = self.schedules.create(destination, settings, body, caller_ip, sent=sent, api=api)
-        self.deduplication.remember(key, schedule.id, now)
-        return Published(schedule_id=schedule.id)
 
     def _publish_run(self, schedule: Schedule, at_us: int) -> list[str]:
         settings = schedule.settings
@@ -350,11 +338,13 @@ class Publisher(Messages):
             self.quota.check(settings, schedule.body, self.clock.now_us())
         retries = self.quota.retries(settings)
         public_only = self.settings.production_checks
-        drafts = []
-        for target in targets_of(schedule.destination, settings, group, public_only=public_only):
-            draft = self._draft(target, settings, schedule.body, at_us, retries, schedule.caller_ip)
-            draft.api, draft.schedule_id = schedule.api, schedule.id
-            drafts.append(draft)
+        targets = targets_of(schedule.destination, settings, group, public_only=public_only)
+        sender = schedule.caller_ip
+        origin = {"api": schedule.api, "schedule_id": schedule.id}
+        drafts = [
+            self._draft(target, settings, schedule.body, at_us, retries, sender, **origin)
+            for target in targets
+        ]
         return [one.message_id for one in self._store(drafts, self.clock.now_us()).accepted]
 
     def states_of_run(self, schedule: Schedule) -> dict[str, str]:
@@ -375,8 +365,8 @@ class Publisher(Messages):
             content_type="application/json", retries=retries, redaction=redaction
         )
         self.quota.count_message(at_us)
-        draft = self._draft(Target(url), settings, body, at_us, retries, source.caller_ip)
-        draft.kind, draft.source_id = kind, source.id
+        origin = {"kind": kind, "source_id": source.id}
+        draft = self._draft(Target(url), settings, body, at_us, retries, source.caller_ip, **origin)
         try:
             if draft.queue_name is not None:
                 self.check_queues([draft.queue_name])
@@ -444,7 +434,9 @@ class Publisher(Messages):
         now_us: int,
         retries: int,
         caller_ip: str,
+        **origin: Any,
     ) -> Message:
+        """Return a message that is not stored yet. ``origin`` are further fields of it."""
         not_before = now_us + settings.delay_us
         if settings.not_before_us is not None:
             not_before = max(now_us, settings.not_before_us)
@@ -464,6 +456,7 @@ class Publisher(Messages):
             endpoint_name=endpoint_name,
             endpoint_id=endpoint_id,
             queue_name=settings.queue_name,
+            **origin,
         )
 
     def _store(self, drafts: list[Message], now: int, *, group: bool = False) -> Published:
