@@ -72,15 +72,7 @@ class AdministrationRoutes(RouteFamily):
         ]
 
     def _schedule(self, schedule_id: str) -> records.Record:
-        engine = self.engine
-        schedule = engine.schedules.get(schedule_id)
-        return records.schedule_record(
-            schedule,
-            due_us=engine.schedules.next_run_us(schedule),
-            states=engine.states_of_run(schedule),
-            retries=engine.quota.retries(schedule.settings),
-            max_timeout_us=engine.limits.timeout_us,
-        )
+        return records.schedule_record(self.engine, self.engine.schedules.get(schedule_id))
 
     def list_schedules(self, request: Request) -> object:
         return [self._schedule(one) for one in self.engine.schedules.by_id]

@@ -26,7 +26,6 @@ from urllib.parse import urlsplit
 
 from ...http.app import Route
 from ...http.messages import Answer, Request
-from ..engine.engine import Engine
 from ..engine.messages import DeadLetter
 from ..engine.publishing import Accepted
 from ..errors import QueueError, bad_request, not_found
@@ -68,12 +67,6 @@ _OVERRIDES = ("retries", "retry-delay", "flow-control-", "label", "delay", "fail
 """Prefixes of the settings that can be given when a run is resumed or restarted."""
 
 
-def letter_record(engine: Engine, letter: DeadLetter) -> records.Record:
-    message = engine.dead_message(letter)
-    shown = records.dead_letter_record(message, letter.id, engine.settings.no_answer_status)
-    return shown | engine.workflow.dead_letter_fields(message)
-
-
 class HistoryRoutes(RouteFamily):
     """Endpoints for dead letters and logs."""
 
@@ -92,11 +85,13 @@ class HistoryRoutes(RouteFamily):
     def list_dead_letters(self, request: Request) -> object:
         chosen = records.read_filters(query_of(request), records.FOR_DEAD_LETTERS)
         letters, cursor = self.engine.select_dead_letters(chosen)
-        shown = [letter_record(self.engine, letter) for letter in letters]
+        shown = [records.dead_letter_record(self.engine, letter) for letter in letters]
         return {"messages": shown} | without_none(cursor=cursor)
 
     def get_dead_letter(self, request: Request) -> object:
-        return letter_record(self.engine, self.engine.dead_letter(request.segment("id")))
+        return records.dead_letter_record(
+            self.engine, self.engine.dead_letter(request.segment("id"))
+        )
 
     def delete_dead_letter(self, request: Request) -> None:
         self.engine.delete_dead_letters([self.engine.dead_letter(request.segment("id"))])
@@ -167,11 +162,11 @@ class WorkflowHistoryRoutes(RouteFamily):
 
     def list_dead_letters(self, request: Request) -> object:
         letters, cursor = self._letters(query_of(request), request)
-        shown = [letter_record(self.engine, letter) for letter in letters]
+        shown = [records.dead_letter_record(self.engine, letter) for letter in letters]
         return {"messages": shown} | without_none(cursor=cursor)
 
     def get_dead_letter(self, request: Request) -> object:
-        return letter_record(self.engine, self._letter(request.segment("id")))
+        return records.dead_letter_record(self.engine, self._letter(request.segment("id")))
 
     def delete_one(self, request: Request) -> object:
         return {"deleted": self.engine.delete_dead_letters([self._letter(request.segment("id"))])}
@@ -254,7 +249,6 @@ def _created(run: WorkflowRun) -> dict[str, object]:
 
 
 _METHODS = "GET POST PUT PATCH DELETE HEAD OPTIONS"
-_STATES = get_args(RunState)
 _ALL_RUNS = ("workflowRuns", "true")
 """The parameter of a listing that selects all runs."""
 _DEFAULT_FEATURES = "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig"
@@ -348,7 +342,7 @@ class WorkflowRoutes(RouteFamily):
 
         ``default`` is its size without a ``count``. ``url_prefix``: match ``workflowUrl`` as prefix.
         """
-        chosen = records.read_filters(pairs, _FILTERS, states=_read_states)
+        chosen = records.read_filters(pairs, _FILTERS, states=get_args(RunState))
         # Compare the beginnings of URLs here, because filters compare whole values.
         prefixes = chosen.fields.pop("workflowUrl", None) if url_prefix else None
         self.engine.sweep()
@@ -451,11 +445,3 @@ class WorkflowRoutes(RouteFamily):
 
 def _values_of(run: WorkflowRun, field: str) -> tuple[str, ...]:
     return _RUN_FIELDS[field](run)
-
-
-def _read_states(values: list[str]) -> list[str]:
-    states = ["RUN_CANCELED" if one == "RUN_CANCELLED" else one for one in values]
-    for state in states:
-        if state not in _STATES:
-            raise bad_request(f"invalid state: {state!r}, expected one of {', '.join(_STATES)}")
-    return states

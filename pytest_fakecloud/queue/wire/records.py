@@ -22,7 +22,7 @@ import binascii
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from ..engine.flow import OrderedQueue
@@ -54,6 +54,10 @@ from .values import (
     source_headers,
     without_none,
 )
+
+if TYPE_CHECKING:
+    from ..engine.messages import DeadLetter
+    from ..engine.publishing import Publisher
 
 Record = dict[str, Any]
 _FORWARD = re.compile(r"\Aforward-", re.IGNORECASE)
@@ -142,17 +146,18 @@ def message_record(message: Message) -> Record:
     return record
 
 
-def dead_letter_record(message: Message, dlq_id: str, no_answer_status: int) -> Record:
+def dead_letter_record(engine: Publisher, letter: DeadLetter) -> Record:
+    message = engine.dead_message(letter)
     outcome = message.last_outcome or Outcome()
     record = message_record(message)
-    record["dlqId"] = dlq_id
+    record["dlqId"] = letter.id
     record["state"] = "failed"
-    record["responseStatus"] = outcome.status_or(no_answer_status)
+    record["responseStatus"] = outcome.status_or(engine.settings.no_answer_status)
     record["responseHeader"] = shown_headers(outcome.headers, message.response_redaction)
     record |= _body("responseBody", outcome.body, message.response_redaction)
     if outcome.status is None:
         record["error"] = failure_text(outcome)
-    return record
+    return record | engine.workflow.dead_letter_fields(message)
 
 
 def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Record:
@@ -190,16 +195,8 @@ def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Reco
     return record
 
 
-def schedule_record(
-    schedule: Schedule,
-    *,
-    due_us: int | None,
-    states: dict[str, str],
-    retries: int,
-    max_timeout_us: int,
-) -> Record:
-    """Return the record of a schedule. ``states`` are the states of the last run's messages."""
-    settings = schedule.settings
+def schedule_record(engine: Publisher, schedule: Schedule) -> Record:
+    settings, due_us = schedule.settings, engine.schedules.next_run_us(schedule)
     record: Record = {
         "scheduleId": schedule.id,
         "cron": schedule.cron,
@@ -208,7 +205,7 @@ def schedule_record(
         "method": settings.method,
         "header": shown_headers(destination_headers(settings), settings.redaction),
         **_body("body", schedule.body, settings.redaction),
-        "retries": retries,
+        "retries": engine.quota.retries(settings),
         **_caller(schedule.caller_ip),
         "isPaused": schedule.paused,
         **_settings_record(settings),
@@ -217,11 +214,11 @@ def schedule_record(
         record["delay"] = settings.delay_us // SECOND
     if settings.timeout_us is not None:
         # Replace the milliseconds: the API reports the timeout of a schedule in seconds.
-        record["timeout"] = min(settings.timeout_us, max_timeout_us) // SECOND
+        record["timeout"] = min(settings.timeout_us, engine.limits.timeout_us) // SECOND
     record |= without_none(queueName=settings.queue_name, error=schedule.error)
     if schedule.last_us is not None:
         record["lastScheduleTime"] = ms(schedule.last_us)
-        record["lastScheduleStates"] = states
+        record["lastScheduleStates"] = engine.states_of_run(schedule)
     if due_us is not None:
         record["nextScheduleTime"] = ms(due_us)
     return record
@@ -406,9 +403,9 @@ def read_filters(
     known: frozenset[str],
     most: int = 100,
     *,
-    states: Callable[[list[str]], list[str]] | None = None,
+    states: Sequence[str] = _STATES,
 ) -> Filters:
-    """Parse query pairs; raise a 400 error if malformed. ``states`` parses state filters."""
+    """Parse query pairs; raise a 400 error if malformed. ``states`` are those to filter by."""
     filters = Filters()
     for name, value in pairs:
         if name not in known:
@@ -431,7 +428,7 @@ def read_filters(
         else:
             values = [value] if name in _WHOLE else [one.strip() for one in value.split(",")]
             if name == "state":
-                values = (states or _states)(values)
+                values = _read_states(values, states)
             elif name == "responseStatus":
                 values = [str(read_integer(one, "responseStatus")) for one in values]
             # An empty value matches nothing, so that a bulk request does not cancel everything.
@@ -443,12 +440,12 @@ def read_filters(
     return filters
 
 
-def _states(values: list[str]) -> list[str]:
+def _read_states(values: list[str], known: Sequence[str]) -> list[str]:
     found: list[str] = []
     for value in values:
-        state = "CANCELED" if value == "CANCELLED" else value
-        if state not in _STATES:
-            raise bad_request(f"invalid state: {value!r}, expected one of {', '.join(_STATES)}")
+        state = re.sub("CANCELLED$", "CANCELED", value)
+        if state not in known:
+            raise bad_request(f"invalid state: {value!r}, expected one of {', '.join(known)}")
         found += _IN_PROGRESS if state == "IN_PROGRESS" else [state]
     return found
 
