@@ -275,14 +275,11 @@ def failure_details(
     started: StartedDelivery, outcome: Outcome, keys: SigningKeys, now: Callable[[], float]
 ) -> AttemptDetails:
     """Return the response to an attempt that did not succeed, and what explains it."""
-    details: AttemptDetails = {}
     problems: list[str] = []
     # Record an error while collecting details, because it must not fail the delivery.
     with report_failure("the request and the response cannot be described", problems.append):
-        details = _failure(started, outcome, keys, now)
-    if problems:
-        details["logged"] = problems
-    return details
+        return _failure(started, outcome, keys, now)
+    return {"logged": problems}
 
 
 def _failure(

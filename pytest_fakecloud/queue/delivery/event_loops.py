@@ -10,12 +10,11 @@ import contextlib
 import threading
 from collections.abc import Awaitable, Mapping
 from concurrent.futures import CancelledError
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from ...core.errors import ends_the_test
 from .applications import AsgiApp, CapReached, Deadlines, Event
 
-T = TypeVar("T")
 _SHUTDOWN_SECONDS = 1.0
 """Maximum real time for the shutdown of the applications."""
 _STEP_SECONDS = 2.0
@@ -99,7 +98,7 @@ class AsgiRunner:
         )
         self._thread.start()
 
-    def run(self, work: Awaitable[T], deadlines: Deadlines) -> T:
+    def run(self, work: Awaitable[Any], deadlines: Deadlines) -> Any:
         """Await work in the loop; raise ``CapReached``, or ``LoopEnded`` if the loop ends first."""
         future = asyncio.run_coroutine_threadsafe(_catching_test_end(work), self._loop)
         try:
@@ -107,7 +106,7 @@ class AsgiRunner:
             result, ending = future.result(deadlines.cap)
             if ending is not None:
                 raise ending
-            return cast(T, result)
+            return result
         except CancelledError:
             raise LoopEnded("the queue was closed before the response") from None
         except TimeoutError:
@@ -143,7 +142,7 @@ class AsgiRunner:
         await asyncio.gather(*left, return_exceptions=True)
 
 
-async def _catching_test_end(work: Awaitable[T]) -> tuple[T | None, BaseException | None]:
+async def _catching_test_end(work: Awaitable[Any]) -> tuple[Any, BaseException | None]:
     """Return a coroutine's result, or the exception by which it ends the test.
 
     If the coroutine raised such an exception, it would also end the event loop.
