@@ -66,12 +66,17 @@ class FinishedDelivery(NamedTuple):
     outcome: Outcome
 
 
-class DeliveryProblems:
-    """Reports problems with the deliveries of the queue called ``name``."""
+class DeliveryProblems(Interceptor):
+    """Reports problems with the deliveries of the queue called ``name``.
 
-    def __init__(self, name: str, problems: Problems) -> None:
+    As an interceptor, it reports exceptions of background deliveries, which no call of the test can
+    raise.
+    """
+
+    def __init__(self, name: str, problems: Problems, clock: Timekeeper) -> None:
         self._name = name
         self._problems = problems
+        self._clock = clock
 
     def report(self, kind: str, text: str, **details: Any) -> None:
         self._problems.report(kind, f"{self._name}: {text}", handle=self._name, **details)
@@ -85,25 +90,17 @@ class DeliveryProblems:
             "unstubbed", what, advice=advice, url=url, message_id=message_id, handle=self._name
         )
 
-
-class BackgroundProblems(Interceptor):
-    """Reports exceptions of background deliveries, which no call of the test can raise."""
-
-    def __init__(self, clock: Timekeeper, problems: DeliveryProblems) -> None:
-        self._clock = clock
-        self._problems = problems
-
     def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
         try:
             outcome = yield from proceed(exchange)
         except BaseException as error:
-            self._report(Outcome(exception=error), exchange.delivery.url)
+            self._report_ended(Outcome(exception=error), exchange.delivery.url)
             raise
         # Report before the outcome is applied, because a test can observe the new state.
-        self._report(outcome, exchange.delivery.url)
+        self._report_ended(outcome, exchange.delivery.url)
         return outcome
 
-    def _report(self, outcome: Outcome, url: str) -> None:
+    def _report_ended(self, outcome: Outcome, url: str) -> None:
         error = outcome.exception
         if error is None or (isinstance(error, Exception) and not isinstance(error, ContractError)):
             return
@@ -111,10 +108,10 @@ class BackgroundProblems(Interceptor):
             return  # The call that moves the clock raises it.
         of_test = raised_by_test(error)
         if of_test is not None:
-            self._problems.report_raised(of_test, as_text(url))
+            self.report_raised(of_test, as_text(url))
         else:
             text = f"a background delivery to {as_text(url)}: {attempt_note(outcome)}"
-            self._problems.report("unmet", text, exception=error)
+            self.report("unmet", text, exception=error)
 
 
 class AttemptReports(Interceptor):

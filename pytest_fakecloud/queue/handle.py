@@ -22,7 +22,7 @@ from ..core.timers import Duration, weakly
 from ..faults.answers import bytes_of
 from ..handle import Context, Snapshot, action, secrets_of
 from .actions import QueueActions, load, text
-from .attempt_reports import AttemptReports, BackgroundProblems, DeliveryProblems, unfinished_text
+from .attempt_reports import AttemptReports, DeliveryProblems, unfinished_text
 from .delivery.destinations import Destinations, Sender
 from .delivery.drivers import Attempts, QueueAio, run, until_idle
 from .delivery.faults import DeliveryFaults, QueueFaults
@@ -106,7 +106,7 @@ class Queue(QueueActions, Handle):
             raise_exceptions=config.raise_exceptions,
             recorder=weakref.proxy(recorder_of(context.journal)),
         )
-        problems = DeliveryProblems(name, context.problems)
+        problems = DeliveryProblems(name, context.problems, context.clock)
         self._sender = Sender(
             self.destinations,
             unstubbed=config.unstubbed,
@@ -144,7 +144,7 @@ class Queue(QueueActions, Handle):
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
         chain: list[Interceptor] = [self._reports, self._signer, table]
         if self._delivery == "background":
-            chain.insert(1, BackgroundProblems(context.clock, problems))
+            chain.insert(1, problems)
         self._engine.intercept(*chain)
         # The engine enforces the plan's limits. Reject only bodies that are far too large here.
         limits = self._engine.limits

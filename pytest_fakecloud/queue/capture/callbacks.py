@@ -1,33 +1,26 @@
-"""A received callback, the fields by which callbacks can be filtered, and how a test waits for one."""
+"""A received callback, the fields by which callbacks can be filtered, and how long a test waits for one."""
 
 from __future__ import annotations
 
 import base64
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...core.calls import Headers
-from ...core.clock import drive, in_thread
-from ...core.errors import ContractError
 from ...core.field_types import JSON, MAPPING, MESSAGE_ID, URL
 from ...core.journal import check_predicate
 from ...core.matching import HEADERS, Field, Query, fields_of
 from ...core.settings import number
-from ...core.timers import Occupied, monotonic, to_datetime
-from ...handle import Context
-from ..delivery.drivers import at_least_now
-from ..model import DAY, NON_RETRYABLE, SUCCESS
+from ...core.timers import monotonic, to_datetime
+from ..model import NON_RETRYABLE, SUCCESS
 from ..views import DLQ_ID, PublishedMessage, json_of
 
 if TYPE_CHECKING:
     from werkzeug import Request as WerkzeugRequest
-
-    from ..handle import Queue
 
 
 DEFAULT_TIMEOUT = 5.0
@@ -201,12 +194,6 @@ def query_of(given: Mapping[str, Any], predicate: Predicate | None = None) -> Qu
     return Query({**asked, "callback": predicate}, {**FIELDS, **_PREDICATE}, "callback")
 
 
-LONGEST_DRIVE_US = 30 * DAY
-"""Maximum time by which a wait for a callback moves the clock."""
-_NAP = 0.02
-"""Real seconds between checks while background deliveries are in progress."""
-
-
 class Patience:
     """The real seconds that a wait may spend on background deliveries, from when it first sleeps."""
 
@@ -220,93 +207,3 @@ class Patience:
         if self._end is None:
             self._end = monotonic() + self._seconds
         return self._end - monotonic()
-
-
-class CallbackWaiter:
-    """Waits for callbacks of the queues in one cloud. ``arrival`` is notified of each callback."""
-
-    def __init__(self, context: Context, queues: Callable[[], list[Queue]]) -> None:
-        self.arrival = context.clock.signal()
-        self._queues = queues
-        self._time = context.clock
-
-    def until(self, done: Callable[[], bool], patience: Patience) -> bool:
-        """Deliver or await messages until a condition is true; return False if it cannot become true."""
-        __tracebackhide__ = True
-        with self._time.drive():
-            for target in self._due_times(done):
-                self._time.fire(target, done=done)
-        return self._wait(done, patience) if self.may_arrive() else done()
-
-    async def auntil(self, done: Callable[[], bool], patience: Patience) -> bool:
-        __tracebackhide__ = True
-        with self._time.drive():
-            for target in self._due_times(done):
-                await drive(self._time, target, done=done)
-        if not self.may_arrive():
-            return done()
-        cancelled = threading.Event()
-        try:
-            return await in_thread(self._wait, done, patience, cancelled)
-        finally:
-            # Stop the thread. Otherwise it would keep waiting after its task was cancelled.
-            cancelled.set()
-            self.arrival.notify()
-
-    def _due_times(self, done: Callable[[], bool]) -> Iterator[Callable[[], int]]:
-        """Yield the next due times until nothing pending can produce a callback."""
-        queues = [queue for queue in self._queues() if queue.delivery == "driven"]
-        limit = self._time.now_us() + LONGEST_DRIVE_US
-        if queues and not done() and self._time.driving:
-            # If a handler waits for a later callback, raise the error of any nested advance.
-            yield self._time.now_us
-        while queues and not done():
-            due = _next_due_us(queues)
-            if due is None or due > limit:
-                return
-            yield partial(at_least_now, self._time, due)
-
-    def _wait(
-        self, done: Callable[[], bool], patience: Patience, cancelled: threading.Event | None = None
-    ) -> bool:
-        """Wait for background deliveries, and move the clock if none is due yet."""
-        limit = self._time.now_us() + LONGEST_DRIVE_US
-        background = [queue for queue in self._queues() if queue.delivery != "driven"]
-        while True:
-            seen = self.arrival.version
-            left = patience.left()
-            if done():
-                return True
-            if left <= 0 or self.arrival.closed or (cancelled is not None and cancelled.is_set()):
-                return False
-            due, now = _next_due_us(background), self._time.now_us()
-            if due is not None and now < due <= limit and self._move_clock_to(due, left):
-                continue
-            # Poll, because nothing signals the end of an attempt or a newly published message.
-            self.arrival.sleep(seen, min(left, _NAP) if background else left)
-
-    def _move_clock_to(self, due_us: int, patience: float) -> bool:
-        """Move the clock to the next background delivery; return False while the clock is busy.
-
-        Raises ``ContractError`` if only real time moves the clock, and not soon enough.
-        """
-        try:
-            # Fire internal timers only, because deliveries are made by their own threads.
-            self._time.fire(partial(at_least_now, self._time, due_us), ("state",), yielding=True)
-        except Occupied:
-            return False
-        except ContractError:
-            if due_us - self._time.now_us() > patience * 1_000_000:
-                raise
-            return False
-        return True
-
-    def may_arrive(self) -> bool:
-        """Return whether a callback may still arrive from the background or from outside the cloud."""
-        queues = self._queues()
-        return not queues or any(queue.delivery != "driven" for queue in queues)
-
-
-def _next_due_us(queues: list[Queue]) -> int | None:
-    dues = [queue._engine.next_due_us() for queue in queues if queue._engine.pending]
-    return min((one for one in dues if one is not None), default=None)

@@ -17,31 +17,29 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack, cast
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
-from ...core.errors import counted
+from ...core.clock import drive, in_thread
+from ...core.errors import ContractError, counted
 from ...core.journal import Results, expect, results_of
 from ...core.matching import Query
-from ...core.timers import to_datetime, weakly
+from ...core.timers import Occupied, to_datetime
 from ...handle import Context, Snapshot
 from ..attempt_reports import dead_letter_lines, unfinished_lines
 from ..delivery.destination_server import RAW_HEADERS, Destination, DestinationServer
+from ..delivery.drivers import at_least_now
+from ..model import DAY
 from ..settings import CallbackCaptureConfig, CallbackCaptureSettings
 from ..signatures import explain, verified_claims
-from ..views import MESSAGES
-from .callbacks import (
-    DEFAULT_TIMEOUT,
-    FIELDS,
-    LONGEST_DRIVE_US,
-    Callback,
-    CallbackWaiter,
-    Patience,
-    Predicate,
-    query_of,
-)
+from ..views import MESSAGES, PublishedMessage
+from .callbacks import DEFAULT_TIMEOUT, FIELDS, Callback, Patience, Predicate, query_of
 
 if TYPE_CHECKING:
     from ..handle import Queue
     from ..typed import CallbackFields
-    from ..views import PublishedMessage
+
+LONGEST_DRIVE_US = 30 * DAY
+"""Maximum time by which a wait for a callback moves the clock."""
+_NAP = 0.02
+"""Real seconds between checks while background deliveries are in progress."""
 
 
 class Inbox:
@@ -102,7 +100,7 @@ class _CaptureServer(DestinationServer):
         for inbox in (capture._callbacks, capture._failures):
             if f"{path}/".startswith(f"{inbox.path}/"):
                 inbox.items.append(capture._read(request, inbox.failure))
-                capture._waiter.arrival.notify()
+                capture._arrival.notify()
                 if not self._has_answer(request):
                     return WerkzeugResponse("")
         return super().dispatch(request)
@@ -136,7 +134,8 @@ class CallbackCapture(Destination):
     def __init__(self, context: Context, **settings: Unpack[CallbackCaptureSettings]) -> None:
         config = self._configure(context, CallbackCaptureConfig, settings)
         self._keys = config.keys or None
-        self._waiter = CallbackWaiter(context, weakly(self._queues))
+        self._arrival = context.clock.signal()
+        """It is notified of each callback."""
         notes = partial(undelivered_lines, weakref.proxy(self))
         self._callbacks = Inbox("/callback", failure=False, notes=notes)
         self._failures = Inbox("/failure", failure=True, notes=notes)
@@ -243,7 +242,7 @@ class CallbackCapture(Destination):
     def _next(self, inbox: Inbox, asked: Query, timeout: float) -> Callback:
         __tracebackhide__ = True
         patience = Patience(timeout)
-        while self._waiter.until(lambda: inbox.next(asked) is not None, patience):
+        while self._until(lambda: inbox.next(asked) is not None, patience):
             # Keep waiting if another thread has taken the callback first.
             if (item := inbox.take(asked)) is not None:
                 return item
@@ -255,6 +254,82 @@ class CallbackCapture(Destination):
         matching = sum(map(asked, inbox.results()))
         self._expect(inbox, asked, matching + 1 if matching else None)
         raise AssertionError  # For the type checker only, because the line above always raises.
+
+    def _until(self, done: Callable[[], bool], patience: Patience) -> bool:
+        """Deliver or await messages until a condition is true; return False if it cannot become true."""
+        __tracebackhide__ = True
+        with self._time.drive():
+            for target in self._due_times(done):
+                self._time.fire(target, done=done)
+        return self._wait(done, patience) if self._may_arrive() else done()
+
+    async def _auntil(self, done: Callable[[], bool], patience: Patience) -> bool:
+        __tracebackhide__ = True
+        with self._time.drive():
+            for target in self._due_times(done):
+                await drive(self._time, target, done=done)
+        if not self._may_arrive():
+            return done()
+        cancelled = threading.Event()
+        try:
+            return await in_thread(self._wait, done, patience, cancelled)
+        finally:
+            # Stop the thread. Otherwise it would keep waiting after its task was cancelled.
+            cancelled.set()
+            self._arrival.notify()
+
+    def _due_times(self, done: Callable[[], bool]) -> Iterator[Callable[[], int]]:
+        """Yield the next due times until nothing pending can produce a callback."""
+        queues = [queue for queue in self._queues() if queue.delivery == "driven"]
+        limit = self._time.now_us() + LONGEST_DRIVE_US
+        if queues and not done() and self._time.driving:
+            # If a handler waits for a later callback, raise the error of any nested advance.
+            yield self._time.now_us
+        while queues and not done():
+            due = _next_due_us(queues)
+            if due is None or due > limit:
+                return
+            yield partial(at_least_now, self._time, due)
+
+    def _wait(
+        self, done: Callable[[], bool], patience: Patience, cancelled: threading.Event | None = None
+    ) -> bool:
+        """Wait for background deliveries, and move the clock if none is due yet."""
+        limit = self._time.now_us() + LONGEST_DRIVE_US
+        background = [queue for queue in self._queues() if queue.delivery != "driven"]
+        while True:
+            seen = self._arrival.version
+            left = patience.left()
+            if done():
+                return True
+            if left <= 0 or self._arrival.closed or (cancelled is not None and cancelled.is_set()):
+                return False
+            due, now = _next_due_us(background), self._time.now_us()
+            if due is not None and now < due <= limit and self._move_clock_to(due, left):
+                continue
+            # Poll, because nothing signals the end of an attempt or a newly published message.
+            self._arrival.sleep(seen, min(left, _NAP) if background else left)
+
+    def _move_clock_to(self, due_us: int, patience: float) -> bool:
+        """Move the clock to the next background delivery; return False while the clock is busy.
+
+        Raises ``ContractError`` if only real time moves the clock, and not soon enough.
+        """
+        try:
+            # Fire internal timers only, because deliveries are made by their own threads.
+            self._time.fire(partial(at_least_now, self._time, due_us), ("state",), yielding=True)
+        except Occupied:
+            return False
+        except ContractError:
+            if due_us - self._time.now_us() > patience * 1_000_000:
+                raise
+            return False
+        return True
+
+    def _may_arrive(self) -> bool:
+        """Return whether a callback may still arrive from the background or from outside the cloud."""
+        queues = self._queues()
+        return not queues or any(queue.delivery != "driven" for queue in queues)
 
     # -- receiving -------------------------------------------------------------------------------
 
@@ -317,7 +392,7 @@ class CallbackCapture(Destination):
 
     def close(self) -> None:
         """Close the receiver and end every wait for its callbacks."""
-        self._waiter.arrival.close()
+        self._arrival.close()
         super().close()
 
 
@@ -355,7 +430,7 @@ class AwaitableCapture:
 
     async def _next(self, inbox: Inbox, asked: Query, timeout: float) -> Callback:
         __tracebackhide__ = True
-        patience, wait = Patience(timeout), self._capture._waiter.auntil
+        patience, wait = Patience(timeout), self._capture._auntil
         while await wait(lambda: inbox.next(asked) is not None, patience):
             if (item := inbox.take(asked)) is not None:
                 return item
@@ -365,6 +440,11 @@ class AwaitableCapture:
 def _has_signed(queue: Queue, signature: str) -> bool:
     keys = queue._engine.keys
     return verified_claims(signature, (keys.current, keys.next)) is not None
+
+
+def _next_due_us(queues: list[Queue]) -> int | None:
+    dues = [queue._engine.next_due_us() for queue in queues if queue._engine.pending]
+    return min((one for one in dues if one is not None), default=None)
 
 
 _OF_SOURCE = (("source_message_id", "id"), ("url", "url"))
@@ -434,7 +514,7 @@ def _pending_lines(capture: CallbackCapture) -> list[str]:
     if capture.closed:
         return [f"  {capture.name} is closed and cannot receive callbacks any more"]
     due = capture.clock.next_due()
-    if not capture._waiter.may_arrive() and due is None:
+    if not capture._may_arrive() and due is None:
         return ["  nothing is left to deliver, so no further callback can arrive"]
     now_us = capture._time.now_us()
     return [text for queue in capture._queues() for text in _later_lines(queue, now_us)]

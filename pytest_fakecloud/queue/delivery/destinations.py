@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ...core.clock import in_thread
 from ...core.errors import ContractError, FakecloudError, raised_by_test, runs_through_test, shown
 from ...core.journal import Results, results_of
+from ...core.recorder import Recorder
 from ...core.timers import Duration
 from ...faults.answers import Response
 from ..model import Delivery, Outcome
@@ -45,7 +46,6 @@ from .routes import (
 )
 
 if TYPE_CHECKING:
-    from ...core.recorder import Recorder
     from .event_loops import AsgiRunner
     from .loopback import LoopbackSender
 

@@ -25,6 +25,7 @@ from ..views import json_of
 from ..wire.headers import named_url
 from ..wire.values import as_text
 from .applications import (
+    Address,
     AsgiApp,
     CapReached,
     Deadlines,
@@ -40,7 +41,6 @@ from .applications import (
 if TYPE_CHECKING:
     from .destinations import Destinations
 
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
 """The URLs of a route: a prefix, a pattern with ``*``, a regular expression or a function."""
 
@@ -112,15 +112,13 @@ def split_wire(url: str) -> SplitUrl:
 def split_text(url: str) -> SplitUrl:
     """Split a URL into a comparable origin, empty if the URL is malformed, and the rest."""
     try:
-        parts = urlsplit(url)
-        port = parts.port
+        address = Address.of(url)
     except ValueError:
         return SplitUrl(url, "", url)
-    scheme, host = parts.scheme.lower(), (parts.hostname or "").rstrip(".")
-    if scheme not in _DEFAULT_PORTS or not host:
+    host = address.host.rstrip(".")
+    if address.scheme not in ("http", "https") or not host:
         return SplitUrl(url, "", url)
-    origin = f"{scheme}://{host}:{port or _DEFAULT_PORTS[scheme]}"
-    return SplitUrl(url, origin, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+    return SplitUrl(url, f"{address.scheme}://{host}:{address.port}", address.target)
 
 
 class RouteSpec(NamedTuple):
@@ -152,6 +150,13 @@ class DestinationRoute:
         self.deliveries: Results[DeliveredRequest] = results_of((), DELIVERIES, "delivery")
         self._table: Destinations = weakref.proxy(spec.table)
         self._raise_exceptions = spec.raise_exceptions
+        self._given = 0
+        """The number of prepared responses that were given."""
+        self._most_given = 0
+        """The largest value of ``_given``, which a restored snapshot does not reduce."""
+        self._required = 0
+        """Number of prepared responses that a strict test must use."""
+        self._lock = threading.Lock()
 
     @property
     def prefix(self) -> Url:
@@ -173,16 +178,22 @@ class DestinationRoute:
 
     def _forget_plan(self) -> None:
         """Stop requiring that all prepared responses are used."""
+        self._required = 0
 
     def _unmet(self) -> str | None:
         """Describe prepared responses that were not used, or return None."""
-        return None
+        if self._most_given >= self._required:
+            return None
+        used = shortfall("given", self._most_given, self._required)
+        return f"the prepared responses of {brief(self.prefix)} were {used}"
 
     def _saved(self) -> Any:
-        return (list(self.deliveries),)
+        with self._lock:
+            return list(self.deliveries), self._given
 
     def _restore(self, saved: Any) -> None:
-        self.deliveries[:] = saved[0]
+        with self._lock:
+            self.deliveries[:], self._given = saved
 
     def _take(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         self._record(delivery)
@@ -350,30 +361,8 @@ class PreparedRoute(DestinationRoute):
     def __init__(self, spec: RouteSpec, *, replies: Sequence[Response | BaseException]) -> None:
         super().__init__(spec)
         self._replies = replies
-        self._given = 0
-        self._most_given = 0
-        """The largest value of ``_given``, which a restored snapshot does not reduce."""
+        # A single response need not be used.
         self._required = len(replies) if len(replies) > 1 else 0
-        """Number of responses that a strict test must use; a single response need not be used."""
-        self._lock = threading.Lock()
-
-    def _forget_plan(self) -> None:
-        self._required = 0
-
-    def _unmet(self) -> str | None:
-        if self._most_given >= self._required:
-            return None
-        used = shortfall("given", self._most_given, self._required)
-        return f"the prepared responses of {brief(self.prefix)} were {used}"
-
-    def _saved(self) -> Any:
-        with self._lock:
-            return *super()._saved(), self._given
-
-    def _restore(self, saved: Any) -> None:
-        super()._restore(saved)
-        with self._lock:
-            self._given = saved[1]
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         with self._lock:

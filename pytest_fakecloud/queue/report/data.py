@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ...core.errors import ContractError
 from ...core.timers import Timer, to_datetime
@@ -33,17 +33,14 @@ from ...reporting.data import (
 )
 from ...reporting.data import Message as MessageView
 from ...reporting.values import items_of, readable
+from ..engine.flow import FlowKey, OrderedQueue
+from ..engine.url_groups import UrlGroup
+from ..handle import Queue
 from ..model import NOTHING_REDACTED, Message, Redaction
 from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
 from ..wire.values import as_text, shown_headers, shown_text
 from ..workflow.log import run_record
 from ..workflow.model import read_step
-
-if TYPE_CHECKING:
-    from ..engine.flow import FlowKey, OrderedQueue
-    from ..engine.url_groups import UrlGroup
-    from ..handle import Queue
-
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""

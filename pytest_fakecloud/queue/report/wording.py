@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import listed, plural
@@ -12,10 +12,7 @@ from ...core.timers import clock_time, to_datetime
 from ...reporting.calls import Lookups, has_full_answer
 from ...reporting.model import Row, Sentences, Summary, Values
 from ...reporting.values import EXCERPT, compact, decoded, parsed, phrase_of, readable, shortened
-
-if TYPE_CHECKING:
-    from ..signatures import SignatureDetails
-
+from ..signatures import SignatureDetails
 
 _SETTINGS = {
     "delay": "delay", "not-before": "not before", "retries": "retries",
