@@ -8,6 +8,7 @@ import random
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from string import ascii_letters, digits
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import urlsplit
@@ -48,7 +49,7 @@ from .views import (
 from .wire.values import as_text
 
 if TYPE_CHECKING:
-    from qstash import AsyncQStash, QStash
+    from qstash import QStash
 
     from .typed import AttemptFields, DeadLetterFields, ListedFields, MessageFields
     from .typed import QueueHandle as Handle
@@ -238,17 +239,13 @@ class Queue(QueueActions, Handle):
 
         Raises ``ContractError`` if the client is not installed.
         """
-        return self._official(self._make_client, options)
+        client: QStash = self._official(partial(self._make, "QStash"), options)
+        return client
 
-    def _make_client(self, **options: Any) -> QStash:
-        from qstash import QStash
+    def _make(self, name: str, **options: Any) -> Any:
+        import qstash
 
-        return QStash(self.token, base_url=self.url, **{"retry": False, **options})
-
-    def _make_async_client(self, **options: Any) -> AsyncQStash:
-        from qstash import AsyncQStash
-
-        return AsyncQStash(self.token, base_url=self.url, **{"retry": False, **options})
+        return getattr(qstash, name)(self.token, base_url=self.url, **{"retry": False, **options})
 
     def snapshot(self) -> Snapshot:
         """Return the current data and the state of the destinations."""
@@ -308,7 +305,7 @@ class Queue(QueueActions, Handle):
     @property
     def aio(self) -> QueueAio:
         """The asynchronous client, and awaitable versions of the methods that deliver messages."""
-        return QueueAio(self, self._make_async_client)
+        return QueueAio(self, partial(self._make, "AsyncQStash"))
 
     def deliver_due(self) -> Attempts:
         """Deliver the messages that are due now, without moving the clock."""

@@ -1,4 +1,4 @@
-"""A received callback, the fields by which callbacks can be filtered, and how long a test waits for one."""
+"""A received callback, the fields by which callbacks can be filtered, and how long a wait lasts."""
 
 from __future__ import annotations
 

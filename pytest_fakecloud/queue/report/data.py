@@ -470,16 +470,8 @@ def runs(engine: Any, wanted: Wanted) -> View:
     """Return a page of workflow runs, newest first; ``state`` filters them."""
 
     def show(run: Any) -> View:
-        return {
-            "id": run.id,
-            "url": as_text(run.url),
-            "state": _run_state(run),
-            "created": _at(run.created_us),
-            "completed": _at(run.completed_us),
-            "steps": len(run.steps),
-            "label": " ".join(run.settings.labels),
-            **_progress(engine, run),
-        }
+        labels = " ".join(run.settings.labels)
+        return {**_run_row(engine, run), "steps": len(run.steps), "label": labels}
 
     return page_of(
         engine.workflow.runs.values(),
@@ -489,6 +481,17 @@ def runs(engine: Any, wanted: Wanted) -> View:
         text=lambda run: f"{run.id} {as_text(run.url)} {' '.join(run.settings.labels)}",
         facet=("state", _run_state),
     )
+
+
+def _run_row(engine: Any, run: Any) -> View:
+    return {
+        "id": run.id,
+        "url": as_text(run.url),
+        "state": _run_state(run),
+        "created": _at(run.created_us),
+        "completed": _at(run.completed_us),
+        **_progress(engine, run),
+    }
 
 
 def _progress(engine: Any, run: Any) -> View:
@@ -530,12 +533,7 @@ def run(engine: Any, id: str, wanted: Wanted) -> View:
     first = engine.messages.get(found.first_message_id)
     tried = [engine.messages[one] for one in found.message_ids if one in engine.messages]
     return {
-        "id": found.id,
-        "url": as_text(found.url),
-        "state": _run_state(found),
-        "created": _at(found.created_us),
-        "completed": _at(found.completed_us),
-        **_progress(engine, found),
+        **_run_row(engine, found),
         "input": None if first is None else _body(first.body, first.settings.redaction)["body"],
         "record": run_record(engine, found),
         "messages": [
