@@ -273,30 +273,24 @@ def failure_details(
 ) -> AttemptDetails:
     """Return the response to an attempt that did not succeed, and what explains it."""
     problems: list[str] = []
+    sent, status = started.exchange.delivery, outcome.status
     # Record an error while collecting details, because it must not fail the delivery.
     with report_failure("the request and the response cannot be described", problems.append):
-        return _failure(started, outcome, keys, now)
+        details: AttemptDetails = {"sent_headers": _published_headers(sent.headers)}
+        if status is not None:
+            details["answer"] = shortened_body(outcome.body)
+            details["answer_type"] = first(outcome.headers, "Content-Type") or ""
+        details["logged"] = [
+            raised_text(error, "the handler logged")
+            for error in started.logged
+            if error is not outcome.exception
+        ]
+        if status in (401, 403):
+            details["signature"] = signature_details(sent, started.failed_checks, keys, now())
+        if status is not None and 300 <= status < 400:
+            details["location"] = first(outcome.headers, "Location")
+        return details
     return {"logged": problems}
-
-
-def _failure(
-    started: StartedDelivery, outcome: Outcome, keys: SigningKeys, now: Callable[[], float]
-) -> AttemptDetails:
-    sent, status = started.exchange.delivery, outcome.status
-    details: AttemptDetails = {"sent_headers": _published_headers(sent.headers)}
-    if status is not None:
-        details["answer"] = shortened_body(outcome.body)
-        details["answer_type"] = first(outcome.headers, "Content-Type") or ""
-    details["logged"] = [
-        raised_text(error, "the handler logged")
-        for error in started.logged
-        if error is not outcome.exception
-    ]
-    if status in (401, 403):
-        details["signature"] = signature_details(sent, started.failed_checks, keys, now())
-    if status is not None and 300 <= status < 400:
-        details["location"] = first(outcome.headers, "Location")
-    return details
 
 
 def _published_headers(headers: HeaderList) -> list[list[str]]:

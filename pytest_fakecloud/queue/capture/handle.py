@@ -45,9 +45,7 @@ _NAP = 0.02
 class Inbox:
     """The callbacks received at one URL of a capture. ``notes`` returns lines for an empty list."""
 
-    def __init__(
-        self, path: str, *, failure: bool, notes: Callable[[], Iterable[str]] | None = None
-    ) -> None:
+    def __init__(self, path: str, *, failure: bool, notes: Callable[[], Iterable[str]]) -> None:
         self.path = path
         self.failure = failure
         self.kind = "failure callback" if failure else "callback"

@@ -367,14 +367,9 @@ class Engine(Publisher):
         for one in self.interceptors:
             if one.active and one.callback(message, kind, url):
                 return
-        body = callback_body(
-            message,
-            outcome,
-            no_answer_status=self.settings.no_answer_status,
-            size=self.limits.message_size,
-            spelling=self.settings.source_id,
-            more={} if message.workflow is None else self.workflow.callback_fields(message),
-        )
+        more = {} if message.workflow is None else self.workflow.callback_fields(message)
+        size = self.limits.message_size
+        body = callback_body(message, outcome, self.settings, size, more)
         self.publish_callback(message, kind, url, nested, body, at_us)
 
     def _delay_if_overtaken(self, fault: Interceptor, message_id: str) -> bool:

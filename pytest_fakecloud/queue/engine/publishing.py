@@ -316,8 +316,9 @@ class Publisher(Messages):
                 earlier = self.deduplication.earlier_id(key, now)
                 if earlier in self.schedules.by_id:
                     return Published(schedule_id=earlier, duplicate=True)
+                sent = [*headers, *query]
                 schedule = self.schedules.create(
-                    destination, settings, body, caller_ip, sent=[*headers, *query], api=api
+                    destination, settings, body=body, caller_ip=caller_ip, sent=sent, api=api
                 )
                 self.deduplication.remember(key, schedule.id, now)
                 return Published(schedule_id=schedule.id)

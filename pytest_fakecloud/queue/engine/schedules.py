@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...core.timers import Timer, to_datetime
 from ..errors import QueueError, bad_request, existing, quota
@@ -100,17 +100,8 @@ class Schedules:
     def get(self, schedule_id: str) -> Schedule:
         return existing(self.by_id.get(schedule_id), "schedule", schedule_id)
 
-    def create(
-        self,
-        destination: str,
-        settings: PublishSettings,
-        body: bytes,
-        caller_ip: str,
-        *,
-        sent: HeaderList,
-        api: Api,
-    ) -> Schedule:
-        """Create a schedule, or replace the schedule with the same id.
+    def create(self, destination: str, settings: PublishSettings, **origin: Any) -> Schedule:
+        """Create a schedule, or replace the schedule with the same id. ``origin`` are further fields.
 
         Raises ``QueueError``: 400 for a missing or malformed cron expression and for a not-before
         time, 412 if the plan's schedule limit is exceeded.
@@ -133,11 +124,8 @@ class Schedules:
             cron=cron.text,
             destination=destination,
             settings=as_scheduled(settings),
-            body=body,
             created_us=now,
-            caller_ip=caller_ip,
-            sent=sent,
-            api=api,
+            **origin,
         )
         self.by_id[schedule_id] = schedule
         self.plan(schedule, first_run)

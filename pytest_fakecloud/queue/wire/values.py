@@ -43,6 +43,7 @@ from ..model import (
     Redaction,
     first,
 )
+from ..settings import QueueConfig
 
 HOP_BY_HOP = frozenset({
     "host", "content-length", "connection", "transfer-encoding", "accept-encoding", "keep-alive",
@@ -423,24 +424,17 @@ def source_headers(settings: PublishSettings) -> HeaderList:
 
 
 def callback_body(
-    message: Message,
-    outcome: Outcome,
-    *,
-    no_answer_status: int,
-    size: int,
-    spelling: str,
-    more: Mapping[str, object],
+    message: Message, outcome: Outcome, settings: QueueConfig, size: int, more: Mapping[str, object]
 ) -> bytes:
     """Return the JSON body of a callback about an attempt.
 
-    ``size`` limits the destination's body, in bytes before Base64. ``spelling`` is a key of
-    ``SOURCE_SPELLINGS``. ``more`` are additional fields.
+    ``size`` limits the destination's body, in bytes before Base64. ``more`` are additional fields.
     """
     answer = outcome.body
     if outcome.status is None and outcome.exception is not None:
         answer = failure_text(outcome).encode("utf-8", "replace")
     body: dict[str, Any] = {
-        "status": no_answer_status if outcome.status is None else outcome.status,
+        "status": settings.no_answer_status if outcome.status is None else outcome.status,
         "header": header_map(outcome.headers),
         "body": encoded(answer[:size]),
         "retried": message.retried,
@@ -448,7 +442,7 @@ def callback_body(
     }
     if message.dlq_id is not None:
         body["dlqId"] = message.dlq_id
-    body |= dict.fromkeys(SOURCE_SPELLINGS[spelling], message.public_id)
+    body |= dict.fromkeys(SOURCE_SPELLINGS[settings.source_id], message.public_id)
     body |= without_none(
         topicName=message.topic_name,
         endpointName=message.endpoint_name,
