@@ -229,13 +229,7 @@ class QueueActions:
         return ScheduleView(self._engine, str(result.schedule_id))
 
     def _publish(
-        self,
-        url: str,
-        pairs: HeaderList,
-        options: MessageOptions,
-        *,
-        api: Api = "v2",
-        schedule_only: bool = False,
+        self, url: str, pairs: HeaderList, options: MessageOptions, **request: Any
     ) -> Published:
         __tracebackhide__ = True
         for name in options:
@@ -247,9 +241,8 @@ class QueueActions:
             pairs,
             body_of(options),
             queue_name=None if queue is None else text("queue", queue),
-            api=api,
-            schedule_only=schedule_only,
             counted=False,
+            **request,
         )
 
 

@@ -121,19 +121,10 @@ class Messages(Admission):
             reason = "delay" if message.not_before_us > message.created_us else "at once"
             self.plan(message, max(now, message.not_before_us), reason)
 
-    def log(
-        self,
-        message: Message,
-        state: str,
-        at_us: int,
-        *,
-        error: str | None = None,
-        next_us: int | None = None,
-        outcome: Outcome | None = None,
-    ) -> None:
+    def log(self, message: Message, state: str, at_us: int, **details: Any) -> None:
+        """Add an entry to a message's log. ``details`` are its further fields."""
         self._sequence = number = self._sequence + 1
-        entry = LogEntry(number, at_us, message.id, state, error, next_us, outcome)
-        message.log.append(entry)
+        message.log.append(LogEntry(number, at_us, message.id, state, **details))
 
     def cancel_all(self, messages: list[Message]) -> int:
         """Cancel pending messages and return their number. Acquires the lock."""
@@ -191,21 +182,16 @@ class Messages(Admission):
             )
             del self.queues[name]
 
-    def end_message(
-        self,
-        message: Message,
-        end: MessageState,
-        at_us: int,
-        *,
-        error: str | None = None,
-        outcome: Outcome | None = None,
-    ) -> None:
-        """End a message in the state ``end``: DELIVERED, FAILED or CANCELED."""
+    def end_message(self, message: Message, end: MessageState, at_us: int, **details: Any) -> None:
+        """End a message in the state ``end``: DELIVERED, FAILED or CANCELED.
+
+        ``details`` are further fields of the entry in its log.
+        """
         message.state = end
         message.finished_us = at_us
         message.due_us = None
         self.pending.pop(message.id, None)
-        self.log(message, end, at_us, error=error, outcome=outcome)
+        self.log(message, end, at_us, **details)
         if message.workflow is not None or message.failure_of is not None:
             self.workflow.finished(message, at_us)
         self.release_waiting(message)
@@ -384,7 +370,8 @@ class Messages(Admission):
                 if filters.fields.get("source") == ["workflow"] and message.failure_of is not None:
                     continue
                 status = (message.last_outcome or Outcome()).status_or(no_answer)
-                if filters.matches(message, letter.at_us, status=status, dlq_id=letter.id):
+                own = {"responseStatus": status, "dlqId": letter.id, "dlqIds": letter.id}
+                if filters.matches(message, letter.at_us, own):
                     letters.append(letter)
             return page(letters, lambda letter: letter.number, filters, latest_first=False)
 
@@ -423,7 +410,8 @@ class Messages(Admission):
         for message in self.messages.values():
             for entry in message.log:
                 status = None if entry.outcome is None else entry.outcome.status_or(no_answer)
-                if filters.matches(message, entry.time_us, state=entry.state, status=status):
+                own = {"state": entry.state, "responseStatus": status}
+                if filters.matches(message, entry.time_us, own):
                     rows.append(entry)
         rows.sort(key=lambda entry: entry.number)
         return page(rows, lambda entry: entry.number, filters, latest_first=True)

@@ -401,7 +401,7 @@ class QueueApp(App):
             found = [
                 message
                 for message in self._candidates(chosen)
-                if chosen.matches(message, message.created_us)
+                if chosen.matches(message, message.created_us, {})
             ]
             return {"cancelled": self.engine.cancel_all(found[: chosen.count])}
 

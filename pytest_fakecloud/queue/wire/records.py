@@ -376,19 +376,10 @@ class Filters:
             self.to_us is None or at_us <= self.to_us
         )
 
-    def matches(
-        self,
-        message: Message,
-        at_us: int,
-        *,
-        state: str | None = None,
-        status: int | None = None,
-        dlq_id: str | None = None,
-    ) -> bool:
-        """Return whether a message matches; a log entry or dead letter with its own state and status."""
-        given = {"state": state, "responseStatus": status, "dlqId": dlq_id, "dlqIds": dlq_id}
+    def matches(self, message: Message, at_us: int, own: Mapping[str, object]) -> bool:
+        """Return whether a message matches. ``own`` are values of its log entry or dead letter."""
         return self.spans(at_us) and self.accept(
-            lambda name: _one(given[name]) if name in given else _MESSAGE_FIELDS[name](message)
+            lambda name: _one(own[name]) if name in own else _MESSAGE_FIELDS[name](message)
         )
 
     def accept(self, values: Callable[[str], Sequence[str]]) -> bool:
