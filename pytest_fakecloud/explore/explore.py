@@ -305,7 +305,7 @@ def _check_covered(player: Player, asked: Sequence[str]) -> None:
         for handle in player.world.cloud.fakes()
         if handle.fixture == "queue"
         for route in cast("Any", handle).destinations.routes()
-        if getattr(route, "_handler", None) is not None
+        if route._where == "call"
     ]
     if handlers and not tally.coverage.succeeded and not asked:
         raise ContractError(

@@ -267,7 +267,7 @@ class Destinations:
             raise ContractError(f"{app!r} is not a WSGI application; pass a callable")
         if inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(type(app).__call__):
             raise ContractError(f"{app!r} is an ASGI application: use .asgi()")
-        return self._add(WsgiRoute(RouteSpec(self, origin, "wsgi", raise_exceptions), app=app))
+        return self._add(WsgiRoute(RouteSpec(self, origin, "wsgi", app, raise_exceptions)))
 
     def asgi(
         self,
@@ -293,9 +293,8 @@ class Destinations:
             raise ContractError(f"{app!r} is a WSGI application: use .wsgi()")
         if not isinstance(lifespan, bool):
             raise ContractError(f"lifespan={lifespan!r} is unknown; pass True or False")
-        return self._add(
-            AsgiRoute(RouteSpec(self, origin, "asgi", raise_exceptions), app=app, lifespan=lifespan)
-        )
+        spec = RouteSpec(self, origin, "asgi", app, raise_exceptions)
+        return self._add(AsgiRoute(spec, lifespan=lifespan))
 
     def call(
         self, url: Url, fn: Handler, *, raise_exceptions: bool | None = None
@@ -309,7 +308,7 @@ class Destinations:
         __tracebackhide__ = True
         if not callable(fn):
             raise ContractError(f"{fn!r} is not callable; pass a function of one request")
-        return self._add(FunctionRoute(RouteSpec(self, url, "call", raise_exceptions), handler=fn))
+        return self._add(FunctionRoute(RouteSpec(self, url, "call", fn, raise_exceptions)))
 
     def respond(
         self,
@@ -332,9 +331,7 @@ class Destinations:
         if not responses:
             raise ContractError("respond() needs at least one response, such as 500 or (200, 'ok')")
         replies = [_prepared(response, after) for response in responses]
-        return self._add(
-            PreparedRoute(RouteSpec(self, url, "respond", raise_exceptions), replies=replies)
-        )
+        return self._add(PreparedRoute(RouteSpec(self, url, "respond", replies, raise_exceptions)))
 
     def accept(self, url: Url = "*") -> DestinationRoute:
         """Answer deliveries to a prefix, or to all URLs without another route, with 200.
@@ -342,17 +339,17 @@ class Destinations:
         Like any pattern, ``"*"`` does not match deliveries to the other fakes of the cloud.
         """
         __tracebackhide__ = True
-        return self._add(PreparedRoute(RouteSpec(self, url, "accept"), replies=[Response()]))
+        return self._add(PreparedRoute(RouteSpec(self, url, "accept", [Response()])))
 
     def hang(self, url: Url) -> DestinationRoute:
         """Never answer, so that each attempt lasts until its timeout on the queue's clock."""
         __tracebackhide__ = True
-        return self._add(PreparedRoute(RouteSpec(self, url, "hang"), replies=[Response.hang()]))
+        return self._add(PreparedRoute(RouteSpec(self, url, "hang", [Response.hang()])))
 
     def refuse(self, url: Url) -> DestinationRoute:
         """Refuse the connection, as if no server listened at this address."""
         __tracebackhide__ = True
-        return self._add(PreparedRoute(RouteSpec(self, url, "refuse"), replies=[Response.refuse()]))
+        return self._add(PreparedRoute(RouteSpec(self, url, "refuse", [Response.refuse()])))
 
     def forward(self, url: Url, target: str) -> DestinationRoute:
         """Send the deliveries to a server at another address.
@@ -370,7 +367,7 @@ class Destinations:
                 f"{shown(target)} is not a target; pass an absolute URL without a query, such as "
                 "'http://127.0.0.1:3000'"
             )
-        return self._add(ForwardRoute(RouteSpec(self, url, "forward"), target=target))
+        return self._add(ForwardRoute(RouteSpec(self, url, "forward", target.rstrip("/"))))
 
     def routes(self) -> Results[DestinationRoute]:
         """Return all routes, in descending order of the lengths of their prefixes."""

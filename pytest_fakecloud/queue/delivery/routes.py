@@ -7,7 +7,7 @@ import json as jsonlib
 import re
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -26,11 +26,9 @@ from ..wire.headers import named_url
 from ..wire.values import as_text
 from .applications import (
     Address,
-    AsgiApp,
     CapReached,
     Deadlines,
     MissingState,
-    WsgiApp,
     call_asgi,
     call_wsgi,
     failed,
@@ -124,13 +122,15 @@ def split_text(url: str) -> SplitUrl:
 class RouteSpec(NamedTuple):
     """The arguments that the routes of all kinds have.
 
-    ``where`` is the kind of destination that outcomes and reports name. If ``raise_exceptions`` is
+    ``where`` is the kind of destination that outcomes and reports name, and ``to`` what receives the
+    deliveries: an application, a function, a URL, or prepared responses. If ``raise_exceptions`` is
     None, the table's setting applies.
     """
 
     table: Destinations
     prefix: Url
     where: str
+    to: Any
     raise_exceptions: bool | None = None
 
 
@@ -147,6 +147,7 @@ class DestinationRoute:
         self._prefix = spec.prefix
         self._is_prefix = isinstance(spec.prefix, str) and "*" not in spec.prefix
         self._where = spec.where
+        self._to = spec.to
         self.deliveries: Results[DeliveredRequest] = results_of((), DELIVERIES, "delivery")
         self._table: Destinations = weakref.proxy(spec.table)
         self._raise_exceptions = spec.raise_exceptions
@@ -244,12 +245,8 @@ ROUTES: Mapping[str, Field] = dict.fromkeys(
 class WsgiRoute(DestinationRoute):
     """Answers deliveries with a WSGI application."""
 
-    def __init__(self, spec: RouteSpec, *, app: WsgiApp) -> None:
-        super().__init__(spec)
-        self._app = app
-
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        return call_wsgi(self._app, delivery)
+        return call_wsgi(self._to, delivery)
 
 
 _NOT_STARTED = "the queue does not run the lifespan with lifespan=False: pass lifespan=True"
@@ -265,9 +262,8 @@ _STARTED_BY_TEST = (
 class AsgiRoute(DestinationRoute):
     """Answers deliveries with an ASGI application."""
 
-    def __init__(self, spec: RouteSpec, *, app: AsgiApp, lifespan: bool) -> None:
+    def __init__(self, spec: RouteSpec, *, lifespan: bool) -> None:
         super().__init__(spec)
-        self._app = app
         self._lifespan = lifespan
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
@@ -281,28 +277,24 @@ class AsgiRoute(DestinationRoute):
 
     async def _start_and_call(self, delivery: Delivery) -> Outcome:
         if not self._lifespan:
-            return await call_asgi(self._app, delivery, MissingState(_NOT_STARTED))
+            return await call_asgi(self._to, delivery, MissingState(_NOT_STARTED))
         try:
-            state = await self._table._runner.lifespan(self._app)
+            state = await self._table._runner.lifespan(self._to)
         except RuntimeError as error:
             return failed(broken_promise(error.__cause__) or error)
-        return await call_asgi(self._app, delivery, state)
+        return await call_asgi(self._to, delivery, state)
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         state = MissingState(_STARTED_BY_TEST)
-        return await deadlines.within_cap(call_asgi(self._app, delivery, state))
+        return await deadlines.within_cap(call_asgi(self._to, delivery, state))
 
 
 class FunctionRoute(DestinationRoute):
     """Answers deliveries with a function or coroutine function of one ``DeliveredRequest``."""
 
-    def __init__(self, spec: RouteSpec, *, handler: Handler) -> None:
-        super().__init__(spec)
-        self._handler = handler
-
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         try:
-            value = self._handler(DeliveredRequest(delivery))
+            value = self._to(DeliveredRequest(delivery))
             if inspect.isawaitable(value):
                 value = self._table._run("call", value, deadlines)
         except CapReached:
@@ -313,7 +305,7 @@ class FunctionRoute(DestinationRoute):
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         try:
-            value = self._handler(DeliveredRequest(delivery))
+            value = self._to(DeliveredRequest(delivery))
             if inspect.isawaitable(value):
                 value = await deadlines.within_cap(value)
         except CapReached:
@@ -325,10 +317,6 @@ class FunctionRoute(DestinationRoute):
 
 class ForwardRoute(DestinationRoute):
     """Sends each delivery to a server at another address."""
-
-    def __init__(self, spec: RouteSpec, *, target: str) -> None:
-        super().__init__(spec)
-        self._target = target.rstrip("/")
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         return self._table._forwarder(deadlines).send(self._forwarded(delivery))
@@ -342,7 +330,7 @@ class ForwardRoute(DestinationRoute):
         if self._is_prefix:
             prefix = split_text(named_url(str(self.prefix)) or str(self.prefix)).rest
             rest = rest[len(prefix.rstrip("/")) :]
-        elif urlsplit(self._target).path:
+        elif urlsplit(self._to).path:
             # Drop the published path, because a pattern has no prefix to replace.
             rest = ""
         headers = [
@@ -352,21 +340,20 @@ class ForwardRoute(DestinationRoute):
             ("X-Forwarded-Host", published.netloc.rpartition("@")[2]),
             ("X-Forwarded-Proto", published.scheme.lower()),
         ]
-        return delivery._replace(url=self._target + rest, headers=headers)
+        return delivery._replace(url=self._to + rest, headers=headers)
 
 
 class PreparedRoute(DestinationRoute):
     """Answers deliveries with prepared responses in turn, and repeats the last one."""
 
-    def __init__(self, spec: RouteSpec, *, replies: Sequence[Response | BaseException]) -> None:
+    def __init__(self, spec: RouteSpec) -> None:
         super().__init__(spec)
-        self._replies = replies
         # A single response need not be used.
-        self._required = len(replies) if len(replies) > 1 else 0
+        self._required = len(self._to) if len(self._to) > 1 else 0
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         with self._lock:
-            reply = self._replies[min(self._given, len(self._replies) - 1)]
+            reply = self._to[min(self._given, len(self._to) - 1)]
             self._given += 1
             self._most_given = max(self._most_given, self._given)
         if isinstance(reply, BaseException):
