@@ -29,8 +29,8 @@ from .delivery.drivers import Attempts, QueueAio, run, until_idle
 from .delivery.faults import DeliveryFaults, QueueFaults
 from .engine.engine import Engine
 from .model import DAY, Attempt, Interceptor, SigningKeys
-from .rest.admin import AdministrationRoutes, FlowRoutes, V1Routes
-from .rest.history import HistoryRoutes, WorkflowHistoryRoutes, WorkflowRoutes
+from .rest.admin import AdministrationRoutes, V1Routes
+from .rest.history import HistoryRoutes, WorkflowRoutes
 from .rest.routes import QueueApp
 from .settings import DeliveryMode, QueueConfig, QueueSettings
 from .signatures import Signer, explain
@@ -66,14 +66,7 @@ _LONGEST_CAP = 86_400.0
 _COMPARED = 1000
 """Maximum number of messages whose ids are compared with an unknown one; more would take seconds."""
 _SERVED_HISTORY_US = 7 * DAY
-_FAMILIES = (
-    V1Routes,
-    AdministrationRoutes,
-    FlowRoutes,
-    HistoryRoutes,
-    WorkflowRoutes,
-    WorkflowHistoryRoutes,
-)
+_FAMILIES = (V1Routes, AdministrationRoutes, HistoryRoutes, WorkflowRoutes)
 
 
 def _new_key() -> str:

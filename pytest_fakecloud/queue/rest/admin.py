@@ -39,7 +39,7 @@ from .routes import (
 
 
 class AdministrationRoutes(RouteFamily):
-    """Endpoints for schedules (except their creation), queues and URL groups."""
+    """Endpoints for schedules (except their creation), queues, URL groups and flow control."""
 
     def routes(self) -> list[Route]:
         return [
@@ -60,6 +60,15 @@ class AdministrationRoutes(RouteFamily):
             Route(
                 "DELETE", "/v2/topics/{name}/endpoints", "remove_endpoints", self.remove_endpoints
             ),
+            Route("GET", "/v2/flowControl", "list_flow_controls", self.list_flow_controls),
+            Route("GET", "/v2/flowControl/{key}", "get_flow_control", self.get_flow_control),
+            Route("POST", "/v2/flowControl/{key}/pause", "pause_flow", self.set_flow_paused),
+            Route("POST", "/v2/flowControl/{key}/resume", "resume_flow", self.set_flow_paused),
+            Route("POST", "/v2/flowControl/{key}/pin", "pin_flow", self.pin_flow),
+            Route("POST", "/v2/flowControl/{key}/unpin", "unpin_flow", self.unpin_flow),
+            Route("POST", "/v2/flowControl/{key}/resetRate", "reset_rate", self.reset_rate),
+            Route("POST", "/v2/flowControl/{key}/reset", "reset_rate", self.reset_rate),
+            Route("GET", "/v2/globalParallelism", "global_parallelism", self.global_parallelism),
         ]
 
     def _of_schedules(self, base: str) -> list[Route]:
@@ -154,22 +163,7 @@ class AdministrationRoutes(RouteFamily):
         group = self.engine.url_groups.get(request.segment("name"))
         self.engine.url_groups.remove_endpoints(group, wanted, self.engine.clock.now_us())
 
-
-class FlowRoutes(RouteFamily):
-    """Endpoints for flow control."""
-
-    def routes(self) -> list[Route]:
-        return [
-            Route("GET", "/v2/flowControl", "list_flow_controls", self.list_flow_controls),
-            Route("GET", "/v2/flowControl/{key}", "get_flow_control", self.get_flow_control),
-            Route("POST", "/v2/flowControl/{key}/pause", "pause_flow", self.set_flow_paused),
-            Route("POST", "/v2/flowControl/{key}/resume", "resume_flow", self.set_flow_paused),
-            Route("POST", "/v2/flowControl/{key}/pin", "pin_flow", self.pin_flow),
-            Route("POST", "/v2/flowControl/{key}/unpin", "unpin_flow", self.unpin_flow),
-            Route("POST", "/v2/flowControl/{key}/resetRate", "reset_rate", self.reset_rate),
-            Route("POST", "/v2/flowControl/{key}/reset", "reset_rate", self.reset_rate),
-            Route("GET", "/v2/globalParallelism", "global_parallelism", self.global_parallelism),
-        ]
+    # -- flow control ------------------------------------------------------------------------------
 
     def list_flow_controls(self, request: Request) -> object:
         text = request.query("search") or ""

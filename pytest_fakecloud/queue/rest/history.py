@@ -142,108 +142,6 @@ class HistoryRoutes(RouteFamily):
         return logs | {"events": found} | without_none(cursor=cursor)
 
 
-class WorkflowHistoryRoutes(RouteFamily):
-    """Endpoints for the dead letters of workflow runs."""
-
-    def routes(self) -> list[Route]:
-        dlq = "/v2/workflows/dlq"
-        return [
-            Route("POST", f"{dlq}/resume", "resume_workflow_runs", self.start_again),
-            Route("POST", f"{dlq}/resume/{{id}}", "resume_workflow_runs", self.start_again),
-            Route("POST", f"{dlq}/restart", "restart_workflow_runs", self.start_again),
-            Route("POST", f"{dlq}/restart/{{id}}", "restart_workflow_runs", self.start_again),
-            Route("POST", f"{dlq}/callback/{{id}}", "retry_failure_function", self.retry_failure),
-            Route("DELETE", f"{dlq}/callback/{{id}}", "give_up_failure", self.give_up_failure),
-            Route("GET", dlq, "list_workflow_dead_letters", self.list_dead_letters),
-            Route("DELETE", dlq, "delete_workflow_dead_letters", self.delete_dead_letters),
-            Route("GET", f"{dlq}/{{id}}", "get_workflow_dead_letter", self.get_dead_letter),
-            Route("DELETE", f"{dlq}/{{id}}", "delete_workflow_dead_letters", self.delete_one),
-        ]
-
-    def list_dead_letters(self, request: Request) -> object:
-        letters, cursor = self._letters(query_of(request), request)
-        shown = [records.dead_letter_record(self.engine, letter) for letter in letters]
-        return {"messages": shown} | without_none(cursor=cursor)
-
-    def get_dead_letter(self, request: Request) -> object:
-        return records.dead_letter_record(self.engine, self._letter(request.segment("id")))
-
-    def delete_one(self, request: Request) -> object:
-        return {"deleted": self.engine.delete_dead_letters([self._letter(request.segment("id"))])}
-
-    def delete_dead_letters(self, request: Request) -> object:
-        letters, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
-        return {"deleted": self.engine.delete_dead_letters(letters)} | without_none(cursor=cursor)
-
-    def retry_failure(self, request: Request) -> object:
-        run, failure = self._failure_of(request)
-        if failure is None or failure.state != "FAILED":
-            raise bad_request(f"workflow run {as_text(run.id)} has no failed failure callback")
-        self.engine.retry_dead_letters([failure])
-        return _created(run)
-
-    def give_up_failure(self, request: Request) -> object:
-        run, failure = self._failure_of(request)
-        if failure is None or not (failure.pending or failure.state == "FAILED"):
-            raise bad_request(f"workflow run {as_text(run.id)} has no failure callback to cancel")
-        if failure.state == "FAILED":
-            self.engine.dead_letters.pop(failure.dlq_id or "", None)
-            run.failure_message_id = None
-        else:
-            self.engine.cancel_all([failure])
-        return {"deleted": 1}
-
-    def _failure_of(self, request: Request) -> tuple[WorkflowRun, Message | None]:
-        letter = self._letter(request.segment("id"))
-        run = self.runs.require_run_of(self.engine.dead_message(letter))
-        return run, self.runs.failure_callback(run)
-
-    def start_again(self, request: Request) -> object:
-        resumes = request.route == "resume_workflow_runs"
-        start = self.runs.resume if resumes else self.runs.restart
-        given = read_given(
-            pair
-            for pair in request.headers.pairs
-            if (unprefixed(pair[0]) or "").startswith(_OVERRIDES)
-        )
-        single = "id" in request.params
-        if single:
-            letters, cursor = [self._letter(request.segment("id"))], None
-        else:
-            letters, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
-        # If the daily limit has no room for all selected runs, or the first message of one of them
-        # has been forgotten, start none of them.
-        engine = self.engine
-        engine.quota.check_room(len(letters))
-        messages = [engine.dead_message(letter) for letter in letters]
-        for message in messages:
-            if not resumes or not self.runs.steps_to_keep(message):
-                self.runs.first_message(message)
-        runs = []
-        for letter, message in zip(letters, messages, strict=True):
-            runs.append(start(message, given))
-            engine.delete_dead_letters([letter])
-        if single:
-            return _created(runs[0])
-        return {"workflowRuns": [_created(run) for run in runs]} | without_none(cursor=cursor)
-
-    def _letter(self, dlq_id: str) -> DeadLetter:
-        letter = self.engine.dead_letter(dlq_id)
-        if self.engine.dead_message(letter).workflow is None:
-            raise not_found("dlq message", dlq_id)
-        return letter
-
-    def _letters(
-        self, pairs: list[tuple[str, str]], request: Request
-    ) -> tuple[list[DeadLetter], str | None]:
-        kept = [pair for pair in pairs if pair[1] and pair[0] != "source"]
-        chosen = records.read_filters(kept, records.FOR_DEAD_LETTERS)
-        if chosen.empty and has_id_field(request, "dlqIds"):
-            return [], None
-        chosen.fields["source"] = ["workflow"]
-        return self.engine.select_dead_letters(chosen)
-
-
 def _created(run: WorkflowRun) -> dict[str, object]:
     return {"workflowRunId": run.id, "workflowCreatedAt": str(run.created_ms)}
 
@@ -273,9 +171,10 @@ _FILTERS = frozenset({*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"})
 
 
 class WorkflowRoutes(RouteFamily):
-    """Endpoints for workflow runs."""
+    """Endpoints for workflow runs and their dead letters."""
 
     def routes(self) -> list[Route]:
+        dlq = "/v2/workflows/dlq"
         return [
             Route("GET", "/v2/workflows/runs/{id}", "get_workflow_steps", self.get_steps),
             Route("DELETE", "/v2/workflows/runs/{id}", "end_workflow_run", self.end_run),
@@ -289,6 +188,16 @@ class WorkflowRoutes(RouteFamily):
             Route("POST", "/v2/notify/{run}/{event}", "notify_event", self.notify),
             Route("GET", "/v2/waiters/{event}", "list_waiters", self.waiters),
             Route(_METHODS, HOOKS + "{user}/{run}/{event}", "workflow_webhook", self.webhook),
+            Route("POST", f"{dlq}/resume", "resume_workflow_runs", self.start_again),
+            Route("POST", f"{dlq}/resume/{{id}}", "resume_workflow_runs", self.start_again),
+            Route("POST", f"{dlq}/restart", "restart_workflow_runs", self.start_again),
+            Route("POST", f"{dlq}/restart/{{id}}", "restart_workflow_runs", self.start_again),
+            Route("POST", f"{dlq}/callback/{{id}}", "retry_failure_function", self.retry_failure),
+            Route("DELETE", f"{dlq}/callback/{{id}}", "give_up_failure", self.give_up_failure),
+            Route("GET", dlq, "list_workflow_dead_letters", self.list_dead_letters),
+            Route("DELETE", dlq, "delete_workflow_dead_letters", self.delete_dead_letters),
+            Route("GET", f"{dlq}/{{id}}", "get_workflow_dead_letter", self.get_dead_letter),
+            Route("DELETE", f"{dlq}/{{id}}", "delete_workflow_dead_letters", self.delete_one),
         ]
 
     def get_steps(self, request: Request) -> object:
@@ -441,6 +350,91 @@ class WorkflowRoutes(RouteFamily):
         run_id = request.segment("run")
         self.runs.notify(request.segment("event"), json.dumps(event).encode(), run_id)
         return {}
+
+    # -- dead letters of runs ----------------------------------------------------------------------
+
+    def list_dead_letters(self, request: Request) -> object:
+        letters, cursor = self._letters(query_of(request), request)
+        shown = [records.dead_letter_record(self.engine, letter) for letter in letters]
+        return {"messages": shown} | without_none(cursor=cursor)
+
+    def get_dead_letter(self, request: Request) -> object:
+        return records.dead_letter_record(self.engine, self._letter(request.segment("id")))
+
+    def delete_one(self, request: Request) -> object:
+        return {"deleted": self.engine.delete_dead_letters([self._letter(request.segment("id"))])}
+
+    def delete_dead_letters(self, request: Request) -> object:
+        letters, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
+        return {"deleted": self.engine.delete_dead_letters(letters)} | without_none(cursor=cursor)
+
+    def retry_failure(self, request: Request) -> object:
+        run, failure = self._failure_of(request)
+        if failure is None or failure.state != "FAILED":
+            raise bad_request(f"workflow run {as_text(run.id)} has no failed failure callback")
+        self.engine.retry_dead_letters([failure])
+        return _created(run)
+
+    def give_up_failure(self, request: Request) -> object:
+        run, failure = self._failure_of(request)
+        if failure is None or not (failure.pending or failure.state == "FAILED"):
+            raise bad_request(f"workflow run {as_text(run.id)} has no failure callback to cancel")
+        if failure.state == "FAILED":
+            self.engine.dead_letters.pop(failure.dlq_id or "", None)
+            run.failure_message_id = None
+        else:
+            self.engine.cancel_all([failure])
+        return {"deleted": 1}
+
+    def _failure_of(self, request: Request) -> tuple[WorkflowRun, Message | None]:
+        letter = self._letter(request.segment("id"))
+        run = self.runs.require_run_of(self.engine.dead_message(letter))
+        return run, self.runs.failure_callback(run)
+
+    def start_again(self, request: Request) -> object:
+        resumes = request.route == "resume_workflow_runs"
+        start = self.runs.resume if resumes else self.runs.restart
+        given = read_given(
+            pair
+            for pair in request.headers.pairs
+            if (unprefixed(pair[0]) or "").startswith(_OVERRIDES)
+        )
+        single = "id" in request.params
+        if single:
+            letters, cursor = [self._letter(request.segment("id"))], None
+        else:
+            letters, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
+        # If the daily limit has no room for all selected runs, or the first message of one of them
+        # has been forgotten, start none of them.
+        engine = self.engine
+        engine.quota.check_room(len(letters))
+        messages = [engine.dead_message(letter) for letter in letters]
+        for message in messages:
+            if not resumes or not self.runs.steps_to_keep(message):
+                self.runs.first_message(message)
+        runs = []
+        for letter, message in zip(letters, messages, strict=True):
+            runs.append(start(message, given))
+            engine.delete_dead_letters([letter])
+        if single:
+            return _created(runs[0])
+        return {"workflowRuns": [_created(run) for run in runs]} | without_none(cursor=cursor)
+
+    def _letter(self, dlq_id: str) -> DeadLetter:
+        letter = self.engine.dead_letter(dlq_id)
+        if self.engine.dead_message(letter).workflow is None:
+            raise not_found("dlq message", dlq_id)
+        return letter
+
+    def _letters(
+        self, pairs: list[tuple[str, str]], request: Request
+    ) -> tuple[list[DeadLetter], str | None]:
+        kept = [pair for pair in pairs if pair[1] and pair[0] != "source"]
+        chosen = records.read_filters(kept, records.FOR_DEAD_LETTERS)
+        if chosen.empty and has_id_field(request, "dlqIds"):
+            return [], None
+        chosen.fields["source"] = ["workflow"]
+        return self.engine.select_dead_letters(chosen)
 
 
 def _values_of(run: WorkflowRun, field: str) -> tuple[str, ...]:

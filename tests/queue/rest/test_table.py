@@ -16,7 +16,7 @@ import pytest
 
 from pytest_fakecloud.queue.delivery.destinations import route_to
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.rest.admin import AdministrationRoutes, FlowRoutes, V1Routes
+from pytest_fakecloud.queue.rest.admin import AdministrationRoutes, V1Routes
 from pytest_fakecloud.queue.rest.history import HistoryRoutes
 from pytest_fakecloud.queue.rest.routes import QueueApp
 from pytest_fakecloud.queue.wire import headers, records
@@ -263,7 +263,7 @@ ENDPOINTS = {"get_keys", "rotate_keys", "chat"}
 """Endpoints with tests above, because they compare more than responses."""
 
 
-OWN = (QueueApp, V1Routes, AdministrationRoutes, FlowRoutes, HistoryRoutes)
+OWN = (QueueApp, V1Routes, AdministrationRoutes, HistoryRoutes)
 
 
 def own_routes(queue: Queue) -> list[Any]:
