@@ -170,6 +170,7 @@ def page_of(
     show: Callable[[T], View],
     text: Callable[[T], str],
     facet: tuple[str, Callable[[T], str]] | None = None,
+    values: Mapping[str, Callable[[T], Any]] = MappingProxyType({}),
 ) -> View:
     """Return a page as plain JSON.
 
@@ -177,7 +178,8 @@ def page_of(
     the filters, and ``first`` the position of the page's first item among the matching items.
     ``next`` and ``previous`` are cursors, or None at either end of the list. ``text`` returns the
     searchable text of an item. A ``facet`` is a filter by a property with few values; ``facets``
-    then counts the items of each value. Raises ``ContractError`` for a cursor of another list, for
+    then counts the items of each value. ``values`` return fields by which items are sorted without
+    their rows. Raises ``ContractError`` for a cursor of another list, for
     an unknown field to sort by, and if there are too many items to sort.
     """
     every = list(items)
@@ -192,29 +194,34 @@ def page_of(
         if value := wanted.filters.get(name):
             found = [item for item in found if value_of(item) == value]
     if wanted.sort:
-        ordered = [*enumerate(_sorted(found, wanted.sort, show))]
-        return page | _part(ordered, wanted, lambda one: (one[0],), lambda one: one[1])
+        name = wanted.sort.removeprefix("-")
+        value_of = values.get(name) or (lambda item: _field(show(item), name))
+        ordered = [*enumerate(_sorted(found, value_of, reverse=wanted.sort != name))]
+        return page | _part(ordered, wanted, lambda one: (one[0],), lambda one: show(one[1]))
     return page | _part(sorted(found, key=sort_key), wanted, sort_key, show)
 
 
-def _sorted(found: Collection[T], sort: str, show: Callable[[T], View]) -> list[View]:
-    """Return the rows of items in the order of a field; rows without a value are last."""
+def _field(row: View, name: str) -> Any:
+    if name not in row:
+        raise ContractError(unknown_name("field of this list", name, sorted(row)))
+    return row[name]
+
+
+def _sorted(found: Collection[T], value_of: Callable[[T], Any], *, reverse: bool) -> list[T]:
+    """Return items in the order of a value; items without a value are last."""
     if len(found) > MOST_SORTED:
         raise ContractError(
             f"{len(found):,} items are too many to sort: search or filter for at most {MOST_SORTED:,}"
         )
-    rows, name = [show(item) for item in found], sort.removeprefix("-")
-    if rows and name not in rows[0]:
-        raise ContractError(unknown_name("field of this list", name, sorted(rows[0])))
+    pairs = [(value_of(item), item) for item in found]
 
-    def key(row: View) -> tuple[bool, float, str]:
-        value = row[name]
+    def key(pair: tuple[Any, T]) -> tuple[bool, float, str]:
+        value = pair[0]
         is_number = isinstance(value, int | float)
         return not is_number, value if is_number else 0, "" if is_number else str(value).casefold()
 
-    absent = [row for row in rows if row[name] is None]
-    present = [row for row in rows if row[name] is not None]
-    return sorted(present, key=key, reverse=sort != name) + absent
+    present = sorted((pair for pair in pairs if pair[0] is not None), key=key, reverse=reverse)
+    return [item for _, item in present] + [item for value, item in pairs if value is None]
 
 
 def _part(

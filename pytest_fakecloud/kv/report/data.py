@@ -258,6 +258,13 @@ def keys(handle: KVServer, wanted: Wanted) -> View:
             show=lambda one: _row(every, one),
             text=lambda one: _text(one.name),
             facet=("type", lambda one: one.type),
+            values={
+                "key": lambda one: _text(one.name),
+                "type": lambda one: one.type,
+                "ttl_ms": lambda one: _ttl_ms(every, one),
+                "bytes": lambda one: every.size(one.name, one.value),
+                "preview": lambda one: _preview(one.value),
+            },
         )
     return page | {"total": total} | ({} if folders is None else {"folders": folders})
 
