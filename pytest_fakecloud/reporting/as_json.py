@@ -35,6 +35,8 @@ from .wording import describe, sentence, status_line
 
 LONGEST = 20_000
 """Maximum number of characters of a body in the JSON form."""
+_MOST_WORDS = 100
+"""Maximum number of commands of a call whose words are repeated beside its body."""
 _BEFORE, _AFTER = 2, 8
 """Number of source lines before and after a call that are shown with it."""
 _COPIED = (
@@ -230,7 +232,7 @@ def _message(
 def _data(row: Row) -> dict[str, Any]:
     if isinstance(row.entry, Call):
         data: Mapping[str, Any] = row.entry.facts
-        if hides_words(row.entry):
+        if hides_words(row.entry) or len(data.get("words") or ()) > _MOST_WORDS:
             data = {name: value for name, value in data.items() if name != "words"}
         if row.delivery is not None:
             data = {**data, "delivery": row.delivery.data}

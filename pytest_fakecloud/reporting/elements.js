@@ -83,12 +83,19 @@ export function fieldsOf(item, value, other, {changed = false} = {}) {
   const differs = (name) => other !== null && JSON.stringify(own(other, name)) !== JSON.stringify(value[name]);
   const isShown = ([name, field]) => !(name === "id" && field === item) && (changed && other !== null ? differs(name) : field !== null);
   return el("div", {}, el("dl", {}, ...Object.entries(value).filter(isShown).map(([name, field]) => {
-    const text = told(field);
-    return el("div", {}, el("dt", {}, `${name} `), el("dd", {}, !differs(name) ? text : other ? difference(text, told(own(other, name) ?? "")) : el("mark", {}, text)));
+    const [text, before] = other && differs(name) ? unlike(told(field), told(own(other, name) ?? "")) : [told(field)];
+    return el("div", {}, el("dt", {}, `${name} `), el("dd", {}, !differs(name) ? text : other ? difference(text, before) : el("mark", {}, text)));
   })), typeof value.end === "number" && "committed" in value ? offsets(value) : null);
 }
 
 const told = (field) => field === null ? "none" : visible(typeof field === "string" ? field : JSON.stringify(field));
+// Of two JSON objects, the fields that are not the same in both.
+function unlike(text, other) {
+  try {
+    const both = [JSON.parse(text), JSON.parse(other)], names = Object.keys({...both[0], ...both[1]}).filter((name) => JSON.stringify(own(both[0], name)) !== JSON.stringify(own(both[1], name)));
+    return both.some((one) => Array.isArray(one) || Object(one) !== one) ? [text, other] : both.map((one) => JSON.stringify(Object.fromEntries(names.filter((name) => Object.hasOwn(one, name)).map((name) => [name, one[name]]))));
+  } catch { return [text, other]; }
+}
 // A text with the part marked that differs from another text. What is equal on both sides of a long text is cut.
 function difference(text, other) {
   const most = Math.min(text.length, other.length);

@@ -73,13 +73,8 @@ export function say(text, kind = "bad") {
   $("notice").textContent = text;
   if (kind === "good" && text) fading = setTimeout(() => say(""), 4000);
 }
-export async function attempt(work) {
-  try { say(""); return await work(); } catch (error) { say(error.message); }
-}
-export async function copy(text, notice = "Copied.") {
-  try { await navigator.clipboard.writeText(text); say(notice, "good"); }
-  catch { prompt("Copy:", text); }
-}
+export async function attempt(work) { try { say(""); return await work(); } catch (error) { say(error.message); } }
+export async function copy(text, notice = "Copied.") { try { await navigator.clipboard.writeText(text); say(notice, "good"); } catch { prompt("Copy:", text); } }
 export const copyButton = (text, label, shown = "Copy") => el("button", {type: "button", class: "quiet", "aria-label": label, onclick: () => copy(typeof text === "function" ? text() : text)}, shown);
 
 // Buttons that copy what was made by hand as test code and as a request of the control API.

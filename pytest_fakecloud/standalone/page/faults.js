@@ -4,10 +4,7 @@ import {LivePage, act, copies, done, el, empty, form, link, number, own, pill, w
 import {ask, path} from "./api.js";
 
 const whole = (name, label, value, note) => ({name, label, kind: "number", value, note});
-const read = {
-  number: (text) => text === "" ? undefined : Number(text),
-  text: (text) => text === "" ? undefined : text,
-};
+const read = {number: (text) => text === "" ? undefined : Number(text), text: (text) => text === "" ? undefined : text};
 const step = (text) => /^\d+$/.test(text.trim()) ? Number(text) : text.trim() === "ok" ? null : text.trim();
 // For each kind: its description, its fields, and how fields become arguments. For other kinds, the form has
 // the server's description and one field for all arguments.

@@ -5,7 +5,7 @@ import {Rows, oneAtATime} from "./rows.js";
 
 export const entries = new Rows();
 export const journal = {loaded: false, listeners: new Set()};
-const NEWEST = 300, PART = 500;
+const NEWEST = 100, PART = 400;
 let behind = true;
 const came = [];
 

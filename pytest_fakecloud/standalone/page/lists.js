@@ -56,7 +56,8 @@ export class ListPage {
       if (document.activeElement !== input) input.value = this.values[name] ?? "";
       if (input.value && this.more) this.more.open = true;
     }
-    await this.refresh();
+    this.body.ariaBusy = "true";
+    try { await this.refresh(); } finally { this.body.ariaBusy = null; }
   }
 
   async refresh() {
@@ -114,7 +115,7 @@ export class ListPage {
   // The server sorts by the field of a column, which the button in its head chooses.
   headElement(name, field, side) {
     const {sort} = this.values, order = field && sort === field ? "ascending" : field && sort === "-" + field ? "descending" : null;
-    return el("th", {scope: "col", class: side, "aria-sort": order}, !field ? name : el("button", {type: "button", "data-key": `sort ${name}`, onclick: () => go(link(this.base, {...this.values, after: "", before: "", sort: order === "ascending" ? "-" + field : field}))}, name, {ascending: " ↑", descending: " ↓"}[order]));
+    return el("th", {scope: "col", class: side, "aria-sort": order}, !field ? name : el("button", {type: "button", "data-key": `sort ${name}`, onclick: () => go(link(this.base, {...this.values, after: "", before: "", sort: this.values.sort === field ? "-" + field : field}))}, name, {ascending: " ↑", descending: " ↓"}[order]));
   }
   idOf(one) { return one.id !== undefined && this.spec.rawId ? one.id : encodeURIComponent(this.spec.key(one)); }
 

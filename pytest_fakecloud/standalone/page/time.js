@@ -3,7 +3,7 @@
 import {LivePage, about, act, both, copies, count, day, done, el, empty, form, link, micros, move, number, own, picture, room, say, short, showClock, soft, span, svg, table, time, titled, tools, words} from "./dom.js";
 import {ask} from "./api.js";
 import {changesTable, fold} from "./elements.js";
-import {entries} from "./journal.js";
+import {entries, journal} from "./journal.js";
 import {failedItems} from "./trace.js";
 
 // Due times on a logarithmic axis, which separates near events and still shows far ones.
@@ -86,9 +86,9 @@ const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.
 // A fault that has not fired yet may still fire; the Faults tab shows it.
 export const problemsPage = (state) => Object.assign(new LivePage("/problems", (found) => {
   const causes = Map.groupBy(found.filter(({kind}) => kind !== "unused_fault"), causeOf), failed = entries.list.filter((row) => row.done && (!row.ok || failedItems(row))).length;
-  return [causes.size ? [...causes.values()].map(problem) : empty("No problems.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call"))) : null,
+  return [causes.size ? [...causes.values()].map(problem) : empty("No problems.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), journal.older ? " so far: older ones are being loaded" : "") : null,
     state().handles.filter((one) => one.dead_letters).map((one) => el("p", {}, el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)))];
-}, el("h1", {}, "Problems")), {version: () => [entries.list.at(-1)?.number, state().handles.map((one) => one.dead_letters)]});
+}, el("h1", {}, "Problems")), {version: () => [entries.list.length, journal.older, state().handles.map((one) => one.dead_letters)]});
 
 function problem(all) {
   const [{kind, text, facts: known}] = all, rows = entries.list.filter((row) => (!row.ok || failedItems(row)) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));
