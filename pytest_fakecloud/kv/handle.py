@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, Unpack, cast
 
 from ..core.errors import ContractError, did_you_mean, importing, listed
@@ -231,11 +230,15 @@ class KVServer(Handle):
     @property
     def aio(self) -> Aio[AsyncRedis]:
         """The asynchronous client: ``aio.client()`` creates an ``upstash_redis.asyncio.Redis``."""
-        return Aio(self, partial(self._make_client, "upstash_redis.asyncio"))
+        return Aio(self, partial(self._make_client, True))
 
-    def _make_client(self, module: str = "upstash_redis", **options: Any) -> Any:
+    def _make_client(self, is_async: bool = False, /, **options: Any) -> Any:
+        if is_async:
+            from upstash_redis.asyncio import Redis
+        else:
+            from upstash_redis import Redis  # type: ignore[assignment]
         defaults = {"url": self.url, "token": self.token, "allow_telemetry": False}
-        return import_module(module).Redis(**{**defaults, **options})
+        return Redis(**{**defaults, **options})
 
     # -- commands and data -------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from subprocess import CalledProcessError, CompletedProcess
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -207,6 +206,7 @@ _NO_URL = re.compile(
     r"missing an 'http|No scheme supplied|Invalid type for url|Invalid URL|unknown url type"
 )
 """Messages of HTTP clients about a URL that contains a missing variable."""
+_OF_PROCESSES = {("subprocess", "CalledProcessError"), ("subprocess", "CompletedProcess")}
 _READERS = {"environ", "environ.get", "getenv"}
 """Expressions that read a variable, without the ``os.`` before them."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -285,7 +285,8 @@ def _are_not_set(names: Sequence[str]) -> str:
 def _outputs(error: BaseException) -> Iterator[str]:
     values: list[Any] = [error, *(locals_of(error) if isinstance(error, AssertionError) else [])]
     for value in values:
-        if issubclass(type(value), CalledProcessError | CompletedProcess):
+        kind = type(value)
+        if (kind.__module__, kind.__name__) in _OF_PROCESSES:
             for part in (value.stdout, value.stderr):
                 yield part.decode("utf-8", "replace") if isinstance(part, bytes) else part or ""
 

@@ -125,7 +125,9 @@ class VectorIndex(Handle):
         """The asynchronous client: ``aio.client()`` returns an ``upstash_vector.AsyncIndex``."""
         return Aio(self, partial(self._make_client, "AsyncIndex"))
 
-    def _make_client(self, kind: Literal["Index", "AsyncIndex"] = "Index", **options: Any) -> Any:
+    def _make_client(
+        self, kind: Literal["Index", "AsyncIndex"] = "Index", /, **options: Any
+    ) -> Any:
         import upstash_vector
 
         return getattr(upstash_vector, kind)(**{"url": self.url, "token": self.token, **options})
