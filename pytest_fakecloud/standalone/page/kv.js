@@ -2,7 +2,6 @@
 
 import {$, act, attempt, bytes, code, copies, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, link, number, own, pill, redraw, short, soft, span, table, time, title, tools, words, about, confirmed} from "./dom.js";
 import {ask, call, item, list, path, send, sendWell} from "./api.js";
-import {entries} from "./journal.js";
 import {ListPage} from "./lists.js";
 
 const run = (handle, ...line) => sendWell(handle, "POST", "/", line.map(String)).then((answer) => answer.result);
@@ -271,8 +270,8 @@ class CommandBox {
     const parts = [], entry = el("div", {class: "entry"}, el("p", {class: "mono tools"}, el("b", {}, `> ${line}`), el("span", {class: "soft"}, $("now").textContent)));
     this.log.prepend(entry);
     try {
-      const answer = await send(this.handle, "POST", "/", argv);
-      const row = (await ask("GET", "/journal?after=" + entries.cursor)).findLast((one) => one.handle === this.handle.name && one.kind === "call");
+      const {latest} = await ask("GET", "/state"), answer = await send(this.handle, "POST", "/", argv);
+      const row = (await ask("GET", `/journal?after=${latest}`)).findLast((one) => one.handle === this.handle.name && one.kind === "call");
       for (const {description} of row?.faults ?? []) parts.push(el("p", {class: "fault"}, `Injected fault: ${description}`));
       if (answer.broken) parts.push(el("p", {class: "bad"}, `The connection was broken: ${words(answer.broken)}.`));
       else {
