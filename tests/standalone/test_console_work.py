@@ -563,6 +563,7 @@ def test_faults_are_added_seen_to_hit_and_removed(
     press(page, "Add again")
     page.locator(".sentences .pill", has_text="not hit yet").wait_for()
     server.ask("DELETE", "/handles/kv_server/faults/2")
+    page.locator(".sentences .pill", has_text="not hit yet").wait_for(state="detached")
     made = {"kind": "respond", "args": [503], "command": "INCR", "times": 2}
     assert server.ask("GET", "/handles/kv_server/faults")[1][0]["made"] == made
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
