@@ -50,7 +50,7 @@ class FakePage {
 
   async count() {
     const [lists, faults] = await Promise.all([this.hasLists ? ask("GET", path(this.handle, "/lists")) : {}, ask("GET", path(this.handle, "/faults"))]);
-    this.counts = {...lists, faults: faults.length};
+    this.counts = {...lists, faults: faults.filter((one) => one.active).length};
     this.drawTabs();
   }
   drawTabs() {

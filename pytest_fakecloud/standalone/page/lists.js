@@ -38,6 +38,7 @@ export class ListPage {
 
   // Changes search or filters and returns to the first page.
   change(values) {
+    if (this.stop.signal.aborted) return; // An input that loses the focus tells its change late.
     clearTimeout(this.timer);
     this.changes = {...this.changes, ...values};
     this.timer = setTimeout(() => { const given = this.changes; this.changes = {}; go(link(this.base, {...this.values, after: "", before: "", ...given}), {replace: true}); }, 150);
