@@ -42,6 +42,7 @@ export function span(us) {
   return parts.join(" ");
 }
 
+export const withoutScheme = (url) => url.replace(/^https?:\/\//, "");
 // A line of time from `first` to `last` in microseconds, with `bars` [kind, from, to] and `dots` [kind, at, text]. What is later is at its end. It is logarithmic, since waits may be long.
 export function track(told, first, last, bars, dots) {
   const place = (us) => Math.log1p(Math.max(0, us) / 1e5), x = (at) => `${3 + 94 * Math.min(1, place(at - first) / Math.max(1e-9, place(last - first)))}%`;
@@ -98,10 +99,10 @@ function unlike(text, other) {
 }
 // A text with the part marked that differs from another text. What is equal on both sides of a long text is cut.
 function difference(text, other) {
-  const most = Math.min(text.length, other.length);
+  const shorter = Math.min(text.length, other.length), most = shorter > 60 ? shorter : 0;
   let same = 0, end = 0;
-  if (most > 60) while (same < most && text[same] === other[same]) same++;
-  if (most > 60) while (end < most - same && text.at(-1 - end) === other.at(-1 - end)) end++;
+  while (same < most && text[same] === other[same]) same++;
+  while (end < most - same && text.at(-1 - end) === other.at(-1 - end)) end++;
   const before = text.slice(0, same), after = end ? text.slice(-end) : "";
   const cut = (part, most_) => part.length > most_ ? `${part.slice(0, most_)}…` : part;
   return [before.length > 60 ? `…${before.slice(-60)}` : before, el("mark", {}, cut(text.slice(same, text.length - end), 240)), cut(after, 60)];

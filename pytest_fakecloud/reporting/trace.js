@@ -4,7 +4,7 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 import {LANGUAGES, lost, requestOf} from "./copying.js";
-import {border, count, el, fold, own, shortName, span, svg, track, visible} from "./elements.js";
+import {border, count, el, fold, own, shortName, span, svg, track, visible, withoutScheme} from "./elements.js";
 
 const LINE = 19, PAD = 9, GAP = 26, AHEAD = 600;
 const NARROW = 720, WIDE = 1000, TEXT_LEAST = 340, LANE_LEAST = 42, LANE_MOST = 130, TIME = 98, NUMBER = 38;
@@ -132,7 +132,7 @@ export class Trace {
     this.shown = matches.size === rows.length ? rows : rows.filter((one) => matches.has(one) || context.has(one));
     this.lanes = lanesOf(this.shown, this.report.fakes ?? []);
     // A lane is as wide as its name, between LANE_LEAST and LANE_MOST.
-    this.widths = this.lanes.map((name) => Math.max(LANE_LEAST, Math.min(LANE_MOST, hostOf(name).length * 7.2 + 14)));
+    this.widths = this.lanes.map((name) => Math.max(LANE_LEAST, Math.min(LANE_MOST, withoutScheme(name).length * 7.2 + 14)));
     this.count.textContent = matches.size === rows.length ? count(matches.size, "row") : `${matches.size} of ${count(rows.length, "row")}`;
     if (this.options.loading?.()) this.count.textContent += ", loading older ones…";
     this.empty.hidden = this.shown.length > 0;
@@ -206,7 +206,7 @@ export class Trace {
     this.heads.replaceChildren(el("span", {class: "trace-time", style: `width: ${this.time}px`}, "time (UTC)"), ...this.lanes.map((lane, index) => {
       const width = 2 * (this.middles[index] - left);
       left += width;
-      return el("span", {class: "trace-head", title: lane, style: `width: ${width}px`}, hostOf(lane));
+      return el("span", {class: "trace-head", title: lane, style: `width: ${width}px`}, withoutScheme(lane));
     }));
   }
 
@@ -472,7 +472,6 @@ function prepare(report, known, numbered) {
 }
 
 const laneName = (end) => /^https?:\/\/[^/?#]+/.exec(end)?.[0] ?? end;
-const hostOf = (lane) => lane.replace(/^https?:\/\//, "");
 
 function lanesOf(rows, fakes) {
   const known = new Set();
@@ -486,9 +485,9 @@ function lanesOf(rows, fakes) {
 }
 
 function isProblem({row, failed}) { return !row.ok || failed > 0 || row.findings?.length > 0 || row.faults?.length > 0; }
-
+export const hasFailed = (row) => !row.ok || failedItems(row) > 0;
 // Return the number of items with an error in the answer to a pipeline, a transaction or a batch.
-export function failedItems({response}) {
+function failedItems({response}) {
   const decoded = response?.decoded, items = Array.isArray(decoded) ? decoded : Array.isArray(decoded?.responses) ? decoded.responses : [];
   return items.filter((one) => one && typeof one === "object" && Object.hasOwn(one, "error") && one.error).length;
 }
@@ -535,7 +534,7 @@ function partsOf(one, {report, narrow, options, byNumber}) {
 }
 
 function endsOf(one) {
-  const [from, to] = [one.fromName, one.toName].map(hostOf);
+  const [from, to] = [one.fromName, one.toName].map(withoutScheme);
   return from === to ? from : `${from} → ${to}`;
 }
 

@@ -2,10 +2,10 @@
 
 import {KINDS, el, empty, go, link, number, own, redraw} from "./dom.js";
 import {entries, journal} from "./journal.js";
-import {Trace, failedItems} from "./trace.js";
+import {Trace, hasFailed} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", fault: "Injected fault", open: "In progress"};
-const HAS_STATUS = {ok: (row) => row.ok && row.done && !failedItems(row), failed: (row) => row.done && (!row.ok || failedItems(row) > 0), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
+const HAS_STATUS = {ok: (row) => row.done && !hasFailed(row), failed: (row) => row.done && hasFailed(row), fault: (row) => row.faults.length > 0, open: (row) => !row.done};
 
 // Rows with their causes, by the time of the first cause: an event may be recorded after calls that came later.
 function inOrder(rows) {

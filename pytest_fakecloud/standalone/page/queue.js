@@ -2,7 +2,7 @@
 
 import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, link, micros, move, number, own, pill, short, soft, say, span, table, title, tools, when, words} from "./dom.js";
 import {ask, item, list, path, sendWell} from "./api.js";
-import {shortName, track} from "./elements.js";
+import {shortName, track, withoutScheme} from "./elements.js";
 import {ListPage} from "./lists.js";
 
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
@@ -38,7 +38,7 @@ const forwarded = (one) => Object.fromEntries(Object.entries(one.headers).filter
 
 const messageColumns = ["message", "state", "to", "attempts", "last answer", "next attempt", "body"];
 // Lists show addresses without the scheme, so that the path is in sight.
-const address = ({method, url}) => el("bdi", {class: "address", title: `${method} ${url}`}, short(`${method} ${url.replace(/^https?:\/\//, "")}`, 90));
+const address = ({method, url}) => el("bdi", {class: "address", title: `${method} ${url}`}, short(`${method} ${withoutScheme(url)}`, 90));
 const messageRow = (one) => [when(one.created), state(one), address(one), `${one.attempts} of ${one.max_retries + 1}`, status(one), next(one), short([one.label, one.preview].filter(Boolean).join(" · "), 40)];
 
 function messageDetail(one, page) {
@@ -138,7 +138,7 @@ const runs = {
     const {record} = one, steps = Map.groupBy(record.steps.flatMap((group) => group.steps), (step) => step.messageId), ends = one.messages.flatMap((each) => [each.created, ...each.tries.map((attempt) => attempt.at), one.completed]).filter(Boolean).map(micros);
     ends.push(...one.completed ? [] : one.messages.flatMap(({next: due}) => due ? [micros(due)] : []));
     const time = {from: Math.min(...ends), until: Math.max(...ends)}, again = (text, where) => act(text, `${text} ${one.id}`, async () => { const [made] = [await sendWell(handle, "POST", `/v2/workflows/dlq/${where}/${encodeURIComponent(one.dlq_id)}`)].flat(); location.hash = at(handle, "runs", made.workflowRunId); say(`${text}: this is the new run.`, "good"); }), waits = one.messages.filter((each) => each.state === "pending" && each.step.waitTimeout && each.step.waitEventId);
-    return [title(one.url.replace(/^https?:\/\//, "")), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(handle, "dead-letters", one.dlq_id)}, one.dlq_id), started: both(one.created) + " UTC", took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
+    return [title(withoutScheme(one.url)), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(handle, "dead-letters", one.dlq_id)}, one.dlq_id), started: both(one.created) + " UTC", took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
       one.problems.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
       waits.map((each) => form(`Waits for the event ${each.step.waitEventId}`, "Notify", [{name: "data", label: `event data, as JSON; without it the wait ends at ${both(each.next)}`, note: '{"clicked": true}', wide: true}],
         async ({data}) => { if (data) json(data, "The event data"); await sendWell(handle, "POST", `/v2/notify/${encodeURIComponent(each.step.waitEventId)}`, data); return done("Notified."); })),

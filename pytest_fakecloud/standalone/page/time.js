@@ -4,7 +4,7 @@ import {LivePage, about, act, both, copies, count, day, done, el, empty, form, l
 import {ask} from "./api.js";
 import {changesTable, fold} from "./elements.js";
 import {entries, journal} from "./journal.js";
-import {failedItems} from "./trace.js";
+import {hasFailed} from "./trace.js";
 
 // Due times on a logarithmic axis, which separates near events and still shows far ones.
 function strip(now, due) {
@@ -85,13 +85,13 @@ const causeOf = ({kind, text, facts: {handle, url, message_id: id, run_id: run}}
 const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.some(({name}) => name === id || name === run) || [url, path].some((one) => one && `${row.request?.line} ${row.request?.body}`.includes(one));
 // A fault that has not fired yet may still fire; the Faults tab shows it.
 export const problemsPage = (state) => Object.assign(new LivePage("/problems", (found) => {
-  const causes = Map.groupBy(found.filter(({kind}) => kind !== "unused_fault"), causeOf), failed = entries.list.filter((row) => row.done && (!row.ok || failedItems(row))).length;
+  const causes = Map.groupBy(found.filter(({kind}) => kind !== "unused_fault"), causeOf), failed = entries.list.filter((row) => row.done && hasFailed(row)).length;
   return [causes.size ? [...causes.values()].map(problem) : empty("No problems.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), journal.older ? " so far: older ones are being loaded" : "") : null,
     state().handles.filter((one) => one.dead_letters).map((one) => el("p", {}, el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)))];
 }, el("h1", {}, "Problems")), {version: () => [entries.list.length, journal.older, state().handles.map((one) => one.dead_letters)]});
 
 function problem(all) {
-  const [{kind, text, facts: known}] = all, rows = entries.list.filter((row) => (!row.ok || failedItems(row)) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));
+  const [{kind, text, facts: known}] = all, rows = entries.list.filter((row) => hasFailed(row) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));
   const places = [...Map.groupBy(all, ({facts: {url, method, path}}) => url ?? [method, path].filter(Boolean).join(" "))], runs = new Set(all.map(({facts}) => facts.run_id).filter(Boolean));
   return el("article", {class: "problem"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.handle ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
     el("ul", {}, places.filter(([place]) => place).slice(0, 20).map(([place, some]) => el("li", {class: "mono"}, el("a", {href: link(["activity"], {search: place, problems: "yes"})}, place), some.length > 1 ? ` ${number(some.length)} times` : ""))),
