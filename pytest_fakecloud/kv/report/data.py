@@ -258,13 +258,7 @@ def keys(handle: KVServer, wanted: Wanted) -> View:
             show=lambda one: _row(every, one),
             text=lambda one: _text(one.name),
             facet=("type", lambda one: one.type),
-            values={
-                "key": lambda one: _text(one.name),
-                "type": lambda one: one.type,
-                "ttl_ms": lambda one: _ttl_ms(every, one),
-                "bytes": lambda one: every.size(one.name, one.value),
-                "preview": lambda one: _preview(one.value),
-            },
+            values=_fields(every),
         )
     return page | {"total": total} | ({} if folders is None else {"folders": folders})
 
@@ -283,19 +277,27 @@ def _in_namespace(found: Sequence[_Key], under: str) -> tuple[list[_Key], list[V
     return direct, [{"name": _text(name), "keys": many} for name, many in named]
 
 
-def _row(keys: _InMemory | _OnServer, one: _Key) -> View:
-    at_ms = one.deadline_ms
+def _fields(keys: _InMemory | _OnServer) -> dict[str, Callable[[_Key], Any]]:
+    """Return the fields of a row, each with the function that reads it from a key."""
     return {
-        "id": quote_from_bytes(one.name, safe=""),
-        "key": _text(one.name),
-        "is_text": isinstance(word(one.name), str),
-        "type": one.type,
-        "ttl_ms": _ttl_ms(keys, one),
-        "expires": None if at_ms is None else to_datetime(at_ms * 1000).isoformat(),
-        "bytes": keys.size(one.name, one.value),
-        "length": _length(one.value),
-        "preview": _preview(one.value),
+        "id": lambda one: quote_from_bytes(one.name, safe=""),
+        "key": lambda one: _text(one.name),
+        "is_text": lambda one: isinstance(word(one.name), str),
+        "type": lambda one: one.type,
+        "ttl_ms": lambda one: _ttl_ms(keys, one),
+        "expires": _expires,
+        "bytes": lambda one: keys.size(one.name, one.value),
+        "length": lambda one: _length(one.value),
+        "preview": lambda one: _preview(one.value),
     }
+
+
+def _row(keys: _InMemory | _OnServer, one: _Key) -> View:
+    return {name: read(one) for name, read in _fields(keys).items()}
+
+
+def _expires(one: _Key) -> str | None:
+    return None if one.deadline_ms is None else to_datetime(one.deadline_ms * 1000).isoformat()
 
 
 def _length(value: Any) -> int:

@@ -101,13 +101,20 @@ def _iso_time(at_us: int) -> str:
     return to_datetime(at_us).isoformat()
 
 
+class _Kept(NamedTuple):
+    """A snapshot, the data to compare it with others, and when it was taken."""
+
+    saved: SavedState
+    states: States
+    at: str
+
+
 class CloudRoutes:
     """Endpoints of the clock, the seed, the snapshots that the server keeps, and loading."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
-        self._snapshots: dict[str, tuple[SavedState, States, str]] = {}
-        """Each snapshot, the data to compare it with others, and when it was taken."""
+        self._snapshots: dict[str, _Kept] = {}
         self._numbers = itertools.count(1)
 
     def routes(self) -> list[Route]:
@@ -194,7 +201,7 @@ class CloudRoutes:
         return [self._described(name) for name in self._snapshots]
 
     def _described(self, name: str) -> Snapshot:
-        return {"id": name, "at": self._snapshots[name][2]}
+        return {"id": name, "at": self._snapshots[name].at}
 
     def take_snapshot(self, request: Request) -> Snapshot:
         """Take a snapshot of all fakes. ``{"id": name}`` names it; the default name is a number."""
@@ -205,7 +212,7 @@ class CloudRoutes:
             wanted = next(number for number in self._numbers if str(number) not in self._snapshots)
         name = str(wanted)
         at = _iso_time(self._cloud.clock.now_us())
-        self._snapshots[name] = self._cloud.snapshot(), states_of(self._cloud), at
+        self._snapshots[name] = _Kept(self._cloud.snapshot(), states_of(self._cloud), at)
         return self._described(name)
 
     def _name_of(self, request: Request) -> str:
@@ -219,7 +226,7 @@ class CloudRoutes:
     def restore_snapshot(self, request: Request) -> Snapshot:
         """Restore a snapshot."""
         name = self._name_of(request)
-        self._cloud.restore(self._snapshots[name][0])
+        self._cloud.restore(self._snapshots[name].saved)
         return self._described(name)
 
     def drop_snapshot(self, request: Request) -> Snapshot:
@@ -231,9 +238,9 @@ class CloudRoutes:
 
     def get_changes(self, request: Request) -> Changes:
         """Return what changed since a snapshot, up to now or up to the snapshot ``?until=``."""
-        before = self._snapshots[self._name_of(request)][1]
+        before = self._snapshots[self._name_of(request)].states
         until = request.query("until")
-        after = self._snapshots[self._known(until)][1] if until else states_of(self._cloud)
+        after = self._snapshots[self._known(until)].states if until else states_of(self._cloud)
         return changes_between(before, after)
 
     def load(self, request: Request) -> Loaded:
