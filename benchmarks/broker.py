@@ -55,7 +55,7 @@ def producing_and_consuming() -> list[bool]:
     target = engine()
     source = engine(1)
     for _ in range(10):
-        source.producing.produce(keyless[:500])
+        source.records.produce(keyless[:500])
     source.groups.consume("g", "i", ["t"], 0, EARLIEST)
     instance = source.state.groups["g"].instances["i"]
 
@@ -73,8 +73,8 @@ def producing_and_consuming() -> list[bool]:
     table = compare(
         {
             "bare loop, 1,000 tuples": bare_loop,
-            "produce 1,000 without keys": lambda: target.producing.produce(keyless),
-            "produce 1,000 with keys": lambda: target.producing.produce(keyed),
+            "produce 1,000 without keys": lambda: target.records.produce(keyless),
+            "produce 1,000 with keys": lambda: target.records.produce(keyed),
             "consume 500": consume,
         },
         rounds=15,
@@ -112,19 +112,19 @@ def keeping_a_million() -> list[bool]:
             for n in range(first, first + BATCH)
         ]
         payload += sum(len(message.value) + len(message.key or "") for message in batch)
-        large.producing.produce(batch)
+        large.records.produce(batch)
     del batch
     gc.collect()
     over = (tracemalloc.get_traced_memory()[0] - before - payload) / MILLION
     tracemalloc.stop()
     small = engine(1)
-    small.producing.produce(
+    small.records.produce(
         [ProducerRecord("t", "x", None, 0, n + (n % 7) * 10) for n in range(1000)]
     )
     table = compare(
         {
-            "offset by time among 1,000": lambda: small.fetching.offsets(777, [T0]),
-            f"offset by time among {MILLION:,}": lambda: large.fetching.offsets(
+            "offset by time among 1,000": lambda: small.records.offsets(777, [T0]),
+            f"offset by time among {MILLION:,}": lambda: large.records.offsets(
                 MILLION * 7 // 9, [T0]
             ),
         },

@@ -17,15 +17,14 @@ from ..core.errors import ContractError
 from ..core.journal import Results, results_of
 from ..core.settings import optional, whole
 from ..faults.table import Fault, FaultTable, ServiceRule
-from ..handle import Handle, action_as
+from ..handle import action_as
 from ..http.messages import Request
 from .engine.groups import mixed
 from .errors import string
 from .model import RECORD_FIELDS, ProducerRecord, Record
-from .views import Settled
 
 if TYPE_CHECKING:
-    from .handle import BrokerEngine
+    from .handle import Broker
     from .typed import BrokerFaultPlan as FaultPlan
     from .typed import BrokerMatchers
 else:
@@ -94,14 +93,10 @@ class _Reordering(Fault):
 class BrokerFaults(FaultPlan):
     """The fault plan of a broker, with the common faults and those of producers and consumers."""
 
-    def __init__(
-        self, table: FaultTable, broker: Handle, engine: BrokerEngine, settled: Settled
-    ) -> None:
+    def __init__(self, table: FaultTable, broker: Broker) -> None:
         super().__init__(table)
         # The broker refers to its faults, so a strong reference would form a circle.
-        self._broker: Handle = weakref.proxy(broker)
-        self._engine = engine
-        self._settled = settled
+        self._broker: Broker = weakref.proxy(broker)
 
     def partial_produce(self, keep: int, **matchers: Unpack[BrokerMatchers]) -> Fault:
         """Store only the first ``keep`` messages of a client's batch, and respond with status 503.
@@ -127,8 +122,8 @@ class BrokerFaults(FaultPlan):
 
         This happens immediately. Raises ``ContractError`` for an unknown group or instance.
         """
-        with self._settled(group=group, instance=instance):
-            self._engine.groups.crash(group, instance)
+        with self._broker._settled(group=group, instance=instance):
+            self._broker._engine.groups.crash(group, instance)
 
     @action_as("faults.redeliver")
     def redeliver(
@@ -143,11 +138,11 @@ class BrokerFaults(FaultPlan):
         string("topic", topic, optional=True)
         whole(1).read("last", last, "redeliver()")
         optional(whole(0)).read("partition", partition)
-        with self._settled(group=group):
-            records = self._engine.groups.redeliver(group, last, topic, partition)
+        with self._broker._settled(group=group):
+            records = self._broker._engine.groups.redeliver(group, last, topic, partition)
         return results_of(records, RECORD_FIELDS, "record")
 
-    def _owner(self) -> tuple[Handle, tuple[Any, ...]]:
+    def _owner(self) -> tuple[Broker, tuple[Any, ...]]:
         return self._broker, ()
 
 

@@ -44,7 +44,7 @@ from .model import (
 )
 from .routes import BrokerApp
 from .settings import BrokerConfig, BrokerSettings, topic_config
-from .views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView, settled
+from .views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView
 
 if TYPE_CHECKING:
     import httpx
@@ -131,14 +131,13 @@ class Broker(Handle):
 
     def __init__(self, context: Context, **settings: Unpack[BrokerSettings]) -> None:
         config = self._configure(context, BrokerConfig, settings)
-        self._settled = partial(settled, context.clock)
         self._engine = _make_engine(context, config, self.name)
         try:
             for topic, options in (config.topics or {}).items():
                 self._engine.topics.create(topic, topic_config(topic, options))
             table = FaultTable(context.ids.stream(self.name, "faults"), context.clock)
             app = BrokerApp(self._engine, config.username)
-            faults = BrokerFaults(table, self, self._engine, self._settled)
+            faults = BrokerFaults(table, self)
             super().__init__(context, app, config, faults=faults)
         except BaseException:
             self._engine.close()
@@ -285,7 +284,7 @@ class Broker(Handle):
             for item in (value if isinstance(value, list) else [value])
         ]
         with self._settled():
-            produced = self._engine.producing.produce(messages, by_client=False)
+            produced = self._engine.records.produce(messages, by_client=False)
         return produced if isinstance(value, list) else produced[0]
 
     @action
@@ -346,23 +345,26 @@ class Broker(Handle):
 
     # -- topics, groups and records --------------------------------------------------------------
 
-    def _topic_view(self, name: str) -> TopicView:
-        return TopicView(self, self._engine, self._settled, name)
+    def _settled(self, **names: str) -> AsMisuse:
+        """Fire due timers, and return a block in which errors of the engine become ``ContractError``.
 
-    def _group_view(self, name: str) -> GroupView:
-        return GroupView(self, self._engine, self._settled, name)
+        Raises ``ContractError`` if one of the ``names`` that the test passed is not a string.
+        """
+        for argument, name in names.items():
+            string(argument, name)
+        self._time.settle()
+        return AsMisuse()
 
     def topics(self) -> Results[TopicView]:
         """Return the topics."""
-        return results_of(
-            map(self._topic_view, self._engine.topics.counts()), TOPIC_FIELDS, "topic"
-        )
+        views = (TopicView(self, name) for name in self._engine.topics.counts())
+        return results_of(views, TOPIC_FIELDS, "topic")
 
     def topic(self, name: str) -> TopicView:
         """Return a topic with its records and offsets; raise ``ContractError`` if it is unknown."""
         with self._settled(topic=name):
             self._engine.topics.check(name)
-        return self._topic_view(name)
+        return TopicView(self, name)
 
     def records(self, topic: str, **where: Unpack[ListedFields]) -> Results[Record]:
         """Return the records of a topic in (partition, offset) order, optionally filtered.
@@ -372,13 +374,14 @@ class Broker(Handle):
         never be true.
         """
         string("topic", topic)
-        records = self._topic_view(topic).records
+        records = TopicView(self, topic).records
         return records.where(**where) if where else records
 
     def groups(self) -> Results[GroupView]:
         """Return the groups that have members or committed offsets."""
         self._time.settle()
-        return results_of(map(self._group_view, self._engine.groups.names()), GROUP_FIELDS, "group")
+        views = (GroupView(self, name) for name in self._engine.groups.names())
+        return results_of(views, GROUP_FIELDS, "group")
 
     def group(self, name: str) -> GroupView:
         """Return a group with its members, partitions, committed offsets, positions and lag.
@@ -387,7 +390,7 @@ class Broker(Handle):
         """
         with self._settled(group=name):
             self._engine.groups.describe(name)
-        return self._group_view(name)
+        return GroupView(self, name)
 
     # -- assertions ------------------------------------------------------------------------------
 
@@ -411,7 +414,7 @@ class Broker(Handle):
         string("topic", topic)
         wanted = {"value": value, **where, "headers": _by_name(where.get("headers"))}
         with self._settled():
-            by_clients, by_test = self._engine.fetching.produced(topic)
+            by_clients, by_test = self._engine.records.produced(topic)
         query = Query(_given(wanted), self._fields_of(topic), "record")
         return expect(
             f"a record in topic {topic!r}",
@@ -566,7 +569,7 @@ class Broker(Handle):
             fields = {**fields, "predicate": _WHOLE_RECORD}
         query = Query(wanted, fields, "record")
         with AsMisuse():
-            found = self._engine.fetching.wait_for(
+            found = self._engine.records.wait_for(
                 topic, lambda: next(filter(query, self.records(topic)), None), timeout
             )
         if found is not None:

@@ -109,7 +109,7 @@ class BrokerApp(App):
 
     def _append(self, request: Request, messages: Sequence[ProducerRecord]) -> list[Metadata]:
         """Append a request's messages, or only those that the fault ``partial_produce`` keeps."""
-        producing = self.engine.producing
+        producing = self.engine.records
         if self.faults.active:
             keep = messages_to_keep(self.faults, request, messages, producing.check)
             if keep is not None:
@@ -144,7 +144,7 @@ class BrokerApp(App):
                 "Nothing to fetch: pass topic, partition and offset, or topicPartitionOffsets"
             )
         timeout = self._timeout(request, fields)
-        return [record_json(record) for record in self.engine.fetching.fetch(positions, timeout)]
+        return [record_json(record) for record in self.engine.records.fetch(positions, timeout)]
 
     def consume_path(self, request: Request) -> object:
         return self._consume(request, [request.segment("topic")], Fields({}))
@@ -233,7 +233,7 @@ class BrokerApp(App):
             case text:
                 at = digits(text, "The timestamp in the path", "milliseconds, earliest or latest")
         partitions = self._partitions(request)
-        return [offset._asdict() for offset in self.engine.fetching.offsets(at, partitions)]
+        return [offset._asdict() for offset in self.engine.records.offsets(at, partitions)]
 
     def _partitions(self, request: Request) -> list[TopicPartition]:
         items = self._items(request, "an object with topic and partition, or an array")

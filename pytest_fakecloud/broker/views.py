@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
@@ -10,10 +10,8 @@ from ..core.field_types import TEXT, OneOf, WholeNumber
 from ..core.journal import Results, results_of
 from ..core.matching import Field, fields_of
 from ..core.settings import optional, whole
-from ..core.timekeeper import Timekeeper
 from ..core.timers import Duration
-from ..handle import Handle, action_as
-from .errors import AsMisuse, string
+from ..handle import action_as
 from .model import (
     GROUP_STATES,
     TOPIC,
@@ -26,21 +24,7 @@ from .model import (
 )
 
 if TYPE_CHECKING:
-    from .handle import BrokerEngine
-
-Settled = Callable[..., AsMisuse]
-"""``settled()`` with the clock of a broker."""
-
-
-def settled(clock: Timekeeper, **names: str) -> AsMisuse:
-    """Fire due timers, and return a block in which errors of the engine become ``ContractError``.
-
-    Raises ``ContractError`` if one of the ``names`` that the test passed is not a string.
-    """
-    for argument, name in names.items():
-        string(argument, name)
-    clock.settle()
-    return AsMisuse()
+    from .handle import Broker
 
 
 class _NamedView:
@@ -48,13 +32,13 @@ class _NamedView:
 
     __slots__ = ("_broker", "_engine", "_settled", "name")
 
-    def __init__(self, broker: Handle, engine: BrokerEngine, settled: Settled, name: str) -> None:
+    def __init__(self, broker: Broker, name: str) -> None:
         self._broker = broker
-        self._engine = engine
-        self._settled = settled
+        self._engine = broker._engine
+        self._settled = broker._settled
         self.name = name
 
-    def _owner(self) -> tuple[Handle, tuple[Any, ...]]:
+    def _owner(self) -> tuple[Broker, tuple[Any, ...]]:
         return self._broker, (self.name,)
 
     def __eq__(self, other: object) -> bool:
@@ -89,7 +73,7 @@ class TopicView(_NamedView):
         """The records in (partition, offset) order."""
         with self._settled():
             count = self._engine.topics.check(self.name)
-            records = self._engine.fetching.records(self.name)
+            records = self._engine.records.all(self.name)
         return results_of(records, record_fields(count), "record")
 
     @property

@@ -716,7 +716,7 @@ def test_closing_ends_waiting_calls_at_once(make_broker: Make) -> None:
     broker = make_broker()
     broker._time.wait_cap = 30
     fetches = [
-        Parked(lambda: broker._engine.fetching.fetch([("orders", 0, 0)], 60_000))  # type: ignore[list-item]
+        Parked(lambda: broker._engine.records.fetch([("orders", 0, 0)], 60_000))  # type: ignore[list-item]
         for _ in range(3)
     ]
     until_parked(broker, 3)

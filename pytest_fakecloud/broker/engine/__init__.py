@@ -19,9 +19,9 @@ for partitioning, range assignment, resets and commits. All other behaviour is d
   subscription, a second one on a busy instance waits, and delete-consumer removes the instance
   immediately.
 
-``state`` contains topics and groups behind one lock, ``log`` the records of a partition.
-``producing`` appends records. ``groups`` reads and commits them for the members of consumer groups.
-This module contains what concerns topics, and reading without a group.
+``state`` contains topics and groups behind one lock, ``log`` the records of a partition, and the
+positions of new ones. ``groups`` reads and commits records for the members of consumer groups. This
+module contains what concerns topics, appending, and reading without a group.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from ..errors import BrokerError, string
 from ..model import (
     INT64_MAX,
     NO_OFFSET,
+    Metadata,
     ProducerRecord,
     Record,
     TopicConfig,
@@ -48,13 +49,14 @@ from ..model import (
 )
 from ..settings import BrokerConfig, BrokerLimits
 from .groups import MemoryGroups
-from .log import PartitionLog, Topic
-from .producing import MemoryProducing
-from .state import BrokerState, ClockWaits, GroupCopy, GroupListener, cancel
+from .log import PartitionLog, Topic, plan_of, take_turns
+from .state import BrokerState, ClockWaits, GroupCopy, GroupListener
 
 T = TypeVar("T")
 MOST_PARTITIONS = 100_000
 """Maximum number of partitions in a topic; a larger number could exhaust the memory."""
+_SECOND_US = 1_000_000
+_DAY_US = 86_400 * _SECOND_US
 _LONGEST_SLEEP = 3600.0
 """Maximum duration of a single sleep, in seconds. Every platform supports this value."""
 
@@ -83,8 +85,7 @@ class MemoryEngine:
         self.interrupt = self._waits.interrupt
         self.groups = MemoryGroups(state, self._waits, ids.stream(name, "interleaving"))
         self.topics = MemoryTopics(state, self.groups.rebalance_subscribers)
-        self.producing = MemoryProducing(state)
-        self.fetching = MemoryFetching(state, self._waits)
+        self.records = MemoryRecords(state, self._waits)
 
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
         """Create the missing topics and append the messages of the test, or change nothing."""
@@ -97,7 +98,7 @@ class MemoryEngine:
             self.topics.check_limit(sum(len(topic.logs) for topic in made.values()))
             self.state.topics.update(made)
             try:
-                self.producing.append(messages, by_client=False)
+                self.records.append(messages, by_client=False)
             except BrokerError:
                 for name in made:
                     del self.state.topics[name]
@@ -109,11 +110,7 @@ class MemoryEngine:
         """End all waiting calls, stop all timers, and forget the instances of the groups."""
         self._waits.close()
         with self.state:
-            for group in self.state.groups.values():
-                cancel(group)
-                for instance in group.instances.values():
-                    cancel(instance)
-                group.instances.clear()
+            self.groups.stop()
 
     def snapshot(self) -> BrokerSnapshot:
         with self.state:
@@ -131,7 +128,7 @@ class MemoryEngine:
             self._waits.interrupt()
             self.state.topics.clear()
             self.state.topics.update({topic.name: topic.copy() for topic in snapshot.topics})
-            self.producing.quota.reset()
+            self.records.quota.reset()
             self.groups.restore(snapshot.groups)
 
     def set_listener(self, listener: GroupListener) -> None:
@@ -257,14 +254,96 @@ def topic_exists(name: str) -> ContractError:
     return ContractError(f"topic {name!r} already exists; add_partitions() adds partitions to it")
 
 
-class MemoryFetching:
-    """Reads records and offsets."""
+class BrokerQuota:
+    """Counts produced messages per second and per UTC day of the fake clock.
+
+    The vendor does not document when these periods start. Whole seconds and UTC days are decided
+    here.
+    """
+
+    def __init__(self, limits: BrokerLimits) -> None:
+        self._windows = [
+            (span, limit, name)
+            for span, limit, name in (
+                (_SECOND_US, limits.messages_per_second, "second"),
+                (_DAY_US, limits.messages_per_day, "day"),
+            )
+            if limit is not None
+        ]
+        self._storage = limits.storage_bytes
+        self._counts: dict[tuple[str, int], int] = {}
+
+    def take(self, messages: int, size: int, stored: Callable[[], int], now_us: int) -> None:
+        """Count messages that are about to be appended.
+
+        ``size`` is the total size of the messages in bytes, and ``stored`` returns the bytes stored
+        so far. If the plan is used up, raises ``BrokerError`` (429) and counts nothing.
+        """
+        counts = {}
+        for span, limit, name in self._windows:
+            period = name, now_us // span
+            used = self._counts.get(period, 0)
+            if used + messages > limit:
+                raise BrokerError(
+                    "quota_exceeded",
+                    f"Exceeded the plan's limit of {limit} messages per {name}: "
+                    f"{used} were produced in this {name}, {messages} more were sent",
+                )
+            counts[period] = used + messages
+        if self._storage is not None and stored() + size > self._storage:
+            raise BrokerError(
+                "quota_exceeded", f"Exceeded the plan's limit of {self._storage} bytes of storage"
+            )
+        self._counts = counts
+
+    def reset(self) -> None:
+        self._counts.clear()
+
+
+class MemoryRecords:
+    """Appends records, and reads records and offsets without a group."""
 
     def __init__(self, state: BrokerState, waits: ClockWaits) -> None:
         self._state = state
         self._clock = state.clock
         self._waits = waits
         self._settings = state.settings
+        self.quota = BrokerQuota(state.settings.limits)
+
+    def produce(
+        self, messages: Sequence[ProducerRecord], *, by_client: bool = True
+    ) -> list[Metadata]:
+        """Append messages and return their positions in request order.
+
+        ``by_client`` is False for messages of the test, which do not use up the plan. Raises
+        ``BrokerError`` for invalid or too large messages, and for a plan that is used up.
+        """
+        with self._state:
+            return self.append(messages, by_client=by_client)
+
+    def check(self, messages: Sequence[ProducerRecord]) -> None:
+        """Raise ``BrokerError`` if a client's messages cannot be appended."""
+        with self._state:
+            plan_of(self._state.topics, messages, 0)
+
+    def append(self, messages: Sequence[ProducerRecord], *, by_client: bool) -> list[Metadata]:
+        """Append messages and return their positions while the state is locked."""
+        now_us, topics = self._state.now_us, self._state.topics
+        plan = plan_of(topics, messages, now_us // 1000)
+        if by_client:
+            size = sum(sum(columns.sizes) for columns in plan.columns.values())
+            self.quota.take(len(plan.positions), size, self._stored, now_us)
+        take_turns(topics, plan)
+        woken = self._state.woken
+        for log, columns in plan.columns.items():
+            log.append(columns, by_client=by_client)
+            woken |= log.watchers
+        for name in {log.topic for log in plan.columns}:
+            topics[name].retain(now_us // 1000)
+        return plan.positions
+
+    def _stored(self) -> int:
+        return sum(log.size for topic in self._state.topics.values() for log in topic.logs)
 
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
         """Return the records from each position on; wait until there is at least one record.
@@ -329,7 +408,7 @@ class MemoryFetching:
                 found.append(TopicPartitionOffset(*tp, NO_OFFSET if offset is None else offset))
         return found
 
-    def records(self, name: str) -> list[Record]:
+    def all(self, name: str) -> list[Record]:
         """Return all records of a topic in (partition, offset) order."""
         with self._state:
             return [record for log in self._state.topic(name).logs for record in log.records()]

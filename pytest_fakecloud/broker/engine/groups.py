@@ -682,14 +682,18 @@ class MemoryGroups:
             copies.append(GroupCopy(copy, self._state.time_left(group), left))
         return copies
 
-    def restore(self, copies: list[GroupCopy]) -> None:
+    def stop(self) -> None:
+        """Stop all timers and remove all instances. Calls that wait on them start no timers."""
         for group in self._state.groups.values():
             cancel(group)
             for instance in group.instances.values():
-                # Calls that still wait on a removed instance start no timers.
                 instance.state = "removed"
                 cancel(instance)
                 self._state.woken.add(instance.signal)
+            group.instances.clear()
+
+    def restore(self, copies: list[GroupCopy]) -> None:
+        self.stop()
         self._state.groups.clear()
         for copy in copies:
             group = self._state.groups[copy.group.name] = copy.group.copy(self._state.clock)

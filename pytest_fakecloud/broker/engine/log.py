@@ -1,21 +1,25 @@
-"""Storage of topics and their partitions. A partition stores its records as columns.
+"""Storage of topics and their partitions, and the partitions and offsets of new records.
 
-Columns use less memory than one object for each record. Appending a thousand messages extends only
-a few lists, and a consume request takes only a few slices. Offsets are not stored: records are
-never removed from the middle, so the offset of the first entry determines all others.
+A partition stores its records as columns, which use less memory than one object for each record.
+Appending a thousand messages extends only a few lists, and a consume request takes only a few
+slices. Offsets are not stored: records are never removed from the middle, so the offset of the
+first entry determines all others.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, repeat
+from struct import unpack_from
 from typing import NamedTuple
 
 from ...core.timers import Signal
-from ..model import Header, Record
+from .. import errors
+from ..model import Header, Metadata, ProducerRecord, Record
 
 # The columns are compacted when at least this many entries at their front are deleted. Compacting
 # moves all later entries, so it should happen rarely.
@@ -210,3 +214,129 @@ class Topic:
 
     def copy(self) -> Topic:
         return replace(self, logs=[log.copy() for log in self.logs])
+
+
+# -- positions of new records --------------------------------------------------------------------
+
+# Looked up only once, because a batch can have thousands of messages.
+_make_position = Metadata._make
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+
+
+@dataclass(eq=False, slots=True)
+class Plan:
+    """The positions and the columns of the messages of one request.
+
+    ``positions`` are in request order. ``keyless`` maps topics to the partition of the request's
+    messages without a key.
+    """
+
+    positions: list[Metadata] = field(default_factory=list)
+    columns: dict[PartitionLog, Columns] = field(default_factory=dict)
+    keyless: dict[str, int] = field(default_factory=dict)
+
+
+def plan_of(topics: Mapping[str, Topic], messages: Iterable[ProducerRecord], now_ms: int) -> Plan:
+    """Return a plan for appending messages, which changes nothing yet."""
+    plan = Plan()
+    for message in messages:
+        _add(topics, plan, message, now_ms)
+    return plan
+
+
+def take_turns(topics: Mapping[str, Topic], plan: Plan) -> None:
+    """Let the next request's messages without a key go to the next partition of each topic."""
+    for name in plan.keyless:
+        topics[name].turn += 1
+
+
+def _add(topics: Mapping[str, Topic], plan: Plan, message: ProducerRecord, now_ms: int) -> None:
+    """Check a message, and add its partition, offset and timestamp to the plan."""
+    name, value, key, partition, timestamp, headers = message
+    topic = topics.get(name)
+    if topic is None:
+        raise errors.missing_topic(name, sorted(topics))
+    # Fast path: ASCII strings are by far the most common, and have as many bytes as characters.
+    if value.isascii():
+        size = len(value)
+    else:
+        value, size = _storable(value)
+    if key is not None:
+        if key.isascii():
+            size += len(key)
+        else:
+            key, key_size = _storable(key)
+            size += key_size
+    if headers:
+        headers, headers_size = _storable_headers(headers)
+        size += headers_size
+    if size > topic.max_message_bytes:
+        raise errors.record_too_large(size, topic.max_message_bytes)
+    if partition is None:
+        if key is not None:
+            partition = partition_for_key(key.encode(), len(topic.logs))
+        else:
+            partition = plan.keyless.get(name)
+            if partition is None:
+                # As in Kafka's sticky partitioner, the request's other messages get the same one.
+                partition = plan.keyless[name] = topic.turn % len(topic.logs)
+    elif not 0 <= partition < len(topic.logs):
+        raise errors.unknown_partition(name, partition, len(topic.logs))
+    if timestamp is None:
+        timestamp = now_ms
+    elif timestamp < 0:
+        raise errors.illegal_argument(
+            f"Invalid timestamp: {timestamp}. Timestamp should be a non-negative number of "
+            "milliseconds or left out"
+        )
+    log = topic.logs[partition]
+    column = plan.columns.get(log)
+    if column is None:
+        column = plan.columns[log] = Columns([], [], [], [], [])
+    timestamps, keys, values, header_lists, sizes = column
+    plan.positions.append(_make_position((name, partition, log.end + len(values), timestamp)))
+    timestamps.append(timestamp)
+    keys.append(key)
+    values.append(value)
+    header_lists.append(headers)
+    sizes.append(size)
+
+
+def _storable(text: str) -> tuple[str, int]:
+    data = text.encode("utf-8", "replace")
+    return data.decode(), len(data)
+
+
+def _storable_headers(headers: Sequence[Header]) -> tuple[tuple[Header, ...], int]:
+    size = 0
+    stored = []
+    for name, value in headers:
+        name, name_size = _storable(name)
+        value, value_size = _storable(value)
+        size += name_size + value_size
+        stored.append(Header(name, value))
+    return tuple(stored), size
+
+
+def murmur2(data: bytes) -> int:
+    """Return the unsigned 32-bit murmur2 hash, with the seed of Kafka's Java client.
+
+    Source: the Java producer's documented default partitioner; librdkafka calls it ``murmur2``.
+    The package murmurhash2 is five times faster, but a hash takes only 2.2 us of a request.
+    """
+    length = len(data)
+    h = _SEED ^ length
+    for k in unpack_from(f"<{length >> 2}I", data):
+        k = k * _M & _MASK
+        h = (h * _M ^ (k ^ (k >> 24)) * _M) & _MASK
+    if length & 3:
+        h = (h ^ int.from_bytes(data[length & ~3 :], "little")) * _M & _MASK
+    h = (h ^ (h >> 13)) * _M & _MASK
+    return h ^ (h >> 15)
+
+
+def partition_for_key(key: bytes, partitions: int) -> int:
+    """Return the partition for a key: its hash without the sign bit, modulo the partition count."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions

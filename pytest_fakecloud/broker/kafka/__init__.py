@@ -1,8 +1,8 @@
 """The broker engine on a real Kafka cluster (extra ``kafka``).
 
 The REST API, credentials, faults, journal and error messages are the same as with the engine in
-memory. The cluster provides logs, groups and time. ``topics`` manages topics, ``records`` writes
-and reads records, ``groups`` reads them with consumer groups, whose clients are in ``instance``.
+memory. The cluster provides logs, groups and time. ``topics`` manages topics, and writes and reads
+records; ``groups`` reads them with consumer groups, whose clients are in ``instance``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from ..engine.state import GroupListener, Waits
 from ..errors import AsMisuse, BrokerError
 from ..model import ProducerRecord, TopicConfig, TopicPartition
 from ..settings import BrokerConfig
-from .cluster import Address, Cluster, real_only
+from .cluster import Address, Cluster, Names, real_only
 from .groups import KafkaGroups
-from .records import KafkaFetching, KafkaProducing
-from .topics import KafkaTopics, public_names
+from .topics import KafkaRecords, KafkaTopics
 
 _CLOSE_SECONDS = 0.7
 """Maximum time to wait for a response of the cluster when the fake is closed."""
@@ -56,25 +55,23 @@ class KafkaEngine:
         self.settings = settings
         self.closed = False
         self._patience = address.timeout
-        self._cluster = Cluster(address)
+        self._names = Names(settings.isolation, address.prefix)
+        self._cluster = Cluster(address, self._names)
         self._first_copy = True
         try:
             self._cluster.topics()
         except BrokerError as error:
             raise ContractError(f"cannot use the cluster at {address.where}: {error}") from None
         self._waits = Waits()
-        self.topics = KafkaTopics(self._cluster, address, settings)
-        self.public = self.topics.public
+        self.topics = KafkaTopics(self._cluster, settings)
         self.interrupt = self._waits.interrupt
-        self.producing = KafkaProducing(self.topics, clock)
-        self.fetching = KafkaFetching(self.topics, clock, self._waits, self.producing.by_test)
-        self.groups = KafkaGroups(self.topics, clock, self._waits, self.fetching)
+        self.records = KafkaRecords(self.topics, clock, self._waits)
+        self.groups = KafkaGroups(self.topics, clock, self._waits, self.records)
         self._release_clock = clock.tie_to_real_time(
             f"the real cluster behind it ({address.where}) runs in real time. To move the clock, "
             "use the in-memory engine (leave out engine=)"
         )
 
-    @public_names
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
         """Create missing topics and append messages of the test.
 
@@ -88,10 +85,10 @@ class KafkaEngine:
                 if name not in known:
                     self.topics.create(name, TopicConfig(count))
                     made.append(name)
-            self.producing.produce(messages, by_client=False)
+            self.records.produce(messages, by_client=False)
         except (BrokerError, ContractError):
             if made:
-                self._cluster.delete([self.topics.real(name) for name in made], [])
+                self._cluster.delete([self._names.real(name) for name in made], [])
             raise
 
     def set_listener(self, listener: GroupListener) -> None:
@@ -105,14 +102,13 @@ class KafkaEngine:
         be recreated also raise ``ContractError``.
         """
         first, self._first_copy = self._first_copy, False
-        if self.topics.shared:
+        if self._names.shared:
             if first:
                 return KafkaCopy(None)
             raise _shared("copied")
         with AsMisuse():
             return self._copied()
 
-    @public_names
     def _copied(self) -> KafkaCopy:
         topics = self.topics.counts()
         messages: list[ProducerRecord] = []
@@ -121,7 +117,7 @@ class KafkaEngine:
                 raise real_only(f"a copy of topic {name!r}, whose first records were deleted,")
             messages += [
                 ProducerRecord(r.topic, r.value, r.key, r.partition, r.timestamp, r.headers)
-                for r in self.fetching.records(name)
+                for r in self.records.all(name)
             ]
         groups = self.groups.names()
         return KafkaCopy(topics, messages, {g: self.groups.all_committed(g) for g in groups})
@@ -141,24 +137,23 @@ class KafkaEngine:
         with AsMisuse():
             self._put_back(copy, copy.topics)
 
-    @public_names
     def _put_back(self, copy: KafkaCopy, topics: Mapping[str, int]) -> None:
         self.topics.counts()  # Raises before anything has changed if the cluster is unavailable.
         self.groups.stop_all()(self._patience)
         self._delete_own()
         self.topics.rename()
-        self.producing.by_test.clear()
+        self.records.by_test.clear()
         for name, partitions in topics.items():
             self.topics.create(name, TopicConfig(partitions))
         if copy.messages:
-            self.producing.produce(copy.messages, by_client=False)
+            self.records.produce(copy.messages, by_client=False)
         for group, offsets in copy.commits.items():
             self.groups.store(group, offsets)
         self.interrupt()
 
     def _delete_own(self) -> None:
         groups = self.groups.forget()
-        topics = [self.topics.real(name) for name in self.topics.counts()]
+        topics = [self._names.real(name) for name in self.topics.counts()]
         if topics or groups:
             self._cluster.delete(topics, groups)
 
@@ -169,14 +164,14 @@ class KafkaEngine:
         self.closed = True
         self._release_clock()
         self.interrupt()
-        self.producing.interrupt()
+        self.records.interrupt()
         self._cluster.interrupt()
         join = self.groups.stop_all()
         # Check first, because an unavailable cluster cannot delete topics and groups.
         there = self._cluster.is_reachable(_CLOSE_SECONDS)
         join(self._patience if there else _STOP_SECONDS)
-        self.producing.close()
-        if there and not self.topics.shared:
+        self.records.close()
+        if there and not self._names.shared:
             with suppress(BrokerError):
                 self._delete_own()
 

@@ -1,8 +1,9 @@
-"""Connections to a real Kafka cluster: its address, admin operations, and errors of librdkafka."""
+"""Connections to a real Kafka cluster: its address, names, admin operations, and errors."""
 
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -10,18 +11,14 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from confluent_kafka import (
-    OFFSET_END,
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import OFFSET_END, ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClusterPartition
 from confluent_kafka import admin as _admin
 
 from ...core.errors import ContractError
 from ...core.timers import monotonic
 from ..errors import BrokerError
+from ..model import TopicPartition
 
 T = TypeVar("T")
 POLL_SECONDS = 0.05
@@ -126,6 +123,42 @@ def _null_logger() -> logging.Logger:
     return logger
 
 
+class Names:
+    """The names of a fake's topics and groups.
+
+    A *real name* is the name that a topic or group has on the cluster. With ``isolation="prefix"``,
+    real names start with the fake's own prefix, so that any number of test suites can share a
+    cluster. ``shared`` is whether topics stay when the fake is closed, because others share them.
+    """
+
+    def __init__(self, isolation: str, prefix: str | None = None) -> None:
+        self.shared = isolation == "none" or prefix is not None
+        own = f"fakecloud-{secrets.token_hex(5)}."
+        self._first_prefix = "" if isolation == "none" else prefix or own
+        self.generation = 0
+        """Number of times that the prefix was replaced."""
+
+    @property
+    def prefix(self) -> str:
+        if self.shared or not self.generation:
+            return self._first_prefix
+        return f"{self._first_prefix}{self.generation}."
+
+    def real(self, name: str) -> str:
+        return self.prefix + name
+
+    def shown(self, name: str) -> str:
+        """Return the name that clients use for a topic or group, given its real name."""
+        return name.removeprefix(self.prefix)
+
+    def shown_partition(self, tp: tuple[str, int]) -> TopicPartition:
+        return TopicPartition(self.shown(tp[0]), tp[1])
+
+    def public(self, text: str) -> str:
+        """Remove the prefix from all names in a message of the cluster."""
+        return text.replace(self.prefix, "") if self.prefix else text
+
+
 def when_disconnected(callback: Callable[[], object]) -> Callable[[Any], None]:
     """Return an ``error_cb`` that calls ``callback`` when a client has lost all its connections."""
 
@@ -161,16 +194,6 @@ class Unavailable(BrokerError):
         super().__init__("not_enough_replicas", f"The cluster is not available: {reason}")
 
 
-def translated(error: Any) -> BrokerError:
-    """Convert an error of librdkafka to the error that clients receive."""
-    if isinstance(error, KafkaException):
-        error = error.args[0]
-    if not isinstance(error, KafkaError):
-        return Unavailable(error)
-    kind = _KINDS.get(error.code())
-    return Unavailable(error.str()) if kind is None else BrokerError(kind, error.str())
-
-
 def real_only(what: str) -> ContractError:
     """Return the error of an action that only the in-memory engine can perform."""
     return ContractError(
@@ -195,12 +218,14 @@ _GRACE_SECONDS = 1.0
 
 
 class Cluster:
-    """Admin operations on a cluster. Names of topics and groups are those on the cluster.
+    """Admin operations on a cluster. Names of topics and groups are real names, except in errors.
 
     Operations raise ``BrokerError``, and ``Unavailable`` if the cluster does not respond in time.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, names: Names) -> None:
+        self.address = address
+        self.names = names
         self._timeout = address.timeout
         self._ended: Future[None] = Future()
         try:
@@ -227,6 +252,15 @@ class Cluster:
             if not name.startswith("__") and topic.error is None
         }
 
+    def translated(self, error: Any) -> BrokerError:
+        """Convert an error of librdkafka to the error that clients receive."""
+        if isinstance(error, KafkaException):
+            error = error.args[0]
+        if not isinstance(error, KafkaError):
+            return Unavailable(error)
+        kind, text = _KINDS.get(error.code()), self.names.public(error.str())
+        return Unavailable(text) if kind is None else BrokerError(kind, text)
+
     def interrupt(self) -> None:
         """Make every waiting call fail now, as if the cluster were unavailable."""
         ended, self._ended = self._ended, Future()
@@ -239,7 +273,7 @@ class Cluster:
         try:
             return future.result()
         except KafkaException as error:
-            raise translated(error) from None
+            raise self.translated(error) from None
 
     def _results(self, ask: Callable[..., Any], about: Any) -> dict[Any, Any]:
         """Call a method of the admin client that returns futures; return their results."""
@@ -261,19 +295,20 @@ class Cluster:
         """
         if not wanted:
             return {}
-        specs = {TopicPartition(*tp): _spec(at) for tp, at in wanted.items()}
+        specs = {ClusterPartition(*tp): _spec(at) for tp, at in wanted.items()}
         results = self._results(self._admin.list_offsets, specs)
         found = {(tp.topic, tp.partition): result.offset for tp, result in results.items()}
         unknown = [f"{topic}-{number}" for (topic, number), at in found.items() if at < OFFSET_END]
         if unknown:
-            raise Unavailable(f"it did not return the offsets of {', '.join(unknown)}")
+            text = self.names.public(", ".join(unknown))
+            raise Unavailable(f"it did not return the offsets of {text}")
         return found
 
     def group_offsets(
         self, group: str, partitions: Iterable[tuple[str, int]]
     ) -> dict[tuple[str, int], int]:
         """Return the offsets that a group has committed, without partitions that have none."""
-        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*tp) for tp in partitions])
+        wanted = ConsumerGroupTopicPartitions(group, [ClusterPartition(*tp) for tp in partitions])
         [found] = self._results(self._admin.list_consumer_group_offsets, [wanted]).values()
         return {
             (tp.topic, tp.partition): tp.offset
@@ -283,12 +318,12 @@ class Cluster:
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit for a group without members. The cluster rejects this if the group has members."""
-        partitions = [TopicPartition(*tp, offset) for tp, offset in offsets.items()]
+        partitions = [ClusterPartition(*tp, offset) for tp, offset in offsets.items()]
         wanted = ConsumerGroupTopicPartitions(group, partitions)
         [found] = self._results(self._admin.alter_consumer_group_offsets, [wanted]).values()
         for partition in found.topic_partitions or []:
             if partition.error is not None:
-                raise translated(partition.error)
+                raise self.translated(partition.error)
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         topic = _api.NewTopic(name, num_partitions=partitions, config=dict(config))
@@ -298,7 +333,7 @@ class Cluster:
         self._results(self._admin.create_partitions, [_api.NewPartitions(name, total)])
 
     def delete_records(self, before: Mapping[tuple[str, int], int]) -> None:
-        partitions = [TopicPartition(*tp, offset) for tp, offset in before.items()]
+        partitions = [ClusterPartition(*tp, offset) for tp, offset in before.items()]
         self._results(self._admin.delete_records, partitions)
 
     def delete(self, topics: list[str], groups: list[str]) -> None:

@@ -34,8 +34,7 @@ from ..model import (
 )
 from .cluster import unsupported
 from .instance import KafkaInstance, Partition
-from .records import KafkaFetching
-from .topics import KafkaTopics, public_names
+from .topics import KafkaRecords, KafkaTopics
 
 
 class KafkaGroups:
@@ -46,23 +45,23 @@ class KafkaGroups:
     """
 
     def __init__(
-        self, topics: KafkaTopics, clock: Timekeeper, waits: Waits, fetching: KafkaFetching
+        self, topics: KafkaTopics, clock: Timekeeper, waits: Waits, records: KafkaRecords
     ) -> None:
         self.add_event: GroupListener = lambda *event, **details: None
+        self.cluster = topics.cluster
         self._topics = topics
-        self.public = topics.public
-        self._fetching = fetching
+        self._names = topics.cluster.names
+        self._records = records
         self.settings = topics.settings
         self.clock = clock
         self._waits = waits
         self._lock = threading.Lock()
         self._instances: dict[tuple[str, str], KafkaInstance] = {}
-        self._names: set[str] = set()
+        self._used: set[str] = set()
         """The groups that have been used. They are deleted when the fake is closed."""
 
     # -- consuming -------------------------------------------------------------------------------
 
-    @public_names
     def consume(
         self,
         group: str,
@@ -75,9 +74,8 @@ class KafkaGroups:
         with self._subscribed(group, instance, topics, timeout_ms, headers) as member:
             if member is None:
                 return []
-            return [self._fetching.record(message) for message in self._next(member, until)]
+            return [self._records.record(message) for message in self._next(member, until)]
 
-    @public_names
     def join(
         self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
     ) -> None:
@@ -102,7 +100,7 @@ class KafkaGroups:
             yield None
             return
         try:
-            member.subscribe([self._topics.real(topic) for topic in sorted(set(topics))])
+            member.subscribe([self._names.real(topic) for topic in sorted(set(topics))])
             yield member
         finally:
             member.consume_lock.release()
@@ -121,17 +119,18 @@ class KafkaGroups:
                 try:
                     member = KafkaInstance(self, group, instance, config, given)
                 except KafkaException as error:
+                    text = self._names.public(str(error))
                     raise errors.illegal_argument(
-                        f"The Kafka client rejects the configuration: {error}"
+                        f"The Kafka client rejects the configuration: {text}"
                     ) from None
                 self._instances[group, instance] = member
-                self._names.add(group)
+                self._used.add(group)
             return member
 
     def _client_settings(self, group: str, instance: str, config: ConsumerConfig) -> dict[str, Any]:
         reset = "error" if config.auto_offset_reset == "none" else config.auto_offset_reset
         settings: dict[str, Any] = {
-            "group.id": self._topics.real(group),
+            "group.id": self._names.real(group),
             "partition.assignment.strategy": "range",
             "enable.auto.commit": config.auto_commit,
             # 0 means never in librdkafka, but as often as possible in the Java client.
@@ -142,9 +141,9 @@ class KafkaGroups:
             "max.poll.interval.ms": max(300_000, config.session_timeout_ms),
             "fetch.wait.max.ms": 500,
         }
-        if self._topics.address.static:
+        if self.cluster.address.static:
             settings["group.instance.id"] = instance
-        return self._topics.address.settings(settings)
+        return self.cluster.address.settings(settings)
 
     def remove(self, member: KafkaInstance) -> None:
         with self._lock:
@@ -184,7 +183,7 @@ class KafkaGroups:
         if member is None:
             raise self._unknown_instance(group, instance)
         member.stop()
-        member.join(self._topics.address.timeout)
+        member.join(self.cluster.address.timeout)
 
     def _unknown_instance(self, group: str, instance: str) -> BrokerError:
         known: dict[str, list[str]] = {name: [] for name in self.names()}
@@ -195,7 +194,6 @@ class KafkaGroups:
 
     # -- committing ------------------------------------------------------------------------------
 
-    @public_names
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
         wanted = distinct_positions(offsets)
         for topic, partition, _ in wanted:
@@ -218,12 +216,11 @@ class KafkaGroups:
             assigned = member.buffer.assigned
             for topic, partition in real:
                 if (topic, partition) not in assigned:
-                    raise errors.not_assigned(group, instance, self._topics.shown(topic), partition)
-            member.commit(real, self._topics.address.timeout)
+                    raise errors.not_assigned(group, instance, self._names.shown(topic), partition)
+            member.commit(real, self.cluster.address.timeout)
         member.resume_after_commit(real)
         self.report_commit(group, instance, real)
 
-    @public_names
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
         """Set a group's committed offset. The cluster rejects this while the group has members."""
         self._topics.check_partition(offset.topic, offset.partition)
@@ -233,12 +230,11 @@ class KafkaGroups:
 
     def store(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Restore a group's committed offsets, without an event."""
-        self._store(group, {(self._topics.real(t), n): at for (t, n), at in offsets.items()})
+        self._store(group, {(self._names.real(t), n): at for (t, n), at in offsets.items()})
 
     def _real(self, offsets: Sequence[TopicPartitionOffset]) -> dict[Partition, int]:
-        return {(self._topics.real(topic), number): at for topic, number, at in offsets}
+        return {(self._names.real(topic), number): at for topic, number, at in offsets}
 
-    @public_names
     def committed(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
@@ -253,8 +249,8 @@ class KafkaGroups:
         """Commit offsets without being a member, which a group without members accepts."""
         if offsets:
             with self._lock:
-                self._names.add(group)
-            self._topics.cluster.commit(self._topics.real(group), offsets)
+                self._used.add(group)
+            self.cluster.commit(self._names.real(group), offsets)
 
     def report_commit(
         self,
@@ -265,7 +261,7 @@ class KafkaGroups:
     ) -> None:
         if not offsets:
             return
-        stored = [(*self._topics.shown_partition(tp), at) for tp, at in offsets.items()]
+        stored = [(*self._names.shown_partition(tp), at) for tp, at in offsets.items()]
         shown = ", ".join(f"{topic}-{number}={at}" for topic, number, at in stored)
         self.add_event(
             kind,
@@ -277,18 +273,18 @@ class KafkaGroups:
         )
 
     def committed_offset(self, group: str, partition: Partition) -> int | None:
-        found = self._topics.cluster.group_offsets(self._topics.real(group), [partition])
+        found = self.cluster.group_offsets(self._names.real(group), [partition])
         return found.get(partition)
 
     def all_committed(self, group: str) -> dict[TopicPartition, int]:
         """Return all offsets that a group has committed in the fake's topics."""
         own = [
-            (self._topics.real(name), number)
+            (self._names.real(name), number)
             for name, count in self._topics.counts().items()
             for number in range(count)
         ]
-        found = self._topics.cluster.group_offsets(self._topics.real(group), own) if own else {}
-        return {self._topics.shown_partition(tp): at for tp, at in found.items()}
+        found = self.cluster.group_offsets(self._names.real(group), own) if own else {}
+        return {self._names.shown_partition(tp): at for tp, at in found.items()}
 
     # -- lookups ---------------------------------------------------------------------------------
 
@@ -297,11 +293,10 @@ class KafkaGroups:
             instances = dict(self._instances)
         found: Assignments = {}
         for (group, name), member in sorted(instances.items()):
-            assigned = map(self._topics.shown_partition, sorted(member.buffer.assigned))
+            assigned = map(self._names.shown_partition, sorted(member.buffer.assigned))
             found.setdefault(group, {})[name] = by_topic(assigned)
         return found
 
-    @public_names
     def describe(self, name: str) -> GroupDescription:
         members, committed, known = self.members(name), self.all_committed(name), self.names()
         if not members and not committed and name not in known:
@@ -324,12 +319,12 @@ class KafkaGroups:
         )
 
     def _view(self, name: str, member: KafkaInstance) -> MemberView:
-        shown = self._topics.shown_partition
+        shown = self._names.shown_partition
         delivered = {shown(tp): at for tp, at in member.buffer.delivered.items()}
         return MemberView(
             name,
             member.state if member.state in ("active", "expired") else "joining",
-            tuple(self._topics.shown(topic) for topic in member.topics),
+            tuple(self._names.shown(topic) for topic in member.topics),
             [shown(tp) for tp in sorted(member.buffer.assigned)],
             dict(delivered),
             delivered,
@@ -355,7 +350,7 @@ class KafkaGroups:
 
     def names(self) -> list[str]:
         with self._lock:
-            return sorted(self._names)
+            return sorted(self._used)
 
     # Actions of tests that only the in-memory engine can perform.
     crash = unsupported("crash() of an instance")
@@ -368,7 +363,7 @@ class KafkaGroups:
     def forget(self) -> list[str]:
         """Forget the groups that have been used; return their names on the cluster."""
         with self._lock:
-            groups, self._names = [self._topics.real(name) for name in self._names], set()
+            groups, self._used = [self._names.real(name) for name in self._used], set()
         return groups
 
     def stop_all(self) -> Callable[[float], None]:

@@ -22,7 +22,7 @@ from ...core.timers import monotonic
 from .. import errors
 from ..errors import BrokerError
 from ..model import ConsumerConfig, EventKind
-from .cluster import Unavailable, complete, translated, when_disconnected
+from .cluster import Unavailable, complete, when_disconnected
 
 if TYPE_CHECKING:
     from .groups import KafkaGroups
@@ -72,6 +72,7 @@ class KafkaInstance:
         """Whether the client has lost its connections since the cluster last responded."""
         self.buffer = RecordBuffer()
         self._groups = groups
+        self._cluster = groups.cluster
         self._paused = False
         self._used = monotonic()
         self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -130,13 +131,13 @@ class KafkaInstance:
             self.ask(lambda consumer: consumer.commit(offsets=partitions, asynchronous=True))
             problem = confirmation.result(seconds)
         except KafkaException as error:
-            raise translated(error) from None
+            raise self._cluster.translated(error) from None
         except TimeoutError:
             raise Unavailable("it did not confirm the commit") from None
         finally:
             self._commits.remove(pending)
         if problem is not None:
-            raise translated(problem)
+            raise self._cluster.translated(problem)
 
     def take(self, most: int, most_bytes: int) -> list[Any]:
         """Return the next messages, which then count as delivered.
@@ -145,7 +146,7 @@ class KafkaInstance:
         """
         unreadable = self.buffer.unreadable()
         if unreadable is not None:
-            topic, partition = unreadable
+            topic, partition = self._cluster.names.shown_partition(unreadable)
             offset = self._groups.committed_offset(self.group, unreadable)
             if offset is None:
                 raise errors.no_offset(topic, partition)
@@ -191,7 +192,7 @@ class KafkaInstance:
 
     def _add_event(self, kind: EventKind, text: str, **data: Any) -> None:
         group, name = self.group, self.name
-        text = f"group {group!r}: {name!r} {kind}: {self._groups.public(text)}"
+        text = f"group {group!r}: {name!r} {kind}: {self._cluster.names.public(text)}"
         self._groups.add_event(kind, text, group=group, instance=name, **data)
 
     def _doubt(self) -> None:

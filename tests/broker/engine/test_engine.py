@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.broker.engine import MemoryEngine
+from pytest_fakecloud.broker.engine import BrokerQuota, MemoryEngine
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.model import (
     Header,
@@ -18,13 +18,14 @@ from pytest_fakecloud.broker.model import (
     TopicPartition,
     TopicPartitionOffset,
 )
-from pytest_fakecloud.broker.settings import BrokerConfig
+from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from tests.harness import wait_until
 
 from ..conftest import START, Parked
 
+DAY = 86_400_000_000
 EARLIEST = {"auto-offset-reset": "earliest"}
 MANUAL = {**EARLIEST, "enable-auto-commit": "false"}
 
@@ -55,18 +56,18 @@ def test_events_are_reported_without_the_lock() -> None:
 def test_interrupt_ends_calls_but_not_later_ones() -> None:
     broker = engine(clock=Timekeeper())
     polls = [
-        Parked(lambda: broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], 30_000)),
+        Parked(lambda: broker.records.fetch([TopicPartitionOffset("t", 0, 0)], 30_000)),
         Parked(lambda: broker.groups.consume("g", "i", ["t"], 30_000, {})),
     ]
     wait_until(lambda: len(broker._waits.waiting) == 2)
     broker.interrupt()
     assert [poll.result() for poll in polls] == [[], []]
-    later = Parked(lambda: broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], 30_000))
+    later = Parked(lambda: broker.records.fetch([TopicPartitionOffset("t", 0, 0)], 30_000))
     wait_until(lambda: broker._waits.waiting)
-    broker.producing.produce([ProducerRecord("t", "x", partition=0)])
+    broker.records.produce([ProducerRecord("t", "x", partition=0)])
     assert len(later.result()) == 1
     broker.close()
-    assert broker.fetching.fetch([TopicPartitionOffset("t", 1, 0)], 30_000) == []
+    assert broker.records.fetch([TopicPartitionOffset("t", 1, 0)], 30_000) == []
     assert broker.groups.consume("h", "i", ["t"], 30_000, {}) == []
 
 
@@ -76,7 +77,7 @@ def test_watchers_are_taken_off_again() -> None:
     broker.groups.delete("g", "i")
     clock_cap = 0.001
     broker.state.clock.wait_cap = clock_cap
-    broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], 1000)
+    broker.records.fetch([TopicPartitionOffset("t", 0, 0)], 1000)
     assert broker.state.partition("t", 0).watchers == set()
     assert broker._waits.waiting == []
 
@@ -91,7 +92,7 @@ def test_many_threads_lose_nothing_and_keep_order() -> None:
 
     def produce(number: int) -> None:
         for serial in range(total):
-            broker.producing.produce([ProducerRecord("t", f"{number}:{serial}", f"k{serial % 7}")])
+            broker.records.produce([ProducerRecord("t", f"{number}:{serial}", f"k{serial % 7}")])
 
     def consume(name: str) -> None:
         turns = 0
@@ -118,7 +119,7 @@ def test_many_threads_lose_nothing_and_keep_order() -> None:
     for worker in workers:
         worker.result(30)
     tps = [TopicPartition("t", n) for n in range(4)]
-    ends = {tp.partition: tp.offset for tp in broker.fetching.offsets("latest", tps)}
+    ends = {tp.partition: tp.offset for tp in broker.records.offsets("latest", tps)}
     assert sum(ends.values()) == total * producers
     wait_until(lambda: all(len(seen[n]) == end for n, end in ends.items()), 30)
     stop.set()
@@ -132,9 +133,37 @@ def test_keys_and_headers_count_towards_the_size_of_a_message() -> None:
     broker.topics.create("small", TopicConfig(max_message_bytes=10))
     fits = ProducerRecord("small", "12", "345", headers=(Header("6", "789\u00e9"),))
     with pytest.raises(BrokerError, match="The message is 11 bytes"):
-        broker.producing.produce([fits])
-    assert broker.producing.produce([fits._replace(headers=(Header("6", "7890"),))])[0].offset == 0
+        broker.records.produce([fits])
+    assert broker.records.produce([fits._replace(headers=(Header("6", "7890"),))])[0].offset == 0
     with pytest.raises(BrokerError, match="The message is 11 bytes") as caught:
-        broker.producing.produce([fits._replace(headers=(Header("6", "7890"), Header("", "1")))])
+        broker.records.produce([fits._replace(headers=(Header("6", "7890"), Header("", "1")))])
     assert caught.value.status == 413
-    assert broker.fetching.offsets("latest", [TopicPartition("small", 0)])[0].offset == 1
+    assert broker.records.offsets("latest", [TopicPartition("small", 0)])[0].offset == 1
+
+
+def test_messages_of_a_second_and_of_a_day() -> None:
+    quota = BrokerQuota(BrokerLimits(messages_per_second=2, messages_per_day=3))
+    quota.take(2, 0, int, 0)
+    with pytest.raises(BrokerError, match="2 messages per second"):
+        quota.take(1, 0, int, 999_999)
+    quota.take(1, 0, int, 1_000_000)
+    with pytest.raises(BrokerError, match="3 messages per day") as caught:
+        quota.take(1, 0, int, 2_000_000)
+    assert caught.value.status == 429
+    quota.take(2, 0, int, DAY)
+
+
+def test_storage() -> None:
+    quota = BrokerQuota(BrokerLimits(storage_bytes=10))
+    quota.take(1, 4, lambda: 6, 0)
+    with pytest.raises(BrokerError, match="10 bytes of storage"):
+        quota.take(1, 4, lambda: 7, 0)
+
+
+def test_reset_forgets_what_was_taken_and_a_refusal_takes_nothing() -> None:
+    quota = BrokerQuota(BrokerLimits(messages_per_day=1))
+    with pytest.raises(BrokerError, match="1 messages per day"):
+        quota.take(2, 0, int, 0)
+    quota.take(1, 0, int, 0)
+    quota.reset()
+    quota.take(1, 0, int, 0)

@@ -181,7 +181,7 @@ class Groups(RuleBasedStateMachine):
         partition = data.draw(st.integers(0, len(self.log) - 1))
         values = [str(self.serial + index) for index in range(count)]
         self.serial += count
-        places = self.engine.producing.produce(
+        places = self.engine.records.produce(
             [ProducerRecord("t", v, partition=partition) for v in values]
         )
         assert [p.offset for p in places] == [len(self.log[partition]) + i for i in range(count)]

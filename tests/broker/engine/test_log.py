@@ -1,4 +1,4 @@
-"""Test the log of one partition: reading, offsets by time, retention and copies."""
+"""Test the log of one partition: reading, offsets by time, retention, copies; partitions of keys."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.broker.engine import log as log_module
-from pytest_fakecloud.broker.engine.log import Columns, PartitionLog, Topic
+from pytest_fakecloud.broker.engine.log import (
+    Columns,
+    PartitionLog,
+    Topic,
+    murmur2,
+    partition_for_key,
+)
 from pytest_fakecloud.broker.model import Header
+from tests.harness import check_each
 
 
 def append(
@@ -145,3 +152,30 @@ def test_a_topic_retains_by_time_and_bytes() -> None:
     assert [r.value for r in log.records()] == ["b", "c", "d"]
     topic.retain(155)
     assert [r.value for r in log.records()] == ["c", "d"]
+
+
+VECTORS = [
+    ("", 275646681, 0, 1, 9),
+    ("a", 2731586172, 1, 0, 4),
+    ("ab", 316155434, 2, 2, 2),
+    ("abc", 479470107, 0, 3, 3),
+    ("abcd", 2971317748, 2, 0, 8),
+    ("21", 3321034988, 0, 0, 0),
+    ("city", 4141104759, 1, 3, 7),
+    ("foobar", 3504634814, 0, 2, 6),
+    ("k0", 3590428993, 2, 1, 5),
+    ("k1", 1684045097, 2, 1, 5),
+    ("order-42", 501153024, 0, 0, 0),
+    ("user:1001", 2333083561, 2, 1, 5),
+    ("\u015f", 183743328, 0, 0, 0),
+]
+"""Results of Kafka's Java client and of librdkafka's murmur2."""
+
+
+def test_hash_and_partitions() -> None:
+    def check(key: str, unsigned: int, of_3: int, of_4: int, of_12: int) -> None:
+        data = key.encode()
+        assert murmur2(data) == unsigned
+        assert [partition_for_key(data, n) for n in (3, 4, 12)] == [of_3, of_4, of_12]
+
+    check_each(check, VECTORS)

@@ -32,7 +32,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pytest_fakecloud.broker import kafka as kafka_engine
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.broker.kafka.cluster import Address, Cluster, Unavailable, translated
+from pytest_fakecloud.broker.kafka.cluster import Address, Cluster, Names, Unavailable
 from pytest_fakecloud.broker.kafka.instance import KafkaInstance, RecordBuffer
 from pytest_fakecloud.broker.kafka.topics import KafkaTopics
 from pytest_fakecloud.broker.settings import BrokerConfig
@@ -401,7 +401,7 @@ class TestGroups:
         headers = {"Kafka-Auto-Offset-Reset": "none"}
         error = rest("POST", "/consume/g/a", body, headers=headers, status=400)["error"]
         assert "no reset policy" in error
-        assert broker._engine.topics.prefix not in error  # type: ignore[attr-defined]
+        assert broker._engine._names.prefix not in error  # type: ignore[attr-defined]
         rest.commit("g", "a", ("orders", 0, 0), ("orders", 1, 0), ("orders", 2, 0))
         assert rest.values("g", "a", "orders") == ["x"]
 
@@ -460,7 +460,7 @@ class TestHandle:
         assert broker.records("orders").only().headers == (("?", "?"),)
 
     def test_nothing_to_fetch_needs_no_time(self, broker: Broker) -> None:
-        assert broker._engine.fetching.fetch([], 3_600_000) == []
+        assert broker._engine.records.fetch([], 3_600_000) == []
 
     def test_loading_creates_topics(self, broker: Broker) -> None:
         broker.load({"new": ["a", {"value": "b", "partition": 1, "timestamp": 5}]})
@@ -556,6 +556,8 @@ class TestTopics:
         lists = iter([{"a": 1}, {"a": 1, "b": 1}])
 
         class Slow:
+            names = Names("none")
+
             def topics(self) -> dict[str, int]:
                 found = next(lists)
                 if "b" not in found:
@@ -563,9 +565,8 @@ class TestTopics:
                     assert topics.look(fresh=True).keys() == {"a", "b"}
                 return found
 
-        address = Address("kafka://127.0.0.1:1")
         settings = BrokerConfig(engine="kafka://127.0.0.1:1", isolation="none")
-        topics = KafkaTopics(Slow(), address, settings)  # type: ignore[arg-type]
+        topics = KafkaTopics(Slow(), settings)  # type: ignore[arg-type]
         assert topics.look(fresh=True).keys() == {"a", "b"}
 
     @pytest.mark.parametrize(
@@ -709,7 +710,7 @@ class TestAClusterThatGoesAway:
             assert answer.status_code == 503, (name, answer.text)
             assert set(answer.json()) == {"error", "status"}
             assert "not available" in answer.json()["error"]
-            assert broker._engine.topics.prefix not in answer.text  # type: ignore[attr-defined]
+            assert broker._engine._names.prefix not in answer.text  # type: ignore[attr-defined]
         with pytest.raises(ContractError, match="not available"):
             looks.result()
         with pytest.raises(ContractError, match="not available"):
@@ -868,7 +869,7 @@ class TestAdmin:
 
     @pytest.fixture
     def cluster(self, mock: MockCluster) -> Cluster:
-        cluster = Cluster(Address(f"kafka://{mock.bootstrap}"))
+        cluster = Cluster(Address(f"kafka://{mock.bootstrap}"), Names("none"))
         cluster._admin = self.Admin()
         return cluster
 
@@ -909,7 +910,7 @@ class TestAdmin:
         body = [{"topic": "orders", "partition": number} for number in (1, 0)]
         found = PatientRest(broker)("POST", "/offsets/1234567890", body)
         assert [tp["offset"] for tp in found] == [-1, 7]
-        name = engine.topics.prefix + "orders"
+        name = engine._names.prefix + "orders"
         assert asked == [{(name, 1): 1234567890, (name, 0): 1234567890}]
 
     def test_the_rest(self, cluster: Cluster) -> None:
@@ -943,16 +944,16 @@ class TestAdmin:
         place.error = None
         cluster.commit("g", {("t", 0): 1})
 
-    def test_any_other_error_is_an_unavailable_cluster(self) -> None:
-        refusal = translated(KafkaException(ValueError("odd")))
+    def test_any_other_error_is_an_unavailable_cluster(self, cluster: Cluster) -> None:
+        refusal = cluster.translated(KafkaException(ValueError("odd")))
         assert isinstance(refusal, Unavailable)
         assert "odd" in str(refusal)
 
     def test_what_is_not_confirmed_in_time_is_told(
         self, broker: Broker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        producing: Any = broker._engine.producing
-        monkeypatch.setattr(producing, "_confirmation_seconds", 0)
-        monkeypatch.setattr(producing, "_send", lambda message, place: Future())
+        records: Any = broker._engine.records
+        monkeypatch.setattr(records, "_confirmation_seconds", 0)
+        monkeypatch.setattr(records, "_send", lambda message, place: Future())
         with pytest.raises(ContractError, match="1 message not confirmed"):
             broker.produce("orders", "a")
