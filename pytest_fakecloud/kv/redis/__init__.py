@@ -39,8 +39,8 @@ from ..reply import OK, QUEUED, Reply
 from ..settings import KVConfig
 from ..table.registry import EVERYTHING, CommandSpec, check_family_over_rest, check_over_rest
 from ..table.rows import DOCUMENTED
-from .connection import Link, Login
 from .feeds import MonitorFeed, Subscriptions
+from .links import Link, Login
 from .namespace import Namespace, RedisContents, RedisCopy, copy_of, restore_copy
 from .rewriting import Answered, Prefixes, Prepared, RedisScripts, Rewriter, escaped, find_spec
 

@@ -17,7 +17,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from ..algorithms.quoting import split_words
 from ..reply import Push
-from .connection import Link, Login, Unreachable
+from .links import Link, Login, Unreachable
 from .rewriting import Prefixes, escaped
 
 RECONNECT = 0.2

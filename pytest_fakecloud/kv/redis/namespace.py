@@ -20,8 +20,7 @@ from ...core.timers import monotonic
 from ..errors import CommandError
 from ..reply import Converted, Reply, Status, word, word_pairs
 from ..settings import Isolation
-from .connection import Link, Login, Unreachable
-from .links import open_link
+from .links import Link, Login, Unreachable, open_link
 from .rewriting import Prefixes, escaped
 
 CLOSE_PATIENCE = 0.5

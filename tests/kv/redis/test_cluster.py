@@ -10,8 +10,7 @@ pytest.importorskip("redis")
 
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.redis import links as cluster
-from pytest_fakecloud.kv.redis.connection import Address, Login
-from pytest_fakecloud.kv.redis.links import ClusterLink
+from pytest_fakecloud.kv.redis.links import Address, ClusterLink, Login
 from pytest_fakecloud.kv.reply import OK, Reply
 
 SLOTS = [[0, 9000, [b"", 1]], [9001, 16383, [b"", 2]]]

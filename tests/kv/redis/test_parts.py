@@ -15,7 +15,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.redis import RedisSession, feeds, namespace, prepare_acl
 from pytest_fakecloud.kv.redis import namespace as contents
-from pytest_fakecloud.kv.redis.connection import RawParser, Unreachable
+from pytest_fakecloud.kv.redis.links import RawParser, Unreachable
 from pytest_fakecloud.kv.redis.rewriting import _CHANGED, _REPLACED, Prefixes, Prepared
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.harness import check_each
