@@ -24,7 +24,13 @@ import httpx
 
 from pytest_fakecloud.broker.engine import MemoryEngine
 from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.broker.model import ProducerRecord, TopicConfig, TopicPartition
+from pytest_fakecloud.broker.model import (
+    ConsumeRequest,
+    ProducerRecord,
+    TopicConfig,
+    TopicPartition,
+)
+from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
@@ -41,7 +47,7 @@ T0 = TopicPartition("t", 0)
 
 
 def engine(partitions: int = 3) -> MemoryEngine:
-    made = MemoryEngine(Timekeeper("2026-01-01T00:00:00Z"), Ids(1))
+    made = MemoryEngine(Timekeeper("2026-01-01T00:00:00Z"), Ids(1), BrokerConfig(), "broker")
     made.topics.create("t", TopicConfig(partitions))
     return made
 
@@ -56,7 +62,7 @@ def producing_and_consuming() -> list[bool]:
     source = engine(1)
     for _ in range(10):
         source.records.produce(keyless[:500])
-    source.groups.consume("g", "i", ["t"], 0, EARLIEST)
+    source.groups.consume(ConsumeRequest("g", "i", ["t"], EARLIEST))
     instance = source.state.groups["g"].instances["i"]
 
     def bare_loop() -> list[tuple[object, ...]]:
@@ -68,7 +74,7 @@ def producing_and_consuming() -> list[bool]:
     def consume() -> None:
         # Always consume the same 500 records, by resetting the position as a rebalance does.
         instance.positions[T0] = 0
-        assert len(source.groups.consume("g", "i", ["t"], 0, EARLIEST)) == 500
+        assert len(source.groups.consume(ConsumeRequest("g", "i", ["t"], EARLIEST))) == 500
 
     table = compare(
         {

@@ -20,6 +20,7 @@ import numpy as np
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.engine import MemoryEngine
 from pytest_fakecloud.broker.model import ProducerRecord, TopicPartition
+from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
@@ -104,7 +105,7 @@ def records() -> None:
     series: dict[str, list[Point]] = {"produce": [], "offset by time": []}
     place = TopicPartition("t", 0)
     for size in sizes():
-        engine = MemoryEngine(Timekeeper("2026-01-01T00:00:00Z"), Ids(1))
+        engine = MemoryEngine(Timekeeper("2026-01-01T00:00:00Z"), Ids(1), BrokerConfig(), "broker")
         engine.create_topic("t", 1)
         for first in range(0, size, 100):
             engine.produce([ProducerRecord("t", "x", None, 0, first + n) for n in range(100)])

@@ -27,6 +27,7 @@ from .model import (
     INT64_MAX,
     OFFSET_FIELDS,
     RECORD_FIELDS,
+    ConsumeRequest,
     Headers,
     Loadable,
     Metadata,
@@ -339,8 +340,9 @@ class Broker(Handle):
             raise ContractError("topics is empty: pass at least one topic for the instance to read")
         string("auto_offset_reset", auto_offset_reset)
         choice(*AUTO_OFFSET_RESETS).read("auto_offset_reset", auto_offset_reset)
+        request = ConsumeRequest(group, instance, wanted, {"auto-offset-reset": auto_offset_reset})
         with self._settled(group=group, instance=instance):
-            self._engine.groups.join(group, instance, wanted, auto_offset_reset)
+            self._engine.groups.join(request)
         return self.group(group)
 
     # -- topics, groups and records --------------------------------------------------------------
@@ -587,7 +589,7 @@ class Broker(Handle):
 def _make_engine(context: Context, config: BrokerConfig, name: str) -> BrokerEngine:
     url = config.engine
     if url is None:
-        return MemoryEngine(context.clock, context.ids, config, name=name)
+        return MemoryEngine(context.clock, context.ids, config, name)
     with importing(f"engine={url.partition('://')[0]!r}", extra="kafka"):
         from .kafka import KafkaEngine
     return KafkaEngine(context.clock, config, url)

@@ -169,6 +169,16 @@ class ConsumerConfig(NamedTuple):
     session_timeout_ms: int = 120_000
 
 
+class ConsumeRequest(NamedTuple):
+    """A request for the next records of an instance, which ``headers`` configure if it is new."""
+
+    group: str
+    instance: str
+    topics: Sequence[str]
+    headers: Mapping[str, str]
+    timeout_ms: int = 0
+
+
 def consumer_config(headers: Mapping[str, str], *, session_timeout_ms: int) -> ConsumerConfig:
     """Parse the ``CONSUMER_HEADERS`` of a consume request; raise ``BrokerError`` if invalid."""
     default = ConsumerConfig(session_timeout_ms=session_timeout_ms)

@@ -27,6 +27,7 @@ from .model import (
     CONSUMER_HEADERS,
     INT64_MAX,
     TOPIC,
+    ConsumeRequest,
     EventKind,
     Header,
     Metadata,
@@ -166,12 +167,9 @@ class BrokerApp(App):
         return self._consume(request, topics, fields)
 
     def _consume(self, request: Request, topics: list[str], fields: Fields) -> object:
-        records = self.engine.groups.consume(
-            *_instance(request),
-            topics,
-            self._timeout(request, fields),
-            self._consumer_headers(request),
-        )
+        headers, timeout = self._consumer_headers(request), self._timeout(request, fields)
+        wanted = ConsumeRequest(*_instance(request), topics, headers, timeout)
+        records = self.engine.groups.consume(wanted)
         if self.faults.active:
             records = reordered(self.faults, request, records)
         return [record_json(record) for record in records]

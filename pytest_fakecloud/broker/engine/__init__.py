@@ -71,16 +71,9 @@ class BrokerSnapshot(NamedTuple):
 class MemoryEngine:
     """A broker in memory. It is thread-safe, and its waiting calls wait on the fake clock."""
 
-    def __init__(
-        self,
-        clock: Timekeeper,
-        ids: Ids,
-        settings: BrokerConfig | None = None,
-        *,
-        name: str = "broker",
-    ) -> None:
-        self.settings = settings or BrokerConfig()
-        self.state = state = BrokerState(self.settings, clock)
+    def __init__(self, clock: Timekeeper, ids: Ids, settings: BrokerConfig, name: str) -> None:
+        self.settings = settings
+        self.state = state = BrokerState(settings, clock)
         self._waits = ClockWaits(clock)
         self.interrupt = self._waits.interrupt
         self.groups = MemoryGroups(state, self._waits, ids.stream(name, "interleaving"))

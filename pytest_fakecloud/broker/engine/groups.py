@@ -11,6 +11,7 @@ from .. import errors
 from ..model import (
     NO_OFFSET,
     Assignments,
+    ConsumeRequest,
     EventKind,
     GroupDescription,
     Record,
@@ -80,16 +81,8 @@ class MemoryGroups:
 
     # -- consuming -------------------------------------------------------------------------------
 
-    def consume(
-        self,
-        group: str,
-        instance: str,
-        topics: Sequence[str],
-        timeout_ms: int,
-        headers: Mapping[str, str],
-    ) -> list[Record]:
-        """Return the next records for an instance. The first call creates it, configured by
-        ``headers``.
+    def consume(self, request: ConsumeRequest) -> list[Record]:
+        """Return the next records for an instance. The first call creates it.
 
         Waits for the first record. Returns ``[]`` at the timeout, and earlier if the group
         rebalances, the instance is deleted, or the server closes. Concurrent calls for the same
@@ -97,7 +90,7 @@ class MemoryGroups:
         """
         turn = object()
         with self._state:
-            member = self._enter(group, instance, topics, headers)
+            member = self._enter(request)
             member.consuming += 1
             seen = (self._waits.epoch, member.epoch)
 
@@ -112,26 +105,24 @@ class MemoryGroups:
 
         try:
             found = poll()
-            if found is None and timeout_ms:
-                found = self._waits.wait(member.signal, poll, timeout_ms)
+            if found is None and request.timeout_ms:
+                found = self._waits.wait(member.signal, poll, request.timeout_ms)
             return found or []
         finally:
             with self._state:
                 self._finish(member, turn)
 
-    def _enter(
-        self, group_name: str, name: str, topics: Sequence[str], headers: Mapping[str, str]
-    ) -> Instance:
+    def _enter(self, request: ConsumeRequest) -> Instance:
         """Return the instance of a consume request, which is created or rejoins if necessary.
 
         Raises ``BrokerError`` for unknown topics, invalid headers, and too many instances.
         """
-        wanted = tuple(sorted(set(topics)))
+        name, wanted = request.instance, tuple(sorted(set(request.topics)))
         for topic in wanted:
             self._state.topic(topic)
-        instance = self._state.find_instance(group_name, name)
+        instance = self._state.find_instance(request.group, name)
         if instance is None or not instance.live:
-            return self._create(group_name, name, wanted, headers)
+            return self._create(request, wanted)
         if instance.state == "expired":
             # Do not set the state to "joining": a joining instance may commit to any partition, but
             # this instance's former partitions may belong to another instance now.
@@ -144,15 +135,14 @@ class MemoryGroups:
             self._rebalance(instance.group, reason)
         return instance
 
-    def _create(
-        self, group_name: str, name: str, topics: tuple[str, ...], headers: Mapping[str, str]
-    ) -> Instance:
-        config = consumer_config(headers, session_timeout_ms=self._settings.session_timeout_ms)
+    def _create(self, request: ConsumeRequest, topics: tuple[str, ...]) -> Instance:
+        timeout_ms, name = self._settings.session_timeout_ms, request.instance
+        config = consumer_config(request.headers, session_timeout_ms=timeout_ms)
         groups = self._state.groups.values()
         live = [one.group.name for group in groups for one in group.instances.values() if one.live]
         scope = self._settings.instance_limit
-        check_instance_limit(scope, group_name, live, self._state.topics.values())
-        group = self._state.create_group(group_name)
+        check_instance_limit(scope, request.group, live, self._state.topics.values())
+        group = self._state.create_group(request.group)
         before = group.instances.get(name)
         instance = Instance(
             group, name, config, topics, self._state.clock.signal(), self._state.now_us
@@ -433,13 +423,10 @@ class MemoryGroups:
 
     # -- members --------------------------------------------------------------------------------------
 
-    def join(
-        self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
-    ) -> None:
+    def join(self, request: ConsumeRequest) -> None:
         """Add an instance to a group without consuming. It is closed when idle, like any other."""
         with self._state:
-            headers = {"auto-offset-reset": auto_offset_reset}
-            member = self._enter(group, instance, topics, headers)
+            member = self._enter(request)
             member.consuming += 1
             self._finish(member, None)
 

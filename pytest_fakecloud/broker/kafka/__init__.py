@@ -107,20 +107,17 @@ class KafkaEngine:
                 return KafkaCopy(None)
             raise _shared("copied")
         with AsMisuse():
-            return self._copied()
-
-    def _copied(self) -> KafkaCopy:
-        topics = self.topics.counts()
-        messages: list[ProducerRecord] = []
-        for name in topics:
-            if any(self.topics.bounds(name)[0]):
-                raise real_only(f"a copy of topic {name!r}, whose first records were deleted,")
-            messages += [
-                ProducerRecord(r.topic, r.value, r.key, r.partition, r.timestamp, r.headers)
-                for r in self.records.all(name)
-            ]
-        groups = self.groups.names()
-        return KafkaCopy(topics, messages, {g: self.groups.all_committed(g) for g in groups})
+            topics = self.topics.counts()
+            messages: list[ProducerRecord] = []
+            for name in topics:
+                if any(self.topics.bounds(name)[0]):
+                    raise real_only(f"a copy of topic {name!r}, whose first records were deleted,")
+                messages += [
+                    ProducerRecord(r.topic, r.value, r.key, r.partition, r.timestamp, r.headers)
+                    for r in self.records.all(name)
+                ]
+            commits = {group: self.groups.all_committed(group) for group in self.groups.names()}
+            return KafkaCopy(topics, messages, commits)
 
     def restore(self, copy: KafkaCopy) -> None:
         """Restore a copy into new topics and groups, whose names are the same for clients.
@@ -135,21 +132,18 @@ class KafkaEngine:
         if copy.topics is None:
             raise _shared("restored")
         with AsMisuse():
-            self._put_back(copy, copy.topics)
-
-    def _put_back(self, copy: KafkaCopy, topics: Mapping[str, int]) -> None:
-        self.topics.counts()  # Raises before anything has changed if the cluster is unavailable.
-        self.groups.stop_all()(self._patience)
-        self._delete_own()
-        self.topics.rename()
-        self.records.by_test.clear()
-        for name, partitions in topics.items():
-            self.topics.create(name, TopicConfig(partitions))
-        if copy.messages:
-            self.records.produce(copy.messages, by_client=False)
-        for group, offsets in copy.commits.items():
-            self.groups.store(group, offsets)
-        self.interrupt()
+            self.topics.counts()  # Raises before anything has changed if the cluster is unavailable.
+            self.groups.stop_all()(self._patience)
+            self._delete_own()
+            self.topics.rename()
+            self.records.by_test.clear()
+            for name, partitions in copy.topics.items():
+                self.topics.create(name, TopicConfig(partitions))
+            if copy.messages:
+                self.records.produce(copy.messages, by_client=False)
+            for group, offsets in copy.commits.items():
+                self.groups.store(group, offsets)
+            self.interrupt()
 
     def _delete_own(self) -> None:
         groups = self.groups.forget()

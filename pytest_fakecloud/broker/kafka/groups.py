@@ -22,6 +22,7 @@ from ..model import (
     NO_OFFSET,
     Assignments,
     ConsumerConfig,
+    ConsumeRequest,
     EventKind,
     GroupDescription,
     MemberView,
@@ -62,45 +63,28 @@ class KafkaGroups:
 
     # -- consuming -------------------------------------------------------------------------------
 
-    def consume(
-        self,
-        group: str,
-        instance: str,
-        topics: Sequence[str],
-        timeout_ms: int,
-        headers: Mapping[str, str],
-    ) -> list[Record]:
-        until = self.clock.now_us() + timeout_ms * 1000
-        with self._subscribed(group, instance, topics, timeout_ms, headers) as member:
+    def consume(self, request: ConsumeRequest) -> list[Record]:
+        until = self.clock.now_us() + request.timeout_ms * 1000
+        with self._subscribed(request) as member:
             if member is None:
                 return []
             return [self._records.record(message) for message in self._next(member, until)]
 
-    def join(
-        self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
-    ) -> None:
-        headers = {"auto-offset-reset": auto_offset_reset}
-        with self._subscribed(group, instance, topics, 0, headers):
+    def join(self, request: ConsumeRequest) -> None:
+        with self._subscribed(request):
             pass
 
     @contextmanager
-    def _subscribed(
-        self,
-        group: str,
-        instance: str,
-        topics: Sequence[str],
-        timeout_ms: int,
-        headers: Mapping[str, str],
-    ) -> Iterator[KafkaInstance | None]:
+    def _subscribed(self, request: ConsumeRequest) -> Iterator[KafkaInstance | None]:
         """Yield a subscribed instance, or None if another request has it until the timeout."""
-        for topic in topics:
+        for topic in request.topics:
             self._topics.check(topic)
-        member = self._enter(group, instance, headers)
-        if not member.consume_lock.acquire(timeout=timeout_ms / 1000):
+        member = self._enter(request.group, request.instance, request.headers)
+        if not member.consume_lock.acquire(timeout=request.timeout_ms / 1000):
             yield None
             return
         try:
-            member.subscribe([self._names.real(topic) for topic in sorted(set(topics))])
+            member.subscribe([self._names.real(topic) for topic in sorted(set(request.topics))])
             yield member
         finally:
             member.consume_lock.release()

@@ -118,13 +118,11 @@ class KafkaTopics:
 
     def check_partition(self, name: str, partition: int) -> None:
         """Raise ``BrokerError`` if the topic or its partition does not exist."""
-        if 0 <= partition < self.check(name):
-            return
-        count = self.counts().get(name)
-        if count is None:
-            raise errors.missing_topic(name, sorted(self.known))
-        if not 0 <= partition < count:
-            raise errors.unknown_partition(name, partition, count)
+        if not 0 <= partition < self.check(name):
+            self.look(fresh=True)
+            count = self.check(name)
+            if not 0 <= partition < count:
+                raise errors.unknown_partition(name, partition, count)
 
     def ends(self, wanted: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]]:
         """Return the start and end offset of the partition in each tuple ``(topic, partition, …)``."""

@@ -12,6 +12,7 @@ import pytest
 from pytest_fakecloud.broker.engine import BrokerQuota, MemoryEngine
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.model import (
+    ConsumeRequest,
     Header,
     ProducerRecord,
     TopicConfig,
@@ -33,7 +34,7 @@ MANUAL = {**EARLIEST, "enable-auto-commit": "false"}
 def engine(
     partitions: int = 3, *, clock: Timekeeper | None = None, **settings: Any
 ) -> MemoryEngine:
-    made = MemoryEngine(clock or Timekeeper(START), Ids(1), BrokerConfig(**settings))
+    made = MemoryEngine(clock or Timekeeper(START), Ids(1), BrokerConfig(**settings), "broker")
     made.topics.create("t", TopicConfig(partitions))
     return made
 
@@ -48,7 +49,7 @@ def test_events_are_reported_without_the_lock() -> None:
         reported.append(kind)
 
     broker.set_listener(listener)
-    broker.groups.consume("g", "i", ["t"], 0, EARLIEST)
+    broker.groups.consume(ConsumeRequest("g", "i", ["t"], EARLIEST))
     clock.advance("1h")
     assert reported == ["join", "rebalance", "close", "expire", "rebalance"]
 
@@ -57,7 +58,7 @@ def test_interrupt_ends_calls_but_not_later_ones() -> None:
     broker = engine(clock=Timekeeper())
     polls = [
         Parked(lambda: broker.records.fetch([TopicPartitionOffset("t", 0, 0)], 30_000)),
-        Parked(lambda: broker.groups.consume("g", "i", ["t"], 30_000, {})),
+        Parked(lambda: broker.groups.consume(ConsumeRequest("g", "i", ["t"], {}, 30_000))),
     ]
     wait_until(lambda: len(broker._waits.waiting) == 2)
     broker.interrupt()
@@ -68,12 +69,12 @@ def test_interrupt_ends_calls_but_not_later_ones() -> None:
     assert len(later.result()) == 1
     broker.close()
     assert broker.records.fetch([TopicPartitionOffset("t", 1, 0)], 30_000) == []
-    assert broker.groups.consume("h", "i", ["t"], 30_000, {}) == []
+    assert broker.groups.consume(ConsumeRequest("h", "i", ["t"], {}, 30_000)) == []
 
 
 def test_watchers_are_taken_off_again() -> None:
     broker = engine(1)
-    broker.groups.consume("g", "i", ["t"], 0, {})
+    broker.groups.consume(ConsumeRequest("g", "i", ["t"], {}))
     broker.groups.delete("g", "i")
     clock_cap = 0.001
     broker.state.clock.wait_cap = clock_cap
@@ -98,7 +99,7 @@ def test_many_threads_lose_nothing_and_keep_order() -> None:
         turns = 0
         while not stop.is_set():
             turns += 1
-            records = broker.groups.consume("g", name, ["t"], 20, MANUAL)
+            records = broker.groups.consume(ConsumeRequest("g", name, ["t"], MANUAL, 20))
             for before, after in pairwise(records):
                 assert before.partition != after.partition or before.offset + 1 == after.offset
             with lock:

@@ -17,7 +17,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pytest_fakecloud.broker.engine import MemoryEngine
 from pytest_fakecloud.broker.errors import BrokerError
-from pytest_fakecloud.broker.model import ProducerRecord, TopicConfig, TopicPartitionOffset
+from pytest_fakecloud.broker.model import (
+    ConsumeRequest,
+    ProducerRecord,
+    TopicConfig,
+    TopicPartitionOffset,
+)
 from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
@@ -164,6 +169,7 @@ class Groups(RuleBasedStateMachine):
                 instance_limit=None,
                 offset_retention_ms=None,
             ),
+            "broker",
         )
         self.engine.topics.create("t", TopicConfig(partitions))
         self.log: list[list[str]] = [[] for _ in range(partitions)]
@@ -199,7 +205,7 @@ class Groups(RuleBasedStateMachine):
             "enable-auto-commit": str(GROUPS[group]),
             "auto-commit-interval": str(TICK),
         }
-        records = self.engine.groups.consume(group, name, ["t"], 0, headers)
+        records = self.engine.groups.consume(ConsumeRequest(group, name, ["t"], headers))
         got = [(r.partition, r.offset, r.value) for r in records]
         reference.consumed(name, got, self.now)
         if group == "careful":
