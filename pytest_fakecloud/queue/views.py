@@ -30,7 +30,7 @@ from ..handle import action_as
 from .attempt_reports import timeline
 from .engine.engine import Engine
 from .engine.messages import DeadLetter
-from .engine.schedules import Schedule
+from .engine.schedules import Cron, Schedule
 from .errors import QueueError
 from .model import KINDS, Attempt, Kind, Message
 from .wire.headers import NAMED
@@ -65,9 +65,6 @@ LABEL = Shaped("a label", "billing", never=",", fits=lambda text: text == text.s
 
 
 def _is_cron(text: str) -> bool:
-    # Imported here, because the import takes 4 ms and few tests have a schedule.
-    from .wire.cron import Cron
-
     try:
         Cron(text)
     except QueueError:

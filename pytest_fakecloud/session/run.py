@@ -449,7 +449,7 @@ NOT_OF_A_TEST = ("__main__", "cli", "kafka", "redis", "standalone", "support", "
 
 
 IMPORTED_LATER = (
-    "decimal", "difflib", "email.utils", "fractions", "jwt", "ssl", "sysconfig", "zoneinfo",
+    "cronsim", "decimal", "difflib", "email.utils", "fractions", "jwt", "ssl", "sysconfig", "zoneinfo",
 )  # fmt: skip
 """Modules that functions of this package import when they are first called."""
 

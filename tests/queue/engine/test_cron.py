@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.core.timers import to_datetime
+from pytest_fakecloud.queue.engine.schedules import Cron
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import SECOND
-from pytest_fakecloud.queue.wire.cron import Cron
 from pytest_fakecloud.queue.wire.values import LATEST_US
 from tests.harness import check_each
 
