@@ -35,7 +35,6 @@ from .routes import (
     Handler,
     PreparedRoute,
     ResponseLike,
-    RouteSpec,
     Url,
     UrlScope,
     WsgiRoute,
@@ -87,8 +86,6 @@ class Sender:
         self._is_fake = is_fake
         self._deadlines = Deadlines(cap, time_passes)
         self._side_by_side = side_by_side
-        self._lock = threading.Lock()
-        self._sockets: LoopbackSender | None = None
         self._closed = False
 
     def send(self, delivery: Delivery) -> Outcome:
@@ -102,7 +99,7 @@ class Sender:
         if isinstance(target, DestinationRoute):
             outcome = target._take(delivery, self._deadlines)
         elif target is None:
-            outcome = (self._sockets or self._loopback()).send(delivery)
+            outcome = self._send_to_loopback(delivery)
         else:
             outcome = target
         if outcome.exception is not None:
@@ -120,7 +117,7 @@ class Sender:
         if isinstance(target, DestinationRoute):
             outcome = await target._atake(delivery, self._deadlines)
         elif target is None:
-            outcome = await in_thread(self._loopback().send, delivery)
+            outcome = await in_thread(self._send_to_loopback, delivery)
         else:
             outcome = target
         if outcome.exception is not None:
@@ -164,24 +161,17 @@ class Sender:
 
     def release(self) -> None:
         """Close idle connections, which would block a single-threaded server."""
-        if self._sockets is not None:
-            self._sockets.release()
+        if self.destinations._sockets is not None:
+            self.destinations._sockets.release()
 
     def close(self) -> None:
         self._closed = True
-        if self._sockets is not None:
-            self._sockets.close()
         self._deadlines.close()
         self.destinations._close()
 
-    def _loopback(self) -> LoopbackSender:
-        with self._lock:
-            if self._sockets is None:
-                # Imported here, because only tests that deliver over sockets need the HTTP client.
-                from .loopback import LoopbackSender
-
-                self._sockets = LoopbackSender(self._deadlines, keeps=not self._side_by_side)
-            return self._sockets
+    def _send_to_loopback(self, delivery: Delivery) -> Outcome:
+        sockets = self.destinations._loopback(self._deadlines)
+        return sockets.send(delivery, keeps=not self._side_by_side)
 
     def _no_handler(self, delivery: Delivery, mismatch: str | None) -> Outcome:
         """Return the outcome for an unstubbed URL. ``mismatch`` is why no active mock matches it."""
@@ -251,7 +241,7 @@ class Destinations:
         self._routes: dict[UrlScope, DestinationRoute] = {}
         self._own_runner: AsgiRunner | None = None
         self._around_work: list[AroundWork] = []
-        self._forwarding: LoopbackSender | None = None
+        self._sockets: LoopbackSender | None = None
 
     def __repr__(self) -> str:
         return f"<Destinations {', '.join(repr(one.prefix) for one in self.routes()) or 'none'}>"
@@ -267,7 +257,7 @@ class Destinations:
             raise ContractError(f"{app!r} is not a WSGI application; pass a callable")
         if inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(type(app).__call__):
             raise ContractError(f"{app!r} is an ASGI application: use .asgi()")
-        return self._add(WsgiRoute(RouteSpec(self, origin, "wsgi", app, raise_exceptions)))
+        return self._add(WsgiRoute(self, origin, "wsgi", app, raise_exceptions))
 
     def asgi(
         self,
@@ -293,8 +283,7 @@ class Destinations:
             raise ContractError(f"{app!r} is a WSGI application: use .wsgi()")
         if not isinstance(lifespan, bool):
             raise ContractError(f"lifespan={lifespan!r} is unknown; pass True or False")
-        spec = RouteSpec(self, origin, "asgi", app, raise_exceptions)
-        return self._add(AsgiRoute(spec, lifespan=lifespan))
+        return self._add(AsgiRoute(self, origin, "asgi", app, raise_exceptions, lifespan=lifespan))
 
     def call(
         self, url: Url, fn: Handler, *, raise_exceptions: bool | None = None
@@ -308,7 +297,7 @@ class Destinations:
         __tracebackhide__ = True
         if not callable(fn):
             raise ContractError(f"{fn!r} is not callable; pass a function of one request")
-        return self._add(FunctionRoute(RouteSpec(self, url, "call", fn, raise_exceptions)))
+        return self._add(FunctionRoute(self, url, "call", fn, raise_exceptions))
 
     def respond(
         self,
@@ -331,7 +320,7 @@ class Destinations:
         if not responses:
             raise ContractError("respond() needs at least one response, such as 500 or (200, 'ok')")
         replies = [_prepared(response, after) for response in responses]
-        return self._add(PreparedRoute(RouteSpec(self, url, "respond", replies, raise_exceptions)))
+        return self._add(PreparedRoute(self, url, "respond", replies, raise_exceptions))
 
     def accept(self, url: Url = "*") -> DestinationRoute:
         """Answer deliveries to a prefix, or to all URLs without another route, with 200.
@@ -339,17 +328,17 @@ class Destinations:
         Like any pattern, ``"*"`` does not match deliveries to the other fakes of the cloud.
         """
         __tracebackhide__ = True
-        return self._add(PreparedRoute(RouteSpec(self, url, "accept", [Response()])))
+        return self._add(PreparedRoute(self, url, "accept", [Response()]))
 
     def hang(self, url: Url) -> DestinationRoute:
         """Never answer, so that each attempt lasts until its timeout on the queue's clock."""
         __tracebackhide__ = True
-        return self._add(PreparedRoute(RouteSpec(self, url, "hang", [Response.hang()])))
+        return self._add(PreparedRoute(self, url, "hang", [Response.hang()]))
 
     def refuse(self, url: Url) -> DestinationRoute:
         """Refuse the connection, as if no server listened at this address."""
         __tracebackhide__ = True
-        return self._add(PreparedRoute(RouteSpec(self, url, "refuse", [Response.refuse()])))
+        return self._add(PreparedRoute(self, url, "refuse", [Response.refuse()]))
 
     def forward(self, url: Url, target: str) -> DestinationRoute:
         """Send the deliveries to a server at another address.
@@ -367,7 +356,7 @@ class Destinations:
                 f"{shown(target)} is not a target; pass an absolute URL without a query, such as "
                 "'http://127.0.0.1:3000'"
             )
-        return self._add(ForwardRoute(RouteSpec(self, url, "forward", target.rstrip("/"))))
+        return self._add(ForwardRoute(self, url, "forward", target.rstrip("/")))
 
     def routes(self) -> Results[DestinationRoute]:
         """Return all routes, in descending order of the lengths of their prefixes."""
@@ -426,18 +415,18 @@ class Destinations:
             run = partial(around, where, run)
         return run(work)
 
-    def _forwarder(self, deadlines: Deadlines) -> LoopbackSender:
+    def _loopback(self, deadlines: Deadlines) -> LoopbackSender:
         with self._lock:
-            if self._forwarding is None:
+            if self._sockets is None:
                 # Imported here, because only tests that deliver over sockets need the HTTP client.
                 from .loopback import LoopbackSender
 
-                self._forwarding = LoopbackSender(deadlines, keeps=False)
-            return self._forwarding
+                self._sockets = LoopbackSender(deadlines)
+            return self._sockets
 
     def _close(self) -> None:
-        if self._forwarding is not None:
-            self._forwarding.close()
+        if self._sockets is not None:
+            self._sockets.close()
         with self._lock:
             runner, self._own_runner = self._own_runner, None
         if runner is not None:

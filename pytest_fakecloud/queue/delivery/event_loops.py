@@ -79,10 +79,6 @@ class Lifespan:
             self._done.set()
 
 
-class LoopEnded(RuntimeError):
-    """Raised if the event loop ends while a coroutine runs in it."""
-
-
 class AsgiRunner:
     """An event loop in its own thread, for coroutines that no running loop awaits.
 
@@ -99,7 +95,7 @@ class AsgiRunner:
         self._thread.start()
 
     def run(self, work: Awaitable[Any], deadlines: Deadlines) -> Any:
-        """Await work in the loop; raise ``CapReached``, or ``LoopEnded`` if the loop ends first."""
+        """Await work in the loop; raise ``CapReached``, or ``RuntimeError`` if the loop ends first."""
         future = asyncio.run_coroutine_threadsafe(_catching_test_end(work), self._loop)
         try:
             # result() waits in C code, so tools that freeze time do not change its timeout.
@@ -108,7 +104,7 @@ class AsgiRunner:
                 raise ending
             return result
         except CancelledError:
-            raise LoopEnded("the queue was closed before the response") from None
+            raise RuntimeError("the queue was closed before the response") from None
         except TimeoutError:
             if future.done():
                 raise

@@ -27,24 +27,24 @@ _Server: TypeAlias = tuple[str, str, int]
 
 
 class LoopbackSender:
-    """Sends deliveries to servers on loopback addresses.
+    """Sends deliveries to servers on loopback addresses, and to those that a route names."""
 
-    With ``keeps``, connections stay open during a burst of sequential deliveries. Without it, each
-    delivery has its own connection, because an idle connection beside parallel deliveries could
-    block a single-threaded server.
-    """
-
-    def __init__(self, deadlines: Deadlines, *, keeps: bool = True) -> None:
+    def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
-        self._keeps = keeps
         self._lock = threading.Lock()
         self._under_way: set[_Exchange] = set()
         self._idle: dict[_Server, list[socket.socket]] = {}
         self._last_use = 0.0
         self._will_release = False
 
-    def send(self, delivery: Delivery) -> Outcome:
-        exchange = _Exchange()
+    def send(self, delivery: Delivery, *, keeps: bool) -> Outcome:
+        """Send a request and return the response.
+
+        With ``keeps``, connections stay open during a burst of sequential deliveries. Without it,
+        the delivery has its own connection, because an idle connection beside parallel deliveries
+        could block a single-threaded server.
+        """
+        exchange = _Exchange(keeps)
         limit = self._deadlines.limit(delivery.timeout_us)
         planned = self._deadlines.start(exchange.time_out, limit)
         with self._lock:
@@ -57,7 +57,7 @@ class LoopbackSender:
         finally:
             with self._lock:
                 self._under_way.discard(exchange)
-            if self._keeps:
+            if keeps:
                 self._release_later()
             self._deadlines.cancel(planned)
         if exchange.timed_out or isinstance(outcome.exception, TimeoutError):
@@ -75,7 +75,7 @@ class LoopbackSender:
             # Do not resolve these loopback names, because some resolvers do not know them.
             host = "127.0.0.1"
         server = (address.scheme, host, address.port)
-        sock = self._take_idle(server)
+        sock = self._take_idle(server) if exchange.keeps else None
         if sock is None:
             sock = exchange.connect(server, seconds)
         try:
@@ -91,7 +91,7 @@ class LoopbackSender:
             sock.close()
             raise
         exchange.sock = None
-        if self._keeps and reusable:
+        if exchange.keeps and reusable:
             with self._lock:
                 self._idle.setdefault(server, []).append(sock)
         else:
@@ -153,7 +153,8 @@ class LoopbackSender:
 class _Exchange:
     """One request and its response, which another thread may interrupt."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeps: bool) -> None:
+        self.keeps = keeps
         self.sock: socket.socket | None = None
         self.timed_out = False
         self.is_interrupted = False

@@ -119,21 +119,6 @@ def split_text(url: str) -> SplitUrl:
     return SplitUrl(url, f"{address.scheme}://{host}:{address.port}", address.target)
 
 
-class RouteSpec(NamedTuple):
-    """The arguments that the routes of all kinds have.
-
-    ``where`` is the kind of destination that outcomes and reports name, and ``to`` what receives the
-    deliveries: an application, a function, a URL, or prepared responses. If ``raise_exceptions`` is
-    None, the table's setting applies.
-    """
-
-    table: Destinations
-    prefix: Url
-    where: str
-    to: Any
-    raise_exceptions: bool | None = None
-
-
 class DestinationRoute:
     """A route of the destinations table, with the URLs it matches and the handler that answers
     them.
@@ -143,20 +128,30 @@ class DestinationRoute:
     whether the call that made a delivery raises the handler's exception.
     """
 
-    def __init__(self, spec: RouteSpec) -> None:
-        self._prefix = spec.prefix
-        self._is_prefix = isinstance(spec.prefix, str) and "*" not in spec.prefix
-        self._where = spec.where
-        self._to = spec.to
+    def __init__(
+        self,
+        table: Destinations,
+        prefix: Url,
+        where: str,
+        to: Any,
+        raise_exceptions: bool | None = None,
+    ) -> None:
+        self._prefix = prefix
+        self._is_prefix = isinstance(prefix, str) and "*" not in prefix
+        self._where = where
+        """The kind of destination that outcomes and reports name."""
+        self._to = to
+        """The receiver of deliveries: an application, a function, a URL, or prepared responses."""
         self.deliveries: Results[DeliveredRequest] = results_of((), DELIVERIES, "delivery")
-        self._table: Destinations = weakref.proxy(spec.table)
-        self._raise_exceptions = spec.raise_exceptions
+        self._table: Destinations = weakref.proxy(table)
+        self._raise_exceptions = raise_exceptions
+        """If it is None, the table's setting applies."""
         self._given = 0
         """The number of prepared responses that were given."""
         self._most_given = 0
         """The largest value of ``_given``, which a restored snapshot does not reduce."""
-        self._required = 0
-        """Number of prepared responses that a strict test must use."""
+        self._required = len(to) if where == "respond" and len(to) > 1 else 0
+        """Number of prepared responses that a strict test must use. One alone need not be used."""
         self._lock = threading.Lock()
 
     @property
@@ -177,10 +172,6 @@ class DestinationRoute:
         """Remove this route. The route with the next shorter prefix then receives its deliveries."""
         self._table.remove(self)
 
-    def _forget_plan(self) -> None:
-        """Stop requiring that all prepared responses are used."""
-        self._required = 0
-
     def _unmet(self) -> str | None:
         """Describe prepared responses that were not used, or return None."""
         if self._most_given >= self._required:
@@ -199,20 +190,21 @@ class DestinationRoute:
     def _take(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         self._record(delivery)
         try:
-            outcome = self._perform(delivery, deadlines)
-        except CapReached as error:
-            outcome = timed_out(delivery, str(error))
-        return self._completed(outcome)
+            answer = self._perform(delivery, deadlines)
+        except Exception as error:
+            answer = _outcome_of_error(error, delivery)
+        return self._completed(answer, delivery)
 
     async def _atake(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         self._record(delivery)
         try:
-            outcome = await self._aperform(delivery, deadlines)
-        except CapReached as error:
-            outcome = timed_out(delivery, str(error))
-        return self._completed(outcome)
+            answer = await self._aperform(delivery, deadlines)
+        except Exception as error:
+            answer = _outcome_of_error(error, delivery)
+        return self._completed(answer, delivery)
 
-    def _completed(self, outcome: Outcome) -> Outcome:
+    def _completed(self, answer: object, delivery: Delivery) -> Outcome:
+        outcome = answer if isinstance(answer, Outcome) else outcome_of(as_reply(answer), delivery)
         # Without a status, the exception is not from the handler, but a timeout, for example.
         of_handler = outcome.exception is not None and outcome.status is not None
         return outcome._replace(where=self._where, raises=of_handler and self.raise_exceptions)
@@ -225,10 +217,11 @@ class DestinationRoute:
         if keep is not None and len(self.deliveries) > keep + keep // 4:
             del self.deliveries[: -keep or None]
 
-    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> object:
+        """Return the outcome of a delivery, or the result of a function."""
         raise NotImplementedError
 
-    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> object:
         return self._perform(delivery, deadlines)
 
     def __repr__(self) -> str:
@@ -262,18 +255,12 @@ _STARTED_BY_TEST = (
 class AsgiRoute(DestinationRoute):
     """Answers deliveries with an ASGI application."""
 
-    def __init__(self, spec: RouteSpec, *, lifespan: bool) -> None:
-        super().__init__(spec)
+    def __init__(self, *given: Any, lifespan: bool) -> None:
+        super().__init__(*given)
         self._lifespan = lifespan
 
-    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        from .event_loops import LoopEnded
-
-        try:
-            outcome: Outcome = self._table._run("asgi", self._start_and_call(delivery), deadlines)
-        except LoopEnded as error:
-            return failed(error)
-        return outcome
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> object:
+        return self._table._run("asgi", self._start_and_call(delivery), deadlines)
 
     async def _start_and_call(self, delivery: Delivery) -> Outcome:
         if not self._lifespan:
@@ -292,34 +279,21 @@ class AsgiRoute(DestinationRoute):
 class FunctionRoute(DestinationRoute):
     """Answers deliveries with a function or coroutine function of one ``DeliveredRequest``."""
 
-    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        try:
-            value = self._to(DeliveredRequest(delivery))
-            if inspect.isawaitable(value):
-                value = self._table._run("call", value, deadlines)
-        except CapReached:
-            raise
-        except Exception as error:
-            return failed(error)
-        return outcome_of(as_reply(value), delivery)
+    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> object:
+        value = self._to(DeliveredRequest(delivery))
+        return self._table._run("call", value, deadlines) if inspect.isawaitable(value) else value
 
-    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        try:
-            value = self._to(DeliveredRequest(delivery))
-            if inspect.isawaitable(value):
-                value = await deadlines.within_cap(value)
-        except CapReached:
-            raise
-        except Exception as error:
-            return failed(error)
-        return outcome_of(as_reply(value), delivery)
+    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> object:
+        value = self._to(DeliveredRequest(delivery))
+        return await deadlines.within_cap(value) if inspect.isawaitable(value) else value
 
 
 class ForwardRoute(DestinationRoute):
     """Sends each delivery to a server at another address."""
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        return self._table._forwarder(deadlines).send(self._forwarded(delivery))
+        sender = self._table._loopback(deadlines)
+        return sender.send(self._forwarded(delivery), keeps=False)
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         return await in_thread(self._perform, delivery, deadlines)
@@ -345,11 +319,6 @@ class ForwardRoute(DestinationRoute):
 
 class PreparedRoute(DestinationRoute):
     """Answers deliveries with prepared responses in turn, and repeats the last one."""
-
-    def __init__(self, spec: RouteSpec) -> None:
-        super().__init__(spec)
-        # A single response need not be used.
-        self._required = len(self._to) if len(self._to) > 1 else 0
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         with self._lock:
@@ -474,6 +443,11 @@ def as_reply(value: object) -> Response:
 @lru_cache(maxsize=1024, typed=True)  # A test responds with few statuses, but often.
 def _status_only(status: int) -> Response:
     return Response(status)
+
+
+def _outcome_of_error(error: Exception, delivery: Delivery) -> Outcome:
+    is_timeout = isinstance(error, CapReached)
+    return timed_out(delivery, str(error)) if is_timeout else failed(error)
 
 
 def outcome_of(reply: Response, delivery: Delivery) -> Outcome:
