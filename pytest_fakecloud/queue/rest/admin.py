@@ -80,14 +80,12 @@ class AdministrationRoutes(RouteFamily):
             Route("DELETE", f"{base}/{{id}}", "delete_schedule", self.delete_schedule),
         ]
 
-    def _schedule(self, schedule_id: str) -> records.Record:
-        return records.schedule_record(self.engine, self.engine.schedules.get(schedule_id))
-
     def list_schedules(self, request: Request) -> object:
-        return [self._schedule(one) for one in self.engine.schedules.by_id]
+        engine = self.engine
+        return [records.schedule_record(engine, one) for one in engine.schedules.by_id]
 
     def get_schedule(self, request: Request) -> object:
-        return self._schedule(request.segment("id"))
+        return records.schedule_record(self.engine, request.segment("id"))
 
     def delete_schedule(self, request: Request) -> None:
         self.engine.schedules.delete(request.segment("id"))
@@ -96,12 +94,8 @@ class AdministrationRoutes(RouteFamily):
         paused = request.route == "pause_schedule"
         self.engine.schedules.set_paused(request.segment("id"), paused)
 
-    def _queue(self, name: str) -> records.Record:
-        queue = self.engine.queue(name)
-        return records.queue_record(queue, self.engine.queue_lag(queue))
-
     def list_queues(self, request: Request) -> object:
-        return [self._queue(name) for name in self.engine.queues]
+        return [records.queue_record(self.engine, name) for name in self.engine.queues]
 
     def upsert_queue(self, request: Request) -> None:
         body = json_object(request)
@@ -115,7 +109,7 @@ class AdministrationRoutes(RouteFamily):
         self.engine.upsert_queue(name, parallelism=parallelism, paused=paused)
 
     def get_queue(self, request: Request) -> object:
-        return self._queue(_queue_name(request))
+        return records.queue_record(self.engine, _queue_name(request))
 
     def delete_queue(self, request: Request) -> None:
         self.engine.delete_queue(request.segment("name"))

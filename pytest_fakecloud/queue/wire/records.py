@@ -25,8 +25,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from ..engine.flow import OrderedQueue
-from ..engine.schedules import Schedule
 from ..engine.url_groups import Endpoint, UrlGroup
 from ..errors import bad_request
 from ..model import (
@@ -63,8 +61,8 @@ Record = dict[str, Any]
 _FORWARD = re.compile(r"\Aforward-", re.IGNORECASE)
 
 
-def ms(instant_us: int) -> int:
-    return instant_us // 1000
+def ms(us: int | None) -> int | None:
+    return None if us is None else us // 1000
 
 
 def _body(name: str, body: bytes, redaction: Redaction) -> Record:
@@ -110,9 +108,9 @@ def _settings_record(settings: PublishSettings) -> Record:
         record["flowControlKey"] = settings.flow.key
         record |= without_none(parallelism=settings.flow.parallelism, rate=settings.flow.rate)
         record["period"] = settings.flow.period_us // SECOND
-    if settings.timeout_us is not None:
-        record["timeout"] = ms(settings.timeout_us)
-    return record | without_none(retryDelayExpression=settings.retry_delay)
+    return record | without_none(
+        timeout=ms(settings.timeout_us), retryDelayExpression=settings.retry_delay
+    )
 
 
 def _origin_record(message: Message) -> Record:
@@ -174,8 +172,7 @@ def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Reco
         **_settings_record(settings),
     }
     record |= without_none(error=entry.error) | _origin_record(message)
-    if entry.next_us is not None:
-        record["nextDeliveryTime"] = ms(entry.next_us)
+    record |= without_none(nextDeliveryTime=ms(entry.next_us))
     outcome = entry.outcome
     if outcome is not None:
         record["responseStatus"] = outcome.status_or(no_answer_status)
@@ -195,7 +192,8 @@ def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Reco
     return record
 
 
-def schedule_record(engine: Publisher, schedule: Schedule) -> Record:
+def schedule_record(engine: Publisher, schedule_id: str) -> Record:
+    schedule = engine.schedules.get(schedule_id)
     settings, due_us = schedule.settings, engine.schedules.next_run_us(schedule)
     record: Record = {
         "scheduleId": schedule.id,
@@ -219,19 +217,18 @@ def schedule_record(engine: Publisher, schedule: Schedule) -> Record:
     if schedule.last_us is not None:
         record["lastScheduleTime"] = ms(schedule.last_us)
         record["lastScheduleStates"] = engine.states_of_run(schedule)
-    if due_us is not None:
-        record["nextScheduleTime"] = ms(due_us)
-    return record
+    return record | without_none(nextScheduleTime=ms(due_us))
 
 
-def queue_record(queue: OrderedQueue, lag: int) -> Record:
+def queue_record(engine: Publisher, name: str) -> Record:
     """Return the record of a queue. The official client reads all six fields."""
+    queue = engine.queue(name)
     return {
         "name": queue.name,
         "parallelism": queue.parallelism,
         "createdAt": ms(queue.created_us),
         "updatedAt": ms(queue.updated_us),
-        "lag": lag,
+        "lag": engine.queue_lag(queue),
         "paused": queue.paused,
     }
 
@@ -280,6 +277,7 @@ def task_record(message: Message, now_us: int) -> Record:
     state = _TASK_STATES.get(message.state)
     if state is None:
         state = "scheduled" if (message.due_us or 0) > now_us else "pending"
+    completed_us = message.finished_us if message.state == "DELIVERED" else None
     record: Record = {
         "taskId": "task_" + message.id.removeprefix("msg_"),
         "messageId": message.public_id,
@@ -287,13 +285,9 @@ def task_record(message: Message, now_us: int) -> Record:
         "state": state,
         "retried": message.retried,
         "maxRetry": message.max_retries,
+        **without_none(nextProcessAt=ms(message.due_us), lastErrorAt=ms(message.last_error_us)),
+        **without_none(completedAt=ms(completed_us)),
     }
-    if message.due_us is not None:
-        record["nextProcessAt"] = ms(message.due_us)
-    if message.last_error_us is not None:
-        record["lastErrorAt"] = ms(message.last_error_us)
-    if message.state == "DELIVERED" and message.finished_us is not None:
-        record["completedAt"] = ms(message.finished_us)
     last = message.last_outcome
     if last is not None and (last.status not in SUCCESS or last.no_workflow):
         record["error"] = failure_text(last)

@@ -50,8 +50,7 @@ def run_record(engine: Engine, run: WorkflowRun) -> Record:
         "workflowRunCallerIp": run.caller_ip,
         "steps": _groups(engine, run),
     }
-    if run.completed_us is not None:
-        record["workflowRunCompletedAt"] = ms(run.completed_us)
+    record |= without_none(workflowRunCompletedAt=ms(run.completed_us))
     if run.response:
         record["workflowRunResponse"] = shown_text(run.response, run.settings.redaction)
     record |= without_none(dlqId=run.dlq_id) | labels_record(run.settings)
@@ -215,8 +214,9 @@ def _pending_step(message: Message) -> Record:
         "messageId": message.id,
         "state": _NEXT_STATES.get(message.state, "STEP_PROGRESS"),
         "retries": message.max_retries,
-        **without_none(retryDelay=message.settings.retry_delay),
-        **_next_delivery(message),
+        **without_none(
+            retryDelay=message.settings.retry_delay, nextDeliveryTime=ms(message.due_us)
+        ),
     }
     if call_type_of(message) == "tocallback":
         record |= _call_request(message)
@@ -226,10 +226,6 @@ def _pending_step(message: Message) -> Record:
     for attempt in message.attempts:
         record |= without_none(stepName=attempt.headers.get(_ERROR_STEP_NAME))
     return record | _errors(message)
-
-
-def _next_delivery(message: Message) -> Record:
-    return {} if message.due_us is None else {"nextDeliveryTime": ms(message.due_us)}
 
 
 def _errors(message: Message) -> Record:
@@ -263,5 +259,5 @@ def _failure(engine: Engine, run: WorkflowRun, message: Message) -> Record:
         "maxRetries": message.max_retries,
         **_errors(message),
         **response_fields(message),
-        **_next_delivery(message),
+        **without_none(nextDeliveryTime=ms(message.due_us)),
     }
