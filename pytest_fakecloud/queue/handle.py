@@ -246,7 +246,7 @@ class Queue(QueueActions, Handle):
 
     def _forget_plans(self) -> None:
         for route in self.destinations.routes():
-            route._required = 0
+            route._forget_plan()
 
     def _unmet(self) -> list[str]:
         return [

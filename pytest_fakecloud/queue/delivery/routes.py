@@ -172,6 +172,10 @@ class DestinationRoute:
         """Remove this route. The route with the next shorter prefix then receives its deliveries."""
         self._table.remove(self)
 
+    def _forget_plan(self) -> None:
+        """Stop requiring that all prepared responses are used."""
+        self._required = 0
+
     def _unmet(self) -> str | None:
         """Describe prepared responses that were not used, or return None."""
         if self._most_given >= self._required:

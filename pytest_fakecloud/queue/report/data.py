@@ -39,8 +39,7 @@ from ..handle import Queue
 from ..model import NOTHING_REDACTED, Message, Redaction
 from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
 from ..wire.values import as_text, shown_headers, shown_text
-from ..workflow.log import run_record
-from ..workflow.model import read_step
+from ..workflow.model import read_step, run_record
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""

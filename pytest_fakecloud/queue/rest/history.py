@@ -42,8 +42,7 @@ from ..wire.values import (
     unprefixed,
     without_none,
 )
-from ..workflow.log import run_record
-from ..workflow.model import SDK_VERSION, RunState, WorkflowRun
+from ..workflow.model import SDK_VERSION, RunState, WorkflowRun, run_record
 from ..workflow.runs import wire_pairs
 from .routes import (
     HOOKS,
