@@ -11,6 +11,7 @@ they are removed. An overtaken message is due again after the next delivery, or 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Unpack
@@ -19,7 +20,7 @@ from ...core.field_types import MESSAGE_ID, URL, OneOf
 from ...core.matching import Field, Question
 from ...core.settings import whole
 from ...faults.table import Fault, FaultTable, ServiceRule
-from ...http.messages import Answer, Request, Serve
+from ...http.messages import Answer, Serve
 from ..errors import QueueError, burst_limited, daily_limited
 from ..model import KINDS, Delivery, Interceptor, Kind, Message
 from ..views import LABEL, NAME
@@ -41,7 +42,8 @@ DELIVERY_KINDS = (
     "unsigned",
 )
 """Faults that change a delivery, in the order in which they are applied."""
-_PUBLISHING = frozenset({"publish", "enqueue", "batch", "publish_v1", "create_schedule"})
+_PUBLISHING = re.compile(r"\A(?:publish|enqueue|batch|publish_v1|create_schedule)\Z")
+"""The routes of publish requests."""
 
 
 class DeliverySubject:
@@ -180,25 +182,11 @@ class QueueFaults(FaultPlan):
         matchers: Mapping[str, Any],
     ) -> Fault:
         table = self._table
+        if matchers.get("route") is None:
+            matchers = {**matchers, "route": _PUBLISHING}
 
         def respond(serve: Serve) -> Answer:
             # Build the response for each request, because its headers depend on the current time.
             return table.answers.render(error(limit, table.clock.now_us()))
 
-        return self._inject("respond", shown, _publishing(matchers), respond)
-
-
-def _publishing(matchers: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return matchers that match only publish requests, unless they name a route themselves."""
-    wanted: Callable[[Request], object] | None = matchers.get("when")
-    if matchers.get("route") is not None or (wanted is not None and not callable(wanted)):
-        # The rule raises the error for an invalid ``when``.
-        return matchers
-    asked = None if wanted is None else Question("when", wanted)
-
-    def when(request: Request) -> bool:
-        if request.call.route not in _PUBLISHING:
-            return False
-        return asked is None or asked.agrees(request)
-
-    return {**matchers, "when": when}
+        return self._inject("respond", shown, matchers, respond)
