@@ -94,7 +94,8 @@ if TYPE_CHECKING:
     from .kv.search.views import SearchIndexView as SearchIndexView
     from .kv.settings import KVSettings as KVSettings
     from .session import FakecloudWarning as FakecloudWarning
-    from .queue.actions import FlowControl as FlowControl
+    from .queue.actions import Attempts as Attempts, FlowControl as FlowControl
+    from .queue.actions import NotIdleError as NotIdleError
     from .queue.capture.callbacks import Callback as Callback
     from .queue.capture.handle import CallbackCapture as CallbackCapture
     from .queue.settings import (
@@ -104,7 +105,6 @@ if TYPE_CHECKING:
     from .queue.delivery.destination_server import Destination as Destination
     from .queue.delivery.destinations import Destinations as Destinations
     from .queue.delivery.faults import QueueFaults as QueueFaults
-    from .queue.delivery.drivers import Attempts as Attempts, NotIdleError as NotIdleError
     from .queue.delivery.routes import DeliveredRequest as DeliveredRequest
     from .queue.delivery.applications import DestinationTimeoutError as DestinationTimeoutError
     from .queue.delivery.destinations import UnstubbedDestinationError as UnstubbedDestinationError

@@ -40,13 +40,12 @@ kv.handle KVServer
 kv.search.index Search
 kv.search.views SearchIndexView
 kv.settings KVSettings
-queue.actions FlowControl
+queue.actions Attempts FlowControl NotIdleError
 queue.capture.callbacks Callback
 queue.capture.handle CallbackCapture
 queue.delivery.applications DestinationTimeoutError
 queue.delivery.destination_server Destination
 queue.delivery.destinations Destinations UnstubbedDestinationError
-queue.delivery.drivers Attempts NotIdleError
 queue.delivery.faults QueueFaults
 queue.delivery.routes DeliveredRequest
 queue.errors LoopError QueueError

@@ -22,7 +22,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "Broker": ("broker.",),
     "Queue": (
         "queue.handle",
-        "queue.arguments",
+        "queue.actions",
         "queue.model",
         "queue.views",
         "queue.errors",

@@ -1,4 +1,4 @@
-"""Actions of the ``queue`` fake: publishing, scheduling and loading data.
+"""Actions of the ``queue`` fake: publishing, scheduling, loading data and delivering.
 
 Arguments are validated and converted to headers. Every function raises ``ContractError`` for an
 invalid argument, so that a mistake in a test cannot be confused with an error of the service or a
@@ -9,20 +9,29 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Required, TypedDict, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
-from ..core.errors import ContractError, unknown_name
+from ..core.clock import drive
+from ..core.errors import ContractError, FakecloudError, counted, unknown_name
 from ..core.ids import Ids
+from ..core.journal import Results
 from ..core.settings import SWITCH, choice, whole
-from ..core.timekeeper import Timekeeper
-from ..core.timers import Duration, duration_us
+from ..core.timekeeper import Target, Timekeeper
+from ..core.timers import Duration, Fired, duration_us, to_datetime
 from ..faults.answers import bytes_of, json_bytes
-from ..handle import action
+from ..handle import Aio, action
+from .attempt_reports import timeline, unfinished_text
 from .engine.engine import Engine
 from .engine.publishing import Published
-from .model import Api, HeaderList
-from .views import PublishedMessage, ScheduleView
+from .model import Api, Attempt, HeaderList
+from .views import ATTEMPTS, PublishedMessage, ScheduleView
 from .wire.values import as_wire, canonical, unprefixed
+
+if TYPE_CHECKING:
+    from qstash import AsyncQStash
+
+    from .handle import Queue
 
 
 class FlowControl(TypedDict, total=False):
@@ -176,9 +185,6 @@ class QueueActions:
 
     _engine: Engine
 
-    def _check_open(self) -> None:
-        raise NotImplementedError
-
     @action
     def publish(
         self,
@@ -200,7 +206,6 @@ class QueueActions:
         would return an error, and ``ContractError`` for arguments that no request could contain.
         """
         __tracebackhide__ = True
-        self._check_open()
         choice("v1", "v2").read("api", api)
         pairs = publish_pairs(options, deduplication_id)
         result = self._publish(url, pairs, options, api=api)
@@ -220,7 +225,6 @@ class QueueActions:
         arguments that no request could contain.
         """
         __tracebackhide__ = True
-        self._check_open()
         pairs = [("Upstash-Cron", text("cron", cron))]
         if id is not None:
             pairs.append(("Upstash-Schedule-Id", text("id", id)))
@@ -232,6 +236,7 @@ class QueueActions:
         self, url: str, pairs: HeaderList, options: MessageOptions, **request: Any
     ) -> Published:
         __tracebackhide__ = True
+        _check_open(self._engine)
         for name in options:
             if name not in MessageOptions.__annotations__:
                 raise TypeError(f"unexpected keyword argument {name!r}")
@@ -253,11 +258,16 @@ class _Trial(QueueActions):
         self._engine = engine.twin(Timekeeper(now=engine.clock.now()), Ids(0))
         self._engine.restore(engine.snapshot())
 
-    def _check_open(self) -> None:
-        """Do nothing, because this copy is never closed."""
+
+def _check_open(engine: Engine) -> None:
+    __tracebackhide__ = True
+    if engine.closed:
+        raise ContractError(f"{engine.owner.name} is closed: create another one")
 
 
 def load(queue: QueueActions, given: Mapping[str, Any]) -> None:
+    __tracebackhide__ = True
+    _check_open(queue._engine)
     data = _known("the data", given, ("url_groups", "queues", "schedules", "messages"))
     messages = _published("a message", "messages", data, QueueActions.publish)
     schedules = _published("a schedule", "schedules", data, QueueActions.schedule)
@@ -342,3 +352,101 @@ def _keywords(where: str, given: object, method: Callable[..., Any]) -> dict[str
     if missing:
         raise ContractError(f"load(): {where} needs {', '.join(missing)}, got {given!r}")
     return found
+
+
+class Attempts(Results[Attempt]):
+    """The attempts that a call made, oldest first. ``waiting`` describes the undelivered messages."""
+
+    waiting: str = "nothing"
+    _fields = ATTEMPTS
+    _kind = "attempt"
+
+
+class NotIdleError(FakecloudError, AssertionError):
+    """Raised if a queue still has messages to deliver when the given time has passed.
+
+    ``run_until_idle(within=...)`` raises it with the timelines of the first undelivered messages.
+    """
+
+    __module__ = "pytest_fakecloud"
+
+
+def run(engine: Engine, targets: Iterable[Target]) -> Attempts:
+    """Move the clock to each of these times in this thread, and make the attempts due until then."""
+    __tracebackhide__ = True
+    _check_open(engine)
+    fired: list[Fired] = []
+    with engine.clock.drive():
+        for target in targets:
+            fired += engine.clock.fire(target)
+        return _report(engine, fired)
+
+
+async def run_async(engine: Engine, targets: Iterable[Target]) -> Attempts:
+    """Like ``run()``, but await the attempts in the running event loop."""
+    __tracebackhide__ = True
+    _check_open(engine)
+    fired: list[Fired] = []
+    with engine.clock.drive():
+        for target in targets:
+            fired += await drive(engine.clock, target)
+        return _report(engine, fired)
+
+
+def until_idle(engine: Engine, within: Duration) -> Iterator[Target]:
+    """Yield the due times of all messages; raise ``NotIdleError`` for one later than ``within``."""
+    __tracebackhide__ = True
+    clock = engine.clock
+    # A running clock moves during the deliveries, so the limit counts from the time before them.
+    end = duration_us(within) + clock.now_us()
+    yield clock.now_us
+    while engine.pending:
+        due = engine.next_due_us()
+        if due is None:
+            break
+        if due > end:
+            pending = list(engine.pending.values())
+            lines = [
+                f"the queue is not idle after {within!r}, at {to_datetime(end).isoformat()}:"
+                f" {counted(len(pending), 'undelivered message')}. Pass a longer within=, or cancel"
+                " them"
+            ]
+            lines += [timeline(engine, one) for one in pending[:3]]
+            raise NotIdleError("\n".join(lines))
+        yield partial(at_least_now, clock, due)
+
+
+def _report(engine: Engine, fired: Iterable[Fired]) -> Attempts:
+    attempts = Attempts(())
+    for one in fired:
+        if isinstance(one.result, Attempt) and one.result.message_id in engine.messages:
+            attempts.append(one.result)
+    if engine.pending:
+        attempts.waiting = unfinished_text(engine)
+    return attempts
+
+
+def at_least_now(clock: Timekeeper, instant_us: int) -> int:
+    # Do not go back: a running clock may already be later than the due time.
+    return max(instant_us, clock.now_us())
+
+
+class QueueAio(Aio["AsyncQStash"]):
+    """The asynchronous client, and awaitable versions of the methods that deliver, for destinations
+    in the test's own event loop.
+    """
+
+    _handle: Queue
+    _make: Callable[..., AsyncQStash]
+
+    async def deliver_due(self) -> Attempts:
+        """Awaitable version of ``Queue.deliver_due``."""
+        __tracebackhide__ = True
+        engine = self._handle._engine
+        return await run_async(engine, [engine.clock.now_us])
+
+    async def run_until_idle(self, within: Duration = "30d") -> Attempts:
+        """Awaitable version of ``Queue.run_until_idle``."""
+        __tracebackhide__ = True
+        engine = self._handle._engine
+        return await run_async(engine, until_idle(engine, within))

@@ -22,10 +22,9 @@ from ..core.matching import Query
 from ..core.timers import Duration, weakly
 from ..faults.answers import bytes_of
 from ..handle import Context, Snapshot, action, secrets_of
-from .actions import QueueActions, load, text
+from .actions import Attempts, QueueActions, QueueAio, load, run, text, until_idle
 from .attempt_reports import AttemptReports, DeliveryProblems, unfinished_text
 from .delivery.destinations import Destinations, Sender
-from .delivery.drivers import Attempts, QueueAio, run, until_idle
 from .delivery.faults import DeliveryFaults, QueueFaults
 from .engine.engine import Engine
 from .model import DAY, Attempt, Interceptor, SigningKeys
@@ -285,15 +284,9 @@ class Queue(QueueActions, Handle):
         ``publish()``.
         """
         __tracebackhide__ = True
-        self._check_open()
         load(self, data)
 
     # -- delivering ------------------------------------------------------------------------------
-
-    def _check_open(self) -> None:
-        __tracebackhide__ = True
-        if self.closed:
-            raise ContractError(f"{self.name} is closed: create another one")
 
     @property
     def aio(self) -> QueueAio:
@@ -303,7 +296,6 @@ class Queue(QueueActions, Handle):
     def deliver_due(self) -> Attempts:
         """Deliver the messages that are due now, without moving the clock."""
         __tracebackhide__ = True
-        self._check_open()
         return run(self._engine, [self._time.now_us])
 
     def run_until_idle(self, within: Duration = "30d") -> Attempts:
@@ -315,7 +307,6 @@ class Queue(QueueActions, Handle):
         messages publish each other endlessly.
         """
         __tracebackhide__ = True
-        self._check_open()
         return run(self._engine, until_idle(self._engine, within))
 
     def _undelivered(self) -> str | None:

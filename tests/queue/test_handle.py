@@ -14,8 +14,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.queue.actions import FlowControl, MessageOptions
-from pytest_fakecloud.queue.delivery.drivers import NotIdleError
+from pytest_fakecloud.queue.actions import FlowControl, MessageOptions, NotIdleError
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.handle import DEV_KEYS, DEV_TOKEN, Queue

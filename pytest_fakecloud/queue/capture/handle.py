@@ -23,9 +23,9 @@ from ...core.journal import Results, expect, results_of
 from ...core.matching import Query
 from ...core.timers import Occupied, to_datetime
 from ...handle import Context, Snapshot
+from ..actions import at_least_now
 from ..attempt_reports import dead_letter_lines, unfinished_lines
 from ..delivery.destination_server import RAW_HEADERS, Destination, DestinationServer
-from ..delivery.drivers import at_least_now
 from ..model import DAY
 from ..settings import CallbackCaptureConfig, CallbackCaptureSettings
 from ..signatures import explain, verified_claims

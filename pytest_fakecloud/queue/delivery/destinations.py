@@ -99,7 +99,8 @@ class Sender:
         if isinstance(target, DestinationRoute):
             outcome = target._take(delivery, self._deadlines)
         elif target is None:
-            outcome = self._send_to_loopback(delivery)
+            sockets = self.destinations._sockets or self.destinations._loopback(self._deadlines)
+            outcome = sockets.send(delivery, not self._side_by_side)
         else:
             outcome = target
         if outcome.exception is not None:
@@ -117,7 +118,8 @@ class Sender:
         if isinstance(target, DestinationRoute):
             outcome = await target._atake(delivery, self._deadlines)
         elif target is None:
-            outcome = await in_thread(self._send_to_loopback, delivery)
+            sockets = self.destinations._loopback(self._deadlines)
+            outcome = await in_thread(sockets.send, delivery, not self._side_by_side)
         else:
             outcome = target
         if outcome.exception is not None:
@@ -168,10 +170,6 @@ class Sender:
         self._closed = True
         self._deadlines.close()
         self.destinations._close()
-
-    def _send_to_loopback(self, delivery: Delivery) -> Outcome:
-        sockets = self.destinations._loopback(self._deadlines)
-        return sockets.send(delivery, keeps=not self._side_by_side)
 
     def _no_handler(self, delivery: Delivery, mismatch: str | None) -> Outcome:
         """Return the outcome for an unstubbed URL. ``mismatch`` is why no active mock matches it."""

@@ -37,7 +37,7 @@ class LoopbackSender:
         self._last_use = 0.0
         self._will_release = False
 
-    def send(self, delivery: Delivery, *, keeps: bool) -> Outcome:
+    def send(self, delivery: Delivery, keeps: bool) -> Outcome:
         """Send a request and return the response.
 
         With ``keeps``, connections stay open during a burst of sequential deliveries. Without it,

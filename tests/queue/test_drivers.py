@@ -10,13 +10,13 @@ import pytest
 import trio
 
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.queue.actions import NotIdleError, run, until_idle
 from pytest_fakecloud.queue.delivery.destinations import Sender
-from pytest_fakecloud.queue.delivery.drivers import NotIdleError, run, until_idle
 from pytest_fakecloud.queue.errors import LoopError
 from pytest_fakecloud.queue.handle import Queue
 
-from ..engine.bench import Bench
-from ..scene import DEST, NOW, Scene
+from .engine.bench import Bench
+from .scene import DEST, NOW, Scene
 
 END = "2026-01-01T01:00:00Z"
 
