@@ -9,7 +9,7 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
@@ -19,10 +19,10 @@ from .core.field_types import OneOf
 from .core.ids import Ids
 from .core.journal import Journal, Results, recorder_of, results_of
 from .core.matching import Field
-from .core.problems import PROBLEM_FIELDS, Allowances, Problem, with_allowance
-from .core.settings import SWITCH, TRANSPORT, choice
-from .core.timekeeper import Mode, Timekeeper
-from .core.timers import Instant, Registry
+from .core.problems import PROBLEM_FIELDS, Problem, with_allowance
+from .core.settings import PROCESS_TIME, SWITCH, TRANSPORT, choice
+from .core.timekeeper import STANDS, Mode, Timekeeper
+from .core.timers import Instant
 from .handle import HANDLE_FIELDS, Context, Delivery, Handle, Snapshot, secrets_of
 from .http.ports import hand_over, release
 from .outside.surroundings import Changes
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .core.typed import ProblemFields
     from .kv.handle import KVServer
     from .kv.settings import KVSettings
+    from .outside.process_time import ProcessTimeMode
     from .outside.surroundings import Authority
     from .queue.capture.handle import CallbackCapture
     from .queue.delivery.destination_server import Destination
@@ -56,28 +57,27 @@ class BaseCloud:
 
     def __init__(
         self,
-        seed: int | str | None,
-        now: Instant | None,
-        clock: Mode | None,
+        seed: int | str | None = None,
+        now: Instant | None = None,
+        clock: Mode | None = None,
+        process_time: ProcessTimeMode = False,
         *,
-        delivery: Delivery,
-        transport: Transport,
-        tls: bool,
-        share_tls_context: bool,
+        delivery: Delivery = "background",
+        transport: Transport = "socket",
+        tls: bool = False,
+        share_tls_context: bool = True,
     ) -> None:
+        PROCESS_TIME.read("process_time", process_time, "Cloud")
+        if process_time and clock == "running":
+            raise ContractError(f"clock='running' is not possible: {STANDS}")
         TRANSPORT.read("transport", transport, "Cloud")
         _DELIVERY.read("delivery", delivery, "Cloud")
         SWITCH.read("tls", tls, "Cloud")
         SWITCH.read("share_tls_context", share_tls_context, "Cloud")
         _close_dropped()
         self.closed = False
-        self._fixture_settings: Mapping[str, Any] = {}
-        """Settings of the fixtures' fakes, by fixture name."""
-        self._fixture_handles: dict[str, Handle] = {}
         self._closed_together: Sequence[Handle] = ()
         """The fakes that were open when the cloud closed. Reports read their addresses and secrets."""
-        self._listeners: Registry[Callable[[Handle], None]] = Registry()
-        self._allowed = Allowances()
         self._time = Timekeeper(now, clock)
         ids = Ids(int.from_bytes(os.urandom(4)) if seed is None else seed)
         self._context = Context(self._time, ids, delivery)
@@ -95,6 +95,16 @@ class BaseCloud:
             self._exits.append(self._authority.close)
         self._changes = Changes(shares_tls_context=share_tls_context, in_process=self._in_process)
         self._exits.append(self._changes.close)
+        if process_time:
+            from .outside.process_time import ProcessTime
+
+            steering = ProcessTime(self._time, process_time)
+            try:
+                steering.start()
+            except BaseException:
+                self.close()
+                raise
+            self._exits.append(steering.stop)
 
     def _deliver(self) -> None:
         """Start the background thread when a delivery is planned, because most clouds need none."""
@@ -187,7 +197,7 @@ class BaseCloud:
                 from .outside.shortcut import Shortcut
 
                 handle.on_close(origins.add(handle._mount.origin, Shortcut(handle._mount)))
-            for listener in self._listeners.items:
+            for listener in self._context.listeners.items:
                 listener(handle)
         except BaseException:
             handle.close()
@@ -222,7 +232,7 @@ class BaseCloud:
         found = [*self._context.problems]
         for handle in (*self._context.handles, *self._closed_together):
             found += handle._left_behind()
-        counted = (one for one in found if not self._allowed.covers(one.kind, one.facts))
+        counted = (one for one in found if not self._context.allowed.covers(one.kind, one.facts))
         return results_of(counted, PROBLEM_FIELDS, "problem")
 
     def allow(self, kind: str, **where: Unpack[ProblemFields]) -> None:
@@ -236,7 +246,7 @@ class BaseCloud:
         ``ContractError`` for an unknown kind or fact, suggesting the nearest.
         """
         __tracebackhide__ = True
-        self._allowed.add(kind, where)
+        self._context.allowed.add(kind, where)
 
     # -- data ------------------------------------------------------------------------------------
 
@@ -257,7 +267,7 @@ class BaseCloud:
         for handle in self._context.handles:
             handle.reset()
         self._context.problems.clear()
-        self._allowed.clear()
+        self._context.allowed.clear()
         self.journal.clear()
         self._context.closed_addresses.clear()
         self._context.former_secrets.clear()
@@ -328,26 +338,18 @@ def context_of(cloud: BaseCloud) -> Context:
 # -- for pytest's fixtures and the server ----------------------------------------------------------
 
 
-def set_fixture_settings(cloud: BaseCloud, settings: Mapping[str, Any]) -> None:
-    """Set the settings of the fixtures' fakes of a cloud, by the names of the fixtures."""
-    cloud._fixture_settings = settings
-
-
 def fixture_fake(cloud: BaseCloud, fixture: str) -> Any:
     """Return the fake of a fixture in a cloud, started on first use.
 
     Raises ``ContractError`` for an unknown fixture.
     """
     fixture = find(fixture).fixture
-    handle = cloud._fixture_handles.get(fixture)
+    context = cloud._context
+    handle = context.fixture_handles.get(fixture)
     if handle is None:
-        handle = cloud._start(fixture, cloud._fixture_settings.get(fixture, {}))
-        cloud._fixture_handles[fixture] = handle
+        handle = cloud._start(fixture, context.fixture_settings.get(fixture, {}))
+        context.fixture_handles[fixture] = handle
     return handle
-
-
-def used_fixtures(cloud: BaseCloud) -> Collection[str]:
-    return cloud._fixture_handles.keys()
 
 
 def replace_early_fakes(cloud: BaseCloud, early: BaseCloud) -> list[tuple[Handle, Handle]]:
@@ -355,14 +357,15 @@ def replace_early_fakes(cloud: BaseCloud, early: BaseCloud) -> list[tuple[Handle
     addresses. Closes the earlier cloud; returns each of its fakes with its replacement.
     """
     replaced = []
+    context, formers = cloud._context, early._context.fixture_handles
     try:
-        for former in early._fixture_handles.values():
+        for former in formers.values():
             for mount in former._mounts():
                 hand_over(mount.host, mount.port, mount.listener)
         early.close()
-        for fixture, former in early._fixture_handles.items():
-            settings = {**cloud._fixture_settings.get(fixture, {}), "port": former._mount.port}
-            handle = cloud._fixture_handles[fixture] = cloud._start(fixture, settings)
+        for fixture, former in formers.items():
+            settings = {**context.fixture_settings.get(fixture, {}), "port": former._mount.port}
+            handle = context.fixture_handles[fixture] = cloud._start(fixture, settings)
             handle._take_over(former)
             replaced.append((former, handle))
     finally:
@@ -370,14 +373,9 @@ def replace_early_fakes(cloud: BaseCloud, early: BaseCloud) -> list[tuple[Handle
     return replaced
 
 
-def on_start(cloud: BaseCloud, listener: Callable[[Handle], None]) -> Callable[[], None]:
-    """Call the listener with each fake started from now on; return a function that stops it."""
-    return cloud._listeners.add(listener)
-
-
 def keep_only(cloud: BaseCloud, known: Iterable[Handle]) -> None:
     """Close all fakes except the given fakes and the fixtures' fakes."""
-    kept = {id(handle) for handle in (*known, *cloud._fixture_handles.values())}
+    kept = {id(handle) for handle in (*known, *cloud._context.fixture_handles.values())}
     for handle in cloud.fakes():
         if id(handle) not in kept:
             handle.close()
@@ -415,18 +413,13 @@ def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
     found = []
     for handle in cloud._context.handles:
         text, facts = handle._undelivered(), {"handle": handle.name}
-        if text is None or cloud._allowed.covers("undelivered", facts):
+        if text is None or cloud._context.allowed.covers("undelivered", facts):
             continue
         if "undelivered" in strict:
             cloud._context.problems.report("undelivered", text, handle=handle.name)
         else:
             found.append(with_allowance(text, "undelivered", facts))
     return found
-
-
-def allows(cloud: BaseCloud, kind: str, facts: Mapping[str, Any]) -> bool:
-    """Return whether ``allow()`` of a cloud covers a violation or a warning."""
-    return cloud._allowed.covers(kind, facts)
 
 
 def closed_addresses(cloud: BaseCloud) -> dict[str, tuple[str, str]]:

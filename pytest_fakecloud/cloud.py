@@ -6,13 +6,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Unpack
 
-from .base_cloud import BaseCloud, Transport
+from .base_cloud import BaseCloud
 from .core.clock import in_thread
-from .core.errors import ContractError, importing
-from .core.settings import PROCESS_TIME
-from .core.timekeeper import STANDS, Mode
-from .core.timers import Instant
-from .handle import Delivery
+from .core.errors import importing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +18,6 @@ if TYPE_CHECKING:
     from .explore.explore import Checks, ExploreOptions
     from .explore.programs import Runs
     from .explore.result.exploration import Exploration
-    from .outside.process_time import ProcessTimeMode
     from .recordings import Difference, ReplayOptions
 
 
@@ -43,41 +38,6 @@ class Cloud(BaseCloud):
 
     Raises ``ContractError`` for invalid settings.
     """
-
-    def __init__(
-        self,
-        seed: int | str | None = None,
-        now: Instant | None = None,
-        clock: Mode | None = None,
-        process_time: ProcessTimeMode = False,
-        *,
-        delivery: Delivery = "background",
-        transport: Transport = "socket",
-        tls: bool = False,
-        share_tls_context: bool = True,
-    ) -> None:
-        PROCESS_TIME.read("process_time", process_time, "Cloud")
-        if process_time and clock == "running":
-            raise ContractError(f"clock='running' is not possible: {STANDS}")
-        super().__init__(
-            seed,
-            now,
-            clock,
-            delivery=delivery,
-            transport=transport,
-            tls=tls,
-            share_tls_context=share_tls_context,
-        )
-        if process_time:
-            from .outside.process_time import ProcessTime
-
-            steering = ProcessTime(self._time, process_time)
-            try:
-                steering.start()
-            except BaseException:
-                self.close()
-                raise
-            self._exits.append(steering.stop)
 
     def autojump(self) -> AbstractContextManager[None]:
         """Return a context manager in which sleeping moves the clock instead of taking real time.

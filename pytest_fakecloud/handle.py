@@ -31,7 +31,7 @@ from .core.field_types import FLAG, TEXT, URL, check_function
 from .core.ids import Ids, new_token
 from .core.journal import Journal, Results, recorder_of
 from .core.matching import Field
-from .core.problems import Problem, Problems, new_problem
+from .core.problems import Allowances, Problem, Problems, new_problem
 from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, details_of, is_own
 from .core.settings import HandleConfig, read, reject_unknown
 from .core.timekeeper import Mode, Timekeeper
@@ -73,7 +73,15 @@ class Context:
         self.hub: Hub | None = None
         self.tls: Any = None
         self.ca_file: str | None = None
+        self.allowed = Allowances()
+        """The violations and warnings that ``allow()`` of the cloud covers."""
         self.entered: Registry[Handle] = Registry()
+        self.listeners: Registry[Callable[[Handle], None]] = Registry()
+        """Functions that are called with each fake that the cloud has started."""
+        self.fixture_settings: Mapping[str, Any] = {}
+        """Settings of the fixtures' fakes, by fixture name."""
+        self.fixture_handles: dict[str, Handle] = {}
+        """The fakes of the fixtures that were used, by fixture name."""
         self.closed_addresses: dict[str, tuple[str, str]] = {}
         """The fixture and the address of each fake that closed before the cloud, by name."""
         self.former_secrets: set[str] = set()

@@ -6,15 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..base_cloud import (
-    begin_test,
-    context_of,
-    fixture_fake,
-    keep_only,
-    on_start,
-    replace_early_fakes,
-    set_fixture_settings,
-)
+from ..base_cloud import begin_test, context_of, fixture_fake, keep_only, replace_early_fakes
 from ..cloud import Cloud
 from ..core.errors import call_all
 from ..outside.replace import replace
@@ -39,7 +31,7 @@ def new_cloud(settings: Mapping[str, Any], delivery: Delivery) -> Cloud:
         tls=settings["tls"],
         share_tls_context=settings["share_tls_context"],
     )
-    set_fixture_settings(cloud, settings)
+    context_of(cloud).fixture_settings = settings
     return cloud
 
 
@@ -62,7 +54,7 @@ def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
         if cloud.authority is not None and is_first:
             ends.append(_replace_default_opener())
 
-    ends.append(on_start(cloud, publish))
+    ends.append(context_of(cloud).listeners.add(publish))
     for handle in cloud.fakes():
         publish(handle)
     return partial(call_all, ends)

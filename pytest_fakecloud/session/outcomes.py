@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from ..base_cloud import allows, undelivered
+from ..base_cloud import context_of, undelivered
 from ..core.calls import Call
 from ..core.errors import counted, ends_the_test, report_failure
 from ..core.problems import with_allowance
@@ -146,7 +146,7 @@ def _refused_clients(cloud: Cloud) -> list[str]:
 
     def meant(call: Call) -> bool:
         facts = {"path": call.path, "method": call.method, "handle": call.handle}
-        return allows(cloud, "refused", facts)
+        return context_of(cloud).allowed.covers("refused", facts)
 
     entries = cloud.journal.entries
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .. import __path__
-from ..base_cloud import used_fixtures
+from ..base_cloud import context_of
 from ..core.errors import ContractError, unknown_name
 from ..core.journal import recorder_of
 from ..core.timers import monotonic
@@ -277,7 +277,8 @@ class Run:
                         "clock"
                     )
             elif not is_of_all:
-                unused = names.intersection(SERVICES).difference(used_fixtures(test.cloud))
+                used = context_of(test.cloud).fixture_handles
+                unused = names.intersection(SERVICES).difference(used)
                 if unused:
                     raise misuse(
                         f"{', '.join(sorted(unused))} of the marker has no effect, because the test "
