@@ -15,7 +15,7 @@ from typing import Any
 from ..handle import Context
 from .api import ControlApp
 from .control.clouds import IsolatedClouds
-from .openapi import document
+from .control.shapes import document
 from .state_file import SCHEMA
 
 if __name__ == "__main__":

@@ -25,10 +25,18 @@ from ..services import services_by_word
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import PREFIX, Refused, contract, fields, handle_named
 from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
-from .control.data import DataRoutes, JournalRoutes
-from .control.handles import CallRoutes, HandleRoutes, describe
-from .control.shapes import Clock, ConsoleAddress, Live, Ready, Session, State
-from .openapi import WITHOUT_TOKEN, document
+from .control.data import DataRoutes
+from .control.handles import HandleRoutes, describe
+from .control.shapes import (
+    WITHOUT_TOKEN,
+    Clock,
+    ConsoleAddress,
+    Live,
+    Ready,
+    Session,
+    State,
+    document,
+)
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
@@ -112,14 +120,12 @@ class ControlApp(App):
         self.url = ""
         """The URL of this API, set when the API is mounted."""
         self._codes: deque[str] = deque(maxlen=_MOST_CODES)
-        self._journal = JournalRoutes(cloud)
+        self.data = DataRoutes(cloud)
         self._clouds = clouds
         self._routes: list[Route] = [
             *CloudRoutes(cloud).routes(),
-            *self._journal.routes(),
             *HandleRoutes(cloud, self._hosts).routes(),
-            *DataRoutes(cloud).routes(),
-            *CallRoutes(cloud).routes(),
+            *self.data.routes(),
             *([] if clouds is None else clouds.routes()),
         ]
 
@@ -275,10 +281,6 @@ class ControlApp(App):
         with contract():
             begin_test(self.cloud, body.get("now"), body.get("clock"))
         return clock_view(self.cloud)
-
-    def end_streams(self) -> None:
-        """Close every journal stream. Called before the server closes."""
-        self._journal.end_streams()
 
     def end_clouds(self) -> None:
         """Close every isolated cloud. Called before the server closes."""

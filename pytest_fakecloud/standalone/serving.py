@@ -38,7 +38,7 @@ from .addresses import CONTROL_PORT, CONTROL_URL, Hosts, control_token, defaults
 if TYPE_CHECKING:
     from ..cloud import Cloud
     from .api import ControlApp
-    from .control.clouds import Ended, Isolated, IsolatedClouds
+    from .control.clouds import Ended, IsolatedClouds
 
 
 LogFormat: TypeAlias = Literal["text", "json"]
@@ -406,7 +406,7 @@ def _served(
         app.loading = "not begun" if states else ""
         mount = context_of(cloud).mount(app, host=options.host, port=options.control_port or 0)
         app.url = mount.url
-        mount.on_close.append(app.end_streams)
+        mount.on_close.append(app.data.end_streams)
         mount.on_error.append(app.server_failed)
         try:
             _prepare(cloud, app, states, options.forward, log)
@@ -468,18 +468,16 @@ def _isolated(
     log: Log,
     begins: Callable[[Cloud], object],
     wanted: Mapping[str, Any],
-) -> Iterator[Isolated]:
+) -> Iterator[ControlApp]:
     """Serve an isolated cloud with the server's options, except those in ``wanted``.
 
     Raises ``ContractError`` for invalid options.
     """
-    from .control.clouds import Isolated
-
     own = _isolated_options(options, wanted)
     parts = [(file, _part_for(own.services, content)) for file, content in states]
     try:
         with _served(own, parts, log, begins, clouds=None) as app:
-            yield Isolated(app.cloud, app.url, app.environment(), app.console_url)
+            yield app
     except Usage as error:
         raise ContractError(str(error)) from error
 

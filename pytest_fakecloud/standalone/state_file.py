@@ -6,7 +6,8 @@ fake is changed. The data of each service is then passed to ``load()`` of its fa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -94,7 +95,7 @@ def load_state(
             plan = _open(cloud, part).faults
             for number, fault in enumerate(faults):
                 with _at(f"faults.{part}[{number}]"):
-                    injected.append(_inject(plan, fault))
+                    injected.append(_injected(plan, fault))
     except BaseException:
         for fault in injected:
             fault.remove()
@@ -113,18 +114,40 @@ def _at(place: str) -> Iterator[None]:
         raise ContractError(f"{place}: it is nested too deeply") from None
 
 
-def _inject(plan: FaultPlan, fault: Mapping[str, Any]) -> Fault:
-    """Inject a fault, given in the form in which the control API accepts it."""
-    fields = {name: value for name, value in fault.items() if name not in ("kind", "args")}
-    kind, kinds = fault["kind"], fault_kinds(FaultPlan)
-    if kind not in kinds:
-        raise ContractError(unknown_name("fault", kind, kinds))
+def _injected(plan: FaultPlan, fault: Mapping[str, Any]) -> Fault:
     token = setting_over.set("a state file")
     try:
-        injected: Fault = getattr(plan, kind)(*fault.get("args", ()), **fields)
-        return injected
+        return inject(plan, fault_kinds(FaultPlan), fault)
     finally:
         setting_over.reset(token)
+
+
+def inject(plan: FaultPlan, kinds: Iterable[str], fault: Mapping[str, Any]) -> Fault:
+    """Inject a fault, given as JSON: its ``kind``, its ``args``, and its other arguments by name.
+
+    Raises ``ContractError`` for another kind than ``kinds`` and for invalid arguments.
+    """
+    fields = {name: value for name, value in fault.items() if name not in ("kind", "args")}
+    kind, args = fault["kind"], fault.get("args", ())
+    if kind not in kinds:
+        raise ContractError(unknown_name("fault", kind, kinds))
+    method = getattr(plan, kind)
+    try:
+        inspect.signature(method).bind(*args, **fields)
+    except TypeError as error:
+        raise ContractError(f"{kind}: {error}. {_form(method)}") from None
+    injected: Fault = method(*args, **fields)
+    return injected
+
+
+def _form(method: Callable[..., Any]) -> str:
+    """Return a description of the arguments of a method that injects a fault."""
+    parameters = inspect.signature(method).parameters.values()
+    args = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    keywords += ["times", "skip", "route", "command", "topic"]
+    taken = f"It takes args [{', '.join(args)}] and" if args else "It takes no args, but"
+    return f"{taken} the fields {', '.join(keywords)}"
 
 
 def _open(cloud: Cloud, part: str) -> Any:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from pytest_fakecloud import ContractError
-from pytest_fakecloud.standalone.client import ControlClient
+from pytest_fakecloud.standalone.commands import ControlClient
 
 from .conftest import Server, fetch, message
 

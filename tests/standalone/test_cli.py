@@ -232,7 +232,7 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path, command
 
 IN_CLOUDS = """
 import os, sys
-from pytest_fakecloud.standalone.client import ControlClient
+from pytest_fakecloud.standalone.commands import ControlClient
 from upstash_redis import Redis
 
 place = os.environ["PYTEST_FAKECLOUD_URL"], os.environ["PYTEST_FAKECLOUD_TOKEN"]

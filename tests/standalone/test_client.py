@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import ContractError
-from pytest_fakecloud.standalone.client import ControlClient
+from pytest_fakecloud.standalone.commands import ControlClient
 
 from .conftest import Server
 
@@ -77,13 +76,12 @@ def test_a_server_that_closes_the_connection() -> None:
 
 
 def test_values_that_are_not_an_address() -> None:
-    for url, text in ((5, "url=5 is not a string"), ("http://[::1", "is not a URL")):
-        with pytest.raises(ContractError, match=re.escape(text)):
-            ControlClient(url, "x")  # type: ignore[arg-type]
+    with pytest.raises(ContractError, match="is not a URL"):
+        ControlClient("http://[::1", "x")
 
 
-@pytest.mark.parametrize("token", ["a\nb", "☃", "ü", 5, ["x"]])
-def test_values_that_are_not_a_token(token: Any) -> None:
+@pytest.mark.parametrize("token", ["a\nb", "☃", "ü"])
+def test_values_that_are_not_a_token(token: str) -> None:
     with pytest.raises(ContractError, match="is not a control token"):
         ControlClient("http://127.0.0.1:9", token)
 

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_fakecloud import Cloud, ContractError, ServiceError
 from pytest_fakecloud.http.messages import Request
-from pytest_fakecloud.standalone.client import ControlClient
+from pytest_fakecloud.standalone.commands import ControlClient
 from pytest_fakecloud.standalone.control import clouds
 
 from .conftest import Serve, Server, fetch, message

@@ -297,7 +297,7 @@ def test_a_stream_nobody_reads_keeps_nothing(monkeypatch: pytest.MonkeyPatch) ->
         assert [f"id: {number}\n".encode() in text for number, text in zip(kept, told, strict=True)]
         assert f"id: {kept[-1]}\n".encode() in told[-1]
         assert next(stream.chunks) == b": still here\n\n"
-        app.end_streams()
+        app.data.end_streams()
         assert list(stream.chunks) == []
 
 

@@ -8,17 +8,17 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...base_cloud import context_of, show_same
 from ...core.errors import unknown_name
 from ...core.timers import to_datetime
 from ...http.app import Route
 from ...http.messages import Request
+from ...reporting.data import State, changes_of, short, state_of
 from ...services import find, report_part
 from ..state_file import checked_state, load_state
 from . import PREFIX, Refused, contract, fields, handle_named
-from .changes import States, changes_between, states_of
 from .shapes import (
     Changes,
     Clock,
@@ -26,6 +26,7 @@ from .shapes import (
     CloudEntry,
     ConsoleAddress,
     Due,
+    ItemChange,
     Loaded,
     Moved,
     NewCloud,
@@ -37,29 +38,23 @@ from .shapes import (
 if TYPE_CHECKING:
     from ...cloud import Cloud
     from ...handle import Snapshot as SavedState
+    from ..api import ControlApp
 
 _MOVES: Mapping[str, tuple[str, ...]] = {
     "freeze": (), "resume": (), "advance": ("by",), "move_to": ("to",), "advance_to_next": (),
 }  # fmt: skip
 """Actions of the clock, each with the fields that it requires."""
 _MOST_DUE = 200
+States: TypeAlias = Mapping[str, State]
+"""The data of each fake, by name."""
+MOST_ITEMS = 20_000
+"""Maximum number of items of a fake whose data is kept for comparisons."""
+_MOST_CHANGES = 500
 MOST_CLOUDS = 1000
 MOST_FAILED = 20
 """Maximum number of clouds of failed tests that are kept."""
 _LONGEST_NAME = 500
 """Maximum number of characters of a test's name that are kept."""
-
-
-class Isolated(NamedTuple):
-    """A served cloud, the URL of its own control API, and the variables for both.
-
-    ``console_url`` returns a URL that signs one browser in to the cloud's console.
-    """
-
-    cloud: Cloud
-    url: str
-    env: dict[str, str]
-    console_url: Callable[[], str]
 
 
 class Ended(NamedTuple):
@@ -71,19 +66,19 @@ class Ended(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """A served cloud, what closes it, and the options that it was started with.
+    """The control API of a served cloud, what closes both, and the options that it was started with.
 
     ``test`` is the name of the failed test whose end it shows, or empty.
     """
 
-    isolated: Isolated
+    app: ControlApp
     closing: ExitStack
     wanted: Mapping[str, Any]
     test: str
 
 
-Opener = Callable[[Mapping[str, Any]], AbstractContextManager[Isolated]]
-"""Serves a cloud for a with-block; raises ``ContractError`` for invalid options."""
+Opener: TypeAlias = "Callable[[Mapping[str, Any]], AbstractContextManager[ControlApp]]"
+"""Serves a cloud with its control API for a with-block; raises ``ContractError`` for bad options."""
 
 
 def clock_view(cloud: Cloud) -> Clock:
@@ -274,6 +269,45 @@ class CloudRoutes:
         return {"differences": [str(one) for one in found]}
 
 
+def states_of(cloud: Cloud) -> States:
+    """Return the data of all fakes that have data and at most ``MOST_ITEMS`` items."""
+    found = {one.name: state_of(one) for one in cloud.fakes() if report_part(one.fixture, "data")}
+    return {
+        name: short(state)
+        for name, state in found.items()
+        if sum(map(len, state.values())) <= MOST_ITEMS
+    }
+
+
+def changes_between(before: States, after: States) -> Changes:
+    """Return the items that differ, in the fakes that both have, and the number of all of them."""
+    changes: list[ItemChange] = [
+        {
+            "fake": change.fake,
+            "section": change.section,
+            "item": change.item,
+            "before": before[name].get(change.section, {}).get(change.item),
+            "after": change.fields,
+        }
+        for name in before
+        if name in after
+        for change in changes_of(name, before[name], after[name])
+    ]
+    sums: dict[str, dict[str, int]] = {}
+    for one in changes:
+        kind = "removed" if one["after"] is None else "changed"
+        kind = "added" if one["before"] is None else kind
+        sums.setdefault(one["fake"], {"added": 0, "changed": 0, "removed": 0})[kind] += 1
+    # Most removed items have expired.
+    changes.sort(key=lambda one: one["after"] is None)
+    return {
+        "count": len(changes),
+        "sums": sums,
+        "changes": changes[:_MOST_CHANGES],
+        "not_compared": sorted(before.keys() ^ after.keys()),
+    }
+
+
 def _is_unicode(value: object) -> bool:
     return not isinstance(value, str) or not any("\ud800" <= one <= "\udfff" for one in value)
 
@@ -311,11 +345,11 @@ class IsolatedClouds:
         return [
             {
                 "id": id,
-                "url": isolated.url,
-                "handles": [handle.name for handle in isolated.cloud.fakes()],
+                "url": app.url,
+                "handles": [handle.name for handle in app.cloud.fakes()],
                 "test": test,
             }
-            for id, (isolated, _, _, test) in served
+            for id, (app, _, _, test) in served
         ]
 
     def new_cloud(self, request: Request) -> NewCloud:
@@ -337,13 +371,13 @@ class IsolatedClouds:
                     422,
                     f"there are {MOST_CLOUDS} clouds, the maximum: close unused ones with DELETE",
                 )
-            served = stack.enter_context(self._open(wanted))
+            app = stack.enter_context(self._open(wanted))
             if shown is not None:
-                show_same(served.cloud, shown)
+                show_same(app.cloud, shown)
             id = str(next(self._numbers))
-            made: NewCloud = {"id": id, "seed": served.cloud.seed, "env": served.env}
+            made: NewCloud = {"id": id, "seed": app.cloud.seed, "env": app.environment()}
             with self._lock:
-                self._served[id] = _Running(served, stack.pop_all(), wanted, test)
+                self._served[id] = _Running(app, stack.pop_all(), wanted, test)
         return made
 
     def keep_cloud(self, request: Request) -> NewCloud:
@@ -356,7 +390,7 @@ class IsolatedClouds:
         known, test = self._known(request.segment("id")), fields(request)["test"]
         if not isinstance(test, str) or not test:
             raise Refused(422, f"test must be the name of a test, got {test!r:.100}")
-        made = self._start(known.wanted, known.isolated.cloud, test[:_LONGEST_NAME])
+        made = self._start(known.wanted, known.app.cloud, test[:_LONGEST_NAME])
         for oldest in self._kept()[:-MOST_FAILED]:
             self._end(oldest)
         return made
@@ -378,7 +412,7 @@ class IsolatedClouds:
 
     def make_code(self, request: Request) -> ConsoleAddress:
         """Return a URL that signs one browser in to the console of an isolated cloud."""
-        return {"url": self._known(request.segment("id")).isolated.console_url()}
+        return {"url": self._known(request.segment("id")).app.console_url()}
 
     def _known(self, id: str) -> _Running:
         with self._lock:
@@ -392,7 +426,7 @@ class IsolatedClouds:
             found = self._served.pop(id, None)
         if found is not None:  # Another request may have closed it meanwhile.
             found.closing.close()
-            self._report_ended(Ended(id, found.isolated.cloud, found.test))
+            self._report_ended(Ended(id, found.app.cloud, found.test))
 
     def close(self) -> None:
         """Close all isolated clouds. Called before the server closes."""

@@ -46,10 +46,13 @@ if TYPE_CHECKING:
 
 
 class DataRoutes:
-    """Endpoints that return the data of a fake, and that run what waits in a queue."""
+    """Endpoints that return the data of a fake, run what waits in a queue, and return the journal, as
+    a list or as a stream, and the problems.
+    """
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
+        self._streams: set[Signal] = set()
 
     def routes(self) -> list[Route]:
         base = f"{PREFIX}/handles/{{name}}"
@@ -63,6 +66,9 @@ class DataRoutes:
             Route("GET", f"{base}/attempts", "attempts", self.get_attempts),
             Route("GET", f"{base}/dead-letters", "dead_letters", self.get_dead_letters),
             Route("POST", f"{base}/dead-letters/{{id}}", "retry", self.retry_dead_letter),
+            Route("GET", f"{PREFIX}/journal", "journal", self.journal_rows),
+            Route("GET", f"{PREFIX}/journal/stream", "journal_stream", self.stream, lingers=True),
+            Route("GET", f"{PREFIX}/problems", "problems", self.get_problems),
         ]
 
     def get_view(self, request: Request) -> dict[str, Any]:
@@ -147,61 +153,7 @@ class DataRoutes:
             raise Refused(422, f"{handle.name} is not a queue")
         return self._browsed(request)
 
-
-def view(handle: Handle) -> dict[str, Any]:
-    """Return the data of a fake, or only its identity if its service has no view."""
-    if (module := report_part(handle.fixture, "data")) is not None:
-        content = module.content(handle)
-    else:
-        show = view_of(find(handle.fixture))
-        content = {} if show is None else show(handle)
-    return {
-        "name": handle.name,
-        "service": handle.service,
-        "fixture": handle.fixture,
-        "fault_kinds": fault_kinds(type(handle.faults)),
-        **content,
-    }
-
-
-def _wanted(request: Request, listing: Listing) -> Wanted:
-    given = dict(request.query_items())
-    known = {*PAGING, *listing.filters}
-    if unknown := [name for name in given if name not in known]:
-        raise ContractError(unknown_name("parameter of this list", unknown[0], sorted(known)))
-    limit = whole_number("limit", given.get("limit"))
-    if limit is not None and not 1 <= limit <= LARGEST_PAGE:
-        raise ContractError(f"limit must be from 1 to {LARGEST_PAGE}, got {limit}")
-    search, after, before, sort = (
-        given.get(name, "") for name in ("search", "after", "before", "sort")
-    )
-    filters = {name: given[name] for name in listing.filters if name in given}
-    return Wanted(search, after, before, PAGE if limit is None else limit, filters, sort)
-
-
-# -- the journal -----------------------------------------------------------------------------------
-
-HEARTBEAT_SECONDS = 15.0
-"""Real seconds without a new row after which a stream sends a comment, so that it stays open."""
-GRACE_SECONDS = 0.1
-"""Real seconds that a stream waits for the response to a call before it sends a row without one."""
-CONTEXT = 50
-"""Number of entries before the first requested entry that are searched for the causes of rows."""
-
-
-class JournalRoutes:
-    """Endpoints that return the journal, as a list or as a stream, and the problems."""
-
-    def __init__(self, cloud: Cloud) -> None:
-        self._cloud = cloud
-        self._streams: set[Signal] = set()
-
-    def routes(self) -> list[Route]:
-        return [
-            Route("GET", f"{PREFIX}/journal", "journal", self.journal_rows),
-            Route("GET", f"{PREFIX}/journal/stream", "journal_stream", self.stream, lingers=True),
-            Route("GET", f"{PREFIX}/problems", "problems", self.get_problems),
-        ]
+    # -- the journal -----------------------------------------------------------------------------
 
     def journal_rows(self, request: Request) -> Answer:
         """Return the rows of the journal, oldest first.
@@ -260,6 +212,47 @@ class JournalRoutes:
             }
             for one in self._cloud.problems()
         ]
+
+
+def view(handle: Handle) -> dict[str, Any]:
+    """Return the data of a fake, or only its identity if its service has no view."""
+    if (module := report_part(handle.fixture, "data")) is not None:
+        content = module.content(handle)
+    else:
+        show = view_of(find(handle.fixture))
+        content = {} if show is None else show(handle)
+    return {
+        "name": handle.name,
+        "service": handle.service,
+        "fixture": handle.fixture,
+        "fault_kinds": fault_kinds(type(handle.faults)),
+        **content,
+    }
+
+
+def _wanted(request: Request, listing: Listing) -> Wanted:
+    given = dict(request.query_items())
+    known = {*PAGING, *listing.filters}
+    if unknown := [name for name in given if name not in known]:
+        raise ContractError(unknown_name("parameter of this list", unknown[0], sorted(known)))
+    limit = whole_number("limit", given.get("limit"))
+    if limit is not None and not 1 <= limit <= LARGEST_PAGE:
+        raise ContractError(f"limit must be from 1 to {LARGEST_PAGE}, got {limit}")
+    search, after, before, sort = (
+        given.get(name, "") for name in ("search", "after", "before", "sort")
+    )
+    filters = {name: given[name] for name in listing.filters if name in given}
+    return Wanted(search, after, before, PAGE if limit is None else limit, filters, sort)
+
+
+# -- the journal -----------------------------------------------------------------------------------
+
+HEARTBEAT_SECONDS = 15.0
+"""Real seconds without a new row after which a stream sends a comment, so that it stays open."""
+GRACE_SECONDS = 0.1
+"""Real seconds that a stream waits for the response to a call before it sends a row without one."""
+CONTEXT = 50
+"""Number of entries before the first requested entry that are searched for the causes of rows."""
 
 
 class _UnsentRows:

@@ -9,7 +9,7 @@ import itertools
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -27,6 +27,7 @@ from ...public_names import PART_NAMES, PUBLIC_NAMES
 from ...reporting.data import whole_number
 from ...services import find
 from ..addresses import Hosts, has_public_credentials
+from ..state_file import inject
 from . import PREFIX, Refused, contract, fields, handle_named, named
 from .shapes import Closed, Fault, HandleEntry, Raised, Returned
 
@@ -41,7 +42,9 @@ _VALUE = re.compile(r"[\t -~\x80-\xff]*")
 
 
 class HandleRoutes:
-    """Endpoints that start, describe and close fakes, send them requests, and inject faults."""
+    """Endpoints that start, describe and close fakes, send them requests, inject faults, and call the
+    methods that a test calls on its fixtures.
+    """
 
     def __init__(self, cloud: Cloud, hosts: Hosts) -> None:
         self._cloud = cloud
@@ -63,6 +66,7 @@ class HandleRoutes:
             Route("POST", f"{handle}/faults", "add_fault", self.add_fault),
             Route("DELETE", f"{handle}/faults", "clear_faults", self.clear_faults),
             Route("DELETE", f"{handle}/faults/{{id}}", "remove_fault", self.remove_fault),
+            Route("POST", f"{PREFIX}/call", "call", self.call, lingers=True),
         ]
 
     def start_handle(self, request: Request) -> HandleEntry:
@@ -127,19 +131,9 @@ class HandleRoutes:
         """Inject a fault: ``{"kind": "respond", "args": [503], "times": 1, "route": "publish"}``."""
         body = fields(request, allow_others=True)
         plan = named(self._cloud, request).faults
-        kind = body.pop("kind")
-        arguments = body.pop("args", [])
-        kinds = fault_kinds(type(plan))
-        if kind not in kinds:
-            raise Refused(422, unknown_name("fault", kind, kinds))
-        prepare = getattr(plan, kind)
-        try:
-            inspect.signature(prepare).bind(*arguments, **body)
-        except TypeError as error:
-            raise Refused(422, f"{kind}: {error}. {_form(prepare)}") from None
         with contract():
-            fault = prepare(*arguments, **body)
-        self._made[fault] = {"kind": kind, "args": arguments, **body}
+            fault = inject(plan, fault_kinds(type(plan)), body)
+        self._made[fault] = {"args": [], **body}
         return self._fault(fault)
 
     def clear_faults(self, request: Request) -> list[Fault]:
@@ -156,130 +150,7 @@ class HandleRoutes:
                 return self._fault(fault)
         raise Refused(404, f"there is no fault {wanted}")
 
-
-def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any]) -> Handle:
-    """Start a fake for a client of the control API, guarded if its credentials are public.
-
-    Raises ``ContractError`` for an address that only ``serve --host`` may open.
-    """
-    word = find(fixture).word
-    if isinstance(settings, Mapping):  # The cloud reports other settings.
-        hosts.check_fake(word, settings)
-    handle = cloud._start(fixture, settings)
-    if has_public_credentials(word, settings):
-        app_of(handle).chain.add(GUARD, hosts.guard)
-    return handle
-
-
-def describe(handle: Any) -> HandleEntry:
-    """Return a fake's address and credentials without opening a port."""
-    return {
-        "name": handle.name,
-        "fixture": handle.fixture,
-        "service": handle.service,
-        "url": handle.url,
-        "env": handle._env_variables(),
-        "headers": handle.headers,
-        "faults": len(handle.faults),
-        "dead_letters": len(handle.dead_letters()) if find(handle.fixture).delivers else 0,
-    }
-
-
-def _kept(handle: Handle) -> list[InjectedFault]:
-    table = table_of(handle.faults)
-    used_up = [rule for rule in table.kept() if not rule.active]
-    return [rule.fault for rule in (*table.active, *used_up[-_MOST_USED_UP:])]
-
-
-def _form(method: Callable[..., Any]) -> str:
-    """Return a description of how to call a method through the control API."""
-    parameters = inspect.signature(method).parameters.values()
-    args = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    keywords += ["times", "skip", "route", "command", "topic"]
-    taken = f"It takes args [{', '.join(args)}] and" if args else "It takes no args, but"
-    return f"{taken} the fields {', '.join(keywords)}"
-
-
-def send(
-    handle: Handle,
-    method: object = "POST",
-    target: object = "/",
-    headers: object = None,
-    body: object = "",
-) -> dict[str, Any]:
-    """Send a request to a fake with its credentials, and return the response as plain JSON.
-
-    The request goes through the fake's whole pipeline, including faults and journal, but not
-    through a socket. Raises ``ContractError`` for an invalid request, and for a stream.
-    """
-    if not isinstance(method, str) or not _METHOD.fullmatch(method):
-        raise ContractError(f"method must be a word such as 'POST', got {method!r:.100}")
-    if not isinstance(target, str) or not _TARGET.fullmatch(target):
-        raise ContractError(
-            f"target must be a path that begins with / and is percent-encoded, got {target!r:.100}"
-        )
-    request = Request(method, target, _headers(handle, headers), _sent(body), ("127.0.0.1", 0))
-    answer = app_of(handle).answer(request)
-    if isinstance(answer, Answer):
-        found = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
-        return {
-            "status": answer.status,
-            "headers": [list(pair) for pair in answer.headers],
-            "body": found.decode("utf-8", "replace"),
-        }
-    if isinstance(answer, Effect):
-        return {"broken": answer.kind}
-    # The stream has no reader, so end it like one whose client disconnected.
-    answer.end()
-    raise ContractError("the response is an endless stream: request it with a client")
-
-
-def _headers(handle: Handle, given: object) -> list[tuple[str, str]]:
-    if given is not None and not isinstance(given, Mapping):
-        raise ContractError(f"headers must be an object, got {given!r:.100}")
-    wanted: dict[str, str] = {}
-    for name, value in (given or {}).items():
-        if not isinstance(value, str) or not TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise ContractError(
-                f"{name!r:.100}: {value!r:.100} is not a header: pass strings without line breaks"
-            )
-        wanted[name] = value
-    lower = {name.lower() for name in wanted}
-    own = {name: value for name, value in handle.headers.items() if name.lower() not in lower}
-    return [*own.items(), *wanted.items()]
-
-
-def _sent(body: object) -> bytes:
-    return (body if isinstance(body, str) else json.dumps(body)).encode("utf-8", "surrogatepass")
-
-
-# -- calls of methods ------------------------------------------------------------------------------
-
-_PACKAGE = f"{__package__.partition('.')[0]}."
-_PARTS = ("clock", "destinations", "faults", "journal")
-"""Attributes of a fake or a cloud whose methods can be called as ``journal.assert_called``."""
-_THINGS = ("group", "message", "topic")
-"""Methods that look up a thing, whose methods can be called as ``topic.delete``."""
-_IN_PROCESS = frozenset(
-    {"aio", "between", "client", "close", "connect", "dump_rdb"}
-    | {"every_failure", "explore", "intercept", "on_close", "replay", "restore", "snapshot"}
-)
-"""Names that need objects of the server's process, write files, or have an endpoint of their own."""
-_DEEPEST = 4
-"""Levels of views that a result shows: a message leads to its callbacks, and these to it."""
-_SHOWN = 500
-"""Maximum number of characters of the representation of another object."""
-
-
-class CallRoutes:
-    """Endpoint that calls the methods that a test calls on its fixtures."""
-
-    def __init__(self, cloud: Cloud) -> None:
-        self._cloud = cloud
-
-    def routes(self) -> list[Route]:
-        return [Route("POST", f"{PREFIX}/call", "call", self.call, lingers=True)]
+    # -- calls of methods ------------------------------------------------------------------------
 
     def call(self, request: Request) -> Returned | Raised:
         """Call a method, or read a property, of a fake or of the cloud.
@@ -327,6 +198,107 @@ class CallRoutes:
         if part not in parts:
             raise Refused(422, unknown_name(f"part of {type(owner).__name__}", part, parts))
         return getattr(owner, part), rest
+
+
+def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any]) -> Handle:
+    """Start a fake for a client of the control API, guarded if its credentials are public.
+
+    Raises ``ContractError`` for an address that only ``serve --host`` may open.
+    """
+    word = find(fixture).word
+    if isinstance(settings, Mapping):  # The cloud reports other settings.
+        hosts.check_fake(word, settings)
+    handle = cloud._start(fixture, settings)
+    if has_public_credentials(word, settings):
+        app_of(handle).chain.add(GUARD, hosts.guard)
+    return handle
+
+
+def describe(handle: Any) -> HandleEntry:
+    """Return a fake's address and credentials without opening a port."""
+    return {
+        "name": handle.name,
+        "fixture": handle.fixture,
+        "service": handle.service,
+        "url": handle.url,
+        "env": handle._env_variables(),
+        "headers": handle.headers,
+        "faults": len(handle.faults),
+        "dead_letters": len(handle.dead_letters()) if find(handle.fixture).delivers else 0,
+    }
+
+
+def _kept(handle: Handle) -> list[InjectedFault]:
+    table = table_of(handle.faults)
+    used_up = [rule for rule in table.kept() if not rule.active]
+    return [rule.fault for rule in (*table.active, *used_up[-_MOST_USED_UP:])]
+
+
+def send(
+    handle: Handle,
+    method: str = "POST",
+    target: str = "/",
+    headers: Mapping[str, str] = {},
+    body: object = "",
+) -> dict[str, Any]:
+    """Send a request to a fake with its credentials, and return the response as plain JSON.
+
+    The request goes through the fake's whole pipeline, including faults and journal, but not
+    through a socket. Raises ``ContractError`` for an invalid request, and for a stream.
+    """
+    if not _METHOD.fullmatch(method):
+        raise ContractError(f"method must be a word such as 'POST', got {method!r:.100}")
+    if not _TARGET.fullmatch(target):
+        raise ContractError(
+            f"target must be a path that begins with / and is percent-encoded, got {target!r:.100}"
+        )
+    request = Request(method, target, _headers(handle, headers), _sent(body), ("127.0.0.1", 0))
+    answer = app_of(handle).answer(request)
+    if isinstance(answer, Answer):
+        found = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
+        return {
+            "status": answer.status,
+            "headers": [list(pair) for pair in answer.headers],
+            "body": found.decode("utf-8", "replace"),
+        }
+    if isinstance(answer, Effect):
+        return {"broken": answer.kind}
+    # The stream has no reader, so end it like one whose client disconnected.
+    answer.end()
+    raise ContractError("the response is an endless stream: request it with a client")
+
+
+def _headers(handle: Handle, given: Mapping[str, str]) -> list[tuple[str, str]]:
+    for name, value in given.items():
+        if not TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise ContractError(
+                f"{name!r:.100}: {value!r:.100} is not a header: pass strings without line breaks"
+            )
+    lower = {name.lower() for name in given}
+    own = [pair for pair in handle.headers.items() if pair[0].lower() not in lower]
+    return [*own, *given.items()]
+
+
+def _sent(body: object) -> bytes:
+    return (body if isinstance(body, str) else json.dumps(body)).encode("utf-8", "surrogatepass")
+
+
+# -- calls of methods ------------------------------------------------------------------------------
+
+_PACKAGE = f"{__package__.partition('.')[0]}."
+_PARTS = ("clock", "destinations", "faults", "journal")
+"""Attributes of a fake or a cloud whose methods can be called as ``journal.assert_called``."""
+_THINGS = ("group", "message", "topic")
+"""Methods that look up a thing, whose methods can be called as ``topic.delete``."""
+_IN_PROCESS = frozenset(
+    {"aio", "between", "client", "close", "connect", "dump_rdb"}
+    | {"every_failure", "explore", "intercept", "on_close", "replay", "restore", "snapshot"}
+)
+"""Names that need objects of the server's process, write files, or have an endpoint of their own."""
+_DEEPEST = 4
+"""Levels of views that a result shows: a message leads to its callbacks, and these to it."""
+_SHOWN = 500
+"""Maximum number of characters of the representation of another object."""
 
 
 def _offered(kind: type) -> Mapping[str, bool]:
