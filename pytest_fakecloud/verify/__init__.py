@@ -4,3 +4,6 @@
 makes the comparison, and ``catalogue`` contains the scenarios. A run uses only names with a random
 prefix, deletes what it created, and stays within the limits of a free plan.
 """
+
+RUN_SECONDS = 900.0
+"""Default time limit of a run in seconds."""

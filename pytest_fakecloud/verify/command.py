@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ..subcommands import EXIT_USAGE, Subparsers, complain, ended_by_signals
-from .exchange import RUN_SECONDS, Bounds, Interrupted, Unreachable
+from . import RUN_SECONDS
 
 if TYPE_CHECKING:
     from ..reporting.values import Mask
@@ -110,6 +110,7 @@ def _compare(given: argparse.Namespace, targets: list[Target], mask: Mask) -> in
     # Imported here, so that the other commands do not load these modules.
     from ..reporting.values import CONTROLS, printable, write_private
     from .run import as_html, as_json, as_text, verify
+    from .sides import Bounds, Interrupted, Unreachable
 
     numbers: list[int] = []
     bounds = Bounds(given.timeout)

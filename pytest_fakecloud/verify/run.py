@@ -15,8 +15,7 @@ from typing import Any
 
 from ..core.errors import brief
 from .catalogue import Scenario, Step, scenarios
-from .exchange import Bounds, Interrupted, Reply, Unreachable
-from .sides import Side, Target, facts_of, fake_of, mask_of
+from .sides import Bounds, Interrupted, Reply, Side, Target, Unreachable, facts_of, fake_of, mask_of
 
 NOT_OFFERED = "the service does not have this command or endpoint"
 FOLLOWS = "depends on an earlier difference in the scenario"

@@ -22,11 +22,10 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.cli import main
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.reporting.values import HIDDEN
-from pytest_fakecloud.verify import command, exchange, run
+from pytest_fakecloud.verify import command, run, sides
 from pytest_fakecloud.verify.catalogue import Step, read_scenarios
-from pytest_fakecloud.verify.exchange import Bounds, Interrupted, Reply, Unreachable
 from pytest_fakecloud.verify.run import difference, verify
-from pytest_fakecloud.verify.sides import Target
+from pytest_fakecloud.verify.sides import Bounds, Interrupted, Reply, Target, Unreachable
 
 from ..budget import cases
 
@@ -77,9 +76,9 @@ def plan_only(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set limits that a test reaches quickly, and a catalogue of few commands."""
-    monkeypatch.setattr(exchange, "SECONDS", 0.3)
-    monkeypatch.setattr(exchange, "CLEAN_SECONDS", 0.3)
-    monkeypatch.setattr(exchange, "ANSWER_BYTES", 100_000)
+    monkeypatch.setattr(sides, "SECONDS", 0.3)
+    monkeypatch.setattr(sides, "CLEAN_SECONDS", 0.3)
+    monkeypatch.setattr(sides, "ANSWER_BYTES", 100_000)
     plan_only(monkeypatch, "## one\nSET @a 1\nGET @a\nECHO x")
     monkeypatch.setattr(command, "_announce", lambda targets, mask: None)
 
@@ -155,7 +154,7 @@ def test_an_answer_is_bounded(serve: Serve, capsys: pytest.CaptureFixture[str], 
 def test_the_answers_of_a_run_are_bounded_together(
     serve: Serve, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "RUN_BYTES", 150_000)
+    monkeypatch.setattr(sides, "RUN_BYTES", 150_000)
     assert compared(serve(answered(b" " * 60_000))) == command.EXIT_UNREACHABLE
     assert "in total" in capsys.readouterr().err
 
@@ -311,7 +310,7 @@ def test_an_interrupted_run_leaves_nothing_behind(cloud: Cloud, steps: int) -> N
 
 
 def test_what_cannot_be_taken_away_is_named(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "CLEAN_SECONDS", 0.3)
+    monkeypatch.setattr(sides, "CLEAN_SECONDS", 0.3)
     kv = cloud.kv_server()
     kv.faults.hang(command="DEL")
     plan_only(monkeypatch, "## one\nSET @a 1")

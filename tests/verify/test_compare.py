@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.verify.catalogue import Step
-from pytest_fakecloud.verify.exchange import Reply
 from pytest_fakecloud.verify.run import difference
+from pytest_fakecloud.verify.sides import Reply
 
 
 def told(real: Any, fake: Any, **options: Any) -> str | None:

@@ -24,7 +24,7 @@ from pytest_fakecloud.verify.run import (
     as_text,
     verify,
 )
-from pytest_fakecloud.verify.sides import Side, Target, Unreachable
+from pytest_fakecloud.verify.sides import Bounds, Side, Target, Unreachable
 from tests.kv.comparison.servers import RealServer, available
 
 from .page import PAGE, row
@@ -305,7 +305,7 @@ class TestCommand:
 
 
 def test_an_empty_value_of_an_earlier_reply_is_not_replaced() -> None:
-    side = Side(Target("queue", "http://127.0.0.1:1", "token"), "verify_1")
+    side = Side(Target("queue", "http://127.0.0.1:1", "token"), "verify_1", Bounds())
     side._stored |= {"id": "", "name": "verify_1x"}
     assert side._shown("verify_1x verify_1") == "{name} {p}"
     side.close()
