@@ -19,17 +19,6 @@ from .errors import ContractError, brief, differences, same_json, shown, unknown
 from .timers import instant_us, to_datetime
 
 
-def checked_count(name: str, value: object, least: int = 0) -> int | None:
-    """Return an integer given by the test, or None; raise ``ContractError`` if it is invalid."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ContractError(
-            f"{name}={brief(value)} is not a count: pass an integer of at least {least}"
-        )
-    return value
-
-
 def check_function(value: object, kind: str) -> None:
     """Raise ``ContractError`` unless the object is a function that runs when it is called. ``kind``
     completes the phrase "pass one …" in the error message.

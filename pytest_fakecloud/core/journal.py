@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, Unpack, overload
 
 from .calls import Call, CallNames, Entry, Event, Listed, NamesOf
 from .errors import CannotTell, ContractError, counted
-from .field_types import ABSENT, ANYTHING, checked_count
+from .field_types import ABSENT, ANYTHING
 from .matching import Field, Mismatch, Query, Question, fields_of
 from .recorder import Recorder
 from .settings import optional, whole
@@ -149,7 +149,7 @@ def expect(
     ``CannotTell`` if the result depends on items that the journal has cut.
     """
     __tracebackhide__ = True
-    checked_count("times", times)
+    optional(whole(0)).read("times", times)
     matched, others, undecided = _sorted_by_match(items, query)
     count = len(matched)
     could_decide = count <= times if times is not None else not count

@@ -182,12 +182,6 @@ class Timekeeper:
         with self.drive():
             return self.fire(target)
 
-    def run_due(self) -> list[Fired]:
-        """Trigger every event that is due now, without moving the clock."""
-        __tracebackhide__ = True
-        with self.drive():
-            return self.fire(self.now_us)
-
     def target_after(self, duration: Duration) -> Target:
         """Return the target of an advance by a duration."""
         self._check_free()

@@ -7,7 +7,7 @@ import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.field_types import TOKEN
@@ -112,22 +112,27 @@ def json_bytes(name: str, value: object) -> bytes:
         ) from None
 
 
-def _header_pairs(headers: object, body: object) -> list[tuple[str, str]]:
-    """Return headers as pairs; raise ``ContractError`` unless they are strings or numbers."""
-    given = headers.items() if isinstance(headers, Mapping) else headers
+def _header_pairs(headers: object, body: object = b"") -> list[tuple[str, str]]:
+    """Return headers as pairs; raise ``ContractError`` unless they are strings or numbers. With
+    ``body``, the error says that the two seem to be swapped if they do.
+    """
+    given: Any = headers.items() if isinstance(headers, Mapping) else headers
     try:
         if isinstance(given, str | bytes):
             raise TypeError
-        pairs = [(name, value) for name, value in cast("Iterable[tuple[Any, Any]]", given)]
-    except (TypeError, ValueError):
+        pairs = list(given)
+        if any(isinstance(one, str | bytes) or len(one) != 2 for one in pairs):
+            raise TypeError
+    except TypeError:
         swapped = isinstance(body, Mapping | list | tuple) and isinstance(headers, str | bytes)
         hint = ", so body and headers seem to be swapped" if swapped else ""
+        form = ", in a tuple as (status, body, headers)" if swapped else ""
         raise ContractError(
-            f"{headers!r} are not headers{hint}; pass a dict or a list of (name, value), in a tuple"
-            " as (status, body, headers)"
+            f"{shown(headers):.80} are not headers{hint}; pass a dict or a list of (name, value){form}"
         ) from None
     for name, value in pairs:
-        if not isinstance(name, str) or not name or not isinstance(value, str | int | float):
+        is_value = isinstance(value, str | int | float) and not isinstance(value, bool)
+        if not isinstance(name, str) or not name or not is_value:
             raise ContractError(
                 f"{(name, value)!r} is not a header; pass a name and a value, both strings"
             )
@@ -267,17 +272,9 @@ def checked_status(status: object) -> int:
 
 def checked_headers(headers: object) -> HeaderPairs:
     """Return headers as pairs of strings; raise ``ContractError`` if one is invalid."""
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
-        raise _bad_headers(headers)
     listed = []
-    for pair in pairs:
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise _bad_headers(headers)
-        name, value = pair
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            value = str(value)
-        if not isinstance(name, str) or not TOKEN.fullmatch(name) or not isinstance(value, str):
+    for name, value in _header_pairs(headers):
+        if not TOKEN.fullmatch(name):
             raise ContractError(
                 f"{shown(name)}: {shown(value)} is not a header: pass a name without spaces and a string"
             )
@@ -321,12 +318,6 @@ def _encodable(text: str) -> str:
     except UnicodeEncodeError as error:
         raise ContractError(f"{shown(text):.80} cannot be sent: {error.reason}") from error
     return text
-
-
-def _bad_headers(headers: object) -> ContractError:
-    return ContractError(
-        f"headers={shown(headers):.80} is not valid: pass a mapping, or pairs of name and value"
-    )
 
 
 # -- damaged responses ---------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from ..core.errors import ContractError, shown
-from ..core.field_types import check_function, checked_count
+from ..core.field_types import check_function
 from ..core.recorder import is_own
-from ..core.settings import SWITCH, choice, number, whole
+from ..core.settings import SWITCH, choice, number, optional, whole
 from ..core.timers import Duration, duration_us
 from ..http.messages import AnyResponse, Effect, HeaderPairs, Serve
 from .answers import Step, lost, truncated
@@ -106,7 +106,7 @@ class FaultPlan:
 
         For a stream, ``keep`` is the number of chunks (default: one).
         """
-        checked_count("keep", keep)
+        optional(whole(0)).read("keep", keep)
         kind = "truncate"
         return self._inject(kind, kind, matchers, lambda serve: truncated(serve(), keep), SPOIL)
 

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 from ..core.calls import CallNames, NamesOf, cannot_tell, end_faults
 from ..core.errors import ContractError, brief, counted, shortfall, shown
-from ..core.field_types import ABSENT, checked_count, positional_parameters
+from ..core.field_types import ABSENT, positional_parameters
 from ..core.matching import Field, Question, agree_together, check_fields
 from ..core.recorder import Recorder, code_place, is_own, stack_of
+from ..core.settings import optional, whole
 from ..core.timers import monotonic
 from ..http.app import FAULTS
 from ..http.messages import Answer, AnyResponse, HeaderPairs, Request, Serve
@@ -82,8 +83,8 @@ class Rule:
         self.seen = 0
         self.origin = _caller()
         check_fields(matchers, {*_COMMON, *self.fields}, "fault")
-        self.times = checked_count("times", matchers.get("times"), 1)
-        self.skip = checked_count("skip", matchers.get("skip"), 0) or 0
+        self.times = optional(whole(1)).read("times", matchers.get("times"))
+        self.skip = optional(whole(0)).read("skip", matchers.get("skip")) or 0
         self.route: str | re.Pattern[str] | None = matchers.get("route")
         self.when: Callable[[Any], object] | None = matchers.get("when")
         if self.when is not None and not callable(self.when):

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from ..core.calls import Call
 from ..core.errors import ContractError, brief, counted, did_you_mean, listed, shown
-from ..core.field_types import MESSAGE_ID, checked_count
+from ..core.field_types import MESSAGE_ID
 from ..core.ids import new_token
 from ..core.journal import Results, expect, recorder_of, results_of
 from ..core.matching import Query
@@ -519,7 +519,6 @@ class Queue(QueueActions, Handle):
         not_counted: Iterable[tuple[PublishedMessage, str]] = (),
     ) -> Results[PublishedMessage]:
         __tracebackhide__ = True
-        checked_count("times", times)
         asked = Query(given, MESSAGES, "message")
         return expect(
             what,

@@ -140,15 +140,26 @@ def entries_of(archive: Any, name: object) -> list[Entry]:
             raise TypeError(f"log.entries is {entries!r:.100}, not a list")
     except (KeyError, TypeError) as error:
         raise ContractError(f"{name} is not an HTTP archive (HAR): {error!r:.200}") from error
+    found = []
     for number, entry in enumerate(entries, 1):
-        wrong = _wrong_in(entry)
-        if wrong:
-            raise ContractError(f"{name} is not an HTTP archive (HAR): entry {number}: {wrong}")
-    return [_read_entry(entry) for entry in entries]
+        try:
+            found.append(_read_entry(entry))
+        except (ContractError, ValueError) as error:
+            wrong = f"entry {number}: {error}"
+            raise ContractError(f"{name} is not an HTTP archive (HAR): {wrong}") from None
+    return found
 
 
-def _read_entry(data: Mapping[str, Any]) -> Entry:
+def _read_entry(data: Any) -> Entry:
+    """Return an entry; raise ``ValueError`` or ``ContractError`` if it deviates from the format."""
+    for wrong in violations(data, _ENTRY, "it"):
+        raise ValueError(wrong)
     request, response = data["request"], data["response"]
+    parts = urlsplit(request["url"])
+    if not request["method"]:
+        raise ValueError("request.method is empty")
+    if not (parts.scheme and parts.netloc):
+        raise ValueError(f"request.url is {request['url']!r:.100}, not an absolute URL")
     sent, content = request.get("postData") or {}, response.get("content") or {}
     is_left_out = (
         data.get("_fault")
@@ -157,16 +168,16 @@ def _read_entry(data: Mapping[str, Any]) -> Entry:
         or response["status"] == 0
         # A request with a password was masked as a whole.
         or sent.get("text") == HIDDEN
-        or urlsplit(request["url"]).path.endswith(f"/{HIDDEN}")
+        or parts.path.endswith(f"/{HIDDEN}")
     )
     return Entry(
         at_us=instant_us(data["startedDateTime"]),
         method=request["method"],
         url=request["url"],
         headers=tuple((one["name"], one["value"]) for one in request.get("headers") or ()),
-        body=_body(sent),
+        body=_body(sent, "request.postData"),
         status=response["status"],
-        answer=_body(content),
+        answer=_body(content, "response.content"),
         # Many tools do not record bodies.
         has_answer_body=content.get("text") is not None or content.get("size") == 0,
         handle=data.get("_handle"),
@@ -175,47 +186,22 @@ def _read_entry(data: Mapping[str, Any]) -> Entry:
     )
 
 
-def _body(content: Mapping[str, Any]) -> bytes:
+def _body(content: Mapping[str, Any], where: str) -> bytes:
     text = content.get("text") or ""
-    if content.get("encoding") == "base64":
-        return base64.b64decode(text)
-    return str(text).encode("utf-8", "backslashreplace")
-
-
-def _wrong_in(entry: Any) -> str:
-    """Return the first deviation of an entry from the HAR format, or an empty string."""
-    for wrong in violations(entry, _ENTRY, "it"):
-        return wrong
-    for header in entry["request"].get("headers") or ():
-        if not isinstance(header, dict) or not _are_strings(
-            [header.get("name"), header.get("value")]
-        ):
-            return f"the header {header!r:.100} has no name and value"
-    for where, content in (
-        ("request.postData", entry["request"].get("postData")),
-        ("response.content", entry["response"].get("content")),
-    ):
-        try:
-            _body(content or {})
-        except ValueError as error:
-            return f"{where}.text cannot be read: {error}"
+    if content.get("encoding") != "base64":
+        return str(text).encode("utf-8", "backslashreplace")
     try:
-        instant_us(entry["startedDateTime"])
-        parts = urlsplit(entry["request"]["url"])
-    except (ContractError, ValueError) as error:
-        return str(error)
-    if not entry["request"]["method"]:
-        return "request.method is empty"
-    if not (parts.scheme and parts.netloc):
-        return f"request.url is {entry['request']['url']!r:.100}, not an absolute URL"
-    return ""
-
-
-def _are_strings(values: Iterable[object]) -> bool:
-    return all(isinstance(value, str) for value in values)
+        return base64.b64decode(text)
+    except ValueError as error:
+        raise ValueError(f"{where}.text cannot be read: {error}") from None
 
 
 _TEXT = {"type": ["string", "null"]}
+_HEADER = {
+    "type": "object",
+    "required": ["name", "value"],
+    "properties": {"name": {"type": "string"}, "value": {"type": "string"}},
+}
 _CONTENT = {"type": ["object", "null"], "properties": {"text": _TEXT}}
 _ENTRY: Mapping[str, Any] = {
     "type": "object",
@@ -228,7 +214,7 @@ _ENTRY: Mapping[str, Any] = {
             "properties": {
                 "url": {"type": "string"},
                 "method": {"type": "string"},
-                "headers": {"type": ["array", "null"]},
+                "headers": {"type": ["array", "null"], "items": _HEADER},
                 "postData": _CONTENT,
             },
         },
@@ -324,6 +310,10 @@ def replay(
 
 class _NoAnswer(Exception):
     """Raised when a fake did not respond. The text says how the connection ended."""
+
+
+def _are_strings(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _check_into(into: object) -> None:

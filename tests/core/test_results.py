@@ -300,7 +300,7 @@ def test_what_fits_is_shown_whole() -> None:
 
 @pytest.mark.parametrize("times", [-1, True, "1", 1.0])
 def test_what_is_no_count_is_refused_before_anything_else(times: Any) -> None:
-    with pytest.raises(ContractError, match="is not a count"):
+    with pytest.raises(ContractError, match="must be a whole number"):
         check([A], times=times, name="a")
 
 

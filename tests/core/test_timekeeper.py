@@ -212,17 +212,17 @@ def test_cancelled_timers_do_not_pile_up(clock: Timekeeper) -> None:
     assert keep.due_us == NOON_US + SECOND
 
 
-def test_advance_to_next_and_run_due(clock: Timekeeper) -> None:
+def test_advance_to_next_and_to_the_same_time(clock: Timekeeper) -> None:
     seen: list[int] = []
     for second in (5, 5, 9):
         clock.call_at(NOON_US + second * SECOND, seen.append, lane="driven")
-    assert clock.run_due() == []
+    assert clock.advance(0) == []
     assert len(clock.advance_to_next()) == 2
     assert clock.now_us() == NOON_US + 5 * SECOND
     clock.call_at(NOON_US + 5 * SECOND, seen.append, lane="background")
     clock.call_at(NOON_US + 5 * SECOND, seen.append, lane="driven")
     assert len(clock.fire(clock.now_us, ("background",))) == 1
-    assert len(clock.run_due()) == 1
+    assert len(clock.advance(0)) == 1
     assert clock.now_us() == NOON_US + 5 * SECOND
     assert len(clock.advance_to_next()) == 1
     assert clock.advance_to_next() == []
@@ -406,7 +406,7 @@ def test_time_that_is_held_while_it_is_read_does_not_go_back(
     assert seen == sorted(seen)
 
 
-@pytest.mark.parametrize("stand", [Timekeeper.freeze, Timekeeper.run_due])
+@pytest.mark.parametrize("stand", [Timekeeper.freeze, lambda clock: clock.advance(0)])
 def test_time_that_is_read_just_before_it_stands_does_not_go_back(
     stand: Callable[[Timekeeper], object], watch: Watch, background: ThreadPoolExecutor
 ) -> None:
@@ -696,7 +696,7 @@ def test_a_clock_tied_to_real_time_neither_stops_nor_moves() -> None:
     ):
         assert error_of(move) == "this clock cannot be stopped or moved: because of another"
     assert clock.mode == "running"
-    clock.run_due()
+    clock.fire(clock.now_us)
     assert len(fired) == 1
     second()
     clock.advance(3600)
@@ -730,4 +730,4 @@ def test_what_falls_due_after_the_end_of_time_never_does() -> None:
     timer.cancel()
     assert fired == []
     clock.call_at(LAST_US, fired.append, label="the last")
-    assert [one.label for one in clock.run_due()] == ["the last"]
+    assert [one.label for one in clock.advance(0)] == ["the last"]

@@ -72,7 +72,7 @@ def test_a_fault_of_nobodys_line_shows_none(plan: FaultPlan) -> None:
 
 @pytest.mark.parametrize("value", [0, -1, True, False, 1.0, "2"])
 def test_what_is_no_count(plan: FaultPlan, value: Any) -> None:
-    told = f"times={value!r} is not a count: pass an integer of at least 1"
+    told = f"times={value!r} must be a whole number of at least 1, or None"
     assert error_of(lambda: plan.drop(times=value)) == told
 
 

@@ -13,7 +13,7 @@ import trio
 from pytest_fakecloud import Cloud
 
 DRIVING = {
-    "advance", "move_to", "advance_to_next", "run_due", "deliver_due", "run_until_idle",
+    "advance", "move_to", "advance_to_next", "deliver_due", "run_until_idle",
     "every_failure", "explore", "replay",
 }  # fmt: skip
 """Calls that deliver. Calls that wait have a parameter ``timeout`` or ``within``."""

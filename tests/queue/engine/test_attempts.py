@@ -51,7 +51,7 @@ def faulty(bench: Bench, *names: str) -> Faults:
 def drive(bench: Bench, how: str) -> None:
     """Deliver what is due, synchronously or in an event loop."""
     if how == "plain":
-        bench.clock.run_due()
+        bench.clock.advance(0)
         return
 
     async def perform(delivery: Delivery) -> Outcome:
@@ -98,7 +98,7 @@ def test_fields_of_attempts(bench: Bench) -> None:
 def test_kinds_of_attempts_are_those_of_their_messages(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500 if delivery.url == URL else 200)
     bench.publish(Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE)
-    bench.clock.run_due()
+    bench.clock.advance(0)
     kinds: list[Kind] = ["message", "callback", "failure_callback"]
     assert [one.kind for one in bench.engine.attempts] == kinds
 
@@ -107,7 +107,7 @@ def test_an_answer_is_waited_for_as_a_timer_of_its_name(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(200, virtual_us=1)
     for _ in range(2):
         bench.publish()
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert [one.label for one in bench.clock.timers.planned(5)[1]] == ["answer", "answer"]
     bench.engine.close()
     assert bench.clock.next_due_us() is None
@@ -127,7 +127,7 @@ def test_every_header_of_a_delivery() -> None:
     ]
     bench.engine.publish("g", headers, b"x", caller_ip="192.0.2.7")
     (message_id,) = bench.engine.schedules.run_now("s")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     (delivery,) = bench.sent
     assert delivery.headers == [
         ("X-A", "1"),
@@ -246,11 +246,11 @@ def test_a_message_with_a_lost_answer_waits_for_its_turn(bench: Bench) -> None:
         return Outcome(200)
 
     bench.answer = answer
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert bench.state(message_id) == "RETRY"
     assert bench.engine.run(message_id, bench.start_us) is None
     bench.engine.set_queue_paused("q", False)
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert bench.state(message_id) == "DELIVERED"
 
 
@@ -258,7 +258,7 @@ def test_messages_that_cannot_start(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(200, virtual_us=SECOND)
     delivered, cancelled = bench.publish(), bench.publish()
     bench.engine.cancel(cancelled)
-    bench.clock.run_due()
+    bench.clock.advance(0)
     run = bench.engine.run
     for message_id in ("nobody", cancelled, delivered):
         # ``delivered`` is in flight.
@@ -274,7 +274,7 @@ def test_more_attempts_at_one_instant_than_the_limit_are_a_loop() -> None:
     message_id = bench.publish(Retries="20", Retry_Delay="0")
     message = bench.engine.messages[message_id]
     with pytest.raises(LoopError) as caught:
-        bench.clock.run_due()
+        bench.clock.advance(0)
     assert str(caught.value) == (
         f"endless loop: 5 deliveries caused each other at the same time, the next one would be"
         f" {message_id} to {URL}. Let the handlers stop publishing at some point,"
@@ -285,7 +285,7 @@ def test_more_attempts_at_one_instant_than_the_limit_are_a_loop() -> None:
     assert (message.state, message.wait_reason) == ("RETRY", "retry delay 0")
     # The next driving call starts a new chain.
     with pytest.raises(LoopError):
-        bench.clock.run_due()
+        bench.clock.advance(0)
     assert len(bench.sent) == 11
 
 
@@ -326,7 +326,7 @@ def test_fatal_exceptions_in_the_background_reach_the_driving_call(
 
     def run() -> None:
         if driving:
-            bench.clock.run_due()
+            bench.clock.advance(0)
         else:
             attempt = bench.engine.run(message_id, bench.start_us)
             assert attempt is bench.engine.attempts[0]
@@ -379,7 +379,7 @@ def told(bench: Bench, url: str) -> list[dict[str, Any]]:
 def test_callbacks_about_a_step_tell_of_its_run(bench: Bench) -> None:
     run = {"Workflow_Init": "true", "Workflow_RunId": "r"}
     plain, step = bench.publish(Callback=CALLBACK), bench.publish(Callback=CALLBACK, **run)
-    bench.clock.run_due()
+    bench.clock.advance(0)
     by_source = {one["sourceMessageId"]: one.get("workflowRunId") for one in told(bench, CALLBACK)}
     assert by_source == {plain: None, step: "r"}
 
@@ -401,7 +401,7 @@ def test_a_fault_loses_one_kind_of_callback(bench: Bench, kind: str, lost: str, 
     bench.inject(Losing())
     bench.answer = lambda delivery: Outcome(500 if delivery.url == URL else 200)
     message_id = bench.publish(Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE)
-    bench.clock.run_due()
+    bench.clock.advance(0)
     message = bench.engine.messages[message_id]
     assert asked == [(message, "callback", CALLBACK), (message, "failure_callback", FAILURE)]
     assert [one.url for one in bench.sent] == [URL, comes]
@@ -425,7 +425,7 @@ def test_responses_that_are_not_retried(
 ) -> None:
     bench.answer = lambda delivery: Outcome(status, headers)
     message_id = bench.publish(Failure_Callback=CALLBACK)
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert bench.state(message_id) == ("FAILED" if final else "RETRY")
     assert bench.engine.attempts[0].is_final is final
     assert [one.url for one in bench.sent] == [URL, CALLBACK][: 1 + final]
@@ -442,7 +442,7 @@ def test_a_date_that_a_destination_asks_for_is_one_of_the_queues_clock(bench: Be
 def test_the_last_attempt_of_a_cancelled_message_is_final(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500, virtual_us=SECOND)
     message_id = bench.publish(Callback=CALLBACK, Failure_Callback=FAILURE)
-    bench.clock.run_due()
+    bench.clock.advance(0)
     bench.engine.cancel(message_id)
     bench.answer = lambda delivery: Outcome(200)
     bench.clock.advance("1m")
@@ -492,7 +492,7 @@ def test_a_fault_that_breaks_ends_an_attempt_before_it_is_made(bench: Bench, dri
     message_id = bench.publish()
     if driven:
         with pytest.raises(LookupError):
-            bench.clock.run_due()
+            bench.clock.advance(0)
     else:
         bench.engine.lane = "background"
         assert bench.engine.start(message_id, bench.start_us) is None
@@ -505,5 +505,5 @@ def test_a_loop_is_named_by_the_limit_that_it_is_beyond() -> None:
     message = bench.engine.messages[bench.publish()]
     message.depth, message.chain, message.drive = 5, 51, bench.clock.drives + 1
     with pytest.raises(LoopError, match="loop: 50 deliveries caused each other in one call"):
-        bench.clock.run_due()
+        bench.clock.advance(0)
     assert (message.depth, message.chain) == (0, 0)

@@ -26,7 +26,7 @@ from .bench import CALLBACK, URL, Bench
 def test_only_2xx_is_a_success(bench: Bench, status: int) -> None:
     bench.answer = lambda delivery: Outcome(status, [("Location", URL)])
     message_id = bench.publish()
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert bench.state(message_id) == ("DELIVERED" if status // 100 == 2 else "RETRY")
     assert len(bench.sent) == 1
 
@@ -34,7 +34,7 @@ def test_only_2xx_is_a_success(bench: Bench, status: int) -> None:
 def test_no_answer_is_a_failed_attempt(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(exception=ConnectionRefusedError("refused"))
     message_id = bench.publish(Retries="0", Callback=CALLBACK)
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert bench.state(message_id) == "FAILED"
     row = next(e for e in bench.engine.messages[message_id].log if e.state == "ERROR")
     assert row.error == "ConnectionRefusedError: refused"
@@ -45,7 +45,7 @@ def test_the_plan_caps_timeouts() -> None:
     bench.publish(Timeout="5m")
     bench.publish(Timeout="5s")
     bench.publish()
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert [one.timeout_us // SECOND for one in bench.sent] == [60, 5, 60]
 
 
@@ -60,7 +60,7 @@ def test_no_lock_is_held_while_performing(bench: Bench) -> None:
 
     bench.answer = answer
     bench.publish()
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert held == [False, False]
     assert [one.url for one in bench.sent] == [URL, "https://other.example.com/"]
 
@@ -72,7 +72,7 @@ def test_a_handler_that_fails_hard_loses_no_message(bench: Bench) -> None:
     bench.answer = answer
     message_id = bench.publish()
     with pytest.raises(KeyboardInterrupt):
-        bench.clock.run_due()
+        bench.clock.advance(0)
     assert bench.state(message_id) == "RETRY"
     bench.answer = lambda delivery: Outcome(200)
     bench.clock.advance("1m")
@@ -81,7 +81,7 @@ def test_a_handler_that_fails_hard_loses_no_message(bench: Bench) -> None:
 
 def test_fields_of_a_delivery(bench: Bench) -> None:
     bench.publish(Forward_X_A="1")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     (only,) = bench.sent
     message_id = next(iter(bench.engine.messages))
     assert only.message_id == message_id
@@ -115,7 +115,7 @@ def test_the_next_waits_for_the_callbacks_too(bench: Bench) -> None:
 def test_a_queue_deleted_twice_loses_nothing_that_was_in_flight(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500, virtual_us=10 * SECOND)
     message_id = bench.publish(Queue_Name="q", Retry_Delay="1000")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     bench.engine.delete_queue("q")
     bench.engine.upsert_queue("q", paused=True)
     bench.clock.advance("1m")
@@ -135,7 +135,7 @@ def flowing(bench: Bench, value: str, count: int = 1, url: str = URL) -> list[st
 def test_messages_of_a_day_callbacks_included() -> None:
     bench = Bench(limits={"daily_messages": 3})
     bench.publish(Callback=CALLBACK)
-    bench.clock.run_due()
+    bench.clock.advance(0)
     bench.publish()
     with pytest.raises(QueueError, match="daily") as caught:
         bench.publish()
@@ -152,7 +152,7 @@ def test_a_place_in_global_parallelism_is_given_up_at_the_next_gate() -> None:
     held = enqueue(bench, "q")
     limited = flowing(bench, "rate=1,period=1h", 2)
     last = bench.publish()
-    bench.clock.run_due()
+    bench.clock.advance(0)
     bench.engine.set_queue_paused("q", True)
     bench.clock.advance("2m")
     assert [one.message_id for one in bench.sent[1:]] == [limited[0], last]
@@ -191,7 +191,7 @@ def test_a_start_that_global_parallelism_prevents_is_not_counted(bench: Bench) -
 def test_a_callback_that_a_quota_forbids_is_in_the_timeline() -> None:
     bench = Bench(limits={"queues": 0})
     message_id = bench.publish(Callback=CALLBACK, Callback_Queue_Name="q")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert bench.state(message_id) == "DELIVERED"
     text = timeline(bench.engine, bench.engine.messages[message_id])
     assert "a callback was not published: quota maxQueues exceeded" in text
@@ -203,7 +203,7 @@ def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:
     told = bench.reports
     bench.publish_on_delivery()
     bench.publish()
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert len(told) == 1
     assert "endless loop: 20 deliveries" in told[0]
     (left,) = bench.engine.pending.values()
@@ -249,7 +249,7 @@ def test_cancelling_one_whose_answer_is_lost(bench: Bench) -> None:
     bench.inject(Crashing())
     bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
     message_id = bench.publish()
-    bench.clock.run_due()
+    bench.clock.advance(0)
     bench.engine.cancel(message_id)
     bench.clock.advance("1h")
     assert bench.state(message_id) == "CANCELED"
@@ -261,7 +261,7 @@ def test_many_messages_at_one_instant_are_no_loop() -> None:
     bench = Bench(loop_limit=5)
     for _ in range(100):
         bench.publish()
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert len(bench.sent) == 100
 
 
@@ -269,7 +269,7 @@ def test_zero_waits_between_retries_are_no_loop() -> None:
     bench = Bench(loop_limit=25)
     bench.answer = lambda delivery: Outcome(500)
     bench.publish(Retries="20", Retry_Delay="0")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert len(bench.sent) == 21
 
 
@@ -330,11 +330,11 @@ def test_a_message_that_was_being_sent_is_pending_in_the_copy(bench: Bench) -> N
 
     bench.answer = answer
     message_id = bench.publish()
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert bench.state(message_id) == "DELIVERED"
     bench.engine.restore(saved[0])
     assert bench.state(message_id) == "RETRY"
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert bench.state(message_id) == "DELIVERED"
     assert len(bench.sent) == 2
 
@@ -380,7 +380,7 @@ def test_a_message_that_has_ended_can_be_read_for_half_a_minute(
     bench: Bench, finished: bool
 ) -> None:
     message_id = bench.publish(Delay="0s" if finished else "1h")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     bench.clock.advance("30s")
     assert bench.engine.message(message_id).id == message_id
     bench.clock.advance(timedelta(microseconds=1))
@@ -431,7 +431,7 @@ def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
     bench.publish(Workflow_RunId="r", Workflow_Init="true")
     bench.answer = lambda delivery: Outcome(500)
     bench.publish(Retries="0")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     bench.sent.clear()
     held = list(engine.messages)
     assert str(engine.snapshot()) != nothing
@@ -440,7 +440,7 @@ def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
     with pytest.raises(QueueError, match="maxMessageSize"):
         twin.publish(URL, [], b"four")
     twin.publish(URL, [], b"x")
-    clock.run_due()
+    clock.advance(0)
     (delivery,) = bench.sent
     assert ("Upstash-Region", "EU-CENTRAL-1") in delivery.headers
     # Its deliveries are not intercepted, and only an interceptor signs.
@@ -484,7 +484,7 @@ def test_the_next_due_time_ignores_schedules(bench: Bench) -> None:
     assert bench.engine.next_due_us() == bench.start_us + 9 * SECOND
     for _ in range(2):
         bench.publish(Flow_Control_Key="k", Flow_Control_Value="rate=1,period=5s")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     # The end of the rate period, the response, and the end of the delay.
     for due in (5, 7, 9):
         assert bench.engine.next_due_us() == bench.start_us + due * SECOND
@@ -500,14 +500,14 @@ def test_an_overtaken_message_is_due_a_second_later(bench: Bench) -> None:
 
     bench.inject(Overtaking())
     bench.publish()
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert bench.engine.next_due_us() == bench.start_us + SECOND
     bench.clock.advance("1s")
     assert bench.times() == [1]
     overtaking = bench.engine.overtaken
     assert overtaking == []
     bench.publish()
-    bench.clock.run_due()
+    bench.clock.advance(0)
     bench.engine.restore(bench.engine.snapshot())
     assert overtaking == []
     bench.engine.cancel(next(iter(bench.engine.pending)))
@@ -516,5 +516,5 @@ def test_an_overtaken_message_is_due_a_second_later(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(200, virtual_us=7 * SECOND)
     for _ in range(2):
         bench.publish(Queue_Name="q")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert bench.engine.next_due_us() == bench.clock.now_us() + 7 * SECOND

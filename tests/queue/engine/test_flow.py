@@ -102,7 +102,7 @@ def test_deliveries_in_flight_in_a_snapshot_stay_in_flight(bench: Bench) -> None
     first, _ = [
         bench.publish(Flow_Control_Key="k", Flow_Control_Value="parallelism=1") for _ in range(2)
     ]
-    bench.clock.run_due()
+    bench.clock.advance(0)
     saved = bench.engine.snapshot()
     for _ in range(2):
         bench.clock.advance("1m")

@@ -259,7 +259,7 @@ def test_a_message_is_forgotten_exactly_when_its_span_is_over() -> None:
     sweep(bench)
     assert message_id not in bench.engine.messages
     other = bench.publish()
-    bench.clock.run_due()
+    bench.clock.advance(0)
     bench.clock.advance("9.999999s")
     sweep(bench)
     assert other in bench.engine.messages
@@ -269,7 +269,7 @@ def test_a_dead_letter_goes_with_its_message_whether_anybody_looks_or_not() -> N
     bench = remembering(10, limits={"retention_us": 60 * SECOND})
     bench.answer = lambda delivery: Outcome(500)
     bench.publish(Retries="0")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     bench.clock.advance("59s")
     sweep(bench)
     assert len(bench.engine.messages) == len(bench.engine.dead_letters) == 1
@@ -282,7 +282,7 @@ def test_a_dead_letter_goes_with_its_message_whether_anybody_looks_or_not() -> N
 def test_pinned_and_paused_keys_are_not_forgotten(kept: str | None) -> None:
     bench = remembering(10)
     bench.publish(Flow_Control_Key="k", Flow_Control_Value="parallelism=1")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     if kept is not None:
         setattr(bench.engine.flow.keys["k"], kept, True)
     bench.clock.advance("10s")
@@ -306,7 +306,7 @@ def test_rows_without_an_answer_are_found_by_the_status_that_stands_for_it() -> 
     bench.answer = lambda delivery: Outcome(503 if bench.sent[1:] else None)
     bench.publish(Retries="0")
     bench.publish(Retries="0")
-    bench.clock.run_due()
+    bench.clock.advance(0)
 
     def found(status: int) -> list[str]:
         rows, cursor = bench.engine.log_page(Filters({"responseStatus": [str(status)]}))
@@ -321,10 +321,10 @@ def test_rows_without_an_answer_are_found_by_the_status_that_stands_for_it() -> 
 def test_dead_letters_without_an_answer_are_found_by_their_status(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(exception=ConnectionRefusedError("refused"))
     bench.publish(Retries="0")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     bench.answer = lambda delivery: Outcome(503)
     bench.publish(Retries="0")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     select = bench.engine.select_dead_letters
     none, unavailable = bench.engine.all_dead_letters()
     assert select(Filters({"responseStatus": ["0"]})) == ([none], None)
@@ -335,7 +335,7 @@ def test_a_failure_callback_hides_no_run_that_comes_after_it(bench: Bench) -> No
     bench.answer = lambda delivery: Outcome(500)
     for _ in range(3):
         bench.publish(Retries="0")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     select = bench.engine.select_dead_letters
     first, report, last = bench.engine.all_dead_letters()
     for row in (first, report, last):
@@ -349,7 +349,7 @@ def test_a_failure_callback_hides_no_run_that_comes_after_it(bench: Bench) -> No
 def test_a_row_is_deleted_once(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500)
     bench.publish(Retries="0")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     (row,) = bench.engine.all_dead_letters()
     assert bench.engine.delete_dead_letters([row, row]) == 1
     assert bench.engine.delete_dead_letters([row]) == 0

@@ -50,7 +50,7 @@ def test_the_log_of_a_message_that_comes_at_last(bench: Bench) -> None:
 def test_the_log_of_a_message_that_is_given_up(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500)
     message_id = bench.publish(Retries="0")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     failed = "destination answered 500"
     assert rows(bench, message_id)[-2:] == [
         ("ERROR", 0, None, failed, 500),
@@ -102,7 +102,7 @@ def test_a_chain_within_one_driving_call_may_be_ten_times_as_long() -> None:
     (left,) = bench.engine.pending.values()
     assert left.due_us == bench.clock.now_us()
     bench.answer = lambda delivery: Outcome(200)
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert bench.engine.pending == {}
 
 
@@ -156,7 +156,7 @@ def test_a_handler_that_publishes_two_messages_to_itself_is_stopped() -> None:
     _publishes(bench, {A: [A, A]})
     bench.publish(A)
     with pytest.raises(LoopError, match=f"because handlers of {A} publish each other"):
-        bench.clock.run_due()
+        bench.clock.advance(0)
 
 
 def test_a_tree_of_other_urls_may_have_any_size() -> None:
@@ -165,7 +165,7 @@ def test_a_tree_of_other_urls_may_have_any_size() -> None:
     leaves = [f"https://app.example.com/leaf/{number}" for number in range(30)]
     _publishes(bench, {A: [B] * 30, B: leaves})
     bench.publish(A)
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert len(bench.sent) == 1 + 30 + 900
 
 
@@ -239,7 +239,7 @@ def test_a_callback_is_caused_only_by_the_message_it_reports_on(bench: Bench) ->
 def test_cancelling_counts_those_that_it_ends(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500, virtual_us=10 * SECOND)
     under_way = bench.publish()
-    bench.clock.run_due()
+    bench.clock.advance(0)
     delivered, first, second = (bench.publish(Delay="1h") for _ in range(3))
     messages = [bench.engine.messages[one] for one in (delivered, under_way, first, first, second)]
     bench.engine.cancel(delivered)
@@ -275,7 +275,7 @@ def test_an_attempt_that_outlives_its_queue_starts_no_timer(
 
     flow = {"Flow_Control_Key": "k", "Flow_Control_Value": "rate=1"}
     messages = [bench.publish(**flow) for _ in range(3)]
-    bench.clock.run_due()
+    bench.clock.advance(0)
     bench.answer = close
     bench.clock.advance("1s")
     assert bench.clock.next_due_us() is None
@@ -300,7 +300,7 @@ def test_no_message_starts_in_a_deleted_queue(bench: Bench) -> None:
 def test_a_delivery_in_flight_outlives_its_queue(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500 if delivery.attempt == 0 else 200, virtual_us=1)
     message_id = bench.publish(Queue_Name="q", Retry_Delay="1000")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert bench.state(message_id) == "ACTIVE"
     bench.engine.delete_queue("q")
     assert bench.state(message_id) == "ACTIVE"
@@ -331,7 +331,7 @@ def test_the_next_goes_when_the_callback_it_waits_for_is_cancelled(bench: Bench)
     bench.clock.advance("1s")
     assert [one.url for one in bench.sent] == [URL, CALLBACK]
     bench.engine.cancel(callback_of(bench))
-    bench.clock.run_due()
+    bench.clock.advance(0)
     # The next message starts immediately, not when the callback would have been retried.
     assert [one.url for one in bench.sent] == [URL, CALLBACK, OTHER]
 
@@ -349,5 +349,5 @@ def test_a_cancelled_callback_frees_its_message_once(bench: Bench) -> None:
     assert bench.state(callback_of(bench)) == "CANCELED"
     assert OTHER not in [one.url for one in bench.sent]
     bench.engine.cancel(callback_of(bench, "failure_callback"))
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert bench.sent[-1].url == OTHER

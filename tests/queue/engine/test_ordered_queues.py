@@ -42,11 +42,11 @@ def test_a_bad_name_is_called_a_queues(bench: Bench) -> None:
 def test_waiting_messages_of_a_snapshot_stay_when_cancelled_later(bench: Bench) -> None:
     message_id = bench.publish(Queue_Name="q")
     bench.engine.set_queue_paused("q", True)
-    bench.clock.run_due()
+    bench.clock.advance(0)
     saved = bench.engine.snapshot()
     for _ in range(2):
         bench.engine.cancel(message_id)
         bench.engine.restore(saved)
     bench.engine.set_queue_paused("q", False)
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert bench.state(message_id) == "DELIVERED"

@@ -237,7 +237,7 @@ def test_a_callback_that_repeats_a_message_is_not_published(bench: Bench) -> Non
     bench.publish(OTHER, **run)
     again = {f"Callback_{name}": value for name, value in run.items()}
     message_id = bench.publish(**again, Callback=CALLBACK)
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert [one.url for one in bench.sent] == [OTHER, URL]
     source = bench.engine.messages[message_id]
     assert (list(source.lost_callbacks), source.open_children) == ([], 0)
@@ -293,7 +293,7 @@ def test_a_callback_is_a_message_of_the_same_caller(bench: Bench) -> None:
         b"x",
         caller_ip="192.0.2.7",
     )  # fmt: skip
-    bench.clock.run_due()
+    bench.clock.advance(0)
     source, callback, failure = bench.engine.messages.values()
     assert [one.kind for one in (source, callback, failure)] == [
         "message",
@@ -316,7 +316,7 @@ def test_both_callbacks_about_a_message_are_waited_for(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500)
     publish(bench, Callback=CALLBACK, Failure_Callback=FAILURE, Retries="0", Callback_Retries="1",
             Failure_Callback_Retries="1")  # fmt: skip
-    bench.clock.run_due()
+    bench.clock.advance(0)
     source = next(iter(bench.engine.messages.values()))
     assert source.open_children == 2
     bench.clock.advance("1m")
@@ -347,7 +347,7 @@ def test_callbacks_at_one_instant_are_a_loop() -> None:
     bench = Bench(loop_limit=20)
     looping(bench, 0)
     with pytest.raises(LoopError, match="20 deliveries caused each other at the same time"):
-        bench.clock.run_due()
+        bench.clock.advance(0)
     assert len(bench.sent) == 21
 
 
@@ -364,7 +364,7 @@ def given_up(bench: Bench, url: str = URL, api: Any = "v2", **headers: str) -> M
     bench.answer = lambda delivery: Outcome(500)
     pairs = sent({"Retries": "0"} | headers)
     made = bench.engine.publish(url, pairs, b"x", api=api, caller_ip="192.0.2.7")
-    bench.clock.run_due()
+    bench.clock.advance(0)
     return bench.engine.messages[made.accepted[0].message_id]
 
 
@@ -460,7 +460,7 @@ def test_the_delay_of_a_retry_counts_from_now() -> None:
 def test_a_message_of_v1_stays_one(bench: Bench) -> None:
     message = given_up(bench, api="v1", Failure_Callback=FAILURE)
     retried(bench, [message])
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert [one.url for one in bench.sent] == [URL, URL]
     assert {one.api for one in bench.engine.messages.values()} == {"v1"}
 
@@ -472,7 +472,7 @@ def test_every_callback_that_was_not_published_is_told() -> None:
     message_id = bench.publish(
         **in_queues, Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE
     )
-    bench.clock.run_due()
+    bench.clock.advance(0)
     first, second = bench.engine.messages[message_id].lost_callbacks
     assert "maxQueues" in first
     assert first == second

@@ -132,7 +132,7 @@ def test_how_the_messages_of_the_last_run_ended(
     assert bench.engine.states_of_run(schedule) == {message_id: "IN_PROGRESS"}
     if cancel:
         bench.engine.cancel(message_id)
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert bench.engine.states_of_run(schedule) == {message_id: word}
     bench.engine.restore(bench.engine.snapshot())
     assert bench.engine.schedules.get(schedule.id).last_ids == [message_id]
@@ -175,5 +175,5 @@ def test_a_run_that_is_due_when_a_copy_is_restored_is_made(bench: Bench) -> None
     bench.engine.schedules.delete(next(iter(bench.engine.schedules.by_id)))
     bench.clock.advance("1m")
     bench.engine.restore(saved)
-    bench.clock.run_due()
+    bench.clock.advance(0)
     assert bench.times() == [60]
