@@ -495,9 +495,7 @@ class Engine(Publisher):
                     message.state = "RETRY"
                     message.due_us = self.clock.now_us()
             self._to_forget.clear()
-            self._messages_by_key.clear()
             for message in self.messages.values():
-                self._note_accepted(message)
                 self._note_finished(message)
             self.under_way.clear()
             for schedule in self.schedules.by_id.values():

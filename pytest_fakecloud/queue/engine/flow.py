@@ -54,6 +54,7 @@ class FlowKey:
     """A flow-control key with its limits (None: unlimited), its active and its waiting messages.
 
     ``active`` maps the id of each active message to the number of the period in which it started.
+    ``messages`` is the number of messages that use the key and have not been forgotten.
     """
 
     key: str
@@ -62,6 +63,7 @@ class FlowKey:
     parallelism: int | None = None
     rate: int | None = None
     period_us: int = SECOND
+    messages: int = 0
     started: int = 0
     paused: bool = False
     pinned_parallelism: bool = False

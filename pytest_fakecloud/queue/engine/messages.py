@@ -30,7 +30,6 @@ id and attempts.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable
 from contextvars import ContextVar
 from functools import partial
@@ -88,7 +87,6 @@ class Messages(Admission):
         self._ends = self.settings.history_us is not None
         self._span_us = self.settings.history_us or 0
         self._to_forget: list[tuple[int, str]] = []
-        self._messages_by_key: Counter[str] = Counter()
         self._returned_at: tuple[int, int] = (0, 0)
         """A time, and how many deliveries at that time returned to one of their causes."""
         self._returned_in: tuple[int, int] = (0, 0)
@@ -108,8 +106,8 @@ class Messages(Admission):
         self.pending[message.id] = message
         self.log(message, "CREATED", message.created_us, next_us=message.not_before_us)
         if message.settings.flow is not None:
-            self._note_accepted(message)
             key = self.flow.observe(message.settings.flow, now)
+            key.messages += 1
             if key.waiting:
                 # The settings of the new message may admit waiting messages, too.
                 self.start_waiting_for_flow(key)
@@ -381,10 +379,6 @@ class Messages(Admission):
 
     # -- forgetting --------------------------------------------------------------------------------
 
-    def _note_accepted(self, message: Message) -> None:
-        if self._ends and message.settings.flow is not None:
-            self._messages_by_key[message.settings.flow.key] += 1
-
     def _note_finished(self, message: Message) -> None:
         if self._ends and message.finished_us is not None:
             heapq.heappush(self._to_forget, (message.finished_us + self._span_us, message.id))
@@ -444,13 +438,10 @@ class Messages(Admission):
             if not tasks:
                 del self.groups_of_tasks[message.public_id]
         self.workflow.forget(message)
-        if message.settings.flow is None:
-            return
-        # Forget the flow-control key, too, if no message uses it any more.
-        name = message.settings.flow.key
-        self._messages_by_key[name] -= 1
-        if not self._messages_by_key[name]:
-            del self._messages_by_key[name]
-            key = self.flow.keys.get(name)
-            if key is not None and not (key.paused or key.pinned_parallelism or key.pinned_rate):
-                del self.flow.keys[name]
+        key = self.flow_key(message)
+        if key is not None:
+            # Forget the flow-control key, too, if no message uses it any more.
+            key.messages -= 1
+            is_kept = key.paused or key.pinned_parallelism or key.pinned_rate
+            if not key.messages and not is_kept:
+                del self.flow.keys[key.key]

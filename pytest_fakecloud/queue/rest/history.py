@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
@@ -253,17 +252,18 @@ class WorkflowRoutes(RouteFamily):
         chosen = records.read_filters(pairs, _FILTERS, states=get_args(RunState))
         # Compare the beginnings of URLs here, because filters compare whole values.
         prefixes = chosen.fields.pop("workflowUrl", None) if url_prefix else None
+
+        def matches(run: WorkflowRun) -> bool:
+            return (
+                (run.live or not only_live)
+                and (prefixes is None or as_text(run.url).startswith(tuple(prefixes)))
+                and chosen.spans(run.created_us)
+                and chosen.accept(lambda name: _RUN_FIELDS[name](run))
+            )
+
         self.engine.sweep()
-        found = [
-            run
-            for run in self.runs.runs.values()
-            if (run.live or not only_live)
-            and (prefixes is None or as_text(run.url).startswith(tuple(prefixes)))
-            and chosen.spans(run.created_us)
-            and chosen.accept(partial(_values_of, run))
-        ]
         # A run that was restarted under its old id is newer than its position in the dict.
-        found.sort(key=lambda run: run.number)
+        found = sorted(filter(matches, self.runs.runs.values()), key=lambda run: run.number)
         return records.page(
             found, lambda run: run.number, chosen, latest_first=latest_first, default=default
         )
@@ -434,7 +434,3 @@ class WorkflowRoutes(RouteFamily):
             return [], None
         chosen.fields["source"] = ["workflow"]
         return self.engine.select_dead_letters(chosen)
-
-
-def _values_of(run: WorkflowRun, field: str) -> tuple[str, ...]:
-    return _RUN_FIELDS[field](run)
