@@ -55,31 +55,6 @@ class Target(NamedTuple):
     endpoint_id: str | None = None
 
 
-def targets_of(
-    destination: str, settings: PublishSettings, group: UrlGroup | None, *, public_only: bool
-) -> list[Target]:
-    """Return the targets of a destination; raise a 400 error if it is invalid.
-
-    ``public_only`` applies ``check_public()`` to a URL that is not in a group.
-    """
-    if group is not None:
-        return [Target(one.url, group.name, one.name, one.id) for one in group.endpoints]
-    if destination.startswith("api/"):
-        named = named_url(destination)
-        if named is None:
-            raise bad_request(
-                f"invalid destination url: {errors.INVALID_SCHEME}; of the service's own destinations"
-                f" there are {' and '.join(NAMED)}"
-            )
-        if named == LLM_URL and settings.callback is None:
-            raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
-        return [Target(named)]
-    check_url(destination, "destination")
-    if public_only:
-        check_public(destination)
-    return [Target(destination)]
-
-
 class Accepted(NamedTuple):
     message_id: str
     url: str
@@ -307,8 +282,7 @@ class Publisher(Messages):
             if queue_name is not None:
                 settings = settings._replace(queue_name=queue_name)
             retries = self.quota.check(settings, body, now)
-            public_only = self.settings.production_checks
-            targets = targets_of(destination, settings, group, public_only=public_only)
+            targets = self._targets(destination, settings, group)
             if settings.cron is not None or schedule_only:
                 self.deduplication.forget_expired(now)
                 key = deduplication_key(settings, body, destination)
@@ -338,15 +312,34 @@ class Publisher(Messages):
             settings = settings._replace(queue_name=schedule.settings.queue_name)
             self.quota.check(settings, schedule.body, self.clock.now_us())
         retries = self.quota.retries(settings)
-        public_only = self.settings.production_checks
-        targets = targets_of(schedule.destination, settings, group, public_only=public_only)
         sender = schedule.caller_ip
         origin = {"api": schedule.api, "schedule_id": schedule.id}
         drafts = [
             self._draft(target, settings, schedule.body, at_us, retries, sender, **origin)
-            for target in targets
+            for target in self._targets(schedule.destination, settings, group)
         ]
         return [one.message_id for one in self._store(drafts, self.clock.now_us()).accepted]
+
+    def _targets(
+        self, destination: str, settings: PublishSettings, group: UrlGroup | None
+    ) -> list[Target]:
+        """Return the targets of a destination; raise a 400 error if it is invalid."""
+        if group is not None:
+            return [Target(one.url, group.name, one.name, one.id) for one in group.endpoints]
+        if destination.startswith("api/"):
+            named = named_url(destination)
+            if named is None:
+                raise bad_request(
+                    f"invalid destination url: {errors.INVALID_SCHEME}; of the service's own"
+                    f" destinations there are {' and '.join(NAMED)}"
+                )
+            if named == LLM_URL and settings.callback is None:
+                raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
+            return [Target(named)]
+        check_url(destination, "destination")
+        if self.settings.production_checks:
+            check_public(destination)
+        return [Target(destination)]
 
     def states_of_run(self, schedule: Schedule) -> dict[str, str]:
         """Return the states of the last run's messages that still exist, by public id."""
