@@ -132,9 +132,8 @@ class AttemptReports(Interceptor):
         self._finished_bytes = 0
 
     def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
-        logged: list[BaseException] = []
-        failed_checks: list[FailedCheck] = []
-        started = StartedDelivery(self._recorder.reserve(), exchange, logged, failed_checks)
+        started = StartedDelivery(self._recorder.reserve(), exchange, [], [])
+        logged, failed_checks = started.logged, started.failed_checks
         try:
             if not self._is_driven:
                 outcome = yield from proceed(exchange)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -465,7 +464,7 @@ class Engine(Publisher):
             (self.schedules, "by_id", copies),
             (self, "dead_letters", dict),
             (self.deduplication, "seen", dict),
-            (self.quota, "usage", replace),
+            (self.quota, "usage", dict),
             (self.workflow, "runs", copies),
             (self.workflow, "waiters", list),
             (self.workflow, "notified", dict),

@@ -72,14 +72,6 @@ class Published:
     """Whether nothing new was stored, because every message was a duplicate."""
 
 
-@dataclass(eq=False, slots=True)
-class QuotaUsage:
-    day: int = 0
-    messages: int = 0
-    second: int = 0
-    requests: int = 0
-
-
 class Quota:
     """The limits of a plan on the content of publish requests and on the number of messages."""
 
@@ -87,19 +79,23 @@ class Quota:
         self._limits = limits
         self._settings = settings
         self._clock = clock
-        self.usage = QuotaUsage()
+        self.usage: dict[int, tuple[int, int]] = {}
+        """For each length of a period, the number of the latest one and the count in it."""
+
+    def _used(self, length_us: int, now: int) -> int:
+        period, used = self.usage.get(length_us, (0, 0))
+        return used if period == now // length_us else 0
+
+    def _count(self, length_us: int, now: int) -> None:
+        self.usage[length_us] = now // length_us, self._used(length_us, now) + 1
 
     def count_request(self, now: int) -> None:
         """Count a publish request; raise a 429 error if the burst limit is exceeded."""
         limit = self._limits.burst
-        if limit is None:
-            return
-        second = now // SECOND
-        if self.usage.second != second:
-            self.usage.second, self.usage.requests = second, 0
-        if self.usage.requests >= limit:
-            raise errors.burst_limited(limit, now)
-        self.usage.requests += 1
+        if limit is not None:
+            if self._used(SECOND, now) >= limit:
+                raise errors.burst_limited(limit, now)
+            self._count(SECOND, now)
 
     def daily_headers(self) -> HeaderPairs:
         """Return the headers that report the daily limit; empty if there is no limit."""
@@ -107,26 +103,20 @@ class Quota:
         if limit is None:
             return []
         now = self._clock.now_us()
-        self._begin_day(now)
-        return errors.daily_headers(limit, max(0, limit - self.usage.messages), now)
-
-    def _begin_day(self, now: int) -> None:
-        if self.usage.day != now // DAY:
-            self.usage.day, self.usage.messages = now // DAY, 0
+        return errors.daily_headers(limit, max(0, limit - self._used(DAY, now)), now)
 
     def count_message(self, now: int) -> None:
-        usage, day = self.usage, now // DAY
-        usage.messages = usage.messages + 1 if usage.day == day else 1
-        usage.day = day
+        if self._limits.daily_messages is not None:
+            self._count(DAY, now)
 
     def check_room(self, count: int) -> None:
         """Raise a 429 error unless ``count`` more messages fit into the daily limit."""
         limit = self._limits.daily_messages
         if limit is not None:
             now = self._clock.now_us()
-            self._begin_day(now)
-            if self.usage.messages + count > limit:
-                raise errors.daily_limited(limit, now, max(0, limit - self.usage.messages))
+            used = self._used(DAY, now)
+            if used + count > limit:
+                raise errors.daily_limited(limit, now, max(0, limit - used))
 
     def check(self, settings: PublishSettings, body: bytes, now: int) -> int:
         """Check a message's body and settings, including those of its callbacks, against the plan.
