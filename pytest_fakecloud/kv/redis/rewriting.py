@@ -16,9 +16,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from .. import errors
+from ..acl import join_selectors
 from ..errors import CommandError
 from ..reply import OK, Reply
 from ..scripting.libraries import KEY_LOCKING
@@ -74,6 +76,7 @@ def escaped(text: bytes) -> bytes:
     return text
 
 
+DEFAULT_USERS = (b"default", b"default_ro")
 _SCRIPTS = frozenset({"EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO", "FCALL", "FCALL_RO"})
 _HARMLESS = frozenset({
     "PING", "ECHO", "TIME", "LOLWUT", "COMMAND", "INFO", "LASTSAVE", "ROLE", "WAIT", "WAITAOF",
@@ -266,6 +269,68 @@ def _georadius(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
     return Prepared(line)
 
 
+def _setuser(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
+    _refuse_default_users(argv[2:3], errors.fixed_user)
+    rules = (_with_prefixes(prefixes, rule) for rule in join_selectors(argv[3:]))
+    return Prepared([*argv[:2], prefixes.users + argv[2], *rules])
+
+
+def _deluser(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
+    _refuse_default_users(argv[2:], errors.cannot_remove)
+    return Prepared([*argv[:2], *(prefixes.users + name for name in argv[2:])])
+
+
+def _about_user(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
+    name = argv[2] if argv[2] in DEFAULT_USERS else prefixes.users + argv[2]
+    return Prepared([*argv[:2], name, *argv[3:]], partial(_without_prefixes, prefixes))
+
+
+def _refuse_default_users(names: list[bytes], refusal: errors.Template) -> None:
+    for name in names:
+        if name in DEFAULT_USERS:
+            raise CommandError(refusal(name))
+
+
+def _with_prefixes(prefixes: Prefixes, rule: bytes) -> bytes:
+    """Return a rule, or a selector in parentheses, with the fake's prefixes in the patterns."""
+    if rule.startswith(b"("):
+        inner = (_with_prefixes(prefixes, word) for word in rule[1:-1].split())
+        return b"(" + b" ".join(inner) + b")"
+    lower = rule.lower()
+    if lower == b"allkeys":
+        rule = b"~*"
+    elif lower == b"allchannels":
+        rule = b"&*"
+    sign, tilde, pattern = rule.partition(b"~")
+    if tilde and (not sign or sign.startswith(b"%")):
+        return sign + b"~" + escaped(prefixes.keys) + pattern
+    if rule.startswith(b"&"):
+        return b"&" + escaped(prefixes.channels) + rule[1:]
+    return rule
+
+
+def _without_prefixes(prefixes: Prefixes, reply: Reply) -> Reply:
+    if isinstance(reply, list):
+        return [_without_prefixes(prefixes, item) for item in reply]
+    return prefixes.without(reply) if isinstance(reply, bytes) else reply
+
+
+def _own_names(prefixes: Prefixes, reply: Reply) -> Reply:
+    """Return ``default``, the user of the fake's token, and the fake's names in a reply of ACL USERS."""
+    if not prefixes.users or not isinstance(reply, list):
+        return reply
+    own = [name for name in reply if name.startswith(prefixes.users)]
+    return [b"default", *(prefixes.without(name) for name in own)]
+
+
+def _own_lines(prefixes: Prefixes, reply: Reply) -> Reply:
+    """Return the lines in a reply of ACL LIST about the fake's users and ``default``."""
+    if not prefixes.users or not isinstance(reply, list):
+        return reply
+    starts = (b"user " + prefixes.users, b"user default ")
+    return [prefixes.without(line) for line in reply if line.startswith(starts)]
+
+
 _CHANGED: dict[str, Callable[[Prefixes, list[bytes]], list[bytes]]] = {
     "KEYS": lambda prefixes, argv: [b"KEYS", escaped(prefixes.keys) + argv[1]],
     "SORT": _sort,
@@ -290,6 +355,13 @@ _REPLACED: dict[str, Callable[[Prefixes, list[bytes]], Prepared]] = {
     "FLUSHALL": _flush,
     "GEORADIUS": _georadius,
     "GEORADIUSBYMEMBER": _georadius,
+    "ACL GENTOKEN": lambda prefixes, argv: Prepared([b"ACL", b"GENPASS"]),
+    "ACL SETUSER": _setuser,
+    "ACL DELUSER": _deluser,
+    "ACL GETUSER": _about_user,
+    "ACL DRYRUN": _about_user,
+    "ACL USERS": lambda prefixes, argv: Prepared(argv, partial(_own_names, prefixes)),
+    "ACL LIST": lambda prefixes, argv: Prepared(argv, partial(_own_lines, prefixes)),
 }
 """Functions that return a complete line, in which the keys have their prefix."""
 

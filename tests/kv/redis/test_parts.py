@@ -12,11 +12,12 @@ from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.kv import redis as engine
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.redis import RedisSession, feeds, namespace, prepare_acl
+from pytest_fakecloud.kv.redis import RedisSession, namespace
 from pytest_fakecloud.kv.redis import namespace as contents
 from pytest_fakecloud.kv.redis.links import RawParser, Unreachable
-from pytest_fakecloud.kv.redis.rewriting import _CHANGED, _REPLACED, Prefixes, Prepared
+from pytest_fakecloud.kv.redis.rewriting import _CHANGED, _REPLACED, Prefixes
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.harness import check_each
 
@@ -122,14 +123,14 @@ def test_a_deeply_nested_reply_is_an_error() -> None:
 def test_only_errors_of_the_connection_are_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     failures = [RedisConnectionError(), OSError(), TypeError("a bug"), TypeError("not reached")]
     raised: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-    monkeypatch.setattr(feeds, "RECONNECT", 0)
+    monkeypatch.setattr(engine, "RECONNECT", 0)
     monkeypatch.setattr(threading, "excepthook", lambda failure: raised.put(failure.exc_value))
 
     class Link:
         def dedicated(self, login: object) -> None:
             raise failures.pop(0)
 
-    feed = feeds.Feed(Link(), None, [b"MONITOR"], lambda line: None, name="feed")  # type: ignore[arg-type]
+    feed = engine.Feed(Link(), None, [b"MONITOR"], lambda line: None, name="feed")  # type: ignore[arg-type]
     feed.start()
     assert str(raised.get(timeout=30)) == "a bug"
     assert len(failures) == 1
@@ -145,7 +146,7 @@ def test_no_subscription_is_left_after_a_close() -> None:
             raise OSError
 
     prefixes = Prefixes(b"", b"", b"", shared=False)
-    subscriptions = feeds.Subscriptions(Link(), prefixes)  # type: ignore[arg-type]
+    subscriptions = engine.Subscriptions(Link(), prefixes)  # type: ignore[arg-type]
     session = RedisSession(None, "rest", "")
     subscriptions.subscribe(session, "pattern", b"n*")
     assert subscriptions.patterns() == 1
@@ -180,7 +181,7 @@ def test_a_repeated_subscription_is_confirmed_but_receives_messages_once() -> No
             return Connection()
 
     prefixes = Prefixes(b"", b"c:", b"", shared=True)
-    subscriptions = feeds.Subscriptions(Link(), prefixes)  # type: ignore[arg-type]
+    subscriptions = engine.Subscriptions(Link(), prefixes)  # type: ignore[arg-type]
     session = RedisSession(None, "rest", "", deliver=pushed.put)
     for _ in range(2):
         subscriptions.subscribe(session, "channel", b"n")
@@ -197,19 +198,23 @@ def test_a_repeated_subscription_is_confirmed_but_receives_messages_once() -> No
 
 
 def test_selectors_in_several_arguments_are_confined() -> None:
-    users: Any = None
     prefixes = Prefixes(b"k:", b"c:", b"u-", shared=True)
+    prepare = _REPLACED["ACL SETUSER"]
     line = [b"ACL", b"SETUSER", b"ann", b"(~*", b"+@all", b"&news)", b"(allkeys)"]
-    prepared = prepare_acl(prefixes, users, users, line)
-    assert isinstance(prepared, Prepared)
-    assert prepared.argv == [b"ACL", b"SETUSER", b"u-ann", b"(~k:* +@all &c:news)", b"(~k:*)"]
+    assert prepare(prefixes, line).argv == [
+        b"ACL",
+        b"SETUSER",
+        b"u-ann",
+        b"(~k:* +@all &c:news)",
+        b"(~k:*)",
+    ]
     with pytest.raises(CommandError, match=r"Unmatched parenthesis .* starting at '\(~\*'"):
-        prepare_acl(prefixes, users, users, line[:5])
+        prepare(prefixes, line[:5])
 
 
 def test_no_monitor_is_left_after_a_close() -> None:
     prefixes = Prefixes(b"", b"", b"", shared=False)
-    monitors = feeds.MonitorFeed(None, prefixes)  # type: ignore[arg-type]
+    monitors = engine.MonitorFeed(None, prefixes)  # type: ignore[arg-type]
     monitors.close()
     monitors.append(print)
     assert monitors._feed is None
