@@ -24,6 +24,7 @@ from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.vector.engine import VectorEngine
 from pytest_fakecloud.vector.model import Include, VectorQuery, VectorRecord
 
@@ -56,7 +57,7 @@ def typical(call: Callable[[int], object]) -> float:
 def keys() -> None:
     series: dict[str, list[Point]] = {"GET": [], "SET": [], "ZADD": [], "SCAN 10": []}
     for size in sizes():
-        engine = Engine(Timekeeper(), Ids(1))
+        engine = Engine(Timekeeper(), Ids(1), KVConfig())
         session = engine.session()
         for number in range(size):
             engine.execute(session, [b"SET", b"key:%d" % number, b"value"])

@@ -25,6 +25,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.settings import KVConfig
 
 from .load import real_server
 from .timing import NOT_INSTALLED, compare, line
@@ -67,7 +68,7 @@ def commands() -> list[bool]:
     results = []
     there = importlib.util.find_spec("fakeredis") is not None
     for name, words in LINES.items():
-        engine = Engine(Timekeeper(), Ids(1))
+        engine = Engine(Timekeeper(), Ids(1), KVConfig())
         session = engine.session()
         theirs = peer() if there else None
 
@@ -94,7 +95,7 @@ def sorted_sets() -> list[bool]:
     """Compare ZADD into a sorted set of a million members with one of a thousand."""
     adders: dict[str, Callable[[], object]] = {}
     for size in (1_000, MEMBERS):
-        engine = Engine(Timekeeper(), Ids(1))
+        engine = Engine(Timekeeper(), Ids(1), KVConfig())
         session = engine.session()
         for start in range(0, size, 1000):
             pairs = [
@@ -157,7 +158,7 @@ def pipelines() -> list[bool]:
 
 def memory() -> None:
     """Compare the bytes per small key with the figure that a real server reports."""
-    engine = Engine(Timekeeper(), Ids(1))
+    engine = Engine(Timekeeper(), Ids(1), KVConfig())
     session = engine.session()
     keys = [b"key:%d" % number for number in range(KEYS)]
     gc.collect()

@@ -10,9 +10,8 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from ..core.calls import Call
 from ..core.errors import ContractError
 from ..core.journal import Results, results_of
 from ..core.settings import optional, whole
@@ -31,18 +30,6 @@ else:
     from ..faults.plan import FaultPlan
 
 
-class Batch(NamedTuple):
-    """A produce request with its number of messages."""
-
-    request: Request
-    size: int
-
-    @property
-    def call(self) -> Call:
-        """The recorded call of the request."""
-        return self.request.call
-
-
 class PartialProduceRule(ServiceRule):
     """Fires on a batch of more than ``keep`` messages."""
 
@@ -58,9 +45,6 @@ class PartialProduceRule(ServiceRule):
     @property
     def shortfall(self) -> str:
         return f"{super().shortfall}: each needs a client's batch of more than {self.keep} messages"
-
-    def matches(self, batch: Batch) -> bool:
-        return batch.size > self.keep and super().matches(batch.request)
 
 
 class ReorderRule(ServiceRule):
@@ -159,7 +143,7 @@ def messages_to_keep(
     if not any(isinstance(rule, PartialProduceRule) for rule in table.active):
         return None
     check(messages)
-    rule = table.claim("partial_produce", Batch(request, len(messages)))
+    rule = table.claim("partial_produce", request, lambda rule: rule.keep < len(messages))
     return rule.keep if isinstance(rule, PartialProduceRule) else None
 
 

@@ -479,13 +479,16 @@ class FaultTable:
             self._closed = True
             _closing.notify_all()
 
-    def claim(self, kind: str, subject: Any) -> Rule | None:
+    def claim(
+        self, kind: str, subject: Any, fits: Callable[[Any], bool] = lambda rule: True
+    ) -> Rule | None:
         """Count a hit of the first fault of a service's kind that fires on a subject; return it.
 
-        The subject's ``call`` has ``facts``, ``route``, ``method``, ``path`` and ``fault``.
+        ``fits`` returns whether a rule applies to the subject, apart from its matchers. The
+        subject's ``call`` has ``facts``, ``route``, ``method``, ``path`` and ``fault``.
         """
         for rule in self.active:
-            if rule.kind == kind and self._fires(rule, subject):
+            if rule.kind == kind and fits(rule) and self._fires(rule, subject):
                 return rule
         return None
 

@@ -16,6 +16,7 @@ from pytest_fakecloud.kv.commands import transactions
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.search import index
+from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.kv.values.containers import SetValue
 from tests.kv.test_growth import work
 
@@ -92,7 +93,7 @@ class Asked:
     """An engine with some keys, used by a client whose commands may take 20,000 steps."""
 
     def __init__(self) -> None:
-        self.engine = Engine(Timekeeper(), Ids(1))
+        self.engine = Engine(Timekeeper(), Ids(1), KVConfig())
         self.session = self.engine.session(transport="rest")
         text = "ab" * 20_000
         schema = ["t", "TEXT", "NOSTEM", "n", "F64", "FAST", "k", "KEYWORD", "f", "FACET"]

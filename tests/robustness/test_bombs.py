@@ -23,6 +23,7 @@ from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.rdb.source import crc64
+from pytest_fakecloud.kv.settings import KVConfig
 from tests.budget import cases
 from tests.harness import check_each
 
@@ -36,7 +37,7 @@ class Asked:
     """An engine with some keys, and a function that runs a command and returns errors as values."""
 
     def __init__(self) -> None:
-        self.engine = Engine(Timekeeper(), Ids(1))
+        self.engine = Engine(Timekeeper(), Ids(1), KVConfig())
         self.session = self.engine.session()
 
     def __call__(self, *words: str | bytes) -> Any:

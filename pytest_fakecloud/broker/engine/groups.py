@@ -67,7 +67,7 @@ class MemoryGroups:
                 "idle close": self._close_idle,
                 "offset retention": self._forget,
                 "rebalance": self._complete,
-                "session": self._session_ran_out,
+                "session": self._session_over,
             }
             with state:
                 state.now_us = at_us
@@ -444,14 +444,7 @@ class MemoryGroups:
 
     def expire(self, group: str, instance: str) -> None:
         with self._state:
-            expired = self._state.find_instance(group, instance)
-            if expired is None or not expired.member:
-                known = {
-                    each.name: [one.name for one in each.members()]
-                    for each in self._state.groups.values()
-                }
-                raise errors.unknown_instance(group, instance, known, "member")
-            self._session_over(expired)
+            self._session_over(self._state.instance(group, instance, "member"))
 
     def _close_idle(self, instance: Instance) -> None:
         if instance.consuming or not instance.live:
@@ -480,10 +473,6 @@ class MemoryGroups:
         text = f"{text}; it keeps {partitions_text(instance.assignment)} for {left} ms"
         held = [list(one) for one in sorted(instance.assignment)]
         self._add_event(kind, text, instance, keeps=held, until_us=until, idle=idle)
-
-    def _session_ran_out(self, instance: Instance) -> None:
-        if not instance.consuming:
-            self._session_over(instance)
 
     def _session_over(self, instance: Instance) -> None:
         text = f"the session of {instance.name} in {instance.group.name} expired"

@@ -19,6 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from ...core.timekeeper import Timekeeper
@@ -324,15 +325,19 @@ class BrokerState:
         group = self.groups.get(group_name)
         return None if group is None else group.instances.get(name)
 
-    def instance(self, group_name: str, name: str) -> Instance:
-        """Return a live instance; raise ``BrokerError`` if it or its group is unknown."""
+    def instance(self, group_name: str, name: str, noun: str = "live instance") -> Instance:
+        """Return an instance that is live, or a member if ``noun`` is ``member``.
+
+        Raises ``BrokerError`` if it or its group is unknown.
+        """
+        fits = attrgetter("member" if noun == "member" else "live")
         instance = self.find_instance(group_name, name)
-        if instance is None or not instance.live:
+        if instance is None or not fits(instance):
             known = {
-                group.name: [one.name for one in group.instances.values() if one.live]
+                group.name: [one.name for one in group.instances.values() if fits(one)]
                 for group in self.groups.values()
             }
-            raise errors.unknown_instance(group_name, name, known)
+            raise errors.unknown_instance(group_name, name, known, noun)
         return instance
 
     def group(self, name: str) -> ConsumerGroup:

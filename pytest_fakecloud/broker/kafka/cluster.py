@@ -177,14 +177,12 @@ def complete(result: Future[Any], function: Callable[[], Any]) -> None:
         result.set_exception(error)
 
 
-def look_until(deadline: float, look: Callable[[], T | None]) -> T | None:
-    """Call ``look`` every 50 ms, until it returns a result or until a time of the monotonic clock."""
-    pause = threading.Event()
-    while True:
-        found = look()
-        if found is not None or monotonic() > deadline:
-            return found
+def look_for(seconds: float, look: Callable[[], T | None]) -> T | None:
+    """Call ``look`` every 50 ms until it returns a result, for at most ``seconds``."""
+    deadline, pause = monotonic() + seconds, threading.Event()
+    while (found := look()) is None and monotonic() <= deadline:
         pause.wait(POLL_SECONDS)
+    return found
 
 
 class Unavailable(BrokerError):

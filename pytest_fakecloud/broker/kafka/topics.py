@@ -44,7 +44,7 @@ from .cluster import (
     POLL_SECONDS,
     Cluster,
     Unavailable,
-    look_until,
+    look_for,
     real_only,
     unsupported,
     when_disconnected,
@@ -190,9 +190,9 @@ class KafkaTopics:
     set_retention = unsupported("set_retention() of an existing topic")
 
     def _wait(self, condition: Callable[[], bool], failure: str) -> None:
-        until = monotonic() + self.cluster.address.timeout
-        if look_until(until, lambda: condition() or None) is None:
-            raise ContractError(f"{failure} within {self.cluster.address.timeout} s")
+        seconds = self.cluster.address.timeout
+        if look_for(seconds, lambda: condition() or None) is None:
+            raise ContractError(f"{failure} within {seconds} s")
 
 
 class KafkaRecords:
@@ -424,7 +424,7 @@ class KafkaRecords:
         return found[False], found[True]
 
     def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
-        return look_until(monotonic() + seconds, look)
+        return look_for(seconds, look)
 
 
 def _bytes(text: str) -> bytes:

@@ -83,15 +83,11 @@ class Engine:
     )  # fmt: skip
 
     def __init__(
-        self,
-        clock: Timekeeper,
-        ids: Ids,
-        settings: KVConfig | None = None,
-        started_us: int | None = None,
+        self, clock: Timekeeper, ids: Ids, settings: KVConfig, started_us: int | None = None
     ) -> None:
         self.clock = clock
         self.ids = ids
-        self.settings = settings = settings or KVConfig()
+        self.settings = settings
         self.dialect = dialect = settings.dialect
         self.version = settings.version or VERSION[dialect]
         self.table = table_of(dialect, self.version, tuple(settings.modules))

@@ -117,10 +117,9 @@ class Source:
             raise RdbError(
                 f"the compressed strings up to byte {self.at} decompress to too many bytes"
             )
+        body = self.take(compressed)
         try:
-            return lzf_decompress(self.take(compressed), size)
-        except RdbError:
-            raise
+            return lzf_decompress(body, size)
         except ValueError as error:
             raise RdbError(f"{error} (before byte {self.at})") from None
 

@@ -144,10 +144,10 @@ class Rewriter:
             return _emulated(RANDOM_KEY, self.prefixes.everything, b"%.12f" % self.fraction())
         if spec.name == "PUBSUB NUMPAT" and self.prefixes.shared:
             return Answered(self.patterns())
-        if (replace := _REPLACED.get(spec.name)) is not None:
-            return replace(self.prefixes, argv)
-        change = _CHANGED.get(spec.name)
-        line = list(argv) if change is None else change(self.prefixes, argv)
+        rewrite = _REWRITTEN.get(spec.name)
+        line = list(argv) if rewrite is None else rewrite(self.prefixes, argv)
+        if isinstance(line, Prepared):
+            return line
         for place, _ in spec.key_positions(line):
             line[place] = self.prefixes.keys + line[place]
         return Prepared(line, runs_script=spec.name in _SCRIPTS)
@@ -331,7 +331,7 @@ def _own_lines(prefixes: Prefixes, reply: Reply) -> Reply:
     return [prefixes.without(line) for line in reply if line.startswith(starts)]
 
 
-_CHANGED: dict[str, Callable[[Prefixes, list[bytes]], list[bytes]]] = {
+_REWRITTEN: dict[str, Callable[[Prefixes, list[bytes]], list[bytes] | Prepared]] = {
     "KEYS": lambda prefixes, argv: [b"KEYS", escaped(prefixes.keys) + argv[1]],
     "SORT": _sort,
     "SORT_RO": _sort,
@@ -346,9 +346,6 @@ _CHANGED: dict[str, Callable[[Prefixes, list[bytes]], list[bytes]]] = {
     "PUBSUB NUMSUB": _pubsub_numsub,
     "PUBSUB SHARDCHANNELS": _pubsub_channels,
     "PUBSUB SHARDNUMSUB": _pubsub_numsub,
-}
-"""Functions that return a changed line. Declared keys get their prefix afterwards."""
-_REPLACED: dict[str, Callable[[Prefixes, list[bytes]], Prepared]] = {
     "SCAN": _scan,
     "DBSIZE": _dbsize,
     "FLUSHDB": _flush,
@@ -363,7 +360,9 @@ _REPLACED: dict[str, Callable[[Prefixes, list[bytes]], Prepared]] = {
     "ACL USERS": lambda prefixes, argv: Prepared(argv, partial(_own_names, prefixes)),
     "ACL LIST": lambda prefixes, argv: Prepared(argv, partial(_own_lines, prefixes)),
 }
-"""Functions that return a complete line, in which the keys have their prefix."""
+"""Functions that return a changed line, whose declared keys get their prefix afterwards, or a
+complete line.
+"""
 
 
 def find_spec(argv: list[bytes]) -> CommandSpec | None:

@@ -16,6 +16,7 @@ from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.rdb import read_file, source, write_file
 from pytest_fakecloud.kv.rdb.reader import module_id
 from pytest_fakecloud.kv.rdb.source import RdbError, lzf_compress, write_listpack
+from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.kv.values.measures import value_digest
 from tests.budget import cases
 
@@ -30,7 +31,7 @@ JSON.SET j $ {"a":[1]}|PEXPIREAT s 9000000000000"""
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    engine = Engine(Timekeeper("2026-01-01T00:00:00Z"), Ids(0))
+    engine = Engine(Timekeeper("2026-01-01T00:00:00Z"), Ids(0), KVConfig())
     session = engine.session()
     for line in LINES.replace("\n", "|").split("|"):
         engine.execute(session, line.encode().split())

@@ -17,7 +17,7 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.redis import RedisSession, namespace
 from pytest_fakecloud.kv.redis import namespace as contents
 from pytest_fakecloud.kv.redis.links import RawParser, Unreachable
-from pytest_fakecloud.kv.redis.rewriting import _CHANGED, _REPLACED, Prefixes
+from pytest_fakecloud.kv.redis.rewriting import _REWRITTEN, Prefixes, Prepared
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.harness import check_each
 
@@ -199,15 +199,11 @@ def test_a_repeated_subscription_is_confirmed_but_receives_messages_once() -> No
 
 def test_selectors_in_several_arguments_are_confined() -> None:
     prefixes = Prefixes(b"k:", b"c:", b"u-", shared=True)
-    prepare = _REPLACED["ACL SETUSER"]
     line = [b"ACL", b"SETUSER", b"ann", b"(~*", b"+@all", b"&news)", b"(allkeys)"]
-    assert prepare(prefixes, line).argv == [
-        b"ACL",
-        b"SETUSER",
-        b"u-ann",
-        b"(~k:* +@all &c:news)",
-        b"(~k:*)",
-    ]
+    prepare = _REWRITTEN["ACL SETUSER"]
+    prepared = prepare(prefixes, line)
+    assert isinstance(prepared, Prepared)
+    assert prepared.argv == [b"ACL", b"SETUSER", b"u-ann", b"(~k:* +@all &c:news)", b"(~k:*)"]
     with pytest.raises(CommandError, match=r"Unmatched parenthesis .* starting at '\(~\*'"):
         prepare(prefixes, line[:5])
 
@@ -227,4 +223,4 @@ def test_commands_that_must_be_rewritten_have_a_function() -> None:
         for spec in COMMANDS.values()
         if {"DB", "BLOCK"} & set(spec.options) or any(key.unknown for key in spec.keys)
     }
-    assert special - _CHANGED.keys() - _REPLACED.keys() == set()
+    assert special - _REWRITTEN.keys() == set()

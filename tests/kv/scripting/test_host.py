@@ -12,6 +12,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.scripting.errors import HostLost
 from pytest_fakecloud.kv.scripting.host import LuaHost, keep_frames
+from pytest_fakecloud.kv.settings import KVConfig
 from tests.harness import in_threads
 from tests.kv.conftest import Run
 
@@ -27,7 +28,7 @@ def test_it_is_built_when_a_script_first_runs(run: Run, engine: Engine) -> None:
 
 
 def test_it_is_freed_with_its_engine() -> None:
-    engine = Engine(Timekeeper(), Ids(1))
+    engine = Engine(Timekeeper(), Ids(1), KVConfig())
     engine.execute(engine.session(), [b"EVAL", b"return redis.call('PING')", b"0"])
     host, owner = ref(engine.scripting.host), ref(engine)
     del engine
@@ -71,7 +72,7 @@ def test_libraries_that_break_the_new_runtime_are_removed(
 
 
 def test_engines_do_not_share_anything() -> None:
-    first, second = (Engine(Timekeeper(), Ids(1)) for _ in range(2))
+    first, second = (Engine(Timekeeper(), Ids(1), KVConfig()) for _ in range(2))
     script = b"math.randomseed(9) redis.call('SET', 'k', 1)"
     first.execute(first.session(), [b"EVAL", script, b"0"])
     draw = [b"EVAL", b"return {math.random(1000), redis.call('EXISTS', 'k')}", b"0"]
@@ -79,7 +80,7 @@ def test_engines_do_not_share_anything() -> None:
 
 
 def test_threads_take_turns() -> None:
-    engine = Engine(Timekeeper(), Ids(1))
+    engine = Engine(Timekeeper(), Ids(1), KVConfig())
     script = b"local n = redis.call('GET', 'n') or 0 redis.call('SET', 'n', n + 1)"
 
     def work() -> None:

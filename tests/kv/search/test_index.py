@@ -12,6 +12,7 @@ import pytest
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import to_json, to_resp
+from pytest_fakecloud.kv.settings import KVConfig
 from tests.budget import cases
 from tests.kv.conftest import Run
 from tests.kv.search.conftest import Searching
@@ -180,7 +181,7 @@ class TestCopies:
         from pytest_fakecloud.core.ids import Ids
         from pytest_fakecloud.kv.engine.engine import Engine
 
-        other = Engine(clock, Ids(1))
+        other = Engine(clock, Ids(1), KVConfig())
         other.restore(shop.run.engine.snapshot())
         there = Searching(Run(other, other.session(), shop.run.notes))
         there.put("p:7", {"title": "new"})
