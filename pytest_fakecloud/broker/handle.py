@@ -87,9 +87,7 @@ class ListedFields(RecordFields, total=False):
 class AioBroker(Aio["httpx.AsyncClient"]):
     """The asynchronous forms of a broker's methods, for asyncio and trio, with the same names."""
 
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(broker, partial(broker._make, "AsyncClient"))
-        self._broker = broker
+    _handle: Broker
 
     def client(self, **options: Any) -> httpx.AsyncClient:
         """Return an ``httpx.AsyncClient`` with the fake's URL and credentials.
@@ -108,7 +106,7 @@ class AioBroker(Aio["httpx.AsyncClient"]):
     ) -> Record:
         """Awaitable version of ``Broker.wait_for_record()``."""
         return await in_thread(
-            self._broker.wait_for_record, topic, predicate, timeout=timeout, **where
+            self._handle.wait_for_record, topic, predicate, timeout=timeout, **where
         )
 
 
@@ -202,7 +200,7 @@ class Broker(Handle):
     @property
     def aio(self) -> AioBroker:
         """The asynchronous client, and awaitable versions of the methods that wait."""
-        return AioBroker(self)
+        return AioBroker(self, partial(self._make, "AsyncClient"))
 
     # -- setup -----------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
@@ -27,27 +28,15 @@ if TYPE_CHECKING:
     from .handle import Broker
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class _NamedView:
     """A view of what has this name in a broker."""
 
-    __slots__ = ("_broker", "_engine", "_settled", "name")
-
-    def __init__(self, broker: Broker, name: str) -> None:
-        self._broker = broker
-        self._engine = broker._engine
-        self._settled = broker._settled
-        self.name = name
+    _broker: Broker
+    name: str
 
     def _owner(self) -> tuple[Broker, tuple[Any, ...]]:
         return self._broker, (self.name,)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, type(self)):
-            return False
-        return self._broker is other._broker and self.name == other.name
-
-    def __hash__(self) -> int:
-        return hash((id(self._broker), self.name))
 
 
 class TopicView(_NamedView):
@@ -65,48 +54,48 @@ class TopicView(_NamedView):
     @property
     def partitions(self) -> int:
         """The number of partitions."""
-        with self._settled():
-            return self._engine.topics.check(self.name)
+        with self._broker._settled():
+            return self._broker._engine.topics.check(self.name)
 
     @property
     def records(self) -> Results[Record]:
         """The records in (partition, offset) order."""
-        with self._settled():
-            count = self._engine.topics.check(self.name)
-            records = self._engine.records.all(self.name)
+        with self._broker._settled():
+            count = self._broker._engine.topics.check(self.name)
+            records = self._broker._engine.records.all(self.name)
         return results_of(records, record_fields(count), "record")
 
     @property
     def start_offsets(self) -> list[int]:
         """For each partition, the offset of its oldest record."""
-        with self._settled():
-            return self._engine.topics.bounds(self.name)[0]
+        with self._broker._settled():
+            return self._broker._engine.topics.bounds(self.name)[0]
 
     @property
     def end_offsets(self) -> list[int]:
         """For each partition, the offset that its next record will get."""
-        with self._settled():
-            return self._engine.topics.bounds(self.name)[1]
+        with self._broker._settled():
+            return self._broker._engine.topics.bounds(self.name)[1]
 
     @action_as("topic.delete")
     def delete(self) -> None:
         """Delete the topic with its records and committed offsets. Its groups rebalance."""
-        with self._settled():
-            self._engine.topics.delete(self.name)
+        with self._broker._settled():
+            self._broker._engine.topics.delete(self.name)
 
     @action_as("topic.add_partitions")
     def add_partitions(self, count: int = 1) -> int:
         """Add partitions, rebalance the topic's groups, and return the new partition count."""
-        with self._settled():
-            return self._engine.topics.add_partitions(self.name, count)
+        with self._broker._settled():
+            return self._broker._engine.topics.add_partitions(self.name, count)
 
     @action_as("topic.set_retention")
     def set_retention(
         self, retention: Duration | None = None, *, retention_bytes: int | None = None
     ) -> None:
         """Set how long the topic keeps records, and how many bytes per partition; None: no limit."""
-        with self._settled():
-            self._engine.topics.set_retention(
+        with self._broker._settled():
+            self._broker._engine.topics.set_retention(
                 self.name, retention_ms=milliseconds(retention), retention_bytes=retention_bytes
             )
 
@@ -115,8 +104,8 @@ class TopicView(_NamedView):
         """Delete the records below an offset in one partition or in all; return their number."""
         whole(0).read("before", before)
         optional(whole(0)).read("partition", partition)
-        with self._settled():
-            return self._engine.topics.delete_records(self.name, partition, before)
+        with self._broker._settled():
+            return self._broker._engine.topics.delete_records(self.name, partition, before)
 
     def __repr__(self) -> str:
         try:
@@ -140,8 +129,8 @@ class GroupView(_NamedView):
 
     def _described(self) -> GroupDescription:
         """Return all data of the group at one moment."""
-        with self._settled():
-            return self._engine.groups.describe(self.name)
+        with self._broker._settled():
+            return self._broker._engine.groups.describe(self.name)
 
     @property
     def state(self) -> str:
@@ -200,20 +189,20 @@ class GroupView(_NamedView):
     @action_as("group.rebalance")
     def rebalance(self) -> None:
         """Make the group rebalance, after the usual automatic commits of its members."""
-        with self._settled():
-            self._engine.groups.rebalance(self.name)
+        with self._broker._settled():
+            self._broker._engine.groups.rebalance(self.name)
 
     @action_as("group.leave")
     def leave(self, instance: str) -> None:
         """Make an instance leave the group, as a delete-consumer request does."""
-        with self._settled(instance=instance):
-            self._engine.groups.delete(self.name, instance)
+        with self._broker._settled(instance=instance):
+            self._broker._engine.groups.delete(self.name, instance)
 
     @action_as("group.expire")
     def expire(self, instance: str) -> None:
         """End an instance's session, reassign its partitions, and reject its later commits."""
-        with self._settled(instance=instance):
-            self._engine.groups.expire(self.name, instance)
+        with self._broker._settled(instance=instance):
+            self._broker._engine.groups.expire(self.name, instance)
 
     def __repr__(self) -> str:
         try:

@@ -27,6 +27,7 @@ module contains what concerns topics, appending, and reading without a group.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 
 from ...core.errors import ContractError
@@ -129,15 +130,12 @@ class MemoryEngine:
         self.state.listener = listener
 
 
+@dataclass(frozen=True, eq=False)
 class MemoryTopics:
     """Creates, changes and deletes topics."""
 
-    def __init__(
-        self, state: BrokerState, rebalance_subscribers: Callable[[str, str], None]
-    ) -> None:
-        self._state = state
-        self._rebalance_subscribers = rebalance_subscribers
-        self._settings = state.settings
+    _state: BrokerState
+    _rebalance_subscribers: Callable[[str, str], None]
 
     def create(self, name: str, config: TopicConfig) -> None:
         topic = self.new(name, config)
@@ -150,7 +148,7 @@ class MemoryTopics:
 
     def new(self, name: str, config: TopicConfig) -> Topic:
         """Return a new topic that is not part of the broker yet."""
-        limits = self._settings.limits
+        limits = self._state.settings.limits
         config = checked_config(name, config, limits)
         whole(1, MOST_PARTITIONS).read("partitions", config.partitions, f"topic {name!r}")
         whole(0, INT64_MAX).read("first_offset", config.first_offset)
@@ -203,7 +201,7 @@ class MemoryTopics:
             return sum(log.trim(before) for log in logs)
 
     def check_limit(self, more: int) -> None:
-        limit = self._settings.limits.max_partitions
+        limit = self._state.settings.limits.max_partitions
         have = sum(len(topic.logs) for topic in self._state.topics.values())
         if limit is not None and have + more > limit:
             raise ContractError(

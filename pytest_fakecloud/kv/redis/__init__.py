@@ -50,7 +50,7 @@ from ..settings import KVConfig
 from ..table.registry import EVERYTHING, CommandSpec, check_family_over_rest, check_over_rest
 from ..table.rows import DOCUMENTED
 from .links import Link, Login, Unreachable
-from .namespace import Namespace, RedisContents, RedisCopy, copy_of, restore_copy
+from .namespace import Namespace, RedisCopy
 from .rewriting import (
     DEFAULT_USERS,
     Answered,
@@ -528,10 +528,10 @@ class RedisEngine:
         self.pubsub.drop(session)
 
     @contextmanager
-    def reading(self) -> Iterator[RedisContents]:
+    def reading(self) -> Iterator[Namespace]:
         """Provide the fake's keys within a ``with`` block. Each access reads from the server."""
         self.namespace.check_claim()
-        yield RedisContents(self.namespace)
+        yield self.namespace
 
     def snapshot(self) -> RedisCopy:
         """Copy the fake's keys and users.
@@ -545,10 +545,10 @@ class RedisEngine:
         if not self._has_baseline:
             self._has_baseline = True
             return RedisCopy(None)
-        return copy_of(self.namespace)
+        return self.namespace.copy()
 
     def restore(self, saved: RedisCopy) -> None:
-        restore_copy(self.namespace, saved)
+        self.namespace.restore(saved)
 
     def close(self) -> None:
         """Remove the fake's data from the server and close all connections. Later calls do nothing."""

@@ -15,7 +15,6 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.kv import redis as engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.redis import RedisSession, namespace
-from pytest_fakecloud.kv.redis import namespace as contents
 from pytest_fakecloud.kv.redis.links import RawParser, Unreachable
 from pytest_fakecloud.kv.redis.rewriting import _REWRITTEN, Prefixes, Prepared
 from pytest_fakecloud.kv.table.registry import COMMANDS
@@ -61,7 +60,7 @@ def test_a_rejected_command_of_a_copy_is_raised(rejected: int) -> None:
             return replies
 
     with pytest.raises(CommandError, match="NOPERM"):
-        contents._dumped(Namespace())  # type: ignore[arg-type]
+        namespace.Namespace._dumped(Namespace())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("reply", [[b"databases", b"4"], [], CommandError(b"ERR unknown command")])
