@@ -253,14 +253,10 @@ class BrokerQuota:
     """
 
     def __init__(self, limits: BrokerLimits) -> None:
-        self._windows = [
-            (span, limit, name)
-            for span, limit, name in (
-                (_SECOND_US, limits.messages_per_second, "second"),
-                (_DAY_US, limits.messages_per_day, "day"),
-            )
-            if limit is not None
-        ]
+        self._windows = (
+            (_SECOND_US, limits.messages_per_second, "second"),
+            (_DAY_US, limits.messages_per_day, "day"),
+        )
         self._storage = limits.storage_bytes
         self._counts: dict[tuple[str, int], int] = {}
 
@@ -274,7 +270,7 @@ class BrokerQuota:
         for span, limit, name in self._windows:
             period = name, now_us // span
             used = self._counts.get(period, 0)
-            if used + messages > limit:
+            if limit is not None and used + messages > limit:
                 raise BrokerError(
                     "quota_exceeded",
                     f"Exceeded the plan's limit of {limit} messages per {name}: "

@@ -32,6 +32,7 @@ from .state import (
     TimerKind,
     by_topic,
     cancel,
+    commit_event,
     partitions_text,
     range_assignment,
 )
@@ -283,19 +284,11 @@ class MemoryGroups:
         kind: EventKind,
         by: str,
     ) -> None:
-        stored = [tuple(one) for one in offsets]
         for topic, partition, offset in offsets:
             group.committed[TopicPartition(topic, partition)] = offset
-        if stored:
-            changed = ", ".join(f"{topic}-{part}={offset}" for topic, part, offset in offsets)
-            self._state.add_event(
-                kind,
-                f"{by} of {group.name} committed {changed}"
-                + (" automatically" if kind == "auto commit" else ""),
-                group=group.name,
-                instance=by,
-                offsets=stored,
-            )
+        if offsets:
+            text, data = commit_event(kind, group.name, by, offsets)
+            self._state.add_event(kind, text, **data)
 
     # -- delivery --------------------------------------------------------------------------------
 

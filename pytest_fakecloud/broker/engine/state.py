@@ -228,6 +228,17 @@ def partitions_text(assignment: Iterable[TopicPartition]) -> str:
     return " ".join(f"{topic}{partitions}" for topic, partitions in topics.items()) or "nothing"
 
 
+def commit_event(
+    kind: EventKind, group: str, by: str, offsets: Iterable[tuple[str, int, int]]
+) -> tuple[str, dict[str, Any]]:
+    """Return the description and the data of the event of a commit ``by`` an instance."""
+    stored = [tuple(each) for each in offsets]
+    changed = ", ".join(f"{topic}-{partition}={at}" for topic, partition, at in stored)
+    ending = " automatically" if kind == "auto commit" else ""
+    data = {"group": group, "instance": by, "offsets": stored}
+    return f"{by} of {group} committed {changed}{ending}", data
+
+
 def range_assignment(
     subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:

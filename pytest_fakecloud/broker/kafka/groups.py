@@ -16,7 +16,7 @@ from ...core.timekeeper import Timekeeper
 from ...core.timers import monotonic
 from .. import errors
 from ..engine.groups import check_instance_limit
-from ..engine.state import GroupListener, Waits, by_topic
+from ..engine.state import GroupListener, Waits, by_topic, commit_event
 from ..errors import BrokerError
 from ..model import (
     NO_OFFSET,
@@ -243,18 +243,10 @@ class KafkaGroups:
         offsets: Mapping[Partition, int],
         kind: EventKind = "commit",
     ) -> None:
-        if not offsets:
-            return
-        stored = [(*self._names.shown_partition(tp), at) for tp, at in offsets.items()]
-        shown = ", ".join(f"{topic}-{number}={at}" for topic, number, at in stored)
-        self.add_event(
-            kind,
-            f"group {group!r}: {instance!r} committed {shown}"
-            + (" automatically" if kind == "auto commit" else ""),
-            group=group,
-            instance=instance,
-            offsets=stored,
-        )
+        if offsets:
+            stored = [(*self._names.shown_partition(tp), at) for tp, at in offsets.items()]
+            text, data = commit_event(kind, group, instance, stored)
+            self.add_event(kind, text, **data)
 
     def committed_offset(self, group: str, partition: Partition) -> int | None:
         found = self.cluster.group_offsets(self._names.real(group), [partition])

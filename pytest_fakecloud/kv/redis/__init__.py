@@ -398,14 +398,9 @@ class RedisEngine:
         self.closed = False
 
     def session(
-        self,
-        user: Any = None,
-        transport: str = "local",
-        address: str = "",
-        at_us: int | None = None,
-        size: int = 0,
+        self, user: Any = None, transport: str = "local", address: str = "", *_unused: object
     ) -> RedisSession:
-        """Open a session, by default for the user ``default``. The server ignores the last two."""
+        """Open a session, by default for the user ``default``."""
         return RedisSession(user or self.users.default, transport, address)
 
     def _check_offered(
