@@ -69,13 +69,13 @@ class TopicView(_NamedView):
     def start_offsets(self) -> list[int]:
         """For each partition, the offset of its oldest record."""
         with self._broker._settled():
-            return self._broker._engine.topics.bounds(self.name)[0]
+            return [start for start, _ in self._broker._engine.topics.bounds(self.name)]
 
     @property
     def end_offsets(self) -> list[int]:
         """For each partition, the offset that its next record will get."""
         with self._broker._settled():
-            return self._broker._engine.topics.bounds(self.name)[1]
+            return [end for _, end in self._broker._engine.topics.bounds(self.name)]
 
     @action_as("topic.delete")
     def delete(self) -> None:

@@ -193,11 +193,9 @@ class MemoryTopics:
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
         with self._state:
-            logs = (
-                self._state.topic(name).logs
-                if partition is None
-                else [self._state.partition(name, partition)]
-            )
+            logs = self._state.topic(name).logs
+            if partition is not None:
+                logs = [self._state.partition(name, partition)]
             return sum(log.trim(before) for log in logs)
 
     def check_limit(self, more: int) -> None:
@@ -213,11 +211,10 @@ class MemoryTopics:
         with self._state:
             return len(self._state.topic(name).logs)
 
-    def bounds(self, name: str) -> tuple[list[int], list[int]]:
-        """Return the start offsets and the end offsets of a topic's logs, by partition."""
+    def bounds(self, name: str) -> list[tuple[int, int]]:
+        """Return the start offset and the end offset of each of a topic's logs, by partition."""
         with self._state:
-            logs = self._state.topic(name).logs
-            return [log.start for log in logs], [log.end for log in logs]
+            return [(log.start, log.end) for log in self._state.topic(name).logs]
 
     def counts(self) -> dict[str, int]:
         with self._state:

@@ -110,7 +110,7 @@ class KafkaEngine:
             topics = self.topics.counts()
             messages: list[ProducerRecord] = []
             for name in topics:
-                if any(self.topics.bounds(name)[0]):
+                if any(start for start, _ in self.topics.bounds(name)):
                     raise real_only(f"a copy of topic {name!r}, whose first records were deleted,")
                 messages += [
                     ProducerRecord(r.topic, r.value, r.key, r.partition, r.timestamp, r.headers)

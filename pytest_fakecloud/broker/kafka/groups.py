@@ -314,8 +314,7 @@ class KafkaGroups:
         read.update(topic for member in members for topic in member.topics)
         lag = {}
         for topic in sorted(read):
-            starts, ends = self._topics.bounds(topic)
-            for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            for number, (start, end) in enumerate(self._topics.bounds(topic)):
                 tp = TopicPartition(topic, number)
                 lag[tp] = max(0, end - max(committed.get(tp, start), start))
         return lag

@@ -131,10 +131,9 @@ class KafkaTopics:
         ends = self.cluster.offsets(dict.fromkeys(real, "latest"))
         return [(starts[tp], ends[tp]) for tp in real]
 
-    def bounds(self, name: str) -> tuple[list[int], list[int]]:
-        """Return the start offsets and the end offsets of a topic's logs, by partition."""
-        ends = self.ends([(name, number) for number in range(self.check(name))])
-        return [start for start, _ in ends], [end for _, end in ends]
+    def bounds(self, name: str) -> list[tuple[int, int]]:
+        """Return the start offset and the end offset of each of a topic's logs, by partition."""
+        return self.ends([(name, number) for number in range(self.check(name))])
 
     def create(self, name: str, config: TopicConfig) -> None:
         if config.first_offset:
@@ -176,16 +175,15 @@ class KafkaTopics:
         count = self.check(name)
         if partition is not None:
             self.check_partition(name, partition)
-        numbers = range(count) if partition is None else [partition]
-        starts, ends = self.bounds(name)
-        wanted = {
-            (self._names.real(name), number): min(before, ends[number])
-            for number in numbers
-            if min(before, ends[number]) > starts[number]
-        }
+        bounds, wanted, deleted = self.bounds(name), {}, 0
+        for number in range(count) if partition is None else [partition]:
+            start, end = bounds[number]
+            if (offset := min(before, end)) > start:
+                wanted[self._names.real(name), number] = offset
+                deleted += offset - start
         with AsMisuse():
             self.cluster.delete_records(wanted)
-        return sum(offset - starts[number] for (_, number), offset in wanted.items())
+        return deleted
 
     set_retention = unsupported("set_retention() of an existing topic")
 
@@ -405,9 +403,7 @@ class KafkaRecords:
     def all(self, name: str) -> list[Record]:
         """Return all records of a topic in (partition, offset) order."""
         found: list[Record] = []
-        starts, ends = self._topics.bounds(name)
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            at = start
+        for number, (at, end) in enumerate(self._topics.bounds(name)):
             while at < end:
                 page = self.fetch([TopicPartitionOffset(name, number, at)], 0)
                 if not page:
