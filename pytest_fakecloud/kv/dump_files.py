@@ -38,7 +38,6 @@ def load_from_file(
     """
     file = Path(path)
     contents = _read(file)
-    foreign = Counter({f"of {kind}": len(keys) for kind, keys in contents.foreign.items()})
     try:
         if isinstance(engine, Engine):
             problem = "its function libraries cannot be loaded"
@@ -48,8 +47,9 @@ def load_from_file(
             loaded = _send(contents, execute)
     except CommandError as error:
         raise ContractError(f"{file.name}: {problem}: {error}") from None
-    words = ", ".join(f"{count} {kind}" for kind, count in (foreign + loaded).items())
-    if words:
+    skipped = contents.skipped + loaded
+    if skipped:
+        words = ", ".join(f"{count} {kind}" for kind, count in skipped.items())
         # Attribute the warning to the caller of load(), above the two functions that record the call.
         warnings.warn(f"{file.name}: skipped keys: {words}", stacklevel=5)
 

@@ -265,9 +265,11 @@ class BrokerQuota:
         """
         counts = {}
         for span, limit, name in self._windows:
+            if limit is None:
+                continue
             period = name, now_us // span
             used = self._counts.get(period, 0)
-            if limit is not None and used + messages > limit:
+            if used + messages > limit:
                 raise BrokerError(
                     "quota_exceeded",
                     f"Exceeded the plan's limit of {limit} messages per {name}: "

@@ -7,13 +7,13 @@ and ``writer`` handle the values, ``source`` the lengths, strings and packed str
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..table.config import Config
-from .reader import VALKEY_9, ForeignType, module_items, module_name, read_value
+from .reader import VALKEY_9, ForeignType, module_items, read_value
 from .source import RdbError, Source, crc64
 from .writer import OLDEST, Writer
 
@@ -94,11 +94,11 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of an RDB file; ``foreign`` has the skipped keys by unsupported module type."""
+    """The contents of an RDB file; ``skipped`` counts keys of unsupported types by the reason."""
 
     records: list[Record] = field(default_factory=list)
     libraries: list[bytes] = field(default_factory=list)
-    foreign: dict[str, list[bytes]] = field(default_factory=dict)
+    skipped: Counter[str] = field(default_factory=Counter)
 
 
 def read_file(data: bytes) -> Contents:
@@ -117,7 +117,7 @@ def read_file(data: bytes) -> Contents:
             try:
                 value = source.string() if code == 0 else read_value(source, code, version)
             except ForeignType as kind:
-                found.foreign.setdefault(str(kind), []).append(key)
+                found.skipped[f"of {kind}"] += 1
             except RdbError as error:
                 raise RdbError(f"the value of the key {_shown(key)} is damaged: {error}") from None
             else:
@@ -176,10 +176,9 @@ def _between_keys(source: Source, code: int, found: Contents) -> None:
         for _ in range(3):
             source.length()
     elif code == _MODULE_AUX:
-        name = module_name(source.length())
+        source.length()
         # The first item is the time at which the module loads the entry: before or after the keys.
         module_items(source)
-        found.foreign.setdefault(f"module type {name}", [])
     elif code == _FUNCTION:
         found.libraries.append(source.string())
     else:
