@@ -474,8 +474,6 @@ class MemoryGroups:
         if not instance.live:
             self._remove(instance, reason, "expire")
             return
-        self._revoke(instance)
-        instance.epoch += 1
         instance.state = "expired"
         cancel(instance, "session")
         self._rebalance(instance.group, reason, ("expire", instance.name))
@@ -483,9 +481,8 @@ class MemoryGroups:
     def _remove(self, instance: Instance, reason: str, kind: str) -> None:
         was_member = instance.member
         cancel(instance)
-        self._revoke(instance)
-        instance.epoch += 1
         instance.state = "removed"
+        self._revoke(instance)
         del instance.group.instances[instance.name]
         if was_member:
             self._rebalance(instance.group, reason, (kind, instance.name))

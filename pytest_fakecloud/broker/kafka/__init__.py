@@ -54,7 +54,6 @@ class KafkaEngine:
         clock.check_real_time()
         self.settings = settings
         self.closed = False
-        self._patience = address.timeout
         self._names = Names(settings.isolation, address.prefix)
         self._cluster = Cluster(address, self._names)
         self._first_copy = True
@@ -66,7 +65,7 @@ class KafkaEngine:
         self.topics = KafkaTopics(self._cluster, settings)
         self.interrupt = self._waits.interrupt
         self.records = KafkaRecords(self.topics, clock, self._waits)
-        self.groups = KafkaGroups(self.topics, clock, self._waits, self.records)
+        self.groups = KafkaGroups(self.records, clock, self._waits)
         self._release_clock = clock.tie_to_real_time(
             f"the real cluster behind it ({address.where}) runs in real time. To move the clock, "
             "use the in-memory engine (leave out engine=)"
@@ -133,7 +132,7 @@ class KafkaEngine:
             raise _shared("restored")
         with AsMisuse():
             self.topics.counts()  # Raises before anything has changed if the cluster is unavailable.
-            self.groups.stop_all()(self._patience)
+            self.groups.stop_all()(self._cluster.address.timeout)
             self._delete_own()
             self.topics.rename()
             self.records.by_test.clear()
@@ -163,7 +162,7 @@ class KafkaEngine:
         join = self.groups.stop_all()
         # Check first, because an unavailable cluster cannot delete topics and groups.
         there = self._cluster.is_reachable(_CLOSE_SECONDS)
-        join(self._patience if there else _STOP_SECONDS)
+        join(self._cluster.address.timeout if there else _STOP_SECONDS)
         self.records.close()
         if there and not self._names.shared:
             with suppress(BrokerError):

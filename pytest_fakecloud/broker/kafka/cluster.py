@@ -21,6 +21,10 @@ from ..errors import BrokerError
 from ..model import TopicPartition
 
 T = TypeVar("T")
+_LOGGER = logging.getLogger("pytest_fakecloud.kafka")
+"""A logger that discards librdkafka's messages, such as lost connections."""
+_LOGGER.addHandler(logging.NullHandler())
+_LOGGER.propagate = False
 POLL_SECONDS = 0.05
 """Seconds between two polls of a waiting call."""
 _KINDS = {
@@ -81,7 +85,7 @@ class Address:
 
     def settings(self, what: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings for a client. Settings in the address override those in ``what``."""
-        return {**self._base, **what, **self._settings, "logger": _null_logger()}
+        return {**self._base, **what, **self._settings, "logger": _LOGGER}
 
 
 def _security(user: str, *, tls: bool) -> dict[str, str]:
@@ -112,15 +116,6 @@ def _seconds(name: str, text: str) -> float:
     if not 0 < seconds < float("inf"):
         raise ContractError(f"{name}={text!r} is invalid: pass a positive number of seconds")
     return seconds
-
-
-def _null_logger() -> logging.Logger:
-    """Return a logger that discards librdkafka's messages, such as lost connections."""
-    logger = logging.getLogger("pytest_fakecloud.kafka")
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
-        logger.propagate = False
-    return logger
 
 
 class Names:

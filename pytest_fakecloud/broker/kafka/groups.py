@@ -35,7 +35,7 @@ from ..model import (
 )
 from .cluster import unsupported
 from .instance import KafkaInstance, Partition
-from .topics import KafkaRecords, KafkaTopics
+from .topics import KafkaRecords
 
 
 class KafkaGroups:
@@ -45,14 +45,12 @@ class KafkaGroups:
     ``ContractError``. A call for an instance also waits for earlier calls for the instance.
     """
 
-    def __init__(
-        self, topics: KafkaTopics, clock: Timekeeper, waits: Waits, records: KafkaRecords
-    ) -> None:
+    def __init__(self, records: KafkaRecords, clock: Timekeeper, waits: Waits) -> None:
         self.add_event: GroupListener = lambda *event, **details: None
-        self.cluster = topics.cluster
-        self._topics = topics
-        self._names = topics.cluster.names
         self._records = records
+        self._topics = topics = records.topics
+        self.cluster = topics.cluster
+        self._names = topics.cluster.names
         self.settings = topics.settings
         self.clock = clock
         self._waits = waits
@@ -247,10 +245,6 @@ class KafkaGroups:
             stored = [(*self._names.shown_partition(tp), at) for tp, at in offsets.items()]
             text, data = commit_event(kind, group, instance, stored)
             self.add_event(kind, text, **data)
-
-    def committed_offset(self, group: str, partition: Partition) -> int | None:
-        found = self.cluster.group_offsets(self._names.real(group), [partition])
-        return found.get(partition)
 
     def all_committed(self, group: str) -> dict[TopicPartition, int]:
         """Return all offsets that a group has committed in the fake's topics."""

@@ -147,12 +147,14 @@ class KafkaInstance:
         unreadable = self.buffer.unreadable()
         if unreadable is not None:
             topic, partition = self._cluster.names.shown_partition(unreadable)
-            offset = self._groups.committed_offset(self.group, unreadable)
-            if offset is None:
+            group = self._cluster.names.real(self.group)
+            committed = self._cluster.group_offsets(group, [unreadable])
+            if not committed:
                 raise errors.no_offset(topic, partition)
             raise BrokerError(
                 "offset_out_of_range",
-                f"Offset out of range: {offset} is outside of the log of {topic}-{partition}",
+                f"Offset out of range: {committed[unreadable]} is outside of the log of "
+                f"{topic}-{partition}",
             )
         messages, offsets = self.buffer.take(most, most_bytes)
         self._used = monotonic()

@@ -203,7 +203,7 @@ class KafkaRecords:
     def __init__(self, topics: KafkaTopics, clock: Timekeeper, waits: Waits) -> None:
         self.by_test: set[tuple[str, int, int]] = set()
         """Positions of the records that the test produced."""
-        self._topics = topics
+        self.topics = topics
         self._cluster = topics.cluster
         self._names = topics.cluster.names
         self._clock = clock
@@ -232,7 +232,7 @@ class KafkaRecords:
     ) -> list[Metadata]:
         self._look_up(messages)
         with self._lock:
-            known = self._topics.known
+            known = self.topics.known
             plan = plan_of(known, messages, self._clock.now_ms())
             take_turns(known, plan)
         sent = list(map(self._send, messages, plan.positions))
@@ -247,15 +247,15 @@ class KafkaRecords:
     def check(self, messages: Sequence[ProducerRecord]) -> None:
         self._look_up(messages)
         with self._lock:
-            plan_of(self._topics.known, messages, 0)
+            plan_of(self.topics.known, messages, 0)
 
     def _look_up(self, messages: Sequence[ProducerRecord]) -> None:
         # A topic that is still missing is rejected when positions are chosen in request order.
-        known = self._topics.look()
+        known = self.topics.look()
         for message in messages:
             topic = known.get(message.topic)
             if topic is None or (message.partition or 0) >= len(topic.logs):
-                self._topics.look(fresh=True)
+                self.topics.look(fresh=True)
                 return
 
     def _send(self, message: ProducerRecord, position: Metadata) -> Future[Metadata]:
@@ -306,8 +306,8 @@ class KafkaRecords:
         if not wanted:
             return []
         for topic, partition, _ in wanted:
-            self._topics.check_partition(topic, partition)
-        for at, (start, end) in zip(wanted, self._topics.ends(wanted), strict=True):
+            self.topics.check_partition(topic, partition)
+        for at, (start, end) in zip(wanted, self.topics.ends(wanted), strict=True):
             if not start <= at.offset <= end:
                 raise errors.out_of_range(*at, start, end)
         signal = self._clock.signal()
@@ -328,14 +328,14 @@ class KafkaRecords:
                     "auto.offset.reset": "error",
                     "enable.partition.eof": True,
                     "fetch.wait.max.ms": max(1, min(timeout_ms, 500)),
-                    "max.partition.fetch.bytes": self._topics.settings.max_partition_bytes,
+                    "max.partition.fetch.bytes": self.topics.settings.max_partition_bytes,
                 }
             )
         )
         with closing(reader):
             reader.assign([ClusterPartition(self._names.real(t), p, o) for t, p, o in wanted])
             found = self._read(reader, wanted, timeout_ms, away)
-        if self._topics.settings.fetch_single_topic and found:
+        if self.topics.settings.fetch_single_topic and found:
             found = [record for record in found if record.topic == found[0].topic]
         return found
 
@@ -356,14 +356,14 @@ class KafkaRecords:
             message = reader.poll(min(left, POLL_SECONDS))
             if away.is_set():
                 away.clear()
-                self._topics.look(fresh=True)
+                self.topics.look(fresh=True)
             if message is None:
                 continue
             tp = (self._names.shown(message.topic() or ""), message.partition())
             problem = message.error()
             if problem is None:
                 sizes[tp] += len(message)
-                if parts[tp] and sizes[tp] > self._topics.settings.max_partition_bytes:
+                if parts[tp] and sizes[tp] > self.topics.settings.max_partition_bytes:
                     done.add(tp)
                 else:
                     parts[tp].append(self.record(message))
@@ -392,7 +392,7 @@ class KafkaRecords:
         self, at: int | Literal["earliest", "latest"], partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
         for tp in partitions:
-            self._topics.check_partition(*tp)
+            self.topics.check_partition(*tp)
         real = [(self._names.real(topic), partition) for topic, partition in partitions]
         found = self._cluster.offsets(dict.fromkeys(real, at))
         return [
@@ -403,7 +403,7 @@ class KafkaRecords:
     def all(self, name: str) -> list[Record]:
         """Return all records of a topic in (partition, offset) order."""
         found: list[Record] = []
-        for number, (at, end) in enumerate(self._topics.bounds(name)):
+        for number, (at, end) in enumerate(self.topics.bounds(name)):
             while at < end:
                 page = self.fetch([TopicPartitionOffset(name, number, at)], 0)
                 if not page:

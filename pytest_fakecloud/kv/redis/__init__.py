@@ -380,6 +380,7 @@ class RedisEngine:
         self.settings = settings
         self.lock = nullcontext()  # The server itself runs one command at a time.
         self.namespace = namespace = Namespace(url, settings.isolation)
+        self.restore = namespace.restore
         self._prefixes = namespace.prefixes
         self.pubsub = Subscriptions(namespace.link, namespace.prefixes)
         self.monitors = MonitorFeed(namespace.link, namespace.prefixes)
@@ -541,9 +542,6 @@ class RedisEngine:
             self._has_baseline = True
             return RedisCopy(None)
         return self.namespace.copy()
-
-    def restore(self, saved: RedisCopy) -> None:
-        self.namespace.restore(saved)
 
     def close(self) -> None:
         """Remove the fake's data from the server and close all connections. Later calls do nothing."""
