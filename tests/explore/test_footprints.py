@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,7 +22,8 @@ from pytest_fakecloud.explore.footprint import (
 from pytest_fakecloud.http.messages import Request
 from pytest_fakecloud.vector.handle import hold
 
-from .test_dpor import Clients, compared
+from ..budget import cases
+from .test_dpor import Clients, compared, random_clients
 
 HOOK = "https://app.example.com/hook"
 
@@ -287,3 +289,103 @@ def test_deliveries_of_a_flow_control_key_wait_for_each_other(cloud: Cloud) -> N
     [message] = queue._engine.messages.values()
     found = touches_of_delivery("queue", "m1", message)
     assert ("flow-control key", "slow", True) in {(t.kind, t.name, t.writes) for t in found}
+
+
+# -- random clients of every service ----------------------------------------------------------------
+
+Calls = Callable[[str, str], list[Callable[[], object]]]
+
+
+def calls_of_a_broker(cloud: Cloud, redis: Redis) -> Calls:
+    """Return calls of a consumer group with one member for each of two topics, ``x`` and ``y``."""
+    broker = cloud.broker()
+    for topic in "xy":
+        broker.create_topic(topic, partitions=1)
+    client = httpx.Client(base_url=broker.url, auth=(broker.username, broker.password))
+
+    def get(path: str) -> Callable[[], object]:
+        return lambda: client.get(path).text
+
+    return lambda topic, other: [
+        get(f"/produce/{topic}/v"),
+        get(f"/consume/g/{topic}/{topic}"),
+        get(f"/consume/g/{other}/{topic}"),
+        get(f"/commit/g/{topic}"),
+        get(f"/fetch/{topic}/0/0"),
+        get(f"/delete-consumer/g/{other}"),
+        get("/topics"),
+    ]
+
+
+def calls_of_a_queue(cloud: Cloud, redis: Redis) -> Calls:
+    """Return calls that publish to a handler with an effect on a key, and change what it receives."""
+    client = _publisher(cloud, redis)
+
+    def published(**settings: Any) -> Callable[[], object]:
+        def publish() -> object:
+            sent: Any = client.message.publish(url=HOOK, body="1", retries=0, **settings)
+            return sent.deduplicated
+
+        return publish
+
+    return lambda name, other: [
+        published(),
+        published(deduplication_id=name),
+        published(flow_control={"key": name, "parallelism": 1}),
+        partial(_enqueue, client),
+        lambda: client.queue.pause("q"),
+        lambda: len(client.dlq.list().messages),
+        lambda: redis.llen("log"),
+    ]
+
+
+def calls_of_an_index(cloud: Cloud, redis: Redis) -> Calls:
+    """Return calls on two namespaces."""
+    index = cloud.vector_index(dimension=2).client()
+    return lambda space, other: [
+        lambda: index.upsert([("v", [1.0, 0.0])], namespace=space),
+        lambda: index.fetch(["v"], namespace=space)[0] is None,
+        lambda: len(index.query([1.0, 0.0], top_k=1, namespace=other)),
+        lambda: index.delete("v", namespace=space),
+        lambda: index.reset(all=True),
+        lambda: index.list_namespaces(),
+        lambda: index.info().vector_count,
+    ]
+
+
+def calls_with_delays(cloud: Cloud, redis: Redis) -> Calls:
+    """Return calls that publish delayed messages, and calls that meet their deliveries."""
+    client = _publisher(cloud, redis)
+
+    def later(delay: str) -> object:
+        sent: Any = client.message.publish(url=HOOK, body="1", retries=0, delay=delay)
+        return sent.deduplicated
+
+    return lambda name, other: [
+        lambda: later("10s"),
+        lambda: redis.llen("log"),
+        lambda: redis.set(name, "1", ex=5),
+        lambda: redis.get(other),
+        lambda: len(client.dlq.list().messages),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("calls", [calls_of_a_broker, calls_of_a_queue, calls_of_an_index])
+@pytest.mark.parametrize("seed", range(cases(4)))
+def test_random_clients_of_every_service_reach_what_brute_force_reaches(
+    cloud: Cloud, kv: KVServer, redis: Redis, calls: Callable[..., Calls], seed: int
+) -> None:
+    chance = random.Random(seed)
+    # Each message adds a delivery, and each of these a call.
+    count, most = (2, 1) if calls is calls_of_a_queue else chance.choice([(2, 2), (3, 1)])
+    compared(cloud, kv, random_clients(chance, calls(cloud, redis), "xy", count, most))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(cases(4)))
+def test_random_clients_of_a_queue_with_timers_reach_what_brute_force_reaches(
+    cloud: Cloud, kv: KVServer, redis: Redis, seed: int
+) -> None:
+    clients = random_clients(random.Random(seed), calls_with_delays(cloud, redis), "xy", 2, 2)
+    compared(cloud, kv, clients, moves_time=True)
