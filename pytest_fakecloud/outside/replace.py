@@ -15,6 +15,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from operator import is_not
 from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
 
@@ -88,21 +89,6 @@ class _Item(Replacement):
 
     def _write(self, value: Any) -> None:
         self._holder[self._place] = value
-
-
-class _Default(Replacement):
-    """A replaced default of a function's positional argument."""
-
-    __slots__ = ()
-
-    def _read(self) -> Any:
-        defaults = self._holder.__defaults__ or ()
-        return defaults[self._place] if self._place < len(defaults) else _MISSING
-
-    def _write(self, value: Any) -> None:
-        defaults = list(self._holder.__defaults__)
-        defaults[self._place] = value
-        self._holder.__defaults__ = tuple(defaults)
 
 
 def original_of(value: Any) -> Any:
@@ -185,19 +171,17 @@ class _Search:
                 self._in_items(names, list(names.items()), is_module=True)
         return self._found
 
-    def _match(self, held: Any) -> Any:
-        """Return the function to store instead of a value, or None to keep the value."""
-        if _covered:
-            held = original_of(held)
-        return self._by_id.get(id(held))
+    def _ours(self, held: Any) -> Any:
+        """Return the function to store instead of a value, or the value if it is to be kept."""
+        return self._by_id.get(id(original_of(held) if _covered else held), held)
 
     def _in_items(
         self, items: Any, pairs: Iterable[tuple[Any, Any]], *, is_module: bool = False
     ) -> None:
         """Search a namespace, dictionary or list; what a namespace holds is searched, too."""
         for key, held in pairs:
-            if (function := self._match(held)) is not None:
-                self._found.append(_Item(items, key, function))
+            if (ours := self._ours(held)) is not held:
+                self._found.append(_Item(items, key, ours))
             elif is_module:
                 self._below(held)
 
@@ -223,27 +207,29 @@ class _Search:
                 self._in_class(value, names)
 
     def _in_function(self, function: FunctionType) -> None:
-        for index, held in enumerate(function.__defaults__ or ()):
-            if (found := self._match(held)) is not None:
-                self._found.append(_Default(function, index, found))
+        defaults = function.__defaults__ or ()
+        new_defaults = tuple(map(self._ours, defaults))
+        if any(map(is_not, new_defaults, defaults)):
+            self._found.append(replace(function, "__defaults__", new_defaults))
         if function.__kwdefaults__:
             self._in_items(function.__kwdefaults__, list(function.__kwdefaults__.items()))
         for cell in function.__closure__ or ():
             with suppress(ValueError):  # an empty cell
                 held = cell.cell_contents
-                if (found := self._match(held)) is not None:
-                    self._found.append(replace(cell, "cell_contents", found))
+                if (ours := self._ours(held)) is not held:
+                    self._found.append(replace(cell, "cell_contents", ours))
                 else:
                     self._below(held)
 
     def _in_class(self, owner: type, names: dict[str, Any]) -> None:
         for name, held in names.items():
-            if (found := self._match(held)) is not None:
-                self._found.append(replace(owner, name, found))
-            elif type(held) is not staticmethod or (found := self._match(held.__func__)) is None:
-                self._below(held)
+            function = held.__func__ if type(held) is staticmethod else held
+            if (ours := self._ours(held)) is not held:
+                self._found.append(replace(owner, name, ours))
+            elif (ours := self._ours(function)) is not function:
+                self._found.append(replace(owner, name, staticmethod(ours)))
             else:
-                self._found.append(replace(owner, name, staticmethod(found)))
+                self._below(held)
 
 
 def _namespaces(leaves_out: Callable[[str], bool]) -> Iterator[tuple[str, dict[str, Any]]]:
