@@ -235,7 +235,7 @@ def _check_repeats(player: Player, first: Run, when: str) -> None:
     __tracebackhide__ = True
     second = player.play(Schedule(), stacks=True)
     # Without the process's time, arguments and answers contain wall-clock times.
-    has_content = player.world.wall is not None
+    has_content = player.world.process_time is not None
     calls = ([line for line in run.lines if line.call is not None] for run in (first, second))
     for number, (one, other) in enumerate(itertools.zip_longest(*calls), 1):
         if not (one and other and _content(one, has_content) == _content(other, has_content)):

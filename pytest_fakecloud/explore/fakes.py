@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..core.timekeeper import Timekeeper
     from ..core.timers import Timer
     from ..handle import Handle
-    from ..outside.process_time import Wall
+    from ..outside.process_time import ProcessTime
     from ..queue.engine.schedules import Schedule, Schedules
     from ..queue.handle import Queue
     from ..queue.model import Message
@@ -300,8 +300,8 @@ class Fakes:
                 )
         self.disturbances = Disturbances(self.clock, self.handles)
         self.deliveries = Deliveries(self._queues, self.clock.now_us())
-        self.wall: Wall | None = None
-        """The process's wall-clock time, if it follows the clock."""
+        self.process_time: ProcessTime | None = None
+        """What makes the process's time follow the clock, if it does."""
 
     def set_baseline(self) -> None:
         self._start_us, self._data = self.clock.now_us(), self.cloud.snapshot()
@@ -320,8 +320,8 @@ class Fakes:
             self.clock.rewind(to_datetime(self._start_us), "frozen")
         self.cloud.restore(self._data)
         context_of(self.cloud).ids.reseed(self.cloud.seed)
-        if self.wall is not None:
-            self.wall.reads.forget()
+        if self.process_time is not None:
+            self.process_time.reads.clear()
         self.deliveries = Deliveries(self._queues, self._start_us)
         # A queue limits the chain of messages that cause each other within one drive.
         self.clock.drives += 1

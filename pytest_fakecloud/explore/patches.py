@@ -153,11 +153,9 @@ def _steer_process(world: World, exits: contextlib.ExitStack, wanted: bool | Non
     if wanted is None:
         wanted = importlib.util.find_spec("time_machine") is not None
     if wanted and not world.clock.anchored:
-        steering = ProcessTime(world.clock)
-        steering.start()
-        steering.wall.on_read = world.note_clock_read
-        world.wall = steering.wall
-        exits.callback(steering.stop)
+        world.process_time = ProcessTime(world.clock)
+        world.process_time.on_read = world.note_clock_read
+        exits.enter_context(world.process_time)
 
 
 @contextlib.contextmanager

@@ -47,38 +47,6 @@ class _Reads:
     count: int = 0
 
 
-class _FrozenReads:
-    """Counts the consecutive reads of an unchanged time at one source line, for each thread."""
-
-    def __init__(self) -> None:
-        self._by_thread: dict[int, _Reads] = {}
-
-    def check(self, frame: FrameType | None) -> None:
-        """Count a read; raise ``ContractError`` if the code seems to wait for the time to change."""
-        frame = next((one for one in stack_of(frame) if not is_infrastructure(one)), None)
-        if frame is None:
-            return
-        line, thread = (frame.f_code, frame.f_lineno), threading.get_ident()
-        reads = self._by_thread.get(thread)
-        if reads is None or reads.line != line:
-            reads = self._by_thread[thread] = _Reads(line, monotonic())
-        reads.count += 1
-        waited = monotonic() - reads.since
-        if reads.count >= POLLS and waited >= STANDING_SECONDS:
-            # Code that handles the error may go on reading, until the same time has passed again.
-            reads.since = monotonic()
-            raise ContractError(
-                f"{frame.f_code.co_filename}:{frame.f_lineno} has read the time {reads.count} times "
-                f"within {waited:.0f} s of real time, but it is frozen: with process_time it moves only "
-                "with the clock, so a loop that waits for it never ends. Let sleeps move it "
-                "(process_time='autojump'), move the clock from another thread, or omit "
-                "process_time"
-            )
-
-    def forget(self) -> None:
-        self._by_thread.clear()
-
-
 class _Travel:
     """A travel of time-machine, which stops at any time, also while later travels are active.
 
@@ -148,68 +116,6 @@ def _set_zone(name: str | None) -> None:
         time.tzset()
 
 
-class Wall:
-    """Makes ``time.time()``, ``datetime.now()`` and similar functions follow a clock.
-
-    A loop that only reads a frozen time would never end. After some real time, its next read raises
-    ``ContractError`` with the source line and the reason.
-    """
-
-    def __init__(self, clock: Timekeeper) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._shown_us = 0
-        self._travel: _Travel | None = None
-        self._unlisten: Callable[[], None] = lambda: None
-        self.reads = _FrozenReads()
-        self.on_read: Callable[[], None] | None = None
-        """A function that is called when code reads the time, but not for HTTP headers and logs."""
-
-    def start(self) -> None:
-        """Start controlling the wall clock. The cloud's clock must be frozen."""
-        if datetime.datetime.__name__ == "FakeDatetime" and "freezegun" in sys.modules:
-            shown_us = datetime.datetime.now(datetime.UTC).timestamp() * 1e6
-            if abs(shown_us - self._clock.now_us()) > _TOLERANCE_US:
-                raise ContractError(
-                    "freezegun has set this process's time, which differs from this clock's time: "
-                    "omit now=, or freezegun, because process_time controls the process's time"
-                )
-        else:
-            self._travel = _Travel(self._clock.now(), self._note_read)
-        self._shown_us = self._clock.now_us()
-        self._unlisten = self._clock.on_move(self._follow)
-
-    def _note_read(self, reader: FrameType) -> None:
-        name = module_of(reader)
-        if name not in _OF_REQUESTS:
-            if self.on_read is not None and name != "logging":
-                self.on_read()
-            self.reads.check(reader)
-
-    def _follow(self) -> None:
-        with self._lock:
-            now_us = self._clock.now_us()
-            moved = datetime.timedelta(microseconds=now_us - self._shown_us)
-            self._shown_us = now_us
-            self.reads.forget()
-            if not moved:
-                return
-            if self._travel is not None:
-                self._travel.shift(moved)
-            # Also move a time that freezegun has set, before or after start().
-            freezegun = sys.modules.get("freezegun.api")
-            if freezegun is not None and freezegun.freeze_factories:
-                freezegun.freeze_factories[-1].tick(moved)
-
-    def stop(self) -> None:
-        """Restore the wall clock, even if another tool controls it now."""
-        self._unlisten()
-        with self._lock:
-            travel, self._travel = self._travel, None
-            if travel is not None:
-                travel.stop()
-
-
 ProcessTimeMode: TypeAlias = bool | Literal["autojump"]
 """True: the process's time follows the clock. ``"autojump"``: in addition, sleeps move the clock."""
 AUTOJUMP: Literal["autojump"] = "autojump"
@@ -219,12 +125,15 @@ _sleeping: list[ProcessTime] = []
 
 
 class ProcessTime:
-    """Makes ``time.time()`` and ``datetime.now()`` of this process follow a clock.
+    """Makes ``time.time()``, ``datetime.now()`` and similar functions of this process follow a clock.
 
     The clock is frozen between ``start()`` and ``stop()``, because it cannot follow the process's
     time at the same time. Both change only when the clock is moved or, with ``autojump``, when the
     process sleeps (see ``sleepers``). Raises ``ContractError`` without time-machine, or if the
     sleeps of this process already move another cloud's clock.
+
+    A loop that only reads a frozen time would never end. After some real time, its next read raises
+    ``ContractError`` with the source line and the reason.
     """
 
     def __init__(self, clock: Timekeeper, mode: ProcessTimeMode = True) -> None:
@@ -232,7 +141,13 @@ class ProcessTime:
         self._autojump = mode == AUTOJUMP
         self._ends = ExitStack()
         self._sleepers: Sleepers | None = None
-        self.wall = Wall(clock)
+        self._lock = threading.Lock()
+        self._shown_us = 0
+        self._travel: _Travel | None = None
+        self.reads: dict[int, _Reads] = {}
+        """The reads since the time was last moved, for each thread."""
+        self.on_read: Callable[[], None] | None = None
+        """A function that is called when code reads the time, but not for HTTP headers and logs."""
 
     def __enter__(self) -> None:
         self.start()
@@ -246,8 +161,9 @@ class ProcessTime:
         with ExitStack() as ends:
             ends.callback(self._release)
             ends.callback(self._clock.anchor())
-            self.wall.start()
-            ends.callback(self.wall.stop)
+            self._begin_travel()
+            ends.callback(self._end_travel)
+            ends.callback(self._clock.on_move(self._follow))
             if self._autojump:
                 from .loops import Autojump
                 from .sleepers import Sleepers
@@ -285,3 +201,69 @@ class ProcessTime:
         sleepers, self._sleepers = self._sleepers, None
         if sleepers is not None and sleepers.failure is not None:
             raise sleepers.failure
+
+    # -- the wall clock --------------------------------------------------------------------------
+
+    def _begin_travel(self) -> None:
+        """Show the time of the clock, which must be frozen."""
+        if datetime.datetime.__name__ == "FakeDatetime" and "freezegun" in sys.modules:
+            shown_us = datetime.datetime.now(datetime.UTC).timestamp() * 1e6
+            if abs(shown_us - self._clock.now_us()) > _TOLERANCE_US:
+                raise ContractError(
+                    "freezegun has set this process's time, which differs from this clock's time: "
+                    "omit now=, or freezegun, because process_time controls the process's time"
+                )
+        else:
+            self._travel = _Travel(self._clock.now(), self._note_read)
+        self._shown_us = self._clock.now_us()
+
+    def _end_travel(self) -> None:
+        """Restore the wall clock, even if another tool controls it now."""
+        with self._lock:
+            travel, self._travel = self._travel, None
+            if travel is not None:
+                travel.stop()
+
+    def _follow(self) -> None:
+        with self._lock:
+            now_us = self._clock.now_us()
+            moved = datetime.timedelta(microseconds=now_us - self._shown_us)
+            self._shown_us = now_us
+            self.reads.clear()
+            if not moved:
+                return
+            if self._travel is not None:
+                self._travel.shift(moved)
+            # Also move a time that freezegun has set, before or after start().
+            freezegun = sys.modules.get("freezegun.api")
+            if freezegun is not None and freezegun.freeze_factories:
+                freezegun.freeze_factories[-1].tick(moved)
+
+    def _note_read(self, reader: FrameType) -> None:
+        name = module_of(reader)
+        if name not in _OF_REQUESTS:
+            if self.on_read is not None and name != "logging":
+                self.on_read()
+            self._count_read(reader)
+
+    def _count_read(self, frame: FrameType) -> None:
+        """Count a read; raise ``ContractError`` if the code seems to wait for the time to change."""
+        reader = next((one for one in stack_of(frame) if not is_infrastructure(one)), None)
+        if reader is None:
+            return
+        line, thread = (reader.f_code, reader.f_lineno), threading.get_ident()
+        reads = self.reads.get(thread)
+        if reads is None or reads.line != line:
+            reads = self.reads[thread] = _Reads(line, monotonic())
+        reads.count += 1
+        waited = monotonic() - reads.since
+        if reads.count >= POLLS and waited >= STANDING_SECONDS:
+            # Code that handles the error may go on reading, until the same time has passed again.
+            reads.since = monotonic()
+            raise ContractError(
+                f"{reader.f_code.co_filename}:{reader.f_lineno} has read the time {reads.count} times "
+                f"within {waited:.0f} s of real time, but it is frozen: with process_time it moves only "
+                "with the clock, so a loop that waits for it never ends. Let sleeps move it "
+                "(process_time='autojump'), move the clock from another thread, or omit "
+                "process_time"
+            )

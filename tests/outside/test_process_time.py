@@ -214,13 +214,13 @@ def test_a_loop_does_not_move_the_clock_when_that_is_no_longer_wanted() -> None:
 def test_a_step_that_fails_at_the_end_keeps_no_other_from_ending() -> None:
     clock = Timekeeper()
     steering = ProcessTime(clock)
-    stop = steering.wall.stop
+    end_travel = steering._end_travel
 
     def fails() -> None:
-        stop()
+        end_travel()
         raise RuntimeError("no end")
 
-    steering.wall.stop = fails  # type: ignore[method-assign]
+    steering._end_travel = fails  # type: ignore[method-assign]
     steering.start()
     with pytest.raises(RuntimeError, match="no end"):
         steering.stop()
