@@ -27,7 +27,7 @@ from .calls import Lookups, error_of, lines_of, lookups_of, on_connection, recor
 from .model import WEIGHT, Fake, Finding, Report, Row, Severity, Subject
 from .rows import rows
 from .tracebacks import causes_of
-from .values import Mask
+from .values import NUMBER, Mask
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
@@ -209,12 +209,14 @@ def find(test: ObservedTest) -> list[Finding]:
 
 
 def _once(found: Iterable[Finding]) -> list[Finding]:
-    """Return findings, with those of the same facts merged; the other subjects are ``likewise``."""
+    """Return findings, with those of the same facts merged; the other subjects are ``likewise``.
+
+    Facts are the same if they differ only in the numbers of the subjects, such as those of
+    ``user:1`` and ``user:2``.
+    """
     merged: dict[object, Finding] = {}
     for one in found:
-        names = [subject.name for subject in one.subjects]
-        facts = {name: value for name, value in one.values.items() if value not in names}
-        same = one.kind, one.fake, one.severity, repr(facts)
+        same = one.kind, one.fake, one.severity, _facts_of(one)
         known = merged.setdefault(same, one)
         if known is one:
             continue
@@ -225,6 +227,14 @@ def _once(found: Iterable[Finding]) -> list[Finding]:
             values={**known.values, "likewise": others} if others else known.values,
         )  # fmt: skip
     return list(merged.values())
+
+
+def _facts_of(one: Finding) -> str:
+    """Return the facts of a finding without the names and the numbers of its subjects."""
+    names = [subject.name for subject in one.subjects]
+    facts = {name: value for name, value in one.values.items() if value not in names}
+    numbers = {number for name in names for number in NUMBER.findall(name)}
+    return NUMBER.sub(lambda found: "#" if found[0] in numbers else found[0], repr(facts))
 
 
 _IDENTIFYING = {"key", "message", "schedule", "record"}

@@ -418,8 +418,8 @@ def _results_from(row: Row, before: Row) -> bool:
 def folded(every: Sequence[Line]) -> list[Line]:
     """Return the lines with repetitions folded. A row is folded together with its nested rows.
 
-    Attempts of the same message are folded even if their attempt numbers differ, and so are rows
-    in whose words a single number counts on.
+    Attempts of the same message are folded even if their attempt numbers differ, and so are at least
+    three rows in whose words a single number counts on.
     """
     blocks: list[list[Line]] = []
     for line in every:
@@ -427,28 +427,38 @@ def folded(every: Sequence[Line]) -> list[Line]:
             blocks[-1].append(line)
         else:
             blocks.append([line])
-    found: list[list[Line]] = []
+    groups: list[list[list[Line]]] = []
     last_key: object = None
     for block in blocks:
         block = [block[0], *folded(block[1:])] if len(block) > 1 else block
         key = [_key(line, block[0].row.depth) for line in block]
-        if key == last_key and all(map(_count_on, found[-1], block)):
-            found[-1] = [
-                replace(one, rows=(*one.rows, *other.rows))
-                for one, other in zip(found[-1], block, strict=True)
-            ]
+        if key == last_key and _count_on(groups[-1], block):
+            groups[-1].append(block)
         else:
-            found.append(block)
+            groups.append([block])
         last_key = key
-    return [line for block in found for line in block]
+    return [line for group in groups for line in _folded_group(group)]
 
 
-def _count_on(line: Line, later: Line) -> bool:
-    """Return whether at most one number in a line's words differs, by one more or less in each row."""
-    before, last = line.rows[:2], line.rows[-1]
-    steps = _steps(last, later.row)
-    is_next = len(before) == 1 or steps == _steps(*before)
-    return is_next and [abs(one) for one in steps if one] in ([], [1])
+def _folded_group(group: Sequence[Sequence[Line]]) -> Iterator[Line]:
+    columns = list(zip(*group, strict=True))
+    counts_on = any(any(_steps(lines[0].row, lines[-1].row)) for lines in columns)
+    if len(group) == 2 and counts_on:  # two numbers are no series
+        yield from (*group[0], *group[1])
+        return
+    for lines in columns:
+        yield replace(lines[0], rows=tuple(row for line in lines for row in line.rows))
+
+
+def _count_on(group: Sequence[Sequence[Line]], later: Sequence[Line]) -> bool:
+    """Return whether at most one number in the words of each line differs, by one more or less in
+    each block.
+    """
+    for lines in zip(*group, later, strict=True):
+        first, last = _steps(lines[0].row, lines[1].row), _steps(lines[-2].row, lines[-1].row)
+        if first != last or [abs(one) for one in first if one] not in ([], [1]):
+            return False
+    return True
 
 
 def _steps(row: Row, later: Row) -> list[int]:
@@ -467,6 +477,7 @@ def kept(every: Sequence[Line], marked: Collection[int]) -> Iterator[Line | int]
     """Yield the lines to show and, between them, the number of rows that are left out.
 
     The last lines are shown, others with findings, errors or faults, and the ends of each kind.
+    The middle of a long series, such as 200 writes of a pipeline, is left out first.
     """
     shown = _shown([line.row for line in every], marked)
     left = 0
@@ -490,7 +501,9 @@ def _shown(every: Sequence[Row], marked: Collection[int]) -> set[int]:
         first.setdefault(kind, row.number)
         last[kind] = row.number
     ends = {*first.values(), *last.values()}
-    newest = every[-NEWEST:]
+    others = [row for at, row in enumerate(every)
+              if row.number in marked or not row.ok or not _is_in_series(every, at)]  # fmt: skip
+    newest = others[-NEWEST:]
 
     def weight(row: Row) -> tuple[bool | int, ...]:
         """Return findings before errors, before faults, before the ends of a kind, before others."""
@@ -499,5 +512,16 @@ def _shown(every: Sequence[Row], marked: Collection[int]) -> set[int]:
         is_notable = not row.ok or bool(row.faults)
         return row.number in marked, is_unexplained, is_notable, row.number in ends, row.began
 
-    by_weight = sorted(every[:-NEWEST], key=weight, reverse=True)
+    by_weight = sorted(others[:-NEWEST], key=weight, reverse=True)
     return {row.number for row in (*newest, *by_weight[: KEPT - NEWEST])}
+
+
+def _is_in_series(every: Sequence[Row], at: int) -> bool:
+    """Return whether the neighbours of a row send the same to keys or things numbered alike."""
+    around = every[max(0, at - 2) : at + 3]
+    kinds = {
+        (row.kind, row.peer, row.operation, row.where, row.faults,
+         *(NUMBER.sub("#", one.name) for one in row.subjects))
+        for row in around
+    }  # fmt: skip
+    return len(around) == 5 and len(kinds) == 1

@@ -11,7 +11,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Event
 from pytest_fakecloud.reporting.applications import ServedRequest
-from pytest_fakecloud.reporting.model import AppliedFault, Row
+from pytest_fakecloud.reporting.model import AppliedFault, Row, Subject
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import about_key, report_of
 from pytest_fakecloud.reporting.text import (
@@ -71,7 +71,7 @@ def test_an_event_is_part_of_the_call_it_results_from_unless_it_is_marked() -> N
 
 
 def test_the_newest_rows_and_those_that_matter_are_kept() -> None:
-    rows = [row(number, ok=number != 5) for number in range(1, 201)]
+    rows = [row(n, ok=n != 5, operation=("GET", "TTL")[n % 2]) for n in range(1, 201)]
     rows[9] = replace(rows[9], operation="SET")
     lines = list(kept([Line((one,)) for one in rows], {7}))
     numbers = [line.row.number for line in lines if isinstance(line, Line)]
@@ -79,6 +79,22 @@ def test_the_newest_rows_and_those_that_matter_are_kept() -> None:
     assert {1, 5, 7, 10, *range(201 - NEWEST, 201)} <= set(numbers)
     assert sum(line for line in lines if isinstance(line, int)) == 200 - KEPT
     assert [line for line in kept([Line((rows[0],))], ()) if isinstance(line, int)] == []
+
+
+def test_the_middle_of_a_long_series_is_left_out_unless_it_matters() -> None:
+    series = [row(n, ok=n != 50, subjects=(Subject("key", f"k:{n}", "kv"),)) for n in range(1, 99)]
+    other = row(99, subjects=(Subject("key", "other", "kv"),))
+    lines = list(kept([Line((one,)) for one in [*series, other]], {70}))
+    numbers = [one if isinstance(one, int) else f"#{one.row.number}" for one in lines]
+    assert numbers == ["#1", "#2", 47, "#50", 19, "#70", 26, "#97", "#98", "#99"]
+
+
+def test_two_rows_with_different_numbers_are_no_series() -> None:
+    first, second, third = (row(n, "SET", words=(f"k:{n}", "v")) for n in (1, 2, 3))
+    assert counts(first, second) == [1, 1]
+    assert counts(first, second, third) == [3]
+    nested = [row(n, "a", depth=1) for n in (1, 2)]
+    assert counts(first, nested[0], second, nested[1]) == [1, 1, 1, 1]
 
 
 def test_runs_that_held_are_left_out_when_one_broke() -> None:

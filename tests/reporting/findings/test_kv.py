@@ -84,12 +84,19 @@ def test_a_script_that_is_sent_after_its_unknown_hash_is_not_an_error(
 
 
 def test_the_newest_finding_comes_first_and_there_are_ten_at_most(cloud: Cloud) -> None:
-    keys = range(1, 16)
-    late = [f"SET k{key} 1 EX {key} | +{key}s | GET k{key}" for key in keys]
+    late = [
+        f"SET {key} 1 EX {at} | +{at}s | GET {key}" for at, key in enumerate("abcdefghijklmno", 1)
+    ]
     commands(" | ".join(late))(cloud)
     every = found(cloud)
     assert len(every) == MOST
-    assert every[0].values["key"] == "k15"
+    assert every[0].values["key"] == "o"
+
+
+def test_findings_that_differ_in_the_numbers_of_their_keys_are_one(cloud: Cloud) -> None:
+    commands("SET u:1:plan x | SET u:2:plan x | GET u:1 | GET u:2")(cloud)
+    (one,) = found(cloud)
+    assert (one.values["key"], one.values["likewise"]) == ("u:2", ["u:1"])
 
 
 def test_a_finding_is_a_cause_before_it_is_a_hint(cloud: Cloud) -> None:
