@@ -381,6 +381,11 @@ class ObservedTest:
     def calls(self) -> list[Call]:
         return [entry for entry in self.entries if isinstance(entry, Call)]
 
+    def failed_with(self, pattern: re.Pattern[str]) -> bool:
+        """Return whether an exception of the test matches a pattern, or none is known."""
+        chain = [] if self.raised is None else [self.raised, *causes_of(self.raised)]
+        return not chain or any(pattern.search(str(one)) for one in chain)
+
     def calls_of(self, handle: Any) -> list[Call]:
         return [call for call in self.calls if call.handle == handle.name]
 

@@ -6,6 +6,7 @@ import sysconfig
 from itertools import count
 from typing import Any
 
+import httpx
 import pytest
 
 import pytest_fakecloud
@@ -43,6 +44,16 @@ def test_a_folder_named_like_a_library_belongs_to_the_application(beside: str) -
     with pytest.raises(ZeroDivisionError) as caught:
         names["slip"]()
     assert "(views.py:1 in slip" in raised_text(caught.value)
+
+
+def test_links_to_the_documentation_of_a_client_are_left_out() -> None:
+    response = httpx.Response(404, request=httpx.Request("GET", "http://shop/a"))
+    with pytest.raises(httpx.HTTPStatusError, match="For more information") as caught:
+        response.raise_for_status()
+    text = raised_text(caught.value)
+    assert text.startswith(
+        "the handler raised HTTPStatusError: Client error '404 Not Found' for url 'http://shop/a' ("
+    )
 
 
 def test_the_text_for_a_due_message(bench: Bench) -> None:

@@ -337,17 +337,33 @@ def started_at_end(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def no_order(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find records without keys that one call received from several partitions."""
+    """Find records without keys that one call received from several partitions.
+
+    A producer that names the partition of a record knows that it gives up the order.
+    """
+    placed = set(_topics_with_placed_records(test, handle))
     for call in _calls_of(test, handle):
         records = _received_records(call)
         unkeyed: dict[str, set[int]] = {}
         for record in records:
-            if not record.get("key"):
+            if not record.get("key") and record["topic"] not in placed:
                 unkeyed.setdefault(record["topic"], set()).add(record["partition"])
         for topic, partitions in unkeyed.items():
             if len(partitions) > 1 and len(records) > len(partitions):
                 values = {"partitions": len(partitions)}
                 yield about("topic", "no_order", call, topic, severity="hint", **values)
+
+
+def _topics_with_placed_records(test: ObservedTest, handle: Any) -> Iterator[str]:
+    """Yield the topics of records that the application or the test produced to a given partition."""
+    for call in test.calls_of(handle):
+        for item in items_of(call.request_body) if call.route == "produce" else ():
+            if item.get("partition") is not None:
+                yield from [str(item["topic"])] if "topic" in item else call.facts["topic"]
+    for action in test.actions_on(handle):
+        given, named = action.call or ((), {})
+        if action.kind == "produce" and given and named.get("partition") is not None:
+            yield str(given[0])
 
 
 # -- members ---------------------------------------------------------------------------------------

@@ -62,12 +62,19 @@ def _query_committed(call: Call, lookups: Lookups) -> Summary | None:
     return Summary(whole, _answered_places(call)) if items else None
 
 
+def _leave(call: Call, lookups: Lookups) -> Summary:
+    return Summary(
+        f"delete consumer {_member(call, lookups)}", "OK" if has_full_answer(call) else ""
+    )
+
+
 _ROUTES: Mapping[str, Callable[[Call, Lookups], Summary | None]] = {
     "produce": _produce,
     "consume": _consume,
     "fetch": _fetch,
     "commit": _commit,
     "committed": _query_committed,
+    "delete-consumer": _leave,
 }
 
 

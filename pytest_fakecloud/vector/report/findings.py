@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ _READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
 _WRITES = (*UPSERTS, "update")
 _REMOVALS = ("delete", "reset", "delete-namespace", "rename-namespace")
 """Routes after which records are no longer in their namespace."""
+_MISSING = re.compile(r"\bNone(Type)?\b")
+"""How an exception shows a value that is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +255,10 @@ def empty_namespace(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def metadata_not_included(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find queries that found records with metadata but did not request the metadata."""
-    for query in _queries(test, handle):
+    """Find queries that found records with metadata but did not request the metadata, if the test
+    failed because of a None.
+    """
+    for query in _queries(test, handle) if test.failed_with(_MISSING) else ():
         if query.options.get("includeMetadata") or not query.hits:
             continue
         metadata = _unchanged_metadata(test, handle, query)
