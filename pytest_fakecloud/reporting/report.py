@@ -23,7 +23,16 @@ from ..faults.table import rule_of
 from ..handle import Handle
 from ..services import SERVICES, report_part
 from .applications import ServedRequest
-from .calls import Lookups, error_of, lines_of, lookups_of, on_connection, records_of
+from .calls import (
+    Lookups,
+    error_of,
+    executed_but_lost,
+    has_full_answer,
+    lines_of,
+    lookups_of,
+    on_connection,
+    records_of,
+)
 from .model import WEIGHT, Fake, Finding, Report, Row, Severity, Subject
 from .rows import rows
 from .tracebacks import causes_of
@@ -552,7 +561,39 @@ def read_only_token(test: ObservedTest) -> Iterator[Finding]:
             yield about_entry("read_only_token", call, command=_names_of(call)[0])
 
 
+def repeated_after_lost_answer(test: ObservedTest) -> Iterator[Finding]:
+    """Find requests that were carried out, answered with an error or not at all, and repeated.
+
+    The ``addition()`` of a service returns what a request adds to its data, and names that keep a
+    repetition from adding it again, such as IDs of records; None for all other requests.
+    """
+    lost: dict[str, tuple[Call, set[str]]] = {}
+    for call in test.calls:
+        part = report_part(call.service, "findings")
+        added = part.addition(call) if hasattr(part, "addition") and not call.cut else None
+        if added is None:
+            continue
+        content, names = added
+        same = repr((call.handle, call.route, content))
+        if executed_but_lost(call) or _was_in_part(call):
+            lost.setdefault(same, (call, names))
+        elif has_full_answer(call) and call.reached and same in lost:
+            first, known = lost.pop(same)
+            if names.isdisjoint(known):
+                sent = _names_of(call)
+                found = about_entry(
+                    "repeated_after_lost_answer", call, [first.number], service=call.service,
+                    call=sent[0] if len(sent) == 1 else call.route, status=first.status, in_part=_was_in_part(first),
+                )  # fmt: skip
+                yield replace(found, subjects=tuple(part.subjects(call)))
+
+
+def _was_in_part(call: Call) -> bool:
+    return any(one["kind"] == "partial_produce" and one["keep"] != "0" for one in call.faults)
+
+
 _OF_ALL = (
+    repeated_after_lost_answer,
     continued_after_error, error_not_seen, unused_fault, never_called, clock_frozen,
     read_only_token,
 )  # fmt: skip

@@ -229,6 +229,22 @@ def _swallowed(values: Values, lookups: Lookups) -> str:
     return f"this {values['call']} was answered {answered}, and the test saw no exception"
 
 
+def _repeated(values: Values, lookups: Lookups) -> str:
+    answered = f"answered {values['status']}" if values["status"] >= 400 else "not answered"
+    done = "carried out in part" if values["in_part"] else "carried out"
+    return (
+        f"this {values['call']} repeats an earlier one, which was {answered} although it was {done}"
+        f"{_ONCE.get(values['service'], '')}"
+    )
+
+
+_ONCE = {
+    "queue": ": a deduplication id lets the queue deliver only one",
+    "vector": ": with the same ids in a retry, it would replace the first",
+}
+"""How a repeated request has its effect once, by the service."""
+
+
 def _differs(values: Values, lookups: Lookups) -> str:
     passed = values["passed"]
     if passed is None:
@@ -268,6 +284,7 @@ _SENTENCES: Sentences = {
     "continued_after_error": _continued,
     "error_not_seen": _swallowed,
     "differs_from_pass": _differs,
+    "repeated_after_lost_answer": _repeated,
     "unused_fault": _unused_fault,
     "never_called": "no call was received",
     "clock_frozen": "{seconds:raw} s of wall-clock time passed while the fake clock was frozen; "

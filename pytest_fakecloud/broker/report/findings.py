@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from ...core.calls import Call, Event
-from ...reporting.calls import Lookups, executed, has_full_answer
+from ...reporting.calls import Lookups, executed
 from ...reporting.model import Finding, Row, Subject
 from ...reporting.report import ObservedTest, about, about_entry, about_group
 from ...reporting.values import items_of, parsed
@@ -198,39 +198,6 @@ def never_committed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 # -- deliveries ------------------------------------------------------------------------------------
 
 
-def produced_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find produce requests that failed after appending records, and were then repeated."""
-    failed: list[Call] = []
-    for call in _calls_of(test, handle):
-        if call.route != "produce" or call.cut:
-            continue
-        if call.status is None or call.status >= 500:
-            failed.append(call)
-            continue
-        alike = (
-            one
-            for one in failed
-            if (one.target, one.request_body) == (call.target, call.request_body)
-        )
-        first = next(alike, None)
-        if first is None or not has_full_answer(call):
-            continue
-        values = {one.get("value") for one in items_of(call.request_body)}
-        milliseconds = range(first.at_us // 1000, call.at_us // 1000 + 1)
-        own = {_Place.of(one) for one in items_of(call.response_body) if "offset" in one}
-        appended_before = [
-            record.value
-            for topic in handle.topics()
-            for record in topic.records
-            if record.timestamp in milliseconds
-            and record.value in values
-            and (topic.name, record.partition, record.offset) not in own
-        ]
-        if appended_before:
-            found: dict[str, Any] = {"status": first.status, "values": appended_before}
-            yield about_entry("produced_again", call, [first.number], **found)
-
-
 def received_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find records that a group received more than once."""
     # Records that the same instances received in the same calls are one finding.
@@ -416,7 +383,7 @@ def _unread_partitions(handle: Any, group: str, instances: list[str]) -> list[st
 
 
 FINDINGS = (
-    commit_too_high, unknown_header, produced_again, committed_before_failure, received_again,
+    commit_too_high, unknown_header, committed_before_failure, received_again,
     started_at_end, shared_group, instances_used_once, records_skipped, never_committed, no_order,
 )  # fmt: skip
 OF_TEST = ()
@@ -455,6 +422,11 @@ _FOLLOWING = {
     "delete-consumer": (("leave", ""), ("rebalance", "leave")),
 }
 """The events that each kind of call to a broker causes. Those of a rebalance include its cause."""
+
+
+def addition(call: Call) -> tuple[object, set[str]] | None:
+    """Return the records that a produce request appends (see `repeated_after_lost_answer`)."""
+    return ((call.target, call.request_body), set()) if call.route == "produce" else None
 
 
 def subjects(call: Call) -> Iterator[Subject]:

@@ -200,16 +200,6 @@ def _beyond_end(values: Values, lookups: Lookups) -> str:
     return f"{text}; the last offset it received is {last}, so commit {last + 1}"
 
 
-def _produced_again(values: Values, lookups: Lookups) -> str:
-    written = listed([compact(shortened(one)) for one in values["values"]], 4)
-    status = values["status"]
-    before = f"before the answer {status}" if status else "although it received no answer"
-    return (
-        f"the first produce request had appended {counted(len(values['values']), 'record')} "
-        f"{before} ({written}), and the retry appended the same again"
-    )
-
-
 def _received_again(values: Values, lookups: Lookups) -> str:
     by = values["by"]
     often = "twice" if len(by) == 2 else f"{len(by)} times"
@@ -272,7 +262,6 @@ SENTENCES: Sentences = {
     "{partition}@{last}",
     "committed_before_failure": "group {group} committed {records:record} before a call failed",
     "unknown_header": _unknown_header,
-    "produced_again": _produced_again,
     "received_again": _received_again,
     "records_skipped": _skipped,
     "redelivered_and_repeated": "group {group} received {records:record} again, and {command} was "

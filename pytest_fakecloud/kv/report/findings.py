@@ -368,6 +368,12 @@ def writes(test: ObservedTest, handle: Any) -> Iterator[Write]:
             yield Write(one.entry.number, one.name, one.words, key, one.name in ADDING)
 
 
+def addition(call: Call) -> tuple[object, set[str]] | None:
+    """Return the commands of a call if one adds to the data (see `repeated_after_lost_answer`)."""
+    lines = lines_of(call)
+    return (lines, set()) if any(line[0].upper() in ADDING for line in lines) else None
+
+
 _SUBSCRIBING = {
     "SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE", "PUNSUBSCRIBE",
 }  # fmt: skip

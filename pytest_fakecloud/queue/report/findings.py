@@ -13,8 +13,6 @@ from ...reporting.report import ObservedTest, Write, about_entry, about_message
 from ...reporting.values import items_of, parsed
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 
-_DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplication"}
-
 
 def deduplicated(test: ObservedTest) -> Iterator[Finding]:
     """Find publish requests that were answered with the ID of an earlier message."""
@@ -121,21 +119,6 @@ def _added(test: ObservedTest, attempt: Event) -> list[Write]:
     """Return the writes during an attempt that change the data again when they are repeated."""
     during = range(attempt.data["began"], attempt.number)
     return [one for writes in test.writes() for one in writes if one.adds and one.number in during]
-
-
-def published_again(test: ObservedTest) -> Iterator[Finding]:
-    """Find publish requests that created a second message when repeated after a lost answer."""
-    lost: dict[tuple[str, str, bytes], str] = {}
-    for call in test.calls_to("queue"):
-        names = {name.lower() for name in call.request_headers}
-        if call.route not in ("publish", "enqueue") or names & _DEDUPLICATING or call.cut:
-            continue
-        alike = call.handle, call.target, call.request_body
-        first = test.lookups.created_by_lost_call.get(call.number)
-        if first is not None:
-            lost[alike] = first
-        elif has_full_answer(call) and alike in lost:
-            yield about_message("published_again", call, lost.pop(alike))
 
 
 def scheduled_twice(test: ObservedTest) -> Iterator[Finding]:
@@ -257,7 +240,7 @@ def _accepted(test: ObservedTest) -> Iterator[Event]:
 
 FINDINGS = ()
 OF_TEST = (
-    deduplicated, redirected, wrong_signature, several_callbacks, published_again, scheduled_twice,
+    deduplicated, redirected, wrong_signature, several_callbacks, scheduled_twice,
     delivered_late, handled_twice, accepted_with_error, failed_with_exception, unlikely_duration,
 )  # fmt: skip
 
@@ -273,6 +256,19 @@ def unfinished(queue: Any, lookups: Lookups) -> Iterator[Finding]:
     for kind, severity, lines in of_kinds:
         for line in lines:
             yield Finding(kind, severity=severity, values={"line": line})
+
+
+def addition(call: Call) -> tuple[object, set[str]] | None:
+    """Return the message that a request creates unless it is deduplicated (see
+    `repeated_after_lost_answer`).
+    """
+    if call.route not in ("publish", "enqueue"):
+        return None
+    settings = {name.lower() for name in call.request_headers}
+    return (call.target, call.request_body), settings & _DEDUPLICATING
+
+
+_DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplication"}
 
 
 def subjects(call: Call) -> Iterator[Subject]:

@@ -358,8 +358,6 @@ SENTENCES: Sentences = {
     "only 200 to 299 as delivered",
     "several_callbacks": "{command:raw} was repeated by another callback about {message:id}: the queue "
     "sends a callback after each attempt",
-    "published_again": "this publish was repeated without a deduplication id after the answer that "
-    "named {message:id} was lost: both messages are sent",
     "scheduled_twice": "this request created a second schedule ({second:id}) with the destination, "
     "cron ({cron:raw}) and body of {first:id}: pass a schedule id (Upstash-Schedule-Id), with which a "
     "request replaces the schedule",

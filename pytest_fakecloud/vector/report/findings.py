@@ -11,7 +11,7 @@ from typing import Any
 from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...handle import engine_of
-from ...reporting.calls import QUERIES, UPSERTS, Lookups, executed, executed_but_lost
+from ...reporting.calls import QUERIES, UPSERTS, Lookups, executed
 from ...reporting.model import Finding, Subject
 from ...reporting.report import NONE, ObservedTest, about_namespace
 from ...reporting.values import items_of, parsed
@@ -160,25 +160,6 @@ def _update_mode(write: Call, record_id: str) -> str:
     return str(items[-1].get("metadataUpdateMode") or "OVERWRITE")
 
 
-def upserted_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find upserts that were repeated under other IDs because the answer to the first was lost."""
-    lost: list[tuple[object, list[str], Call]] = []
-    for call in _calls(test, handle):
-        items = items_of(call.request_body) if call.route in UPSERTS else []
-        if not items:
-            continue
-        namespace, ids = _namespace(call), [str(one.get("id")) for one in items]
-        content = namespace, [{name: one[name] for name in one if name != "id"} for one in items]
-        if executed_but_lost(call):
-            lost.append((content, ids, call))
-            continue
-        for earlier_content, earlier_ids, earlier in lost:
-            if content == earlier_content and not {*ids} & {*earlier_ids}:
-                values = {"count": len(items), "ids": ids, "earlier": earlier_ids}
-                yield about_namespace("upserted_again", call, namespace, [earlier.number], **values)
-                break
-
-
 def deleted_by_prefix(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find deletions by prefix that also removed IDs with a longer word.
 
@@ -315,7 +296,7 @@ def deleted_elsewhere(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 FINDINGS = (
-    filter_rejected, no_longer_matches, upserted_again, deleted_by_prefix, queried_before_ready,
+    filter_rejected, no_longer_matches, deleted_by_prefix, queried_before_ready,
     empty_namespace, metadata_not_included, upsert_replaced, none_in_id, deleted_elsewhere,
 )  # fmt: skip
 OF_TEST = ()
@@ -328,6 +309,14 @@ def unfinished(index: Any, lookups: Lookups) -> Iterator[Finding]:
             subject = Subject("namespace", name, index.name)
             values = {"namespace": name, "count": count}
             yield Finding("vectors_pending", index.name, (), (subject,), values)
+
+
+def addition(call: Call) -> tuple[object, set[str]] | None:
+    """Return the records that an upsert adds and their IDs (see `repeated_after_lost_answer`)."""
+    items = items_of(call.request_body) if call.route in UPSERTS else []
+    records = [{name: one[name] for name in one if name != "id"} for one in items]
+    ids = {str(one.get("id")) for one in items}
+    return ((_namespace(call), records), ids) if items else None
 
 
 def subjects(call: Call) -> Iterator[Subject]:

@@ -142,9 +142,6 @@ def _score(score: float) -> str:
 SENTENCES: Sentences = {
     "filter_rejected": "the filter rejected {ids:list}: {why:raw}",
     "no_longer_matches": _no_longer_matches,
-    "upserted_again": "this upsert repeats {count:record} under other ids ({ids:list} instead of "
-    "{earlier:list}); the earlier upsert was carried out although its answer was lost: use the same ids "
-    "in a retry",
     "deleted_by_prefix": "the prefix {prefix:json} also deleted {ids:list}; the prefix {narrower:json} "
     "matches only {others:list}",
     "queried_before_ready": "the query ran before {ids:list} could be found: an upsert is answered "

@@ -20,7 +20,7 @@ from pytest_fakecloud.reporting.applications import ServedRequest
 from pytest_fakecloud.reporting.report import MOST
 from pytest_fakecloud.reporting.text import section
 
-from .cases import EXPECTED, Scene, check, commands, found, judge, kinds, read
+from .cases import EXPECTED, Scene, check, commands, found, judge, kinds, loses_answer, read
 
 SCENES = list(read(EXPECTED / "commands.txt"))
 
@@ -47,6 +47,19 @@ def stream(path: str, accept: str | None, *, fault: bool = False) -> Scene:
     return run
 
 
+def answer_lost(path: str, *bodies: Any) -> Scene:
+    """Send requests of which the first is carried out although its answer is lost."""
+
+    def run(cloud: Cloud) -> None:
+        server = cloud.kv_server()
+        loses_answer(server.faults)
+        for body in bodies:
+            with suppress(httpx.TransportError):
+                httpx.post(f"{server.url}/{path}", json=body, headers=server.headers)
+
+    return run
+
+
 def vector_read_only(cloud: Cloud) -> None:
     index = cloud.vector_index()
     headers = {"Authorization": f"Bearer {index.read_only_token}"}
@@ -66,6 +79,12 @@ CASES: dict[str, Scene] = {
     "a monitor without the header": stream("monitor", None),
     "a subscription": stream("subscribe/news", "text/event-stream"),
     "a stream that a fault refused": stream("subscribe/news", None, fault=True),
+    "an increment repeated after its answer was lost": answer_lost("", *[["INCR", "n"]] * 2),
+    "a pipeline repeated after its answer was lost": answer_lost(
+        "pipeline", *[[["SET", "a", "1"], ["RPUSH", "l", "x"]]] * 2
+    ),
+    "a write repeated after its answer was lost": answer_lost("", *[["SET", "n", "1"]] * 2),
+    "another increment after an answer was lost": answer_lost("", ["INCR", "n"], ["INCR", "m"]),
     "an answer of which not all was kept": commands(f"~a: SET big {'x' * 200_000} | ~a: GET big"),
 }
 test_findings = check("kv", CASES)
