@@ -313,7 +313,7 @@ def test_only_runs_whose_priorities_could_change_anywhere_count() -> None:
     for chosen_from in (2, 5, 5):
         strategy = Priorities(random.Random(0), 2, chosen_from, late=False)
         order_of(strategy, "aabbc")
-        runs.add(2, chosen_from, strategy.decisions, strategy.strands, is_counted=True)
+        runs.add(strategy, is_counted=True)
     assert runs.most_decisions == 5
     assert runs.likely == {2: pytest.approx(1 - (1 - 1 / (3 * 5)) ** 2)}
 

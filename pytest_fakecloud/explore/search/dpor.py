@@ -8,13 +8,12 @@ from being run twice (Flanagan and Godefroid, POPL 2005; Abdulla and others, POP
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..footprint import Footprint
 from ..run import Place, Redundant, Run, Step
-from ..schedule import CLOCK, SWITCHES, Schedule
-from .player import Player, Search
+from ..schedule import CLOCK
 
 
 def decided_places(*, late: bool) -> frozenset[Place]:
@@ -186,66 +185,3 @@ def _reverse(
     else:
         # The strand cannot run yet, so try every option that could enable it.
         frame.todo.update(frame.options)
-
-
-class OrderSearches:
-    """Creates the searches through interleavings; the tally states whether they are exhaustive."""
-
-    def __init__(self, player: Player, undisturbed: Run) -> None:
-        self._player = player
-        self._undisturbed = undisturbed
-        self._kinds = player.subject.scope.kinds
-        self._has_timers = undisturbed.has_timers
-
-    @property
-    def is_exhaustive(self) -> bool:
-        """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""
-        return self._player.tally.is_exhaustive and self._kinds <= SWITCHES
-
-    def of_calls(self, head_start: float) -> list[Search]:
-        """Return a search without late answers, and one with them that begins after a head start."""
-        if "switch" not in self._kinds:
-            return []
-        can_differ = any(len(step.options) > 1 for step in self._undisturbed.steps)
-        has_clients = self._kinds <= SWITCHES and len(self._undisturbed.strands) > 1
-        if not can_differ and not has_clients:
-            return []
-        searches = [self._search(late=False)]
-        if "late" in self._kinds:
-            searches.append(self._search(late=True, head_start=head_start))
-        return searches
-
-    def of_timers(self) -> list[Search]:
-        """Return a search through interleavings of calls and timers, if the code has timers."""
-        if self._has_timers and {"switch", "jump"} <= self._kinds:
-            return [self._search(late="late" in self._kinds, moves_time=True)]
-        return []
-
-    def _search(self, *, late: bool, moves_time: bool = False, head_start: float = 0.0) -> Search:
-        self._player.tally.unfinished_order_searches += 1
-        runs = self._runs(Interleavings(late=late, moves_time=moves_time))
-        return Search(runs, head_start=head_start)
-
-    def _runs(self, strategy: Interleavings) -> Iterator[Run | None]:
-        tally = self._player.tally
-        while strategy.next():
-            try:
-                run = self._player.play(Schedule(), strategy=strategy)
-            except Redundant as end:
-                strategy.learn(end.run, was_redundant=True)
-                yield None
-                continue
-            strategy.learn(run, was_redundant=False)
-            self._has_timers = self._has_timers or run.has_timers
-            tally.orders += 1
-            yield run
-        tally.unfinished_order_searches -= 1
-        # Each interleaving runs with the random numbers of the undisturbed run.
-        is_one_of_many = self._player.varies_numbers
-        tally.has_all_orders = strategy.is_exact and not tally.coverage.notes and not is_one_of_many
-        late = "late" in strategy.places
-        has_all_times = strategy.moves_time or not (self._has_timers and "jump" in self._kinds)
-        if tally.has_all_orders and has_all_times and (late or "late" not in self._kinds):
-            tally.is_exhaustive = True
-            if late or strategy.moves_time:
-                tally.orders = strategy.runs

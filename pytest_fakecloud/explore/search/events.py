@@ -243,24 +243,24 @@ class Priorities:
         self.depth = depth
         self.most_decisions = max(1, decisions)
         """The number of decisions among which the changes of priority are drawn."""
-        self.strands = self.decisions = 0
-        """The number of strands that ran, so far."""
+        self.decisions = 0
+        """The number of decisions so far."""
         self._chance = chance
         changed = chance.sample(range(self.most_decisions), min(depth - 1, self.most_decisions))
         self._changes = {decision: priority for priority, decision in enumerate(changed)}
-        self._priorities: dict[str, float] = {}
+        self.priorities: dict[str, float] = {}
+        """The priority of each strand that could run so far."""
 
     def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
         for name in options:
-            if name not in self._priorities:
+            if name not in self.priorities:
                 # Every changed priority is lower than every initial one.
-                self._priorities[name] = self.depth + self._chance.random()
-        chosen = max(options, key=self._priorities.__getitem__)
+                self.priorities[name] = self.depth + self._chance.random()
+        chosen = max(options, key=self.priorities.__getitem__)
         if self.decisions in self._changes:
-            self._priorities[chosen] = self._changes[self.decisions]
-            chosen = max(options, key=self._priorities.__getitem__)
+            self.priorities[chosen] = self._changes[self.decisions]
+            chosen = max(options, key=self.priorities.__getitem__)
         self.decisions += 1
-        self.strands = len(self._priorities)
         return chosen
 
 
@@ -311,13 +311,8 @@ class RandomRuns:
             schedule = self._player.varied(schedule)
             tally.drawn += 1
             run = self._player.play(schedule, strategy=strategy)
-            tally.priority_runs.add(
-                depth,
-                strategy.most_decisions,
-                strategy.decisions,
-                strategy.strands,
-                is_counted=not has_event and (late or "late" not in kinds),
-            )
+            is_counted = not has_event and (late or "late" not in kinds)
+            tally.priority_runs.add(strategy, is_counted=is_counted)
             yield run
 
     def _of_schedules(self) -> Iterator[Run | None]:

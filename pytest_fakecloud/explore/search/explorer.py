@@ -24,9 +24,9 @@ from typing import Any
 
 from ...core.errors import ContractError, importing
 from ...core.timers import monotonic
-from ..run import Run, Scope
+from ..run import Redundant, Run, Scope
 from ..schedule import DELAYS, EDGE, PAUSES, SWITCHES, TRIED, Event, Kind, Schedule
-from .dpor import OrderSearches
+from .dpor import Interleavings
 from .events import Pairs, RandomRuns, Singles, delayed_again, has_overlap, likelihood, paused_again
 from .player import Budget, Player, Search
 
@@ -54,7 +54,8 @@ class Explorer:
     def __init__(self, player: Player, undisturbed: Run, budget: Budget, seed: int | str) -> None:
         self._player = player
         self._undisturbed = undisturbed
-        self._orders = OrderSearches(player, undisturbed)
+        self._kinds = player.subject.scope.kinds
+        self._has_timers = undisturbed.has_timers
         self._tally = player.tally
         self._tally.seed = seed
         self._budget = budget
@@ -86,14 +87,14 @@ class Explorer:
     def _search(self) -> Run | None:
         choices = sum(len(step.options) > 1 for step in self._undisturbed.steps)
         self._tally.priority_runs.most_decisions = choices
-        orders = self._orders.of_calls(_HEAD_START)
-        if self._player.subject.scope.kinds <= SWITCHES:
+        orders = self._searches_of_calls()
+        if self._kinds <= SWITCHES:
             for search in orders:
                 budget = self._budget.part(self._tally.tried, _FOR_ORDERS_ALONE)
                 run = self._take_turns([search], budget)
                 if run is not None:
                     return run
-            if self._orders.is_exhaustive:
+            if self._has_run_all():
                 return None
         singles = Singles(self._undisturbed)
         tally = self._tally
@@ -113,14 +114,14 @@ class Explorer:
         if run is not None:
             return run
         remaining = itertools.chain(likely, self._run_singles(singles.others))
-        return self._second_phase(remaining, [*others, *self._orders.of_timers()])
+        return self._second_phase(remaining, [*others, *self._searches_of_timers()])
 
     def _take_turns(
         self, searches: Sequence[Search], budget: Budget, *, until: Search | None = None
     ) -> Run | None:
         """Run schedules of several searches in turn; return the first run that breaks the promise."""
         going = list(searches)
-        while going and budget.is_left(self._tally.tried) and not self._orders.is_exhaustive:
+        while going and budget.is_left(self._tally.tried) and not self._has_run_all():
             if until is not None and until.is_over:
                 break
             search = min(going, key=lambda each: each.rounds)
@@ -130,6 +131,10 @@ class Explorer:
             if search.is_over:
                 going.remove(search)
         return None
+
+    def _has_run_all(self) -> bool:
+        """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""
+        return self._tally.is_exhaustive and self._kinds <= SWITCHES
 
     def _second_phase(self, singles: Iterator[Run | None], others: list[Search]) -> Run | None:
         tally = self._tally
@@ -148,6 +153,60 @@ class Explorer:
         share = min(_MOST_SHARE, max(_LEAST_SHARE, wanted))
         weight = share / (1 - share) * len(others)  # as if the others had a weight of 1 each
         return self._take_turns([Search(systematic, weight), *others], self._budget)
+
+    # -- interleavings ---------------------------------------------------------------------------
+
+    def _searches_of_calls(self) -> list[Search]:
+        """Return a search without late answers, and one with them that begins after a head start."""
+        if "switch" not in self._kinds:
+            return []
+        can_differ = any(len(step.options) > 1 for step in self._undisturbed.steps)
+        has_clients = self._kinds <= SWITCHES and len(self._undisturbed.strands) > 1
+        if not can_differ and not has_clients:
+            return []
+        searches = [self._interleavings(late=False)]
+        if "late" in self._kinds:
+            searches.append(self._interleavings(late=True, head_start=_HEAD_START))
+        return searches
+
+    def _searches_of_timers(self) -> list[Search]:
+        """Return a search through interleavings of calls and timers, if the code has timers."""
+        if self._has_timers and {"switch", "jump"} <= self._kinds:
+            return [self._interleavings(late="late" in self._kinds, moves_time=True)]
+        return []
+
+    def _interleavings(
+        self, *, late: bool, moves_time: bool = False, head_start: float = 0.0
+    ) -> Search:
+        self._tally.unfinished_order_searches += 1
+        runs = self._run_interleavings(Interleavings(late=late, moves_time=moves_time))
+        return Search(runs, head_start=head_start)
+
+    def _run_interleavings(self, strategy: Interleavings) -> Iterator[Run | None]:
+        tally = self._tally
+        while strategy.next():
+            try:
+                run = self._player.play(Schedule(), strategy=strategy)
+            except Redundant as end:
+                strategy.learn(end.run, was_redundant=True)
+                yield None
+                continue
+            strategy.learn(run, was_redundant=False)
+            self._has_timers = self._has_timers or run.has_timers
+            tally.orders += 1
+            yield run
+        tally.unfinished_order_searches -= 1
+        # Each interleaving runs with the random numbers of the undisturbed run.
+        is_one_of_many = self._player.varies_numbers
+        tally.has_all_orders = strategy.is_exact and not tally.coverage.notes and not is_one_of_many
+        late = "late" in strategy.places
+        has_all_times = strategy.moves_time or not (self._has_timers and "jump" in self._kinds)
+        if tally.has_all_orders and has_all_times and (late or "late" not in self._kinds):
+            tally.is_exhaustive = True
+            if late or strategy.moves_time:
+                tally.orders = strategy.runs
+
+    # -- events ----------------------------------------------------------------------------------
 
     def _run_singles(self, schedules: Iterable[Schedule]) -> Iterator[Run]:
         for schedule in schedules:

@@ -6,6 +6,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError, broken_promise, ends_the_test, shown
 from ...core.field_types import check_returned
@@ -21,6 +22,9 @@ from ..simulation.scheduler import Simulation
 from ..simulation.state import Subject, add_schedule
 from ..trust import Trust
 from ..world import World
+
+if TYPE_CHECKING:
+    from .events import Priorities
 
 
 @dataclass(frozen=True)
@@ -142,15 +146,13 @@ class PriorityRuns:
     _strands: int = 1
     _decisions: int = 1
 
-    def add(
-        self, depth: int, most_decisions: int, decisions: int, strands: int, *, is_counted: bool
-    ) -> None:
+    def add(self, run: Priorities, *, is_counted: bool) -> None:
         """Add a run, which counts for the probability if it chose at all places and had no events."""
-        self.most_decisions = max(self.most_decisions, decisions)
+        self.most_decisions = max(self.most_decisions, run.decisions)
         if is_counted:
-            self._runs[depth, most_decisions] += 1
-            self._strands = max(self._strands, strands)
-            self._decisions = max(self._decisions, decisions)
+            self._runs[run.depth, run.most_decisions] += 1
+            self._strands = max(self._strands, len(run.priorities))
+            self._decisions = max(self._decisions, run.decisions)
 
     @property
     def likely(self) -> dict[int, float]:
