@@ -236,8 +236,8 @@ def _check_repeats(player: Player, first: Run, when: str) -> None:
     second = player.play(Schedule(), stacks=True)
     # Without the process's time, arguments and answers contain wall-clock times.
     has_content = player.world.process_time is not None
-    calls = ([line for line in run.lines if line.call is not None] for run in (first, second))
-    for number, (one, other) in enumerate(itertools.zip_longest(*calls), 1):
+    pairs = itertools.zip_longest(first.call_lines, second.call_lines)
+    for number, (one, other) in enumerate(pairs, 1):
         if not (one and other and _content(one, has_content) == _content(other, has_content)):
             was = f"was '{_call_text(one, first)}'" if one else "did not exist"
             now = f"'{_call_text(other, second)}'" if other else "there was none"

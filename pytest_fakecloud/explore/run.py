@@ -97,8 +97,8 @@ class Line:
 
     ``event`` marks events of the schedule, and ``breaks`` marks the step after which a promise no
     longer held. ``lines`` are the application's lines that led to the call, innermost first, if
-    stacks were recorded; ``source`` is the line that the story shows. ``step`` is the index of the
-    step that the line belongs to.
+    stacks were recorded; ``source`` is the line that the story shows. ``step`` is the step that the
+    line belongs to, if steps were recorded.
     """
 
     at_us: int
@@ -108,8 +108,18 @@ class Line:
     event: bool = False
     source: str = ""
     lines: tuple[str, ...] = ()
-    step: int = 0
+    step: Step | None = None
     breaks: bool = False
+
+    @property
+    def data(self) -> list[Touch]:
+        """The accesses to data of the fakes by the line's step."""
+        touches = self.step.footprint.touches if self.step is not None else ()
+        return [touch for touch in touches if touch.fake]
+
+    @property
+    def writes(self) -> bool:
+        return any(touch.writes for touch in self.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +263,10 @@ class Run:
     """The cloud and the data of its fakes at the end, if the journal keeps the run's calls."""
     draws_numbers: bool = False
     """Whether the code drew random numbers."""
+
+    @property
+    def call_lines(self) -> list[Line]:
+        return [line for line in self.lines if line.call is not None]
 
     @property
     def last_event(self) -> Event | None:

@@ -17,7 +17,7 @@ from ..outside.replace import replace
 from .footprint import ALL, KEY_OF_DB, Touch, touch_of_key
 from .programs import may_assert
 from .result.story import line_text, lookups_of_run
-from .run import History, Line, Run
+from .run import History, Run
 from .schedule import Schedule
 
 if TYPE_CHECKING:
@@ -156,7 +156,8 @@ def examine(player: Player, undisturbed: Run) -> Trust:
     found = Trust(str(world.reads), tuple(sorted(one.name for one in world.unwritten)))
     missed: list[str] = []
     lookups = lookups_of_run(undisturbed)
-    for index, line in list(_writes(undisturbed))[:MOST_LEFT_OUT]:
+    writes = [(index, line) for index, line in enumerate(undisturbed.call_lines) if line.writes]
+    for index, line in writes[:MOST_LEFT_OUT]:
         is_noticed = _notices(player, index, undisturbed)
         if is_noticed is None:
             continue
@@ -197,16 +198,6 @@ def _named_by(function: Any, code: CodeType) -> Iterator[object]:
             yield cell.cell_contents
     for inner in (code, *(each for each in code.co_consts if isinstance(each, CodeType))):
         yield from (function.__globals__[n] for n in inner.co_names if n in function.__globals__)
-
-
-def _writes(run: Run) -> Iterator[tuple[int, Line]]:
-    """Yield the calls of a run that write, each with its number among all calls."""
-    calls = [line for line in run.lines if line.call is not None]
-    for index, line in enumerate(calls):
-        if 0 <= line.step < len(run.steps):
-            touches = run.steps[line.step].footprint.touches
-            if any(touch.writes and touch.fake for touch in touches):
-                yield index, line
 
 
 def _notices(player: Player, index: int, undisturbed: Run) -> bool | None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ...reporting.calls import Lookups
-from ..footprint import ALL, Footprint, Touch
+from ..footprint import ALL, Touch
 from ..run import Conflict, Line, Run
 from ..schedule import CLOCK, DELAYS, PAUSES, SWITCHES, Event, Kind, Schedule
 from .story import call_text, lookups_of_run
@@ -29,20 +29,6 @@ _MOST_CONFLICTS = 8
 """Maximum number of conflicts that are examined, with up to two runs each."""
 _ONLY_DELAY = SWITCHES | PAUSES | DELAYS
 """Kinds of events that only delay a strand while others run."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A call of a run: the position of its line, the line, and the fakes' data it accesses."""
-
-    at: int
-    line: Line
-    data: Footprint
-
-    def conflict(self, other: _Call) -> Touch | None:
-        """Return this call's access that conflicts with another call, or None."""
-        conflict = self.data.conflict(other.data)
-        return None if conflict is None else conflict[0]
 
 
 def find_cause(
@@ -77,23 +63,22 @@ class _Trials:
 
     def decides(self, conflict: Conflict) -> bool:
         """Return whether the promise holds if the decisive call runs after the other, or before both."""
-        run = self.run
-        decisive_second = _switch(conflict.decisive, conflict.after, run)
-        decisive_last = _switch(conflict.after, conflict.decisive, run)
+        decisive_second = _switch(conflict.decisive, conflict.after)
+        decisive_last = _switch(conflict.after, conflict.decisive)
         if decisive_second is None or decisive_last is None:
             return False
-        events = run.fired
+        events = self.run.fired
         if not all(event.kind in SWITCHES for event in events):
             # The schedule also lets time pass. If the order alone does not break the promise, accept
             # only a lost update, which is wrong however much time has passed.
             events = [decisive_second]
             if self.play(Schedule(events)).broken is None:
-                return _is_lost_update(conflict, run)
+                return _is_lost_update(conflict)
         if self._holds([*events, decisive_last], conflict.touch):
             return True
         if conflict.before is None:
             return False
-        decisive_first = _switch(conflict.decisive, conflict.before, run)
+        decisive_first = _switch(conflict.decisive, conflict.before)
         return decisive_first is not None and self._holds([decisive_first], conflict.touch)
 
     def _holds(self, events: Sequence[Event], touch: Touch) -> bool:
@@ -115,27 +100,25 @@ class _Trials:
         requests: dict[str, list[object]] = {}
         for line in run.lines:
             if (call := line.call) is not None:
-                writes = any(t.writes and t.fake for t in run.steps[line.step].footprint.touches)
-                answer = b"" if writes else bytes(call.response_body)
+                answer = b"" if line.writes else bytes(call.response_body)
                 request = call.handle, call.target, bytes(call.request_body), answer
                 requests.setdefault(line.strand, []).append(request)
         return requests, run.results, self.state_of(touch)
 
 
-def _is_lost_update(conflict: Conflict, run: Run) -> bool:
+def _is_lost_update(conflict: Conflict) -> bool:
     """Return whether another strand wrote data between a strand's read and write of it."""
     if conflict.before is None:
         return False
-    data = conflict.touch
-    writing = replace(data, writes=True)
-    before, after = (run.steps[line.step].footprint for line in (conflict.before, conflict.after))
-    return data.writes and writing not in before.touches and writing in after.touches
+    writing = replace(conflict.touch, writes=True)
+    is_update = writing not in conflict.before.data and writing in conflict.after.data
+    return conflict.touch.writes and is_update
 
 
-def _switch(first: Line, second: Line, run: Run) -> Event | None:
+def _switch(first: Line, second: Line) -> Event | None:
     """Return the event that lets the strand of one call run before another call."""
-    step = run.steps[second.step]
-    if step.strand != second.strand:
+    step = second.step
+    if step is None or step.strand != second.strand:
         return None
     return Event(second.strand, step.point, "switch", first.strand)
 
@@ -148,38 +131,45 @@ def _conflicts(run: Run, undisturbed: Run) -> Iterator[Conflict]:
     """
     if not run.fired or not all(event.kind in _ONLY_DELAY for event in run.fired):
         return
-    calls = list(_calls(run))
+    calls = _calls(run)
     orders = _Orders(run, undisturbed)
     for delayed, since in reversed(list(_delays(run))):
         started = (f"{delayed}:", f"{delayed}+")  # the tasks and threads of the delayed strand
         own = [
-            call
-            for call in calls
-            if call.line.strand == delayed or call.line.strand.startswith(started)
+            at
+            for at, one in calls.items()
+            if one.strand == delayed or one.strand.startswith(started)
         ]
-        earlier = [call for call in own if call.at < since]
-        later = [call for call in own if call.at > since]
-        until = later[0].at if later else since
-        others = [call for call in calls if since < call.at < until]
+        earlier = [calls[at] for at in own if at < since]
+        later = [calls[at] for at in own if at > since]
+        until = next((at for at in own if at > since), since)
+        others = [call for at, call in calls.items() if since < at < until]
         yield from _conflicts_between(earlier, others, later, orders)
         yield from _conflicts_before(others, later, orders)
     # The conflicts between deliveries whose order the schedule changed, the last first.
-    delivered = [call for call in calls if call.line.strand.startswith("delivery")]
-    for late in reversed(delivered):
-        before = [one for one in delivered if one.at < late.at]
-        others = [one for one in before if one.line.strand != late.line.strand]
+    delivered = [call for call in calls.values() if call.strand.startswith("delivery")]
+    while delivered:
+        late = delivered.pop()
+        others = [one for one in delivered if one.strand != late.strand]
         yield from _conflicts_before(others, [late], orders)
 
 
-def _calls(run: Run) -> Iterator[_Call]:
-    """Yield the calls of a run up to the step that broke the promise, without those of queues."""
-    for at, line in enumerate(run.lines):
-        if line.breaks:
-            return
-        is_recorded = 0 <= line.step < len(run.steps)
-        if line.call is not None and line.call.service != "queue" and is_recorded:
-            touches = run.steps[line.step].footprint.touches
-            yield _Call(at, line, Footprint(touch for touch in touches if touch.fake))
+def _calls(run: Run) -> dict[int, Line]:
+    """Return the calls of a run up to the step that broke the promise, by their positions among its
+    lines, without those of queues.
+    """
+    lines = itertools.takewhile(lambda one: not one.breaks, run.lines)
+    return {
+        at: line
+        for at, line in enumerate(lines)
+        if line.call is not None and line.call.service != "queue"
+    }
+
+
+def _conflict(call: Line, other: Line) -> Touch | None:
+    """Return a call's access that conflicts with another call, or None."""
+    pairs = itertools.product(call.data, other.data)
+    return next((touch for touch, another in pairs if touch.conflicts(another)), None)
 
 
 def _delays(run: Run) -> Iterator[tuple[str, int]]:
@@ -197,28 +187,28 @@ def _delays(run: Run) -> Iterator[tuple[str, int]]:
 
 
 def _conflicts_between(
-    earlier: Sequence[_Call], others: Sequence[_Call], later: Sequence[_Call], orders: _Orders
+    earlier: Sequence[Line], others: Sequence[Line], later: Sequence[Line], orders: _Orders
 ) -> Iterator[Conflict]:
     """Yield calls of others between two of the delayed strand, as a write between a read and a write."""
     for late, middle in itertools.product(later, reversed(others)):
-        if middle.conflict(late) is None:
+        if _conflict(middle, late) is None:
             continue
-        is_second_reversed = orders.is_reversed(middle.line, late.line)
+        is_second_reversed = orders.is_reversed(middle, late)
         for early in reversed(earlier):
-            touch = middle.conflict(early)
-            is_reversed = is_second_reversed or orders.is_reversed(early.line, middle.line)
+            touch = _conflict(middle, early)
+            is_reversed = is_second_reversed or orders.is_reversed(early, middle)
             if touch is not None and touch.writes and is_reversed:
-                yield Conflict(middle.line, late.line, early.line, touch)
+                yield Conflict(middle, late, early, touch)
 
 
 def _conflicts_before(
-    others: Sequence[_Call], later: Sequence[_Call], orders: _Orders
+    others: Sequence[Line], later: Sequence[Line], orders: _Orders
 ) -> Iterator[Conflict]:
     """Yield calls of another strand that conflict with a later call of the delayed strand."""
     for late, early in itertools.product(later, reversed(others)):
-        touch = early.conflict(late)
-        if touch is not None and orders.is_reversed(early.line, late.line):
-            yield Conflict(early.line, late.line, None, touch)
+        touch = _conflict(early, late)
+        if touch is not None and orders.is_reversed(early, late):
+            yield Conflict(early, late, None, touch)
 
 
 class _Orders:

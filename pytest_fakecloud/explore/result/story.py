@@ -55,7 +55,7 @@ def _rows_of(entries: Sequence[list[Line]], run: Run) -> list[tuple[str, str]]:
     rows: list[_Row] = []
     latest: dict[str, _Row] = {}
     for entry in entries:
-        line, text = entry[0], _entry_text(entry, lookups, _shown(entry, decisive, run))
+        line, text = entry[0], _entry_text(entry, lookups, _shown(entry, decisive))
         row = latest.get(line.strand)
         if row is not None and row.text == text and not any(one.event for one in entry):
             row.repeated, row.last_us = row.repeated + 1, line.at_us
@@ -158,20 +158,20 @@ def _entries(lines: Sequence[Line]) -> list[list[Line]]:
     return entries
 
 
-def _shown(entry: Sequence[Line], decisive: Container[Line], run: Run) -> set[Line]:
+def _shown(entry: Sequence[Line], decisive: Container[Line]) -> set[Line]:
     """Return the calls that are shown of an entry.
 
     These are all decisive calls, the last write from each line of the application, and others if
     there is space: first the first call from a line that has no other, then writes.
     """
     calls = [line for line in entry if line.call is not None]
-    last_writes = {_place(line): line for line in calls if _writes(line, run)}
+    last_writes = {_place(line): line for line in calls if _writes(line)}
     shown = {line for line in calls if line.event or line in decisive} | {*last_writes.values()}
     times = Counter(map(_place, shown))
     ranks: dict[Line, tuple[int, bool]] = {}
     for line in calls:
         if line not in shown:
-            ranks[line] = times[_place(line)], not _writes(line, run)
+            ranks[line] = times[_place(line)], not _writes(line)
             times[_place(line)] += 1
     shown.update(sorted(ranks, key=ranks.__getitem__)[: max(0, _SHOWN - len(shown))])
     return set(calls) if len(calls) - len(shown) <= _NOT_WORTH_HIDING else shown
@@ -242,7 +242,7 @@ def _decisive_calls(run: Run) -> set[Line]:
     return {
         *calls[-1:],
         *filter(_is_rejected, calls),
-        *_conflicting(calls, run),
+        *_conflicting(calls),
         *_beside_events(lines),
         *_pending_reads(lines, run),
     }
@@ -252,21 +252,19 @@ def _is_rejected(line: Line) -> bool:
     return line.call is not None and (line.call.status is None or line.call.status >= 400)
 
 
-def _data_of(line: Line, run: Run) -> list[Touch]:
-    if _is_rejected(line) or not 0 <= line.step < len(run.steps):
-        return []
-    return [touch for touch in run.steps[line.step].footprint.touches if touch.fake]
+def _writes(line: Line) -> bool:
+    return line.writes and not _is_rejected(line)
 
 
-def _conflicting(calls: Sequence[Line], run: Run) -> Iterator[Line]:
+def _conflicting(calls: Sequence[Line]) -> Iterator[Line]:
     # The strands that access each thing of a fake, or anything of a kind, and whether they write.
     accesses: defaultdict[tuple[str, str, str], set[tuple[str, bool]]] = defaultdict(set)
     everything: defaultdict[tuple[str, str], set[tuple[str, bool]]] = defaultdict(set)
     touched: list[tuple[Line, str, list[Touch]]] = []
     for line in calls:
-        if line.call is None or line.call.service == "queue":
+        if line.call is None or line.call.service == "queue" or _is_rejected(line):
             continue
-        strand, data = _strand(line), _data_of(line, run)
+        strand, data = _strand(line), line.data
         touched.append((line, strand, data))
         for touch in data:
             accesses[touch.fake, touch.kind, touch.name].add((strand, touch.writes))
@@ -309,11 +307,6 @@ def _pending_reads(lines: Sequence[Line], run: Run) -> Iterator[Line]:
     if not any(event.kind == "hold" for event in run.fired):
         return
     for line in lines:
-        if line.call is not None and line.call.service == "vector":
-            data = _data_of(line, run)
-            if data and not any(touch.writes for touch in data):
-                yield line
-
-
-def _writes(line: Line, run: Run) -> bool:
-    return any(touch.writes for touch in _data_of(line, run))
+        is_search = line.call is not None and line.call.service == "vector" and line.data
+        if is_search and not line.writes and not _is_rejected(line):
+            yield line

@@ -82,8 +82,7 @@ def _visits(run: Run) -> dict[tuple[str, int], int]:
     visits: dict[tuple[str, int], int] = {}
     made: dict[object, int] = {}
     for line in run.lines:
-        if line.call is not None and 0 <= line.step < len(run.steps):
-            step, call = run.steps[line.step], line.call
+        if (call := line.call) is not None and (step := line.step) is not None:
             command = tuple(call.facts.get("command") or ())
             where = line.lines, call.service, call.route, command
             visits[step.strand, step.point] = made.get(where, 0)

@@ -544,7 +544,7 @@ class Simulation:
         if number:
             run.fired.insert(0, Event(RANDOM, number, "numbers"))
             words = f"draws other random numbers, of series {number}"
-            run.lines.insert(0, Line(run.start_us, "the code", words, event=True, step=-1))
+            run.lines.insert(0, Line(run.start_us, "the code", words, event=True))
 
     def _finished_run(self) -> Run:
         run = self.run

@@ -283,7 +283,7 @@ class RunState:
     def add_line(
         self, strand: str, words: str = "", call: Call | None = None, *, event: bool = False
     ) -> Line:
-        step = len(self.run.steps) - 1
+        step = self.run.steps[-1] if self.run.steps else None
         line = Line(self.fakes.now_us(), strand, words, call, event=event, step=step)
         self.run.lines.append(line)
         return line
