@@ -14,7 +14,6 @@ import multiprocessing.process
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -110,11 +109,9 @@ def explored(
             "new_event_loop",
             lambda: world.new_loop() if world.is_here() else real_loop(),
         )
-        sockets = SocketPatches(world.connections, world.sockets)
-        for name, method in sockets.methods().items():
-            swap(exits, socket.socket, name, method)
         exits.callback(world.carriers.shutdown, wait=False)
         for owner, name, value in (
+            *SocketPatches(world.connections, world.sockets).methods(),
             *_lock_patches(world),
             *_thread_patches(world),
             *_process_patches(world),

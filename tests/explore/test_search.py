@@ -147,8 +147,8 @@ def test_only_a_read_that_requests_bytes_finds_the_end_of_a_connection() -> None
         far.shutdown(socket.SHUT_WR)
         patches = SocketPatches(connections, cast("Any", lambda: hooks))
         with ExitStack() as exits:
-            for name, method in patches.methods().items():
-                swap(exits, socket.socket, name, method)
+            for owner, name, method in patches.methods():
+                swap(exits, owner, name, method)
             near.recv_into(bytearray(), flags=socket.MSG_PEEK)
             near.recv(0)
             near.recv_into(bytearray(8), 2)

@@ -9,9 +9,10 @@ import select
 import selectors
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...core.errors import broken_promise
 from ...core.recorder import is_library, stack_of
@@ -22,6 +23,7 @@ from .connections import PATIENCE, ClientConnection, Connections
 from .state import Part, RunState
 from .strands import Crash, Strand, Waiting
 
+_Method: TypeAlias = Callable[..., Any]
 _REQUESTS: dict[str, Callable[..., tuple[int, int]]] = {
     "recv": lambda size, flags=0: (size, flags),
     "recv_into": lambda buffer, nbytes=0, flags=0: (nbytes or memoryview(buffer).nbytes, flags),
@@ -215,39 +217,36 @@ class SocketPatches:
         self._connections = connections
         self._hooks = hooks
 
-    def methods(self) -> dict[str, Callable[..., Any]]:
-        original = socket.socket
-        methods: dict[str, Callable[..., Any]] = {
-            "connect": self._connecting(original.connect),
-            "shutdown": self._shutting_down(original.shutdown),
-            "close": self._closing(original.close),
-            "send": self._sending(original.send),
-            "sendall": self._sending_all(original.sendall),
+    def methods(self) -> Iterator[tuple[type, str, _Method]]:
+        """Yield the methods that explored code calls instead, as owner, name and value."""
+        replacements: dict[str, _Method] = {
+            "connect": self._connect,
+            "shutdown": self._shut_down,
+            "close": self._close,
+            "send": self._send,
+            "sendmsg": self._send,
+            "sendall": self._send_all,
+            **{name: partial(self._read, request) for name, request in _REQUESTS.items()},
         }
-        if hasattr(original, "sendmsg"):
-            methods["sendmsg"] = self._sending(original.sendmsg)
-        for name in _REQUESTS:
-            methods[name] = self._reading(name, getattr(original, name))
-        return methods
+        for name, replacement in replacements.items():
+            if hasattr(socket.socket, name):
+                yield socket.socket, name, _method(replacement, getattr(socket.socket, name))
 
-    def _connecting(self, original: Callable[..., None]) -> Callable[..., None]:
-        def connect(sock: socket.socket, address: Any, /) -> None:
-            hooks = self._hooks()
-            mount = self._connections.mount_at(address[1]) if isinstance(address, tuple) else None
-            if hooks is None or mount is None or not hooks.is_here():
-                original(sock, address)
-                return
-            try:
-                original(sock, address)
-            except (BlockingIOError, InterruptedError):
-                # Wait for the kernel, because the next strand must not depend on its speed.
-                select.select([], [sock], [sock], PATIENCE)
-                error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-                if error:
-                    raise OSError(error, f"Connect call failed {address}") from None
-            self._connections.of(sock)
-
-        return connect
+    def _connect(self, original: _Method, sock: socket.socket, address: Any, /) -> None:
+        hooks = self._hooks()
+        mount = self._connections.mount_at(address[1]) if isinstance(address, tuple) else None
+        if hooks is None or mount is None or not hooks.is_here():
+            original(sock, address)
+            return
+        try:
+            original(sock, address)
+        except (BlockingIOError, InterruptedError):
+            # Wait for the kernel, because the next strand must not depend on its speed.
+            select.select([], [sock], [sock], PATIENCE)
+            error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error:
+                raise OSError(error, f"Connect call failed {address}") from None
+        self._connections.of(sock)
 
     def _explored_connection(self, sock: socket.socket) -> ClientConnection | None:
         """Return the connection to which explored code is about to send, or None."""
@@ -262,83 +261,68 @@ class SocketPatches:
             hooks.sends(connection.port, is_blocking=sock.gettimeout() != 0)
         return connection
 
-    def _sending(self, original: Callable[..., int]) -> Callable[..., int]:
-        def send(sock: socket.socket, *args: Any) -> int:
-            connection = self._explored_connection(sock)
-            sent = original(sock, *args)
-            if connection is not None:
-                connection.sent += sent
-            return sent
+    def _send(self, original: _Method, sock: socket.socket, *args: Any) -> int:
+        connection = self._explored_connection(sock)
+        sent: int = original(sock, *args)
+        if connection is not None:
+            connection.sent += sent
+        return sent
 
-        return send
-
-    def _sending_all(self, original: Callable[..., None]) -> Callable[..., None]:
-        def sendall(sock: socket.socket, data: Any, *args: Any) -> None:
-            size = memoryview(data).nbytes
-            connection = self._explored_connection(sock)
-            if connection is not None:
-                connection.sent += size
-            hooks = self._hooks()
-            is_outside = hooks is not None and not hooks.is_here()
-            answering = self._connections.answers(sock, size) if is_outside else None
-            try:
-                original(sock, data, *args)
-            finally:
-                if answering is not None:
-                    answering.is_answering = False
-                    self._connections.progresses()
-
-        return sendall
-
-    def _reading(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        request, connections = _REQUESTS[name], self._connections
-
-        def read(sock: socket.socket, *args: Any, **options: Any) -> Any:
-            hooks = self._hooks()
-            if hooks is None:
-                return original(sock, *args, **options)
-            if not hooks.is_here():
-                # A fake's thread reads again after it has handled all earlier bytes.
-                connections.progresses()
-                return original(sock, *args, **options)
-            connection = connections.of(sock)
-            if connection is None:
-                return original(sock, *args, **options)
-            if not hooks.reads(connection, sock.gettimeout()):
-                raise TimeoutError("timed out")
-            try:
-                found = original(sock, *args, **options)
-            except ConnectionError:
-                connection.is_at_end = True
-                raise
-            size = found if isinstance(found, int) else len(found)
-            requested, flags = request(*args, **options)
-            if not flags & socket.MSG_PEEK:
-                connection.got += size
-            connection.is_at_end = connection.is_at_end or (not size and requested > 0)
-            return found
-
-        return read
-
-    def _closing(self, original: Callable[..., None]) -> Callable[..., None]:
-        def close(sock: socket.socket) -> None:
-            connection = self._connections.known(sock)
-            original(sock)
-            if connection is not None and sock.fileno() < 0:
-                self._await_end(connection)
-            else:
+    def _send_all(self, original: _Method, sock: socket.socket, data: Any, *args: Any) -> None:
+        size = memoryview(data).nbytes
+        connection = self._explored_connection(sock)
+        if connection is not None:
+            connection.sent += size
+        hooks = self._hooks()
+        is_outside = hooks is not None and not hooks.is_here()
+        answering = self._connections.answers(sock, size) if is_outside else None
+        try:
+            original(sock, data, *args)
+        finally:
+            if answering is not None:
+                answering.is_answering = False
                 self._connections.progresses()
 
-        return close
+    def _read(
+        self, request: _Method, original: _Method, sock: socket.socket, *args: Any, **options: Any
+    ) -> Any:
+        hooks, connections = self._hooks(), self._connections
+        if hooks is None:
+            return original(sock, *args, **options)
+        if not hooks.is_here():
+            # A fake's thread reads again after it has handled all earlier bytes.
+            connections.progresses()
+            return original(sock, *args, **options)
+        connection = connections.of(sock)
+        if connection is None:
+            return original(sock, *args, **options)
+        if not hooks.reads(connection, sock.gettimeout()):
+            raise TimeoutError("timed out")
+        try:
+            found = original(sock, *args, **options)
+        except ConnectionError:
+            connection.is_at_end = True
+            raise
+        size = found if isinstance(found, int) else len(found)
+        requested, flags = request(*args, **options)
+        if not flags & socket.MSG_PEEK:
+            connection.got += size
+        connection.is_at_end = connection.is_at_end or (not size and requested > 0)
+        return found
 
-    def _shutting_down(self, original: Callable[..., None]) -> Callable[..., None]:
-        def shutdown(sock: socket.socket, how: int, /) -> None:
-            connection = self._connections.known(sock)
-            original(sock, how)
-            if connection is not None and how != socket.SHUT_RD:
-                self._await_end(connection)
+    def _close(self, original: _Method, sock: socket.socket) -> None:
+        connection = self._connections.known(sock)
+        original(sock)
+        if connection is not None and sock.fileno() < 0:
+            self._await_end(connection)
+        else:
+            self._connections.progresses()
 
-        return shutdown
+    def _shut_down(self, original: _Method, sock: socket.socket, how: int, /) -> None:
+        connection = self._connections.known(sock)
+        original(sock, how)
+        if connection is not None and how != socket.SHUT_RD:
+            self._await_end(connection)
 
     def _await_end(self, connection: ClientConnection) -> None:
         hooks = self._hooks()
@@ -349,6 +333,15 @@ class SocketPatches:
                 return connection.is_served() and not (end is not None and end.inside)
 
             self._connections.wait_while(is_open)
+
+
+def _method(replacement: _Method, original: _Method) -> _Method:
+    """Return a method that calls a replacement with the original method and its arguments."""
+
+    def method(sock: socket.socket, *args: Any, **options: Any) -> Any:
+        return replacement(original, sock, *args, **options)
+
+    return method
 
 
 class _Selector(selectors.DefaultSelector):
