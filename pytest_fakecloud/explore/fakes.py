@@ -7,7 +7,8 @@ import gc
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..base_cloud import BaseCloud, context_of
 from ..core.errors import ContractError
@@ -42,12 +43,9 @@ _Key: TypeAlias = tuple[Kind, str]
 """The kind of event that began a disturbance, and the name of the fake."""
 
 
-class _Tokens(NamedTuple):
-    handle: Handle
-    tokens: tuple[str, ...]
-
-    def restore(self) -> None:
-        self.handle._set_tokens(*self.tokens)
+def _restoring(handle: Handle) -> Callable[[], None]:
+    """Return a function that restores the present tokens of a fake."""
+    return partial(handle._set_tokens, *handle._tokens())
 
 
 class Disturbances:
@@ -58,11 +56,11 @@ class Disturbances:
 
     def __init__(self, clock: Timekeeper, handles: Iterable[Handle]) -> None:
         self._clock = clock
-        self._baseline = [_Tokens(handle, handle._tokens()) for handle in handles]
+        self._baseline = [_restoring(handle) for handle in handles]
         self._active: dict[_Key, tuple[Callable[[], None], Timer]] = {}
         """The function that ends each disturbance, and the timer that calls it."""
-        self._rotated: dict[str, _Tokens] = {}
-        """The tokens that the code still uses, by the names of the fakes that rotated them."""
+        self._rotated: dict[Handle, Callable[[], None]] = {}
+        """The functions that restore the tokens that the code still uses, by fake."""
 
     def hold(self, index: VectorIndex) -> None:
         """Keep changes of a vector index pending for a limited time."""
@@ -75,30 +73,25 @@ class Disturbances:
 
     def rotate(self, handle: Handle) -> None:
         """Rotate a fake's token, and restore the old token after a limited time."""
-        old = self._rotated.setdefault(handle.name, _Tokens(handle, handle._tokens()))
+        self._rotated.setdefault(handle, _restoring(handle))
         handle.rotate_token()
-
-        def undo() -> None:
-            del self._rotated[handle.name]
-            old.restore()
-
         key: _Key = "rotate_token", handle.name
-        self._start(key, "the new token is known", ROTATED_US, undo)
+        self._start(key, "the new token is known", ROTATED_US, lambda: self._rotated.pop(handle)())
 
     def is_rotated(self, handle: Handle) -> bool:
-        return handle.name in self._rotated
+        return handle in self._rotated
 
     @contextlib.contextmanager
     def old_tokens(self) -> Iterator[None]:
         """Make the fakes accept the tokens from before their rotation within the block."""
-        new = [_Tokens(old.handle, old.handle._tokens()) for old in self._rotated.values()]
-        for old in self._rotated.values():
-            old.restore()
+        restoring_new = [_restoring(handle) for handle in self._rotated]
+        for restore in self._rotated.values():
+            restore()
         try:
             yield
         finally:
-            for tokens in new:
-                tokens.restore()
+            for restore in restoring_new:
+                restore()
 
     def _start(self, key: _Key, effect: str, span_us: int, undo: Callable[[], None]) -> None:
         if key in self._active:
@@ -120,8 +113,8 @@ class Disturbances:
     def reset(self) -> None:
         """End all disturbances, and restore the credentials of the baseline."""
         self.end()
-        for tokens in self._baseline:
-            tokens.restore()
+        for restore in self._baseline:
+            restore()
 
 
 _TIMESTAMP = re.compile(rb"(?<![\d.])(\d{10})(\d{3})?(\.\d+)?(?!\d)")
