@@ -9,7 +9,7 @@ import itertools
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
@@ -274,18 +274,22 @@ def _unwrapped(use: _Use) -> _Use:
 
 def _uses(function: _Use, names: set[str]) -> list[_Use]:
     """Return the objects that a function names, and those of their attributes that it names."""
-    scope = getattr(function.value, "__globals__", {})
-    values = [function.owner, *(scope[name] for name in names if name in scope)]
-    for cell in getattr(function.value, "__closure__", None) or ():
-        try:
-            values.append(cell.cell_contents)
-        except ValueError:
-            continue  # The variable has no value yet.
+    values = [function.owner, *named_by(function.value)]
     uses = [_Use(value) for value in values if value is not None]
     # Two levels of attributes reach self.cart.check() and package.module.check().
     attributes = [found for use in uses for found in _attributes(use, names | _IMPLICIT)]
     attributes += [found for use in attributes for found in _attributes(use, names)]
     return uses + [use for use in attributes if _is_application(use)]
+
+
+def named_by(function: Any) -> Iterator[object]:
+    """Yield the values of the variables from outside that a function and its inner functions name."""
+    for cell in getattr(function, "__closure__", None) or ():
+        with suppress(ValueError):  # The variable has no value yet.
+            yield cell.cell_contents
+    names = {name for code in _with_inner(function.__code__) for name in code.co_names}
+    scope = getattr(function, "__globals__", {})
+    yield from (scope[name] for name in names if name in scope)
 
 
 def _attributes(use: _Use, names: set[str] | frozenset[str]) -> Iterator[_Use]:

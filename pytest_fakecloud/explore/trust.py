@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..base_cloud import BaseCloud
@@ -15,7 +15,7 @@ from ..core.errors import ContractError, counted
 from ..handle import Handle
 from ..outside.replace import replace
 from .footprint import ALL, KEY_OF_DB, Touch, touch_of_key
-from .programs import may_assert
+from .programs import may_assert, named_by
 from .result.story import line_text, lookups_of_run
 from .run import History, Run
 from .schedule import Schedule
@@ -185,19 +185,9 @@ def examine(player: Player, undisturbed: Run) -> Trust:
 def names_data(value: object, depth: int = 3) -> bool:
     """Return whether a function names an object that code can change, such as a list of the test."""
     function: Any = getattr(value, "__func__", getattr(value, "func", value))
-    code = getattr(function, "__code__", None)
-    if code is None:
+    if not hasattr(function, "__code__"):
         return not (isinstance(value, _FIXED) or callable(value))
-    return depth > 0 and any(names_data(each, depth - 1) for each in _named_by(function, code))
-
-
-def _named_by(function: Any, code: CodeType) -> Iterator[object]:
-    """Yield the values of the variables from outside that a function's code names."""
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # The variable has no value yet.
-            yield cell.cell_contents
-    for inner in (code, *(each for each in code.co_consts if isinstance(each, CodeType))):
-        yield from (function.__globals__[n] for n in inner.co_names if n in function.__globals__)
+    return depth > 0 and any(names_data(each, depth - 1) for each in named_by(function))
 
 
 def _notices(player: Player, index: int, undisturbed: Run) -> bool | None:
