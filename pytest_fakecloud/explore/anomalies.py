@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..core.errors import ContractError, shown, unknown_name
 from ..reporting.calls import PUBLISHING
@@ -51,30 +51,19 @@ _VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|\d+")
 """Numbers and IDs, which can differ between two runs of the same code."""
 
 
-class Key(NamedTuple):
-    """A key of a database of a key-value server, or a subject of another service."""
-
-    fake: str
-    kind: str
-    name: str
-
-    @classmethod
-    def of(cls, touch: Touch) -> Key:
-        return cls(touch.fake, touch.kind, touch.name)
-
-
 @dataclass(frozen=True, eq=False)
 class Access:
     """A command that a key-value engine ran, or a call of another service.
 
-    ``unit`` identifies the script or the single command, which nobody interrupts. ``before`` are the
-    values of a command's keys before it ran. The ``words`` of a call are its route and path.
+    ``unit`` identifies the script or the single command, which nobody interrupts. ``keys`` are the
+    keys of a command, or the subjects of a call, as reads. ``before`` are the values of a command's
+    keys before it ran. The ``words`` of a call are its route and path.
     """
 
     client: str
     unit: object
     words: tuple[str, ...]
-    keys: tuple[Key, ...]
+    keys: tuple[Touch, ...]
     before: tuple[object, ...] = ()
     is_write: bool = True
     call: Call | None = None
@@ -169,14 +158,14 @@ class Record:
         self.run = run
         self.plain = plain
         self.commands = [one for one in run.accesses if one.call is None]
-        self.places: dict[Key, list[int]] = {}
+        self.places: dict[Touch, list[int]] = {}
         """The indexes of the commands that access each key, in order."""
         for at, one in enumerate(self.commands):
             for key in one.keys:
                 self.places.setdefault(key, []).append(at)
         self._reading = {one.unit for one in self.commands if not one.is_write}
 
-    def of_key(self, key: Key, after: int = -1, before: int | None = None) -> Iterator[Access]:
+    def of_key(self, key: Touch, after: int = -1, before: int | None = None) -> Iterator[Access]:
         """Yield the commands that access a key, between two indexes of ``commands``."""
         end = len(self.commands) if before is None else before
         return (self.commands[at] for at in self.places[key] if after < at < end)
@@ -248,7 +237,7 @@ def _told(*accesses: Access) -> str:
 # -- orders of commands ----------------------------------------------------------------------------
 
 
-def _stale_writes(record: Record) -> Iterator[tuple[Access, Access, Access, Key]]:
+def _stale_writes(record: Record) -> Iterator[tuple[Access, Access, Access, Touch]]:
     """Yield a read, another client's change of the key, and an unguarded write by the reader.
 
     Only the reader's last access to the key counts.
@@ -288,8 +277,8 @@ def _check_then_act(record: Record) -> Found:
 
 
 def _write_skew(record: Record) -> Found:
-    read_at: dict[tuple[str, Key], list[int]] = {}
-    writes: dict[tuple[str, Key], tuple[int, Access]] = {}
+    read_at: dict[tuple[str, Touch], list[int]] = {}
+    writes: dict[tuple[str, Touch], tuple[int, Access]] = {}
     for at, one in enumerate(record.commands):
         for key in one.keys:
             if not one.is_write:
@@ -311,7 +300,7 @@ def _write_skew(record: Record) -> Found:
                 yield f"{mine.name}, {others.name}", _told(first, second)
 
 
-def _takeovers(record: Record) -> Iterator[tuple[Access, Access, Key, int]]:
+def _takeovers(record: Record) -> Iterator[tuple[Access, Access, Touch, int]]:
     """Yield a client's lock, the next holder's, and the index of the latter."""
     for at, mine in enumerate(record.commands):
         key = mine.keys[0]
@@ -545,34 +534,25 @@ def _early_search(record: Record) -> Found:
 # -- all patterns ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """An anomaly by the name that the literature uses, and when it does no harm."""
-
-    name: str
-    find: Callable[[Record], Found]
-    harmless: str
-
-
-PATTERNS = (
-    Pattern("lost update", _lost_update, "the new value does not depend on the one read"),
-    Pattern("check then act", _check_then_act, "the answer of the write is checked"),
-    Pattern("write skew", _write_skew, "no rule connects the two keys"),
-    Pattern("foreign release", _foreign_release, "the holder does not rely on the lock"),
-    Pattern("expired lock", _expired_lock, "the late write repeats one that another holder made"),
-    Pattern("key without TTL", _key_without_ttl, "something else deletes the key"),
-    Pattern("effect outside a step", _outside_step, "the number counts the calls"),
-    Pattern("early commit", _early_commit, "the effect may be lost"),
-    Pattern("early acknowledgement", _early_acknowledgement, "the effect may be lost"),
-    Pattern("dual write", _dual_write, "a later request or a person repairs the difference"),
-    Pattern("repeated effect", _repeated_effect, "the number counts attempts"),
-    Pattern("stale write", _stale_copy, "the value written does not come from the one read"),
-    Pattern("overtaken message", _overtaken, "the order of the messages does not matter"),
-    Pattern("early search", _early_search, "the search need not see the newest vectors"),
-)
-"""All patterns, in the order in which they are reported."""
-NAMES = tuple(pattern.name for pattern in PATTERNS)
-_HARMLESS = {pattern.name: pattern.harmless for pattern in PATTERNS}
+PATTERNS: dict[str, tuple[Callable[[Record], Found], str]] = {
+    "lost update": (_lost_update, "the new value does not depend on the one read"),
+    "check then act": (_check_then_act, "the answer of the write is checked"),
+    "write skew": (_write_skew, "no rule connects the two keys"),
+    "foreign release": (_foreign_release, "the holder does not rely on the lock"),
+    "expired lock": (_expired_lock, "the late write repeats one that another holder made"),
+    "key without TTL": (_key_without_ttl, "something else deletes the key"),
+    "effect outside a step": (_outside_step, "the number counts the calls"),
+    "early commit": (_early_commit, "the effect may be lost"),
+    "early acknowledgement": (_early_acknowledgement, "the effect may be lost"),
+    "dual write": (_dual_write, "a later request or a person repairs the difference"),
+    "repeated effect": (_repeated_effect, "the number counts attempts"),
+    "stale write": (_stale_copy, "the value written does not come from the one read"),
+    "overtaken message": (_overtaken, "the order of the messages does not matter"),
+    "early search": (_early_search, "the search need not see the newest vectors"),
+}
+"""All patterns, in the order in which they are reported, by the names that the literature uses: the
+function that finds the pattern, and when it does no harm.
+"""
 
 
 class AnomalyError(AssertionError):
@@ -580,7 +560,7 @@ class AnomalyError(AssertionError):
 
     def __init__(self, anomaly: Anomaly) -> None:
         allowed = f"{anomaly.name}: {anomaly.subject}"
-        harmless = _HARMLESS[anomaly.name]
+        _, harmless = PATTERNS[anomaly.name]
         super().__init__(f"{anomaly}. It is harmless if {harmless}: then pass allow={allowed!r}")
 
 
@@ -595,8 +575,8 @@ class Allowed:
             if not isinstance(text, str):
                 raise ContractError(f"allow={shown(text)} is not the name of an anomaly")
             name, _, subject = text.partition(":")
-            if name not in NAMES:
-                raise ContractError(unknown_name("anomaly", name, NAMES, "allow"))
+            if name not in PATTERNS:
+                raise ContractError(unknown_name("anomaly", name, PATTERNS, "allow"))
             self._entries.append((text, name, subject.strip() or "*"))
 
     def covers(self, anomaly: Anomaly) -> bool:
@@ -616,7 +596,7 @@ class Allowed:
 def find_anomalies(record: Record, allowed: Allowed) -> list[Anomaly]:
     """Return the anomalies of a run that are not allowed, one for each name and subject."""
     found: dict[tuple[str, str], Anomaly] = {}
-    for pattern in PATTERNS:
-        for subject, words in pattern.find(record):
-            found.setdefault((pattern.name, subject), Anomaly(pattern.name, subject, words))
+    for name, (find, _) in PATTERNS.items():
+        for subject, words in find(record):
+            found.setdefault((name, subject), Anomaly(name, subject, words))
     return [anomaly for anomaly in found.values() if not allowed.covers(anomaly)]

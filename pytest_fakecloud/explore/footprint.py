@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..reporting.calls import PUBLISHING
 
@@ -20,14 +19,18 @@ KEY_OF_DB = "key of db"
 """The kind of accesses to keys, without the number of the database."""
 
 
-@dataclass(frozen=True, slots=True)
-class Touch:
+class Touch(NamedTuple):
     """An access to a key, message, group or the like in a fake; ``writes`` tells writes from reads."""
 
     fake: str
     kind: str
     name: str
     writes: bool
+
+    @property
+    def read(self) -> Touch:
+        """A read of the same data, which stands for the data itself."""
+        return self._replace(writes=False)
 
     def conflicts(self, other: Touch) -> bool:
         return (

@@ -13,7 +13,7 @@ from ..handle import Snapshot
 from ..queue.delivery.routes import Url
 from ..queue.handle import Queue
 from ..queue.model import Message
-from .anomalies import Access, Anomaly, Key
+from .anomalies import Access, Anomaly
 from .footprint import Footprint, Touch
 from .schedule import Event, Kind, Schedule
 
@@ -222,7 +222,7 @@ class Run:
     lines: list[Line] = field(default_factory=list)
     accesses: list[Access] = field(default_factory=list)
     """The commands of key-value engines, also within scripts, and the calls of other services."""
-    left: dict[Key, bool] = field(default_factory=dict)
+    left: dict[Touch, bool] = field(default_factory=dict)
     """Those of the accessed keys that exist at the end, and whether each lives forever."""
     acknowledged: set[str] = field(default_factory=set)
     """Names of the deliveries that their destinations answered with a success."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import inspect
 import os
 import random
@@ -30,9 +29,8 @@ from ..outside.replace import replace
 from ..outside.shortcut import Shortcut
 from ..queue.delivery.destinations import intercept_work, route_to
 from ..queue.model import Interceptor
-from .anomalies import Key
 from .fakes import MOST_TIMERS, Fakes
-from .footprint import ALL, KEY_OF_DB, READS_CLOCK, Touch, touches_of_command
+from .footprint import ALL, KEY_OF_DB, READS_CLOCK, Touch, key_of_touch, touches_of_command
 from .programs import current_observer
 from .run import Run
 from .simulation.scheduler import Simulation
@@ -81,7 +79,7 @@ class World(Fakes):
             self.simulation = None
             current_observer.reset(token)
 
-    def left_of(self, keys: Iterable[Key]) -> dict[Key, bool]:
+    def left_of(self, keys: Iterable[Touch]) -> dict[Touch, bool]:
         """Return those of the keys that exist, and whether each lives forever."""
         keyspaces = {
             (handle.name, f"{KEY_OF_DB}{keyspace.index}"): keyspace
@@ -90,7 +88,7 @@ class World(Fakes):
         }
         left = {}
         for key in keys:
-            keyspace, name = keyspaces.get((key.fake, key.kind)), key.name.encode()
+            keyspace, name = keyspaces.get((key.fake, key.kind)), key_of_touch(key)
             if keyspace is not None and name in keyspace.values:
                 left[key] = name not in keyspace.expires
         return left
@@ -105,9 +103,7 @@ class World(Fakes):
 
     def note_written(self, touches: Iterable[Touch]) -> None:
         if self.unwritten:
-            self.unwritten.difference_update(
-                dataclasses.replace(touch, writes=False) for touch in touches if touch.writes
-            )
+            self.unwritten.difference_update(touch.read for touch in touches if touch.writes)
 
     def sockets(self) -> SocketHooks | None:
         return None if self.simulation is None else self.simulation.sockets

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...reporting.calls import Lookups
@@ -110,7 +110,7 @@ def _is_lost_update(conflict: Conflict) -> bool:
     """Return whether another strand wrote data between a strand's read and write of it."""
     if conflict.before is None:
         return False
-    writing = replace(conflict.touch, writes=True)
+    writing = conflict.touch._replace(writes=True)
     is_update = writing not in conflict.before.data and writing in conflict.after.data
     return conflict.touch.writes and is_update
 

@@ -24,7 +24,7 @@ from ...kv.command_fields import only_prepares
 from ...queue.model import SUCCESS, Outcome
 from ...reporting.calls import SEVERAL, command_of
 from ...reporting.data import state_of
-from ..anomalies import Access, Key
+from ..anomalies import Access
 from ..fakes import ROTATED_US
 from ..footprint import KEY_OF_DB, Touch, key_of_touch, touches_of_request
 from ..run import Due, Line
@@ -244,7 +244,7 @@ class Calls(Part):
             strand.name,
             strand.line if session.in_script else object(),
             (spec.name, *words[len(spec.name.split()) :]),
-            tuple(map(Key.of, keys)),
+            tuple(one.read for one in keys),
             tuple(session.db.find(key_of_touch(one)) for one in keys),
             any(one.writes for one in keys),
         )
@@ -285,7 +285,7 @@ class Calls(Part):
         line = strand.line = self._add_line(strand, request)
         touches = list(touches_of_request(handle, request))
         self._state.touch(touches)
-        subjects = tuple(Key.of(one) for one in touches if one.fake)
+        subjects = tuple(one.read for one in touches if one.fake)
         if subjects:
             words, writes = (request.route, request.call.path), any(one.writes for one in touches)
             access = Access(strand.name, line, words, subjects, (), writes, request.call)
