@@ -582,8 +582,9 @@ def repeated_after_lost_answer(test: ObservedTest) -> Iterator[Finding]:
             if names.isdisjoint(known):
                 sent = _names_of(call)
                 found = about_entry(
-                    "repeated_after_lost_answer", call, [first.number], service=call.service,
-                    call=sent[0] if len(sent) == 1 else call.route, status=first.status, in_part=_was_in_part(first),
+                    "repeated_after_lost_answer", call, [first.number],
+                    service=call.service, call=sent[0] if len(sent) == 1 else call.route,
+                    status=first.status, in_part=_was_in_part(first),
                 )  # fmt: skip
                 yield replace(found, subjects=tuple(part.subjects(call)))
 

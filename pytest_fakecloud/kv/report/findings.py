@@ -14,17 +14,7 @@ from ...reporting.model import Finding, Subject
 from ...reporting.report import Detector, ObservedTest, Write, about_entry, about_key
 from ..command_fields import keys_of
 from . import keys
-from .history import (
-    ADDING,
-    SCRIPTS,
-    UNKNOWN,
-    WRITES,
-    Command,
-    commands,
-    databases_of,
-    history,
-    with_expiries,
-)
+from .history import ADDING, SCRIPTS, WRITES, Command, commands, databases_of, history, scores_of
 
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
 """Commands that return one page, with the index of their cursor argument."""
@@ -52,57 +42,22 @@ def scan_not_finished(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def equal_scores(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find ranges of members with equal scores, whose names therefore determine the order."""
-    if getattr(handle, "_rewound", 0) or any(one.name == "" for one in history(test, handle)):
-        return  # the data may contain other members
-    scores = _Scores()
-    ranged: dict[str, tuple[Command, dict[str, float]]] = {}
-    for command, expiries in with_expiries(test, handle):
-        key = command.key
-        if expiries.expired(key, command.at_us):
-            scores.pop(key, None)
-        by_rank = command.name in _RANKED and not command.options & {"BYLEX", "BYSCORE"}
-        if by_rank and command.result is not None and (known := scores.all_equal(key)):
-            ranged[key] = command, known
-        scores.follow(command)
-        if command.name == "ZADD" and not scores.all_equal(key):
-            ranged.pop(key, None)
-    for command, known in ranged.values():
-        score = f"{next(iter(known.values())):g}"
-        yield command.finding("equal_scores", members=len(known), score=score)
+    """Find ranges of members with equal scores, whose names therefore determine the order.
 
-
-class _Scores(dict[str, dict[str, float] | None]):
-    """The scores of the members of each sorted set; None if they are unknown."""
-
-    def all_equal(self, key: str) -> dict[str, float]:
-        """Return the scores of several members if all are equal; otherwise an empty mapping."""
-        known = self.get(key) or {}
-        return known if len(known) > 1 and len(set(known.values())) == 1 else {}
-
-    def follow(self, command: Command) -> None:
-        if command.name == "ZADD":
-            known = self.get(command.key, {})
-            self[command.key] = _after_zadd(command, known) if known is not None else None
-        elif command.name in ("DEL", "UNLINK") and command.result is not UNKNOWN:
-            command.drop_replaced(self)
-        elif command.changes_any:
-            self.clear()
-        elif command.changes and not command.changes_only_ttl:
-            self.update(dict.fromkeys(command.arguments))
-
-
-def _after_zadd(command: Command, known: dict[str, float]) -> dict[str, float] | None:
-    options = command.zadd_options
-    if command.result is UNKNOWN or not {"GT", "LT", "INCR"}.isdisjoint(options):
-        return None
-    pairs = command.words[2 + len(options) :]
-    given = dict(zip(pairs[1::2], map(float, pairs[::2]), strict=False))
-    if "NX" in options:
-        return given | known
-    if "XX" in options:
-        return known | {member: given[member] for member in given.keys() & known.keys()}
-    return known | given
+    Sorted sets that were changed later are left out, because only their present scores are known.
+    """
+    ranged: dict[str, Command] = {}
+    for command in history(test, handle):
+        for key in ranged.keys() & command.arguments if command.changes else ():
+            del ranged[key]
+        if command.changes_any:
+            ranged.clear()
+        elif command.name in _RANKED and not command.options & {"BYLEX", "BYSCORE"}:
+            ranged[command.key] = command
+    for key, command in ranged.items():
+        scores = scores_of(handle, key)
+        if len(scores) > 1 and len(set(scores)) == 1 and command.result is not None:
+            yield command.finding("equal_scores", members=len(scores), score=f"{scores[0]:g}")
 
 
 def never_acknowledged(test: ObservedTest, handle: Any) -> Iterator[Finding]:

@@ -405,3 +405,11 @@ def databases_of(test: ObservedTest, handle: Any) -> list[ServerOrDatabase]:
 
 def has_no_ttl(handle: Any, key: str) -> bool:
     return bool(handle._ttl_ms(key) == -1)
+
+
+def scores_of(handle: ServerOrDatabase, key: str) -> list[float]:
+    """Return the scores of a sorted set; an empty list for any other key."""
+    database = handle if isinstance(handle, Database) else Database(handle, 0)
+    is_sorted_set = database._execute("TYPE", key).text == b"zset"
+    members = database._execute("ZRANGE", key, "0", "-1", "WITHSCORES") if is_sorted_set else []
+    return [float(score) for score in members[1::2]]
