@@ -169,11 +169,6 @@ SIGNED = {"message": "m", "status": 401, "url": HOOK, "called": "http://127.0.0.
             "both during workflow run wfr_1: code outside of steps is executed again",
         ),
         (
-            "limit_shared",
-            {"target": "/a", "key": "k", "count": 3, "own": 1, "others": {"/b": 1, "/c": 1}},
-            "reached 3 (/a 1, /b 1, /c 1)",
-        ),
-        (
             "repeated_after_failure",
             {"message": "", "target": "/pay", "command": "INCR", "key": "n", "marks": []},
             "INCR n repeats one made during an identical earlier /pay, which failed afterwards",

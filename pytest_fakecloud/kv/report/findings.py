@@ -11,7 +11,7 @@ from typing import Any
 from ...core.calls import Call, Event
 from ...reporting.calls import PUBLISHING, SEVERAL, lines_of
 from ...reporting.model import Finding, Subject
-from ...reporting.report import Detector, ObservedTest, Write, about_entry, about_key
+from ...reporting.report import Detector, ObservedTest, Write, about_entry
 from ..command_fields import keys_of
 from . import keys
 from .history import ADDING, SCRIPTS, WRITES, Command, commands, databases_of, history, scores_of
@@ -177,7 +177,9 @@ def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]
         latest[write] = during, command
         if before is during or not before.failed:
             continue
-        locks = _numbered_locks(before, during)
+        locks = [one for one in (before.lock, during.lock) if one is not None]
+        if len({one.key for one in locks}) < 2:  # the second attempt could not set the key again
+            locks = []
         finding = command.finding(
             "repeated_after_failure", [one.entry.number for one in (first, *locks)],
             command=command.name, message=before.message, attempt=before.attempt,
@@ -212,23 +214,6 @@ def effect_outside_steps(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             yield last.finding("effect_outside_steps", numbers, **values)
 
 
-def _numbered_locks(before: _Try, during: _Try) -> list[Command]:
-    """Return the locks of two attempts if their keys differ only in the number of the attempt or
-    of the retry at the end.
-
-    ``lock:1`` and ``lock:2`` end with the numbers of the attempts 1 and 2, ``lock:0`` and
-    ``lock:1`` with the numbers of their retries.
-    """
-    if before.lock is None or during.lock is None or not before.attempt:
-        return []
-    for less in (0, 1):  # the retries are numbered from 0
-        first, second = str(before.attempt - less), str(during.attempt - less)
-        key = before.lock.key
-        if key.endswith(first) and key.removesuffix(first) + second == during.lock.key:
-            return [before.lock, during.lock]
-    return []
-
-
 def _requests(test: ObservedTest) -> Iterator[_Try]:
     for one in test.served:
         if one.ended and not one.overlaps:
@@ -244,44 +229,6 @@ def _attempts(test: ObservedTest) -> Iterator[_Try]:
         attempt = event.data.get("number") or 0
         began = event.data["began"]
         yield _Try(message, began, event.number, failed, message, event.handle, attempt)
-
-
-def limit_shared(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find counters that requests to several endpoints incremented before one of them returned 429."""
-    # Each increment of a counter, with the endpoint of the request during which it happened.
-    increments: dict[str, list[tuple[str, Command]]] = {}
-    counting = [
-        (command, key)
-        for command in commands(test, handle)
-        if (key := _counter(command)) and type(command.result) is int
-    ]
-    for request in test.served:
-        if request.overlaps or not request.ended:
-            continue
-        target = request.target.partition("?")[0]
-        for command, key in counting:
-            if not request.began < command.entry.number < request.ended:
-                continue
-            earlier = increments.setdefault(key, [])
-            if earlier and command.result != earlier[-1][1].result + 1:
-                earlier.clear()  # the counter was reset
-            others = [(other, one) for other, one in earlier if other != target]
-            if request.status == 429 and others:
-                yield about_key(
-                    "limit_shared", command.entry, key, [one.entry.number for _, one in others[-5:]],
-                    severity="hint",
-                    target=target, count=command.result, own=len(earlier) - len(others) + 1,
-                    others=dict(Counter(other for other, _ in others)),
-                )  # fmt: skip
-            earlier.append((target, command))
-
-
-def _counter(command: Command) -> str:
-    """Return the key that a command, or a script with one key, counts; empty for other commands."""
-    if command.name in ("EVAL", "EVALSHA"):
-        has_key = command.words[2:3] == ["1"] and len(command.words) > 3
-        return command.words[3] if has_key else ""
-    return command.key if command.name in ("INCR", "INCRBY") else ""
 
 
 _OF_SERVERS = (accept_missing, commands_failed, keys.no_subscriber)
@@ -309,7 +256,7 @@ FINDINGS = tuple(
         keys.ttl_renewed, accept_missing, keys.value_of_other_kind, keys.lost_update,
         commands_failed, scan_not_finished, keys.counter_recreated,
         keys.read_after_expiry, keys.no_subscriber, equal_scores, keys.changed_nothing,
-        repeated_after_failure, never_acknowledged, pages_overlap, limit_shared,
+        repeated_after_failure, never_acknowledged, pages_overlap,
         effect_outside_steps,
     )
 )  # fmt: skip

@@ -250,10 +250,7 @@ def _repeated(values: Values, lookups: Lookups) -> str:
     if not values["marks"]:
         return text
     first, now = map(shortened, values["marks"])
-    return (
-        f"{text}; the key set with NX was {first} in that attempt and {now} in this one: leave the "
-        "number of the attempt or retry out of the key"
-    )
+    return f"{text}; the key set with NX was {first} in that attempt and {now} in this one"
 
 
 def _failed_inside(values: Values, lookups: Lookups) -> str:
@@ -361,9 +358,6 @@ SENTENCES: Sentences = {
     "fake's clock is at {now:raw}: use EX, or clock=real",
     "commands_failed": _failed_inside,
     "pages_overlap": _pages_overlap,
-    "limit_shared": "{target:raw} returned 429 when {key} reached {count:raw} ({target:raw} {own:raw}, "
-    "{others:counts}): limiters with the same prefix and identifier share their count, so give each its "
-    "own prefix",
     "scan_not_finished": "this {command} has more results (its cursor is {cursor}, not 0), and no "
     "call continued it",
     "counter_recreated": "{key} had expired, so this {command} recreated it without a TTL",

@@ -176,20 +176,6 @@ def serve(cloud: Cloud, *requests: tuple[str, dict[str, Any]]) -> list[ServedReq
 
 
 @pytest.mark.parametrize(
-    ("targets", "expected"),
-    [(["GET /orders", "GET /orders", "POST /export"], ["limit_shared"]), (["GET /orders"] * 3, [])],
-)
-def test_a_limit_that_two_endpoints_share(
-    cloud: Cloud, targets: list[str], expected: list[str]
-) -> None:
-    requests = zip(targets, (200, 200, 429), strict=True)
-    served = serve(cloud, *(("INCR n", {"target": to, "status": one}) for to, one in requests))
-    every = found(cloud, served=served)
-    assert [one.kind for one in every] == expected
-    assert [one.values["own"] for one in every] == [1] * len(expected)
-
-
-@pytest.mark.parametrize(
     ("first", "count"),
     [
         ({"status": 500}, 1),
@@ -208,13 +194,6 @@ def test_a_write_is_repeated_only_by_the_same_request_after_a_failure(
 ) -> None:
     served = serve(cloud, ("INCR n", first), ("INCR n", {"status": 200}))
     assert kinds(cloud, served=served) == ["repeated_after_failure"] * count
-
-
-def test_a_limit_that_was_reset_is_not_shared(cloud: Cloud) -> None:
-    requests = [("INCR n", "GET /orders"), ("DEL n", "GET /orders"), ("INCR n", "POST /export")]
-    steps = [(command, {"target": target, "status": 200}) for command, target in requests]
-    served = serve(cloud, *steps, ("INCR n", {"target": "POST /export", "status": 429}))
-    assert kinds(cloud, served=served) == []
 
 
 def test_commands_of_the_test_itself_are_part_of_the_history(cloud: Cloud) -> None:
