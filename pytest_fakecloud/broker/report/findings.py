@@ -106,23 +106,30 @@ def _groups_without_commits(test: ObservedTest, handle: Any) -> set[str]:
 
 
 def commit_too_high(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find commits of an offset beyond the end, or beyond the last record that was received."""
-    last_offset: dict[tuple[str, str], int] = {}
+    """Find commits of an offset beyond the end, or beyond the last record that was received.
+
+    ``fits`` are other partitions of the topic in which the offset is the next one.
+    """
+    last_offset: dict[str, dict[tuple[str, int], int]] = {}
     for call in _calls_of(test, handle):
         group = _group_of(call)
+        received = last_offset.setdefault(group, {})
         for place in map(_Place.of, _received_records(call)):
-            partition = group, place.of_partition
-            last_offset[partition] = max(place.offset, last_offset.get(partition, -1))
+            partition = place.topic, place.partition
+            received[partition] = max(place.offset, received.get(partition, -1))
         for place in _committed_places(call):
             ends = test.lookups.end_offsets.get((handle.name, place.topic), ())
             if place.partition >= len(ends):
                 continue
-            last, end = last_offset.get((group, place.of_partition)), ends[place.partition]
-            values = {"partition": place.of_partition, "offset": place.offset, "last": last}
-            if place.offset > end:
-                yield about_group("commit_beyond_end", call, group, end=end, **values)
-            elif last is not None and place.offset > last + 1:
-                yield about_group("commit_beyond_received", call, group, **values)
+            last, end = received.get((place.topic, place.partition)), ends[place.partition]
+            fits = [f"{topic}-{number}" for (topic, number), offset in received.items()
+                    if topic == place.topic and offset + 1 == place.offset]  # fmt: skip
+            is_beyond = place.offset > (end if last is None else last + 1)
+            if is_beyond or (last is None and fits):
+                yield about_group(
+                    "commit_too_high", call, group, partition=place.of_partition, end=end,
+                    offset=place.offset, last=last, fits=fits,
+                )  # fmt: skip
 
 
 def unknown_header(test: ObservedTest, handle: Any) -> Iterator[Finding]:

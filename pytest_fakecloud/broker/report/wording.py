@@ -191,13 +191,14 @@ def _generation(data: Mapping[str, Any], lookups: Lookups) -> str:
     return f"generation {data.get('generation')}: {'; '.join(members) or 'no members'}"
 
 
-def _beyond_end(values: Values, lookups: Lookups) -> str:
-    last, end = values["last"], values["end"]
-    text = f"group {values['group']} committed {values['offset']} in {values['partition']}, "
-    text += f"whose end offset is {end}"
-    if last is None:
-        return text
-    return f"{text}; the last offset it received is {last}, so commit {last + 1}"
+def _commit_too_high(values: Values, lookups: Lookups) -> str:
+    partition, offset, last = values["partition"], values["offset"], values["last"]
+    end = f", whose end offset is {values['end']}" if offset > values["end"] else ""
+    received = f"it has received no record of {partition}"
+    if last is not None:
+        received = f"the last offset it received is {last}, so commit {last + 1}"
+    fits = f"; {offset} is the next offset of {listed(values['fits'])}" if values["fits"] else ""
+    return f"group {values['group']} committed {offset} in {partition}{end}; {received}{fits}"
 
 
 def _received_again(values: Values, lookups: Lookups) -> str:
@@ -257,9 +258,7 @@ def _unknown_header(values: Values, lookups: Lookups) -> str:
 
 
 SENTENCES: Sentences = {
-    "commit_beyond_end": _beyond_end,
-    "commit_beyond_received": "group {group} committed {partition}={offset} after receiving only "
-    "{partition}@{last}",
+    "commit_too_high": _commit_too_high,
     "committed_before_failure": "group {group} committed {records:record} before a call failed",
     "unknown_header": _unknown_header,
     "received_again": _received_again,

@@ -536,7 +536,13 @@ def _of_one_kind(key: str, read: Iterable[str], written: Iterable[str]) -> list[
     return alike if colon and len(alike) == len(others) == 1 else []
 
 
-_LANGUAGES = {"None": "Python", "undefined": "JavaScript", "[object Object]": "JavaScript"}
+_LANGUAGES = {
+    "None": "Python",
+    "True": "Python",
+    "False": "Python",
+    "undefined": "JavaScript",
+    "[object Object]": "JavaScript",
+}
 """Words that a language writes for a value that is no string."""
 
 
