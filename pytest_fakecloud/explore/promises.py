@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence, Sized
 from types import FunctionType
 from typing import Any, cast
@@ -39,7 +38,7 @@ class Predicate:
     def __init__(self, function: Callable[..., object], promise: str) -> None:
         expect(callable(function), promise, "a function", function)
         self._function = function
-        self._promise = promise
+        self.promise = promise
         self.takes_history = _takes_argument(function)
         name = getattr(function, "__name__", "")
         self.name = name if name.isidentifier() else "the predicate"
@@ -56,19 +55,19 @@ class Predicate:
             raise
         except Exception as error:
             error.add_note(
-                f"raised by {self.name}, the predicate of {self._promise}(). A predicate must not "
+                f"raised by {self.name}, the predicate of {self.promise}(). A predicate must not "
                 "fail in any schedule: read from the fakes, such as kv_server.value('key'), instead "
                 "of through a client"
             )
             raise
-        check_has_run(value, f"{self._promise}(): {self.name}", "without async and yield")
+        check_has_run(value, f"{self.promise}(): {self.name}", "without async and yield")
         return value
 
     def verdict(self, history: History) -> object:
         """Call the function; return its value, whose truth is meant."""
         __tracebackhide__ = True
         value = self.value(history)
-        _check_verdict(value, f"{self._promise}(): {self.name}")
+        _check_verdict(value, f"{self.promise}(): {self.name}")
         return value
 
 
@@ -94,55 +93,31 @@ def count_of(value: object) -> float | None:
     return len(value) if isinstance(value, Sized) else None
 
 
-class StepPromise(ABC):
-    """A promise that is checked after every step and at the end."""
+class StepPromise:
+    """A promise that is checked after every step and at the end.
 
-    takes_history = True
+    ``at_step()`` raises ``AssertionError`` if the promise does not hold after this step.
+    """
 
-    @abstractmethod
-    def at_step(self, history: History) -> None:
-        """Raise ``AssertionError`` if the promise does not hold after this step."""
+    def __init__(self, at_step: Check, *, takes_history: bool = True) -> None:
+        self.at_step = at_step
+        self.takes_history = takes_history
 
     def __call__(self, history: History) -> None:
         __tracebackhide__ = True
         self.at_step(history)
 
 
-class _Always(Predicate, StepPromise):
-    def __init__(self, function: Callable[..., object], promise: str, wanted: bool) -> None:
-        super().__init__(function, promise)
-        self._wanted = wanted
-
-    def at_step(self, history: History) -> None:
-        __tracebackhide__ = True
-        value = self.verdict(history)
-        if value is None:
-            return  # a predicate that returns None contains assertions
-        if bool(value) is not self._wanted:
-            raise AssertionError(f"{self._promise}: {self.name} returned {shown(value)}")
-
-
-class _AtMostOne(Predicate, StepPromise):
-    def at_step(self, history: History) -> None:
-        __tracebackhide__ = True
-        value = self.value(history)
-        count = count_of(value)
-        if count is None:
-            raise ContractError(
-                f"at_most_one(): {self.name} returned {shown(value)}, which is not a count: return a "
-                "number, a collection, or None for no item"
-            )
-        if count > 1:
-            raise AssertionError(f"at most one: {self.name} returned {shown(value)}")
-
-
-class _Sometimes(Predicate, StepPromise):
+class _Sometimes(StepPromise):
     """A promise that holds if its predicate is true after any step of any schedule."""
 
-    was_reached = False
+    def __init__(self, predicate: Predicate) -> None:
+        super().__init__(self._look, takes_history=predicate.takes_history)
+        self.predicate = predicate
+        self.was_reached = False
 
-    def at_step(self, history: History) -> None:
-        if not self.was_reached and self.verdict(history):
+    def _look(self, history: History) -> None:
+        if not self.was_reached and self.predicate.verdict(history):
             self.was_reached = True
 
 
@@ -152,12 +127,23 @@ def always(predicate: Callable[..., object]) -> Check:
     The predicate takes no argument or the ``History``. It returns a boolean, or None if it contains
     assertions itself. Its own reads of the fakes are not steps.
     """
-    return _Always(predicate, "always", True)
+    return _at_each_step(Predicate(predicate, "always"), True)
 
 
 def never(predicate: Callable[..., object]) -> Check:
     """Check after every step of every schedule that a predicate does not hold."""
-    return _Always(predicate, "never", False)
+    return _at_each_step(Predicate(predicate, "never"), False)
+
+
+def _at_each_step(predicate: Predicate, wanted: bool) -> StepPromise:
+    def at_step(history: History) -> None:
+        __tracebackhide__ = True
+        value = predicate.verdict(history)
+        # A predicate that returns None contains assertions.
+        if value is not None and bool(value) is not wanted:
+            raise AssertionError(f"{predicate.promise}: {predicate.name} returned {shown(value)}")
+
+    return StepPromise(at_step, takes_history=predicate.takes_history)
 
 
 def at_most_one(found: Callable[..., object]) -> Check:
@@ -165,7 +151,21 @@ def at_most_one(found: Callable[..., object]) -> Check:
 
     None counts as no item, as for a key that does not exist.
     """
-    return _AtMostOne(found, "at_most_one")
+    items = Predicate(found, "at_most_one")
+
+    def at_step(history: History) -> None:
+        __tracebackhide__ = True
+        value = items.value(history)
+        count = count_of(value)
+        if count is None:
+            raise ContractError(
+                f"at_most_one(): {items.name} returned {shown(value)}, which is not a count: return a "
+                "number, a collection, or None for no item"
+            )
+        if count > 1:
+            raise AssertionError(f"at most one: {items.name} returned {shown(value)}")
+
+    return StepPromise(at_step, takes_history=items.takes_history)
 
 
 def sometimes(predicate: Callable[..., object]) -> Check:
@@ -173,7 +173,7 @@ def sometimes(predicate: Callable[..., object]) -> Check:
 
     Use it with other promises, to detect that the code never reaches the state that they are about.
     """
-    return _Sometimes(predicate, "sometimes")
+    return _Sometimes(Predicate(predicate, "sometimes"))
 
 
 def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
@@ -227,9 +227,9 @@ class Promises:
         __tracebackhide__ = True
         for promise in self._sometimes:
             if not promise.was_reached:
+                name = promise.predicate.name
                 raise AssertionError(
-                    f"no schedule reached {promise.name}: the code cannot reach it, or the budget "
-                    "is too small"
+                    f"no schedule reached {name}: the code cannot reach it, or the budget is too small"
                 )
 
 
@@ -380,31 +380,25 @@ def follows(model: Callable[[], Any]) -> Check:
     result that no order explains. Raises ``ContractError`` for an operation without a method.
     """
     expect(callable(model), "follows", "a class that needs no arguments", model)
-    return _Follows(model)
+    checked: tuple[object, int] = None, 0  # the history, and the number of its results
 
-
-class _Follows(StepPromise):
-    """A promise that each result equals a model's result."""
-
-    def __init__(self, model: Callable[[], Any]) -> None:
-        self._model = model
-        self._history: object = None
-        self._seen = 0
-
-    def at_step(self, history: History) -> None:
+    def at_step(history: History) -> None:
         __tracebackhide__ = True
+        nonlocal checked
         operations = history.operations
         ended = sum(each.ended is not None for each in operations)
-        if not ended or (self._history is history and self._seen == ended):
+        if not ended or (checked[0] is history and checked[1] == ended):
             return
-        _check_names(operations, self._model)
-        if not _explained(operations, self._model, None):
+        _check_names(operations, model)
+        if not _explained(operations, model, None):
             latest = max(operations, key=lambda each: each.ended or -1)
             raise AssertionError(
                 f"the result differs from the model's: {latest!r}, after "
                 f"{', '.join(repr(each) for each in operations if each is not latest) or 'nothing'}"
             )
-        self._history, self._seen = history, ended
+        checked = history, ended
+
+    return StepPromise(at_step)
 
 
 def _check_names(operations: Sequence[Operation], model: Callable[[], Any]) -> None:
