@@ -30,7 +30,7 @@ from pytest_fakecloud.explore.patches import explored
 from pytest_fakecloud.explore.search.explorer import Explorer
 from pytest_fakecloud.explore.search.player import Player
 from pytest_fakecloud.explore.simulation.calls import Calls
-from pytest_fakecloud.explore.simulation.scheduler import Scheduler, Simulation
+from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.simulation.state import RunState
 from pytest_fakecloud.explore.simulation.turns import Turns
 from pytest_fakecloud.explore.world import World
@@ -55,7 +55,7 @@ PARTS: dict[str, tuple[tuple[type, str], ...]] = {
     "engine": ((App, "_serve"),),
     "points and events of calls": ((Calls, "at_call"),),
     "accesses of steps": ((RunState, "touch"),),
-    "choice of the next strand": ((Scheduler, "choose"),),
+    "choice of the next strand": ((Simulation, "choose"),),
     "turns of the threads": ((Turns, "run_strands"), (Turns, "_wake"), (Turns, "yield_turn")),
     "start and end of a run": ((Simulation, "__init__"), (Simulation, "play")),
     "return to the baseline": ((World, "reset"),),

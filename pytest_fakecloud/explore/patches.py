@@ -249,7 +249,7 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
         # Do not explore threads of the fakes, e.g. for ASGI applications.
         target = getattr(thread, "_target", None)
         if not str(getattr(target, "__module__", "")).startswith("pytest_fakecloud."):
-            child = simulation.scheduler.new_thread(strand, thread)
+            child = simulation.new_thread(strand, thread)
             vars(thread)["_strand"] = child
             run = partial(simulation.turns.run_in_own_thread, child, thread.run)
             thread.run = run  # type: ignore[method-assign]

@@ -137,7 +137,7 @@ class Conflict:
 
 @dataclass(slots=True)
 class Step:
-    """The actions of one strand between two decisions of the scheduler.
+    """The actions of one strand between two decisions of the simulation.
 
     ``options`` are the strands that could have run instead; those in ``disabled`` could no longer
     run after this step. ``enabled_by`` is the index of the step that created or woke the strand, and

@@ -36,14 +36,14 @@ _Wait: TypeAlias = Callable[[Signal, Callable[[], Any], int], Any]
 
 @dataclass(frozen=True, slots=True)
 class ClockMove:
-    """A move of the clock, as an option of the scheduler."""
+    """A move of the clock, as an option of the simulation."""
 
     at_us: int
     name: ClassVar[str] = CLOCK
 
 
 Option: TypeAlias = Strand | Due | ClockMove
-"""An option of the scheduler: a strand, a delivery, or a move of the clock."""
+"""An option of the simulation: a strand, a delivery, or a move of the clock."""
 
 
 class _NextTimes(NamedTuple):

@@ -1,5 +1,5 @@
-"""One run of explored code under one schedule, and its scheduler, which chooses the strand that runs
-next, and starts, ends and restarts strands.
+"""One run of explored code under one schedule: chooses the strand that runs next, and starts, ends and
+restarts strands.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..schedule import CLOCK, RANDOM, Event, Kind
 from .calls import Calls, DeliveryStrands
 from .clock import MOST_STEPS, ClockMove, Option, RunClock
 from .sockets import SocketHooks
-from .state import Part, RunState, Subject
+from .state import RunState, Subject
 from .strands import Strand, Waiting, Work, application_frame, distinct_places, pause
 from .turns import MOST_CRASHES, describe_places, describe_stuck
 
@@ -43,28 +43,30 @@ MOST_RESTARTS_WITHOUT_PROGRESS = 3
 """Maximum number of restarts of a worker while a group's committed offsets and lag stay the same."""
 
 
-class Scheduler(Part):
-    """Chooses the next strand, delivery or move of the clock; starts, ends and restarts strands.
+class Simulation:
+    """Runs clients, workers, deliveries and the clock under one schedule, one strand at a time.
 
     By default a strand runs until it ends or waits. The next one to run is the strand that gave up
     its turn last; then come clients in their order, deliveries in the order of their due times, and
     workers, which are started again at most ``MOST_STARTS`` times. The clock moves when no strand
-    can run.
+    can run. The code that patches sockets, locks, event loops and the fakes calls the public parts.
     """
 
-    def __init__(
-        self,
-        state: RunState,
-        subject: Subject,
-        plan: Plan,
-        clock: RunClock,
-        deliveries: DeliveryStrands,
-    ) -> None:
-        super().__init__(state)
-        self._strategy = plan.strategy
+    def __init__(self, subject: Subject, plan: Plan) -> None:
+        self.state = state = RunState(subject, plan)
+        self.run = state.run
+        self.history = state.history
+        self.turns = state.turns
+        self._fakes = subject.fakes
         self._awaited = subject.awaited
-        self._clock = clock
-        self._deliveries = deliveries
+        self._strategy = plan.strategy
+        places = plan.strategy.places if plan.strategy is not None else subject.scope.kinds
+        is_late = "late" in places or any(event.kind == "late" for event in plan.schedule)
+        moves_time = plan.strategy is not None and plan.strategy.moves_time
+        self.clock = RunClock(state, moves_time=moves_time)
+        self.deliveries = DeliveryStrands(state)
+        self.sockets = SocketHooks(state, self.clock)
+        self.calls = Calls(state, self.clock, late=is_late)
         self._noted: set[tuple[str, int, Kind]] = set()
         """The points that are recorded, at which other strands could run first."""
         self._times: frozenset[int] = frozenset()
@@ -73,20 +75,77 @@ class Scheduler(Part):
         self._starts: dict[tuple[object, ...], set[int]] = {}
         """The starts of workers that left the same records, by program and backlog."""
 
+    def play(self) -> Run:
+        """Run all strands to their end, and check the promises that apply to every step."""
+        try:
+            self.clock.delay_starts()
+            self.turns.run(self)
+        finally:
+            self.state.connections.cut(
+                lambda one: one.crashed or one.host.crashed or one.root.crashed
+            )
+        self._fakes.disturbances.end()
+        self._fakes.deliveries.resume_schedules()
+        return self._finished_run()
+
+    def note_series(self, number: int) -> None:
+        """Record that the code drew random numbers, of a series other than the usual one if not 0."""
+        run = self.run
+        run.draws_numbers = True
+        if number:
+            run.fired.insert(0, Event(RANDOM, number, "numbers"))
+            words = f"draws other random numbers, of series {number}"
+            run.lines.insert(0, Line(run.start_us, "the code", words, event=True))
+
+    def _finished_run(self) -> Run:
+        run = self.run
+        if self.state.has_steps and run.broken is None:
+            self._end_step((CLOCK,))
+        if self.clock.moves_time and run.broken is None:
+            self.clock.foresee()
+        if self.state.stacks:
+            sources = distinct_places([line.lines for line in run.lines])
+            for line, source in zip(run.lines, sources, strict=True):
+                line.source = source
+        run.results = {name: repr(result) for name, result in self.history.results.items()}
+        run.ids = self._fakes.deliveries.names()
+        for strand in self.state.strands:
+            if strand.error is not None:
+                run.errors[strand.name] = strand.error
+                run.broken = run.broken or broken_promise(strand.error)
+        return run
+
+    @contextmanager
+    def observing(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Iterator[Callable[[object], None]]:
+        """Record a call of an observed function."""
+        strand = self.state.here() or self.turns.current
+        client = strand.root.title if strand is not None else ""
+        operation = self.state.begin(client, name, args, kwargs)
+        self.history.operations.append(operation)
+        try:
+            yield partial(self.state.end, operation)
+        except BaseException as error:
+            operation.error = error
+            raise
+
+    # -- the choice of the next strand
+
     def choose(self) -> Strand | None:
         """Return the next strand, or None at the end of the run; move the clock if none can run."""
-        self._state.check_promises()
-        if any(strand.is_waiting_for("lock", "join") for strand in self._state.strands):
+        self.state.check_promises()
+        if any(strand.is_waiting_for("lock", "join") for strand in self.state.strands):
             # Otherwise the speed of a thread from before would decide what runs next.
-            self._state.outsiders.await_rest(lambda: self._turns.has_ended)
-        if len(self._run.steps) > MOST_STEPS:
+            self.state.outsiders.await_rest(lambda: self.turns.has_ended)
+        if len(self.run.steps) > MOST_STEPS:
             raise ContractError(self._endless())
         while True:
-            for strand in self._state.strands:
+            for strand in self.state.strands:
                 if strand.root.crashed and self._is_dying(strand):
                     return strand
             options = self._options()
-            move = self._clock.plan_move(options) if self._clock.may_move else None
+            move = self.clock.plan_move(options) if self.clock.may_move else None
             if move is not None:
                 options.append(move)
             if options:
@@ -98,9 +157,9 @@ class Scheduler(Part):
 
     def _endless(self) -> str:
         """Describe a run with too many steps, and the strand that made most of the last ones."""
-        latest = Counter(step.strand for step in self._run.steps[-_LATEST_STEPS:])
+        latest = Counter(step.strand for step in self.run.steps[-_LATEST_STEPS:])
         name = latest.most_common(1)[0][0]
-        strands = [strand for strand in self._state.strands if strand.name == name]
+        strands = [strand for strand in self.state.strands if strand.name == name]
         return (
             f"{describe_places(strands) or name} goes on after {MOST_STEPS:,} steps of the run: "
             "explore() is for code that ends, so give its loop an end"
@@ -126,13 +185,13 @@ class Scheduler(Part):
     def _runnable(self, now: int) -> list[Option]:
         """Return the strands and deliveries that can run, in the default order."""
         groups: defaultdict[str, list[Strand]] = defaultdict(list)
-        for strand in self._state.strands:
+        for strand in self.state.strands:
             if _can_run(strand, now):
                 groups[_group_of(strand)].append(strand)
         groups["parked"].sort(key=lambda s: (-s.host.parked_at, s.parked_at))
         groups["waiting"].sort(key=lambda s: -1 if s.waiting.wake_us is None else s.waiting.wake_us)
         options: list[Option] = [one for group in _DEFAULT_ORDER for one in groups[group]]
-        if self._state.all_paused_until_us <= now:
+        if self.state.all_paused_until_us <= now:
             options += self._fakes.deliveries.due(now)
         workers, last = groups["worker"], groups["last"]
         if workers and (options or last or self._may_workers_begin(now)):
@@ -143,18 +202,18 @@ class Scheduler(Part):
 
     def _decide(self, options: list[Option]) -> Option:
         """Choose an option: the first one unless the schedule or the strategy wants another."""
-        has_steps = self._state.has_steps
+        has_steps = self.state.has_steps
         if len(options) == 1 and not has_steps:
             return options[0]
         names = [one.name for one in options]
         kind, point = _place_of(options[0])
         if has_steps:
-            self.end_step(names)
+            self._end_step(names)
         key = names[0], point, kind
-        if len(options) > 1 and kind in self._state.scope.kinds and key not in self._noted:
+        if len(options) > 1 and kind in self.state.scope.kinds and key not in self._noted:
             self._noted.add(key)
             others = [(kind, name) for name in names[1:] if name != CLOCK]
-            self._run.points.append(Point(names[0], point, others))
+            self.run.points.append(Point(names[0], point, others))
         chosen = options[names.index(self._wanted(names, point, kind))]
         if has_steps:
             self._begin_step(chosen, names)
@@ -163,7 +222,7 @@ class Scheduler(Part):
     def _wanted(self, names: list[str], point: int, kind: Kind) -> str:
         """Return the name of the option that the schedule or the strategy wants to run next."""
         default = names[0]
-        planned = self._state.switches.get((default, point))
+        planned = self.state.switches.get((default, point))
         if planned:
             for event in planned:
                 if event.kind == kind and event.detail in names:
@@ -171,14 +230,14 @@ class Scheduler(Part):
                     self._switched(event)
                     return event.detail
         elif self._strategy is not None and kind in self._strategy.places:
-            wanted = self._strategy.pick(self._run, names, kind)
+            wanted = self._strategy.pick(self.run, names, kind)
             if wanted != default:
                 self._switched(Event(default, point, kind, wanted))
             return wanted
         return default
 
     def _switched(self, event: Event) -> None:
-        self._run.fired.append(event)
+        self.run.fired.append(event)
         if event.detail == CLOCK:
             return
         other = event.strand.removesuffix(":loop")
@@ -187,35 +246,35 @@ class Scheduler(Part):
             "late": "before {} receives its answer",
             "wake": "before {} continues",
         }[event.kind]
-        chosen = next((s for s in self._state.strands if s.name == event.detail), None)
+        chosen = next((s for s in self.state.strands if s.name == event.detail), None)
         is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
         words = "receives its answer" if is_late else "runs"
-        self._state.add_line(event.detail, f"{words} {when.format(other)}", event=True)
+        self.state.add_line(event.detail, f"{words} {when.format(other)}", event=True)
 
-    def end_step(self, options: Sequence[str]) -> None:
+    def _end_step(self, options: Sequence[str]) -> None:
         """Record which options and clock times the last step made impossible."""
-        before, self._times = self._times, self._clock.all_times()
-        if not self._run.steps:
+        before, self._times = self._times, self.clock.all_times()
+        if not self.run.steps:
             return
-        last = self._run.steps[-1]
+        last = self.run.steps[-1]
         last.disabled = set(last.options) - {last.strand, *options}
         if last.strand != CLOCK and any(at > self._fakes.now_us() for at in before - self._times):
             last.disabled.add(CLOCK)
 
     def _begin_step(self, option: Option, options: Sequence[str]) -> None:
-        if not self._run.has_timers:
-            self._run.has_timers = self._clock.next_us() is not None
+        if not self.run.has_timers:
+            self.run.has_timers = self.clock.next_us() is not None
         place, point = _place_of(option)
-        enabled_by, barrier = self._enabled_by(option), self._clock.barrier
+        enabled_by, barrier = self._enabled_by(option), self.clock.barrier
         step = Step(option.name, place, point, tuple(options), Footprint(), enabled_by, barrier)
         if place != "switch" and self._strategy is not None and "late" in self._strategy.places:
             # Code between two calls is a step of its own, which shares the process's memory.
             step.footprint.add(MEMORY)
-        self._run.steps.append(step)
+        self.run.steps.append(step)
 
     def _enabled_by(self, option: Option) -> int:
         """Return the index of the step that created an option, or that moved the clock to its time."""
-        created_by = self._state.created_by.get(option.name, -1)
+        created_by = self.state.created_by.get(option.name, -1)
         due_us = None
         if isinstance(option, Due):
             due_us = option.timer.due_us
@@ -223,38 +282,38 @@ class Scheduler(Part):
             due_us = option.waiting.wake_us
         if due_us is None:
             return created_by
-        moved_by = next((index for index, at_us in self._clock.moves if at_us >= due_us), -1)
+        moved_by = next((index for index, at_us in self.clock.moves if at_us >= due_us), -1)
         return max(created_by, moved_by)
 
     def _start(self, option: Option) -> Strand | None:
         if isinstance(option, ClockMove):
-            self._clock.move(option, self._runnable(self._fakes.now_us()))
+            self.clock.move(option, self._runnable(self._fakes.now_us()))
             return None
         if isinstance(option, Due):
-            return self._deliveries.begin(option)
+            return self.deliveries.begin(option)
         option.yields_to_others = False
         return option
 
     def _wait(self) -> bool:
         """Wait or move the clock until something may run; return False at the end of the run."""
-        if not any(s.is_stepped_over for s in self._state.strands):
+        if not any(s.is_stepped_over for s in self.state.strands):
             # A thread from before may work for a strand, so the time must not pass meanwhile.
-            self._state.outsiders.await_rest(lambda: self._turns.has_ended or bool(self._options()))
+            self.state.outsiders.await_rest(lambda: self.turns.has_ended or bool(self._options()))
             if self._options():
                 return True
-            return self._clock.pass_time() or not self._has_ended()
-        if self._wait_for_stepped_over() or self._clock.pass_time():
+            return self.clock.pass_time() or not self._has_ended()
+        if self._wait_for_stepped_over() or self.clock.pass_time():
             return True
-        self._report_stuck([s for s in self._state.strands if s.is_stepped_over])
+        self._report_stuck([s for s in self.state.strands if s.is_stepped_over])
         return False
 
     def _wait_for_stepped_over(self) -> bool:
         """Wait, in wall-clock time, until another strand can run; return False if none can."""
         for _ in range(_PATIENCE_CHECKS):
             pause(_CHECK)
-            if self._turns.has_ended:
+            if self.turns.has_ended:
                 return False
-            if not any(s.is_stepped_over for s in self._state.strands) or self._options():
+            if not any(s.is_stepped_over for s in self.state.strands) or self._options():
                 return True
         return False
 
@@ -262,7 +321,7 @@ class Scheduler(Part):
         """Return whether no strand can run again; report the strands that still wait."""
         waiting = [
             strand
-            for strand in self._state.strands
+            for strand in self.state.strands
             if strand.state == "waiting"
             and not strand.is_daemon
             and strand.root.role != "worker"
@@ -279,22 +338,22 @@ class Scheduler(Part):
             for _ in range(_GRACE_CHECKS):
                 # A thread that is not explored may still release a waiting strand.
                 pause(_CHECK)
-                if self._turns.has_ended or self._options():
+                if self.turns.has_ended or self._options():
                     return False
             self._report_stuck(busy)
-        for strand in self._state.strands:
+        for strand in self.state.strands:
             if strand.is_daemon and strand.state not in ("ended", "new"):
                 note = f"the daemon thread {strand.title} was still running at the end"
-                self._run.notes[note] = None
+                self.run.notes[note] = None
         return True
 
     def _report_stuck(self, strands: Sequence[Strand]) -> None:
-        text = describe_stuck(self._state.strands, strands)
-        self._run.is_stuck = True
-        self._run.broken = self._run.broken or AssertionError(text)
+        text = describe_stuck(self.state.strands, strands)
+        self.run.is_stuck = True
+        self.run.broken = self.run.broken or AssertionError(text)
 
     def stuck(self, strand: Strand) -> None:
-        self._report_stuck([s for s in self._state.strands if s.is_stepped_over] or [strand])
+        self._report_stuck([s for s in self.state.strands if s.is_stepped_over] or [strand])
 
     def choose_meanwhile(self) -> Strand | None:
         """Return a strand that can run while another one is blocked, or None."""
@@ -302,9 +361,9 @@ class Scheduler(Part):
             for option in self._options():
                 chosen = self._start(option)
                 if chosen is not None:
-                    self._run.notes[_NOT_CONTROLLED] = None
+                    self.run.notes[_NOT_CONTROLLED] = None
                     return chosen
-            if not self._clock.pass_time():
+            if not self.clock.pass_time():
                 return None
 
     # -- the start and the end of a strand
@@ -312,7 +371,7 @@ class Scheduler(Part):
     def perform(self, strand: Strand) -> object:
         """Run a strand's code, and return what it returns or, for a coroutine, awaits."""
         result = strand.body()
-        self._connections.finish_calls(strand)
+        self.state.connections.finish_calls(strand)
         result = self._awaited(result)
         if strand.role != "delivery":
             check_has_run(result, strand.title)
@@ -320,21 +379,21 @@ class Scheduler(Part):
 
     def begins(self, strand: Strand) -> None:
         """Record the start of a strand; for a client, also the start of an operation."""
-        self._run.strands.add(strand.name)
+        self.run.strands.add(strand.name)
         if strand.role == "client":
-            operation = self._state.begin(strand.title, strand.title, (), {})
+            operation = self.state.begin(strand.title, strand.title, (), {})
             self._operations[strand.title] = operation
-            self._state.history.clients.append(operation)
+            self.state.history.clients.append(operation)
 
     def new_thread(self, parent: Strand, thread: threading.Thread) -> Strand:
-        self._connections.finish_calls(parent)
+        self.state.connections.finish_calls(parent)
         target = getattr(thread, "_target", None)
         name = getattr(target, "__name__", "").strip("_")
         name = name if name.isidentifier() else "thread"
-        name = self._state.new_name(f"{parent.root.title}+{name}")
-        self._state.created_by[name] = len(self._run.steps) - 1
+        name = self.state.new_name(f"{parent.root.title}+{name}")
+        self.state.created_by[name] = len(self.run.steps) - 1
         child = Strand(name, "thread", parent=parent, thread=-1, is_daemon=thread.daemon)
-        return self._state.add(child)
+        return self.state.add(child)
 
     def ended(self, strand: Strand) -> None:
         """Store the result of a strand; report a failed delivery; restart a worker that failed."""
@@ -343,7 +402,7 @@ class Scheduler(Part):
             raise outcome
         if strand.crashed:
             strand.root.crashed = True
-            self._connections.cut(lambda owner: owner.root is strand.root)
+            self.state.connections.cut(lambda owner: owner.root is strand.root)
         self._store_outcome(strand)
         if strand.due is not None:
             self._report_delivery(strand.name, strand.due)
@@ -355,13 +414,13 @@ class Scheduler(Part):
     def abandons(self, strand: Strand) -> None:
         """Note that a crashed strand goes on, and end the tasks of its event loop."""
         note = f"{describe_places([strand])} caught its crash {MOST_CRASHES} times"
-        self._run.notes[f"{note}: its thread was abandoned. Do not catch BaseException"] = None
-        for task in self._state.strands:
+        self.run.notes[f"{note}: its thread was abandoned. Do not catch BaseException"] = None
+        for task in self.state.strands:
             if task.role == "task" and task.host is strand:
                 task.state, task.crashed = "ended", True
 
     def _store_outcome(self, strand: Strand) -> None:
-        history, error = self._state.history, strand.error
+        history, error = self.state.history, strand.error
         if strand.crashed and strand.root is strand:
             history.crashed.append(strand.title)
         has_returned = error is None and not strand.crashed
@@ -373,17 +432,17 @@ class Scheduler(Part):
             operation = self._operations[strand.title]
             operation.error = error
             if has_returned:
-                self._state.end(operation, strand.result)
+                self.state.end(operation, strand.result)
             else:
-                self._state.touch_history(writes=True)
+                self.state.touch_history(writes=True)
 
     def _report_delivery(self, name: str, due: Due) -> None:
-        self._state.touch_message(due)
+        self.state.touch_message(due)
         attempt = due.message.attempts[-1]
         if attempt.state != "delivered":
             said = attempt.status if attempt.status is not None else "nothing"
             again = ", so it is retried" if due.message.state == "RETRY" else ""
-            self._state.add_line(name, f"answered {said}{again}")
+            self.state.add_line(name, f"answered {said}{again}")
 
     # -- restarts of workers
 
@@ -393,7 +452,7 @@ class Scheduler(Part):
             return False
         return not any(
             s.state == "waiting" and s.waiting.wake_us is not None and not s.is_daemon
-            for s in self._state.strands
+            for s in self.state.strands
         )
 
     def _restarted(self, now: int) -> Strand | None:
@@ -401,7 +460,7 @@ class Scheduler(Part):
         if not self._may_workers_begin(now):
             return None
         latest: dict[str, Strand] = {}
-        for strand in reversed(self._state.strands):
+        for strand in reversed(self.state.strands):
             if strand.role == "worker":
                 latest.setdefault(_program(strand), strand)
         for strand in reversed(latest.values()):  # the worker that started first comes first
@@ -428,7 +487,7 @@ class Scheduler(Part):
         return any(
             other.work.last_call > strand.work.first_call
             and (other.role != "worker" or other.work.is_restart)
-            for other in self._state.strands
+            for other in self.state.strands
             if other.root is other
             and not (other.role == "worker" and _program(other) == _program(strand))
         )
@@ -452,13 +511,13 @@ class Scheduler(Part):
         """Add the worker's next start; one that failed pauses first."""
         before = strand.work.starts
         name = f"{_program(strand)}/{before + 1}"
-        again = self._state.add(Strand(name, "worker", strand.body, work=Work(before + 1, failed)))
+        again = self.state.add(Strand(name, "worker", strand.body, work=Work(before + 1, failed)))
         if failed:
             # Double the pause before each restart, as process managers do.
             pause_us = 1_000_000 * min(2 ** (before - 1), 30)
             again.waiting = Waiting(wake_us=self._fakes.now_us() + pause_us)
         else:
-            self._run.idle_restarts.add(name)
+            self.run.idle_restarts.add(name)
         return again
 
     def _leave_groups(self, strand: Strand) -> None:
@@ -467,7 +526,7 @@ class Scheduler(Part):
                 broker.group(group).expire(instance)
             except ContractError:
                 continue  # the consumer has already left
-            self._state.add_line(strand.name, f"the session of {instance} in {group} ended")
+            self.state.add_line(strand.name, f"the session of {instance} in {group} ended")
 
 
 def _can_run(strand: Strand, now: int) -> bool:
@@ -501,80 +560,3 @@ def _place_of(option: Option) -> tuple[Place, int]:
 def _program(worker: Strand) -> str:
     """Return the name of the program that a worker runs, which is the name of its first start."""
     return worker.title.partition("/")[0]
-
-
-class Simulation:
-    """Runs clients, workers, deliveries and the clock under one schedule, one strand at a time.
-
-    The code that patches sockets, locks, event loops and the fakes calls the public parts.
-    """
-
-    def __init__(self, subject: Subject, plan: Plan) -> None:
-        self.state = state = RunState(subject, plan)
-        self.run = state.run
-        self.history = state.history
-        self.turns = state.turns
-        places = plan.strategy.places if plan.strategy is not None else subject.scope.kinds
-        is_late = "late" in places or any(event.kind == "late" for event in plan.schedule)
-        moves_time = plan.strategy is not None and plan.strategy.moves_time
-        self._fakes = subject.fakes
-        self.clock = RunClock(state, moves_time=moves_time)
-        self.deliveries = DeliveryStrands(state)
-        self.sockets = SocketHooks(state, self.clock)
-        self.calls = Calls(state, self.clock, late=is_late)
-        self.scheduler = Scheduler(state, subject, plan, self.clock, self.deliveries)
-
-    def play(self) -> Run:
-        """Run all strands to their end, and check the promises that apply to every step."""
-        try:
-            self.clock.delay_starts()
-            self.turns.run(self.scheduler)
-        finally:
-            self.state.connections.cut(
-                lambda one: one.crashed or one.host.crashed or one.root.crashed
-            )
-        self._fakes.disturbances.end()
-        self._fakes.deliveries.resume_schedules()
-        return self._finished_run()
-
-    def note_series(self, number: int) -> None:
-        """Record that the code drew random numbers, of a series other than the usual one if not 0."""
-        run = self.run
-        run.draws_numbers = True
-        if number:
-            run.fired.insert(0, Event(RANDOM, number, "numbers"))
-            words = f"draws other random numbers, of series {number}"
-            run.lines.insert(0, Line(run.start_us, "the code", words, event=True))
-
-    def _finished_run(self) -> Run:
-        run = self.run
-        if self.state.has_steps and run.broken is None:
-            self.scheduler.end_step((CLOCK,))
-        if self.clock.moves_time and run.broken is None:
-            self.clock.foresee()
-        if self.state.stacks:
-            sources = distinct_places([line.lines for line in run.lines])
-            for line, source in zip(run.lines, sources, strict=True):
-                line.source = source
-        run.results = {name: repr(result) for name, result in self.history.results.items()}
-        run.ids = self._fakes.deliveries.names()
-        for strand in self.state.strands:
-            if strand.error is not None:
-                run.errors[strand.name] = strand.error
-                run.broken = run.broken or broken_promise(strand.error)
-        return run
-
-    @contextmanager
-    def observing(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Iterator[Callable[[object], None]]:
-        """Record a call of an observed function."""
-        strand = self.state.here() or self.turns.current
-        client = strand.root.title if strand is not None else ""
-        operation = self.state.begin(client, name, args, kwargs)
-        self.history.operations.append(operation)
-        try:
-            yield partial(self.state.end, operation)
-        except BaseException as error:
-            operation.error = error
-            raise

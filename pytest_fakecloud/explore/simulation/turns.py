@@ -21,7 +21,7 @@ from ...core.timers import monotonic
 from .strands import Crash, Gate, Strand, Waiting, application_frame, carried_strand, source_of
 
 if TYPE_CHECKING:
-    from .scheduler import Scheduler
+    from .scheduler import Simulation
 
 MOST_CRASHES = 20
 """Number of times that code may catch its crash before its thread is abandoned."""
@@ -45,14 +45,14 @@ _REAL = 30.0
 class Turns:
     """Passes the turn between strands, so that only one runs at a time.
 
-    A thread passes the turn on in three steps: the scheduler chooses the next strand, ``current``
+    A thread passes the turn on in three steps: the simulation chooses the next strand, ``current``
     is set to that strand, and the gate of that strand's thread is released. The thread then waits
     at its own gate. A strand that was stepped over while it was blocked can come back at any time:
     ``_lock`` protects changes of ``current`` and ``_switching``, by which it decides whether another
     thread passes the turn on.
     """
 
-    _scheduler: Scheduler
+    _simulation: Simulation
     _context: contextvars.Context
 
     def __init__(self, threads: Threads, live: Callable[[], list[Strand]]) -> None:
@@ -71,9 +71,9 @@ class Turns:
         self._switching = False
         """Whether the next strand is being chosen."""
 
-    def run(self, scheduler: Scheduler) -> None:
+    def run(self, simulation: Simulation) -> None:
         """Run all strands to their end. Raises errors of ``explore()``, but not of the code."""
-        self._scheduler = scheduler
+        self._simulation = simulation
         self._context = contextvars.copy_context()
         self._wake(self._choose())
         watchdog = Watchdog(self)
@@ -109,7 +109,7 @@ class Turns:
             strand.is_stepped_over = True
             strand.wait(Waiting("blocked"))
             self.current, self._switching = None, True
-        chosen = self._scheduler.choose_meanwhile()
+        chosen = self._simulation.choose_meanwhile()
         with self._lock:
             self.current, self._switching = chosen, False
             if chosen is None and strand.is_stepped_over:
@@ -160,7 +160,7 @@ class Turns:
     def _abandon(self, strand: Strand) -> None:
         """End a strand although its code goes on, and block this thread, which is its, forever."""
         strand.crashed = True
-        self._scheduler.abandons(strand)
+        self._simulation.abandons(strand)
         self._threads.forget(threading.current_thread())
         self.by_thread.pop(strand.thread, None)
         self._record_end(strand)
@@ -199,7 +199,7 @@ class Turns:
             try:
                 strand.gate.acquire()
                 self._resume(strand)
-                self._scheduler.begins(strand)
+                self._simulation.begins(strand)
                 body()
             except Crash:
                 strand.crashed = True
@@ -226,7 +226,7 @@ class Turns:
             self.current, self._switching = None, True
         chosen = error = None
         try:
-            chosen = None if self.has_ended else self._scheduler.choose()
+            chosen = None if self.has_ended else self._simulation.choose()
         except BaseException as raised:
             error = raised
         with self._lock:
@@ -287,9 +287,9 @@ class Turns:
 
     def _run_code(self, strand: Strand) -> None:
         carried_strand.set(strand)
-        self._scheduler.begins(strand)
+        self._simulation.begins(strand)
         try:
-            strand.result = self._scheduler.perform(strand)
+            strand.result = self._simulation.perform(strand)
         except Crash:
             strand.crashed = True
         except ContractError as error:
@@ -304,7 +304,7 @@ class Turns:
         if self.has_ended:
             return
         try:
-            self._scheduler.ended(strand)
+            self._simulation.ended(strand)
         except BaseException as error:
             self.end(error)
 
@@ -441,7 +441,7 @@ class Watchdog:
                 )
             )
         elif seconds > _STUCK_AFTER:
-            self._turns._scheduler.stuck(blocked)
+            self._turns._simulation.stuck(blocked)
             blocked.is_stepped_over = True
             self._turns.end(None)
         elif seconds >= _BUSY and blocked.host.loop.running is None:
