@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ...core.errors import (
@@ -174,7 +174,7 @@ class Calls(Part):
         self._note_events(strand, handle, request, may_wait=may_wait)
         if not may_wait:
             return
-        yield from self._pause(strand)
+        yield from self._pause(strand, PAUSES)
         is_point = handle.name in self._state.scope.handles
         if is_point or self._state.switches.get((strand.name, strand.points)):
             self._state.park(strand, "switch")
@@ -187,10 +187,10 @@ class Calls(Part):
             events = possible_events(handle, request, may_wait=may_wait)
             self._clock.note_point(strand, events)
 
-    def _pause(self, strand: Strand) -> _TurnsToYield:
+    def _pause(self, strand: Strand, kinds: Collection[str]) -> _TurnsToYield:
         """Apply the pauses that the schedule contains at a point; yield after each."""
         for event in self._state.schedule.at(strand.name, strand.points):
-            if event.kind in PAUSES and self._clock.pause(strand, event):
+            if event.kind in kinds and self._clock.pause(strand, event):
                 self._run.fired.append(event)
                 yield
 
@@ -198,10 +198,7 @@ class Calls(Part):
         """Process the point before the code receives an answer; yield like ``_approach()``."""
         if self._fakes.clock.driving or strand.state == "ended":
             return
-        for event in self._state.schedule.at(strand.name, strand.points):
-            if event.kind == "slow" and self._clock.slow_down(strand, event):
-                self._run.fired.append(event)
-                yield
+        yield from self._pause(strand, ("slow",))
         if self._late:
             self._state.park(strand, "late")
             yield
@@ -260,7 +257,7 @@ class Calls(Part):
         strand.points += 1
         if self._state.notes_points:
             self._clock.note_point(strand)
-        for _ in self._pause(strand):
+        for _ in self._pause(strand, PAUSES):
             self._clock.take_turn(strand, is_own_thread)
         self._state.park(strand, "switch")
         self._clock.take_turn(strand, is_own_thread)

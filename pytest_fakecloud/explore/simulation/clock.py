@@ -12,7 +12,7 @@ from ...core.errors import ContractError
 from ...core.timers import Signal
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, READS_CLOCK, Footprint
 from ..run import Due, Step
-from ..schedule import CLOCK, DELAY, DUE, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
+from ..schedule import CLOCK, DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
 from .state import Part, RunState, seconds
 from .strands import Crash, Strand, Waiting, Why
 from .turns import describe_places
@@ -216,14 +216,15 @@ class RunClock(Part):
     # -- pauses that the schedule contains
 
     def pause(self, strand: Strand, event: Event) -> bool:
-        """Pause a strand before its call; return False if patience forbids that.
+        """Pause a strand before its call or, if it is slow, before its answer; return False if patience
+        forbids that.
 
-        Every kind of pause but ``delay`` pauses the other strands that could run, too.
+        Every other kind of pause pauses the other strands that could run, too.
         """
         until_us = self._end_us(event)
         if until_us is None:
             return False
-        now, is_for_all = self._fakes.now_us(), event.kind != "delay"
+        now, is_for_all = self._fakes.now_us(), event.kind not in DELAYS
         span_us = until_us - now
         paused = [strand]
         if is_for_all:
@@ -242,25 +243,15 @@ class RunClock(Part):
         # What is due is done first, so that the strand can be switched to in the middle of it.
         strand.yields_to_others = event.detail == DUE
         words = f"pauses for {seconds(span_us)} before its call"
+        if event.kind == "slow":
+            words = f"receives its answer {seconds(span_us)} later"
         if is_for_all:
             self._state.all_paused_until_us = until_us
             strand.yields_to_others = True
             due_us = self._fakes.deliveries.next_us()
             if len(paused) > 1 or (due_us is not None and due_us < until_us):
                 words += ", and the others wait"
-        self._state.park(strand, "switch")
-        self._state.add_line(strand.name, words, event=True)
-        return True
-
-    def slow_down(self, strand: Strand, event: Event) -> bool:
-        """Delay an answer; return False if patience forbids that."""
-        span_us = int(event.detail or DELAY) * 1_000_000
-        if not self.may_pause(strand, span_us):
-            return False
-        strand.paused_us += span_us
-        strand.held_until_us = self._fakes.now_us() + span_us
-        self._state.park(strand, "late")
-        words = f"receives its answer {seconds(span_us)} later"
+        self._state.park(strand, "late" if event.kind == "slow" else "switch")
         self._state.add_line(strand.name, words, event=True)
         return True
 
@@ -284,7 +275,7 @@ class RunClock(Part):
         now = self._fakes.now_us()
         if event.detail == DUE:
             return self._fakes.time.next_in_data()
-        if event.kind == "delay":
+        if event.kind in DELAYS:
             return now + int(event.detail or DELAY) * 1_000_000
         if event.kind == "tick":
             return now + TICKS[event.detail]
