@@ -19,7 +19,6 @@ from ..services import find
 from .footprint import ALL, KEY_OF_DB, Touch, key_of_touch, touch_of_key
 from .run import Due
 from .schedule import HOLD_US, Kind
-from .simulation.connections import Connections
 
 if TYPE_CHECKING:
     from ..core.timekeeper import Timekeeper
@@ -282,7 +281,6 @@ class Fakes:
         self.cloud = cloud
         self.clock = context_of(cloud).clock
         self.handles = [handle for handle in cloud.fakes() if find(handle.fixture).in_process]
-        self.connections = Connections(self.handles)
         self.time = FakeTime(self.clock, self.handles)
         self._queues: list[Queue] = [h for h in self.handles if h.fixture == "queue"]  # type: ignore[misc]
         for queue in self._queues:
@@ -308,7 +306,6 @@ class Fakes:
             gc.collect(due[-1])
         self.disturbances.reset()
         self.time.forget()
-        self.connections.forget()
         if self.clock.now_us() != self._start_us or self.clock.mode != "frozen":
             self.clock.rewind(to_datetime(self._start_us), "frozen")
         self.cloud.restore(self._data)

@@ -14,6 +14,7 @@ import multiprocessing.process
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -40,7 +41,7 @@ from ..outside.process_time import ProcessTime
 from ..outside.replace import Everywhere
 from .run import Program
 from .simulation.scheduler import Simulation
-from .simulation.sockets import OwnLoop, SocketPatches
+from .simulation.sockets import SOCKET_METHODS, OwnLoop
 from .simulation.strands import Crash, Strand, innermost
 from .world import World, swap, watch
 
@@ -111,7 +112,7 @@ def explored(
         )
         exits.callback(world.carriers.shutdown, wait=False)
         for owner, name, value in (
-            *SocketPatches(world.connections, world.sockets).methods(),
+            *_socket_patches(world),
             *_lock_patches(world),
             *_thread_patches(world),
             *_process_patches(world),
@@ -239,6 +240,21 @@ def _in_strands(
         return original(*args, **kwargs) if here is None else replacement(*here, *args, **kwargs)
 
     return patched
+
+
+def _socket_patches(world: World) -> Iterator[_Patch]:
+    def in_runs(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def patched(sock: socket.socket, *args: Any, **options: Any) -> Any:
+            hooks = world.sockets()
+            if hooks is None:
+                return original(sock, *args, **options)
+            return getattr(hooks, name)(original, sock, *args, **options)
+
+        return patched
+
+    for name in SOCKET_METHODS:
+        if hasattr(socket.socket, name):
+            yield socket.socket, name, in_runs(name, getattr(socket.socket, name))
 
 
 def _thread_patches(world: World) -> Iterator[_Patch]:

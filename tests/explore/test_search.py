@@ -8,8 +8,8 @@ import socket
 import threading
 import time
 import types
-from contextlib import ExitStack
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from hypothesis.database import InMemoryExampleDatabase
@@ -22,8 +22,7 @@ from pytest_fakecloud.explore.search import events, explorer
 from pytest_fakecloud.explore.search.events import Priorities
 from pytest_fakecloud.explore.search.explorer import key_of, shrink, stored_failure
 from pytest_fakecloud.explore.search.player import Coverage, PriorityRuns
-from pytest_fakecloud.explore.simulation.sockets import OwnLoop, SocketPatches
-from pytest_fakecloud.explore.world import swap
+from pytest_fakecloud.explore.simulation.sockets import OwnLoop, SocketHooks
 
 from .conftest import failure, holds
 
@@ -139,23 +138,21 @@ def test_answers_arrive_in_the_order_of_their_sockets() -> None:
 
 def test_only_a_read_that_requests_bytes_finds_the_end_of_a_connection() -> None:
     connection = types.SimpleNamespace(got=0, is_at_end=False)
-    hooks = types.SimpleNamespace(is_here=lambda: True, reads=lambda *_: True)
-    connections: Any = types.SimpleNamespace(of=lambda _: connection)
+    connections = types.SimpleNamespace(of=lambda _: connection)
+    state: Any = Mock(connections=connections, is_here=lambda: True, here=lambda: None)
+    hooks = SocketHooks(state, Mock())
     near, far = socket.socketpair()
     with near, far:
         far.send(b"xyz")
         far.shutdown(socket.SHUT_WR)
-        patches = SocketPatches(connections, cast("Any", lambda: hooks))
-        with ExitStack() as exits:
-            for owner, name, method in patches.methods():
-                swap(exits, owner, name, method)
-            near.recv_into(bytearray(), flags=socket.MSG_PEEK)
-            near.recv(0)
-            near.recv_into(bytearray(8), 2)
-            near.recv(1)
-            assert (connection.got, connection.is_at_end) == (3, False)
-            near.recv_into(buffer=bytearray(8))
-            assert connection.is_at_end
+        recv, recv_into = socket.socket.recv, socket.socket.recv_into
+        hooks.recv_into(recv_into, near, bytearray(), flags=socket.MSG_PEEK)
+        hooks.recv(recv, near, 0)
+        hooks.recv_into(recv_into, near, bytearray(8), 2)
+        hooks.recv(recv, near, 1)
+        assert (connection.got, connection.is_at_end) == (3, False)
+        hooks.recv_into(recv_into, near, buffer=bytearray(8))
+        assert connection.is_at_end
 
 
 def test_all_interleavings_is_said_only_if_every_search_for_them_ended(

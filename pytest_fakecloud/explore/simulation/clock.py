@@ -404,7 +404,7 @@ class RunClock(Part):
 
     def _await_loop(self, strand: Strand) -> None:
         """Wait for the turn of a task, whose event loop chooses the next strand when it is idle."""
-        self._fakes.connections.progresses()
+        self._connections.progresses()
         self._state.check_alive(strand)
         has_turn = False
         while not has_turn and strand.state != "ended":

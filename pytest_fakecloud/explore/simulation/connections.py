@@ -112,10 +112,12 @@ class ClientConnection:
 
 
 class Connections:
-    """All connections of explored code to fakes."""
+    """The connections of one run to the fakes, with the strand that uses each, by local port."""
 
-    def __init__(self, handles: Sequence[Any]) -> None:
+    def __init__(self, handles: Sequence[Any], is_over: Callable[[], bool]) -> None:
         self._handles = handles
+        self._is_over = is_over
+        self.owners: dict[int, Strand] = {}
         self._by_socket: weakref.WeakKeyDictionary[socket.socket, ClientConnection | None] = (
             weakref.WeakKeyDictionary()
         )
@@ -124,17 +126,13 @@ class Connections:
         self._by_port: dict[int, ClientConnection] = {}
         self._progress = Gate()
 
-    def forget(self) -> None:
-        self._by_socket = weakref.WeakKeyDictionary()
-        self._by_port = {}
-
-    def all(self) -> list[ClientConnection]:
+    def _all(self) -> list[ClientConnection]:
         connections = list(self._by_port.values())
         return [one for one in connections if one._sock() is not None or one.is_served()]
 
     def settle(self) -> None:
         """Wait, in wall-clock time, until no fake has anything left to send."""
-        connections = self.all()
+        connections = self._all()
         self.wait_while(lambda: any(one.is_sending() for one in connections))
 
     def wait_while(self, is_busy: Callable[[], bool]) -> bool:
@@ -193,14 +191,7 @@ class Connections:
                     return mount
         return None
 
-
-class RunConnections:
-    """The connections of one run, with the strand that uses each, by local port."""
-
-    def __init__(self, connections: Connections, is_over: Callable[[], bool]) -> None:
-        self._connections = connections
-        self._is_over = is_over
-        self.owners: dict[int, Strand] = {}
+    # -- the connections of a strand
 
     def of_host(self, host: Strand) -> list[ClientConnection]:
         """Return the connections of a strand with a thread, and of the tasks in that thread."""
@@ -214,7 +205,7 @@ class RunConnections:
     def _of(self, concerned: Callable[[Strand], bool]) -> list[ClientConnection]:
         return [
             one
-            for one in self._connections.all()
+            for one in self._all()
             if (owner := self.owners.get(one.port)) is not None and concerned(owner)
         ]
 
@@ -229,7 +220,7 @@ class RunConnections:
             is_blocking = strand.is_waiting_for("wait")
             return is_alive and not is_blocking and any(one.has_unhandled() for one in own)
 
-        self._connections.wait_while(is_handling)
+        self.wait_while(is_handling)
 
     def await_handling(self, host: Strand) -> None:
         """Wait until the fakes have handled a thread's requests, if their strands have the turn."""
@@ -243,9 +234,7 @@ class RunConnections:
                 return False  # The fake may wait until the client reads.
             return connection.has_unhandled() or connection.is_sending()
 
-        self._connections.wait_while(
-            lambda: not self._is_over() and any(map(is_handling, connections))
-        )
+        self.wait_while(lambda: not self._is_over() and any(map(is_handling, connections)))
 
     def await_answers(self, host: Strand) -> None:
         """Wait until a thread can read the bytes that the fakes have sent to it."""

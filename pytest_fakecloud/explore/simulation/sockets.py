@@ -9,7 +9,7 @@ import select
 import selectors
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from types import FrameType
 from typing import Any, TypeAlias
@@ -19,18 +19,13 @@ from ...core.recorder import is_library, stack_of
 from ..fakes import Fakes
 from ..footprint import READS_CLOCK
 from .clock import LOOK, RunClock
-from .connections import PATIENCE, ClientConnection, Connections
+from .connections import PATIENCE, ClientConnection
 from .state import Part, RunState
 from .strands import Crash, Strand, Waiting
 
 _Method: TypeAlias = Callable[..., Any]
-_REQUESTS: dict[str, Callable[..., tuple[int, int]]] = {
-    "recv": lambda size, flags=0: (size, flags),
-    "recv_into": lambda buffer, nbytes=0, flags=0: (nbytes or memoryview(buffer).nbytes, flags),
-}
-"""The requested number of bytes and the flags of each method that reads, by its arguments."""
-
-
+SOCKET_METHODS = ("connect", "shutdown", "close", "send", "sendall", "sendmsg", "recv", "recv_into")
+"""The methods of sockets that ``SocketHooks`` replaces in explored code."""
 _SOON = 0.005
 """Wall-clock seconds to wait for other servers to answer."""
 
@@ -45,7 +40,112 @@ class SocketHooks(Part):
     def is_here(self) -> bool:
         return self._state.is_here()
 
-    def sends(self, port: int, *, is_blocking: bool) -> None:
+    # -- methods of sockets, which get the original method first
+
+    def connect(self, original: _Method, sock: socket.socket, address: Any, /) -> None:
+        mount = self._connections.mount_at(address[1]) if isinstance(address, tuple) else None
+        if mount is None or not self.is_here():
+            original(sock, address)
+            return
+        try:
+            original(sock, address)
+        except (BlockingIOError, InterruptedError):
+            # Wait for the kernel, because the next strand must not depend on its speed.
+            select.select([], [sock], [sock], PATIENCE)
+            error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error:
+                raise OSError(error, f"Connect call failed {address}") from None
+        self._connections.of(sock)
+
+    def _explored_connection(self, sock: socket.socket) -> ClientConnection | None:
+        """Return the connection to which explored code is about to send, or None."""
+        if not self.is_here():
+            self._sends_elsewhere(sock)
+            return None
+        connection = self._connections.of(sock)
+        if connection is not None:
+            self._sends(connection.port, is_blocking=sock.gettimeout() != 0)
+        return connection
+
+    def send(self, original: _Method, sock: socket.socket, *args: Any) -> int:
+        connection = self._explored_connection(sock)
+        sent: int = original(sock, *args)
+        if connection is not None:
+            connection.sent += sent
+        return sent
+
+    sendmsg = send
+
+    def sendall(self, original: _Method, sock: socket.socket, data: Any, *args: Any) -> None:
+        size = memoryview(data).nbytes
+        connection = self._explored_connection(sock)
+        if connection is not None:
+            connection.sent += size
+        answering = None if self.is_here() else self._connections.answers(sock, size)
+        try:
+            original(sock, data, *args)
+        finally:
+            if answering is not None:
+                answering.is_answering = False
+                self._connections.progresses()
+
+    def recv(self, original: _Method, sock: socket.socket, size: int, flags: int = 0, /) -> Any:
+        return self._read(partial(original, sock, size, flags), sock, size, flags)
+
+    def recv_into(
+        self, original: _Method, sock: socket.socket, buffer: Any, nbytes: int = 0, flags: int = 0
+    ) -> Any:
+        size = nbytes or memoryview(buffer).nbytes
+        return self._read(partial(original, sock, buffer, nbytes, flags), sock, size, flags)
+
+    def _read(
+        self, read: Callable[[], Any], sock: socket.socket, requested: int, flags: int
+    ) -> Any:
+        if not self.is_here():
+            # A fake's thread reads again after it has handled all earlier bytes.
+            self._connections.progresses()
+            return read()
+        connection = self._connections.of(sock)
+        if connection is None:
+            return read()
+        if not self._may_read(connection, sock.gettimeout()):
+            raise TimeoutError("timed out")
+        try:
+            found = read()
+        except ConnectionError:
+            connection.is_at_end = True
+            raise
+        size = found if isinstance(found, int) else len(found)
+        if not flags & socket.MSG_PEEK:
+            connection.got += size
+        connection.is_at_end = connection.is_at_end or (not size and requested > 0)
+        return found
+
+    def close(self, original: _Method, sock: socket.socket) -> None:
+        connection = self._connections.known(sock)
+        original(sock)
+        if connection is not None and sock.fileno() < 0:
+            self._await_end(connection)
+        else:
+            self._connections.progresses()
+
+    def shutdown(self, original: _Method, sock: socket.socket, how: int, /) -> None:
+        connection = self._connections.known(sock)
+        original(sock, how)
+        if connection is not None and how != socket.SHUT_RD:
+            self._await_end(connection)
+
+    def _await_end(self, connection: ClientConnection) -> None:
+        def is_open() -> bool:
+            end = connection.server_end()
+            return connection.is_served() and not (end is not None and end.inside)
+
+        if self.is_here():
+            self._connections.wait_while(is_open)
+
+    # -- waits for answers
+
+    def _sends(self, port: int, *, is_blocking: bool) -> None:
         """Called before code sends, which may block its thread until the answer arrives."""
         connections = self._connections
         self._state.sources.note(port)
@@ -70,7 +170,7 @@ class SocketHooks(Part):
         if strand is not strand.host or strand.loop.running is None:
             connections.owners[port] = strand
 
-    def sends_elsewhere(self, sock: socket.socket) -> None:
+    def _sends_elsewhere(self, sock: socket.socket) -> None:
         """Called before a thread that is not explored sends, such as the loop of an ASGI application."""
         strand, port = self._state.carried(), 0
         with contextlib.suppress(OSError, IndexError):
@@ -81,7 +181,7 @@ class SocketHooks(Part):
                 self._state.sources.note(port)
         self._state.note_outsider(port)
 
-    def reads(self, connection: ClientConnection, timeout: float | None) -> bool:
+    def _may_read(self, connection: ClientConnection, timeout: float | None) -> bool:
         """Wait until a fake has sent something; return False when the timeout expires."""
         strand = self._state.here()
         if strand is None:
@@ -114,7 +214,7 @@ class SocketHooks(Part):
         """Let other strands run until a fake has sent something; return False after the timeout."""
 
         def has_arrived() -> bool:
-            self._fakes.connections.settle()
+            self._connections.settle()
             return connection.is_readable(LOOK if connection.has_unread() else 0)
 
         until = None if timeout is None else self._fakes.now_us() + math.ceil(timeout * 1e6)
@@ -174,7 +274,7 @@ class SocketHooks(Part):
             self._state.touch([READS_CLOCK])
 
         def arrived() -> bool:
-            self._fakes.connections.settle()
+            self._connections.settle()
             self._connections.await_answers(host)
             return loop.selector.has_events()
 
@@ -208,140 +308,6 @@ class SocketHooks(Part):
             self._run.broken = self._run.broken or broken
         else:
             self._run.notes[f"a task raised {error!r}, which no code awaited"] = None
-
-
-class SocketPatches:
-    """Replaces the methods of sockets, and counts the bytes of explored connections."""
-
-    def __init__(self, connections: Connections, hooks: Callable[[], SocketHooks | None]) -> None:
-        self._connections = connections
-        self._hooks = hooks
-
-    def methods(self) -> Iterator[tuple[type, str, _Method]]:
-        """Yield the methods that explored code calls instead, as owner, name and value."""
-        replacements: dict[str, _Method] = {
-            "connect": self._connect,
-            "shutdown": self._shut_down,
-            "close": self._close,
-            "send": self._send,
-            "sendmsg": self._send,
-            "sendall": self._send_all,
-            **{name: partial(self._read, request) for name, request in _REQUESTS.items()},
-        }
-        for name, replacement in replacements.items():
-            if hasattr(socket.socket, name):
-                yield socket.socket, name, _method(replacement, getattr(socket.socket, name))
-
-    def _connect(self, original: _Method, sock: socket.socket, address: Any, /) -> None:
-        hooks = self._hooks()
-        mount = self._connections.mount_at(address[1]) if isinstance(address, tuple) else None
-        if hooks is None or mount is None or not hooks.is_here():
-            original(sock, address)
-            return
-        try:
-            original(sock, address)
-        except (BlockingIOError, InterruptedError):
-            # Wait for the kernel, because the next strand must not depend on its speed.
-            select.select([], [sock], [sock], PATIENCE)
-            error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if error:
-                raise OSError(error, f"Connect call failed {address}") from None
-        self._connections.of(sock)
-
-    def _explored_connection(self, sock: socket.socket) -> ClientConnection | None:
-        """Return the connection to which explored code is about to send, or None."""
-        hooks = self._hooks()
-        if hooks is None:
-            return None
-        if not hooks.is_here():
-            hooks.sends_elsewhere(sock)
-            return None
-        connection = self._connections.of(sock)
-        if connection is not None:
-            hooks.sends(connection.port, is_blocking=sock.gettimeout() != 0)
-        return connection
-
-    def _send(self, original: _Method, sock: socket.socket, *args: Any) -> int:
-        connection = self._explored_connection(sock)
-        sent: int = original(sock, *args)
-        if connection is not None:
-            connection.sent += sent
-        return sent
-
-    def _send_all(self, original: _Method, sock: socket.socket, data: Any, *args: Any) -> None:
-        size = memoryview(data).nbytes
-        connection = self._explored_connection(sock)
-        if connection is not None:
-            connection.sent += size
-        hooks = self._hooks()
-        is_outside = hooks is not None and not hooks.is_here()
-        answering = self._connections.answers(sock, size) if is_outside else None
-        try:
-            original(sock, data, *args)
-        finally:
-            if answering is not None:
-                answering.is_answering = False
-                self._connections.progresses()
-
-    def _read(
-        self, request: _Method, original: _Method, sock: socket.socket, *args: Any, **options: Any
-    ) -> Any:
-        hooks, connections = self._hooks(), self._connections
-        if hooks is None:
-            return original(sock, *args, **options)
-        if not hooks.is_here():
-            # A fake's thread reads again after it has handled all earlier bytes.
-            connections.progresses()
-            return original(sock, *args, **options)
-        connection = connections.of(sock)
-        if connection is None:
-            return original(sock, *args, **options)
-        if not hooks.reads(connection, sock.gettimeout()):
-            raise TimeoutError("timed out")
-        try:
-            found = original(sock, *args, **options)
-        except ConnectionError:
-            connection.is_at_end = True
-            raise
-        size = found if isinstance(found, int) else len(found)
-        requested, flags = request(*args, **options)
-        if not flags & socket.MSG_PEEK:
-            connection.got += size
-        connection.is_at_end = connection.is_at_end or (not size and requested > 0)
-        return found
-
-    def _close(self, original: _Method, sock: socket.socket) -> None:
-        connection = self._connections.known(sock)
-        original(sock)
-        if connection is not None and sock.fileno() < 0:
-            self._await_end(connection)
-        else:
-            self._connections.progresses()
-
-    def _shut_down(self, original: _Method, sock: socket.socket, how: int, /) -> None:
-        connection = self._connections.known(sock)
-        original(sock, how)
-        if connection is not None and how != socket.SHUT_RD:
-            self._await_end(connection)
-
-    def _await_end(self, connection: ClientConnection) -> None:
-        hooks = self._hooks()
-        if hooks is not None and hooks.is_here():
-
-            def is_open() -> bool:
-                end = connection.server_end()
-                return connection.is_served() and not (end is not None and end.inside)
-
-            self._connections.wait_while(is_open)
-
-
-def _method(replacement: _Method, original: _Method) -> _Method:
-    """Return a method that calls a replacement with the original method and its arguments."""
-
-    def method(sock: socket.socket, *args: Any, **options: Any) -> Any:
-        return replacement(original, sock, *args, **options)
-
-    return method
 
 
 class _Selector(selectors.DefaultSelector):

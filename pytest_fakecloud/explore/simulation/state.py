@@ -21,7 +21,7 @@ from ..fakes import Fakes
 from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
 from ..run import Due, History, Line, Operation, Place, Plan, Point, Program, Run, Scope
 from ..schedule import SWITCHES, Event, Kind, Schedule
-from .connections import RunConnections
+from .connections import Connections
 from .strands import Crash, Sources, Strand, carried_strand, pause
 from .turns import Threads, Turns, is_of_a_strand, wakings
 
@@ -135,7 +135,7 @@ class RunState:
         self.history = History(subject.fakes.cloud, str(plan.schedule))
         self._positions = itertools.count()
         self.turns = Turns(subject.threads, self.live)
-        self.connections = RunConnections(subject.fakes.connections, lambda: self.turns.has_ended)
+        self.connections = Connections(subject.fakes.handles, lambda: self.turns.has_ended)
         self.sources = Sources(stacks=plan.stacks)
         self.strands: list[Strand] = []
         self.tasks: weakref.WeakKeyDictionary[Any, Strand] = weakref.WeakKeyDictionary()
