@@ -512,7 +512,15 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
         # The exception names only the key or index, so show what was indexed.
         if isinstance(exception, LookupError):
             source += _indexed_values(frame.f_locals, line)
-    return f"{text} ({os.path.basename(last.filename)}:{last.lineno} in {last.name}{source})"
+    text += f" ({os.path.basename(last.filename)}:{last.lineno} in {last.name}{source})"
+    handled = exception.__context__
+    if handled is None or handled is exception.__cause__ or exception.__suppress_context__:
+        return text
+    places = [
+        one for one in traceback.extract_tb(handled.__traceback__) if not is_library(one.filename)
+    ]
+    place = f" ({os.path.basename(places[-1].filename)}:{places[-1].lineno})" if places else ""
+    return f"{text} while handling {type(handled).__name__}{place}"
 
 
 def _indexed_values(names: Mapping[str, object], line: str) -> str:

@@ -321,6 +321,17 @@ def about(
     return replace(finding, subjects=(subject,))
 
 
+def with_message(finding: Finding, attempt: Event | None) -> Finding:
+    """Return a finding that is also about the message of a delivery attempt.
+
+    What is known about such a message and is no cause is then left out.
+    """
+    if attempt is None:
+        return finding
+    message = Subject("message", str(attempt.data.get("message_id")), attempt.handle)
+    return replace(finding, subjects=(*finding.subjects, message))
+
+
 about_group = partial(about, "group")
 about_key = partial(about, "key")
 about_message = partial(about, "message")
@@ -539,7 +550,8 @@ def error_not_seen(test: ObservedTest) -> Iterator[Finding]:
         name, status = call.route, str(call.status)
         if on_connection(call):
             name, status = call.facts["command"][0], ""
-        yield about_entry("error_not_seen", call, severity="hint", call=name, status=status)
+        found = about_entry("error_not_seen", call, severity="hint", call=name, status=status)
+        yield with_message(found, test.attempt_around(call))
 
 
 def _was_sent_with_source(call: Call, test: ObservedTest) -> bool:

@@ -56,6 +56,17 @@ def test_links_to_the_documentation_of_a_client_are_left_out() -> None:
     )
 
 
+@pytest.mark.parametrize("cause", ["context", "cause", "none"])
+def test_an_exception_names_the_one_that_was_being_handled(cause: str) -> None:
+    source = "try:\n    {}['a']\nexcept KeyError as error:\n    raise ValueError('no')"
+    source += {"context": "", "cause": " from error", "none": " from None"}[cause]
+    with pytest.raises(ValueError, match="no") as caught:
+        exec(compile(source, "app/views.py", "exec"), {})
+    text = raised_text(caught.value)
+    expected = " while handling KeyError (views.py:2)" if cause == "context" else ""
+    assert text == f"the handler raised ValueError: no (views.py:4 in <module>){expected}"
+
+
 def test_the_text_for_a_due_message(bench: Bench) -> None:
     message = bench.engine.messages[bench.publish(Delay="1d")]
 

@@ -232,12 +232,16 @@ def received_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             yield about_group("redelivered_and_repeated", again, group, **values)
         elif group not in without_commits:
             committed = {commit for number, commit in commits if number <= again.number}
+            by_partition = {one.of_partition for name, one in committed if name == group}
+            without = dict.fromkeys(one.of_partition for one in places) if by_partition else {}
             yield about_group(
                 "received_again", again, group, severity="hint",
                 records=[f"{one.of_partition}@{one.offset}" for one in places], by=list(by),
                 # A client that commits a record's own offset, and not the next, receives it again.
                 last=[f"{one.of_partition}={one.offset}" for one in places
                       if (group, one) in committed],
+                uncommitted=[one for one in without if one not in by_partition],
+                committed=sorted(by_partition),
             )  # fmt: skip
 
 

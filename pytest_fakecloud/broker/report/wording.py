@@ -206,6 +206,9 @@ def _received_again(values: Values, lookups: Lookups) -> str:
     often = "twice" if len(by) == 2 else f"{len(by)} times"
     by_whom = f": by {', then by '.join(by)}" if 1 < len(set(by)) == len(by) < 4 else ""
     text = f"group {values['group']} received {listed(values['records'], 4)} {often}{by_whom}"
+    if values["uncommitted"]:
+        text += f"; it had committed only {listed(values['committed'])}, and nothing in "
+        text += listed(values["uncommitted"])
     if not values["last"]:
         return text
     return (

@@ -210,6 +210,7 @@ class Expiries(dict[str, Command]):
         for key in command.arguments if command.changes else ():
             if self.expired(key, command.at_us):
                 del self[key]
+        setter = self.get(command.key) if command.name in _MOVING else None
         if command.deadline_us is not None and command.succeeded:
             self.update(dict.fromkeys(command.keys, command))
         elif command.changes_only_ttl:
@@ -218,8 +219,12 @@ class Expiries(dict[str, Command]):
                 self.pop(command.key, None)
         elif not (command.name == "SET" and command.succeeded and "KEEPTTL" in command.options):
             command.drop_replaced(self)
+        if setter is not None and command.succeeded:
+            self[command.words[2]] = setter
 
 
+_MOVING = {"RENAME", "RENAMENX", "COPY"}
+"""Commands that give a key's TTL to another key."""
 ServerOrDatabase: TypeAlias = "KVServer | Database"
 """A server or one of its databases, which a detector examines."""
 

@@ -15,7 +15,7 @@ from ...core.calls import Call, Entry, Event
 from ...core.timers import to_datetime
 from ...reporting.calls import executed_at, lines_of
 from ...reporting.model import Finding, Severity
-from ...reporting.report import NONE, ObservedTest, about
+from ...reporting.report import NONE, ObservedTest, about, with_message
 from ...reporting.values import parsed
 from .history import (
     ADDING,
@@ -184,7 +184,8 @@ def read_after_expiry(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             late[command.key] = command, expiries[command.key]
     for command, setter in late.values():
         late_us = command.at_us - (setter.deadline_us or 0)
-        values = {"seconds": late_us / 1e6, "ttl": str(setter.ttl)}
+        ttl = f"{setter.ttl} of {setter.key}" if setter.key != command.key else str(setter.ttl)
+        values = {"seconds": late_us / 1e6, "ttl": ttl}
         number = setter.entry.number
         yield command.finding("read_after_expiry", [number], severity="hint", **values)
 
@@ -416,7 +417,8 @@ def changed_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fi
             continue
         if option:
             values |= {"command": command.name, "option": option, "members": members}
-            yield command.finding("changed_nothing", **values)
+            found = command.finding("changed_nothing", **values)
+            yield with_message(found, attempt) if failed else found
 
 
 def _prevented(command: Command) -> tuple[str, list[str]]:

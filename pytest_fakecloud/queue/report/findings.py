@@ -209,7 +209,7 @@ _LONG_DELAY_S = 10_000
 def unlikely_duration(test: ObservedTest) -> Iterator[Finding]:
     """Find delays that are likely in another unit."""
     for call in test.calls_to("queue"):
-        if call.route not in (*PUBLISHING, "schedule") or not has_full_answer(call):
+        if call.route not in (*PUBLISHING, "create_schedule") or not has_full_answer(call):
             continue
         headers = {name.lower(): value for name, value in _only_message(call)[0].items()}
         for setting, unit, is_unlikely in _DURATIONS:
@@ -230,6 +230,15 @@ _DURATIONS: tuple[tuple[str, str, Callable[[int], bool]], ...] = (
 """Settings with their units, and which numbers are likely meant in another unit."""
 
 
+def header_not_forwarded(test: ObservedTest) -> Iterator[Finding]:
+    """Find headers of publish requests that destinations do not receive, such as ``X-Tenant``."""
+    for call in test.calls_to("queue"):
+        if call.route in (*PUBLISHING, "create_schedule") and has_full_answer(call):
+            names = [name for name in _only_message(call)[0] if name.lower().startswith("x-")]
+            if names:
+                yield about_entry("header_not_forwarded", call, severity="hint", headers=names)
+
+
 def _accepted(test: ObservedTest) -> Iterator[Event]:
     """Yield the delivery attempts that were answered with a 2xx."""
     for event in test.events("attempt"):
@@ -242,6 +251,7 @@ FINDINGS = ()
 OF_TEST = (
     deduplicated, redirected, wrong_signature, several_callbacks, scheduled_twice,
     delivered_late, handled_twice, accepted_with_error, failed_with_exception, unlikely_duration,
+    header_not_forwarded,
 )  # fmt: skip
 
 

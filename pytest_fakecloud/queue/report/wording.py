@@ -358,6 +358,8 @@ SENTENCES: Sentences = {
     "only 200 to 299 as delivered",
     "several_callbacks": "{command:raw} was repeated by another callback about {message:id}: the queue "
     "sends a callback after each attempt",
+    "header_not_forwarded": "the destination does not receive {headers:list} of this request: the "
+    "queue forwards headers whose names begin with Upstash-Forward-",
     "scheduled_twice": "this request created a second schedule ({second:id}) with the destination, "
     "cron ({cron:raw}) and body of {first:id}: pass a schedule id (Upstash-Schedule-Id), with which a "
     "request replaces the schedule",

@@ -180,6 +180,18 @@ CASES: dict[str, Scene] = {
     "a request that came again after one with an id": publishes(
         to("publish"), to("publish", Deduplication_Id="a"), to("publish"), fault=loses_answer
     ),
+    "a header of a publish": publishes((f"publish/{HOOK}", "x", {"X-Tenant": "acme"})),
+    "headers of a message in a queue": publishes(
+        (f"enqueue/mails/{HOOK}", "x", {"x-tenant": "acme", "X-Trace": "1"})
+    ),
+    "a header of a schedule": publishes(
+        (f"schedules/{HOOK}", "x", {"X-Tenant": "acme", "Upstash-Cron": "0 0 1 1 *"})
+    ),
+    "a retry delay of a schedule in seconds": publishes(
+        (f"schedules/{HOOK}", "x", {"Upstash-Retry-Delay": "30", "Upstash-Cron": "0 0 1 1 *"})
+    ),
+    "a header that is forwarded": publishes(to("publish", Forward_X_Tenant="acme")),
+    "headers of another request": publishes(("publish/nowhere", "x", {"X-Tenant": "acme"})),
     "the second of two answers": answered(200, 300),
     "one write twice": writes("INCR n", "INCR n"),
     "two writes twice": writes(*["INCR n & INCR m"] * 2),
