@@ -83,14 +83,7 @@ def old_token_hints(cloud: BaseCloud) -> list[str]:
 
 
 class _Library(NamedTuple):
-    """A library that intercepts requests.
-
-    ``error`` is the module and name of the error that it raises, ``text`` a part of the error's
-    message, and ``recipe`` explains how to let requests to fakes through. While the library is
-    active, it replaces the ``patched`` objects (``module:name``) with objects of its ``package``.
-    ``begins`` are the names that activate it, separated by spaces. ``blocks_all`` is True if it
-    blocks all connections and its error may not contain an address.
-    """
+    """A library that intercepts requests; ``package`` is the one whose objects replace others."""
 
     name: str
     package: str

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -30,7 +29,6 @@ from .calls import (
     has_full_answer,
     lines_of,
     lookups_of,
-    on_connection,
     records_of,
 )
 from .model import WEIGHT, Fake, Finding, Report, Row, Severity, Subject
@@ -445,27 +443,13 @@ Detector: TypeAlias = Callable[[ObservedTest, Any], Iterator[Finding]]
 
 # -- detectors of all services ----------------------------------------------------------------------
 
+_REJECTED = (400, 404, 409, 422)
 _INCOMPLETE = {"altered", "broken off", "lost", "truncated"}
 """Outcomes of a call whose client did not receive the complete answer."""
 _WAITING = {"consume", "fetch", "chat", "subscribe", "monitor"}
 """Routes and commands whose calls may wait, in wall-clock time."""
 _BLOCKING = {"BLPOP", "BRPOP", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "BRPOPLPUSH",
              "WAIT", "DEBUG"}  # fmt: skip
-
-
-def continued_after_error(test: ObservedTest) -> Iterator[Finding]:
-    """Find 404 and 409 responses after which the application called the same fake again."""
-    later: Counter[str] = Counter()
-    for call in reversed(test.calls):
-        rejected = call.status in (404, 409) and call.fault is None and call.problem is None
-        if rejected and later[call.handle]:
-            status, error = error_of(call)
-            yield about_entry(
-                "continued_after_error", call, severity="hint",
-                call=f"{call.method} {call.path}",
-                status=status, error=error, later=later.total(),
-            )  # fmt: skip
-        later[call.handle] += 1
 
 
 def unused_fault(test: ObservedTest) -> Iterator[Finding]:
@@ -541,16 +525,15 @@ def error_not_seen(test: ObservedTest) -> Iterator[Finding]:
     # Clients try options that a server may not support, and scripts that it may not have.
     attempts = {*test.lookups.grouped_calls, *test.lookups.without_row}
     for call in test.calls:
-        rejected = call.status in (400, 422) and call.fault is None and call.problem is None
+        rejected = call.status in _REJECTED and call.fault is None and call.problem is None
         # The detector `read_only_token` reports writes with that token.
         if not rejected or call.request_headers.get("Authorization") in read_only:
             continue
         if call.number in attempts or _was_sent_with_source(call, test):
             continue
-        name, status = call.route, str(call.status)
-        if on_connection(call):
-            name, status = call.facts["command"][0], ""
-        found = about_entry("error_not_seen", call, severity="hint", call=name, status=status)
+        status, error = error_of(call)
+        values = {"call": _names_of(call)[0], "status": status, "error": error}
+        found = about_entry("error_not_seen", call, severity="hint", **values)
         yield with_message(found, test.attempt_around(call))
 
 
@@ -607,6 +590,6 @@ def _was_in_part(call: Call) -> bool:
 
 _OF_ALL = (
     repeated_after_lost_answer,
-    continued_after_error, error_not_seen, unused_fault, never_called, clock_frozen,
+    error_not_seen, unused_fault, never_called, clock_frozen,
     read_only_token,
 )  # fmt: skip

@@ -187,8 +187,8 @@ class _Template(string.Formatter):
 
     ``{name}`` is a string, shortened; ``{name:raw}`` is a string in full; ``{name:json}`` is JSON;
     ``{name:id}`` is the short form of an ID; ``{name:list}`` is a list of strings, ``{name:quoted}``
-    one of strings in quotes, ``{name:counts}`` one of names with their counts;
-    ``{name:namespace}`` is the name of a namespace; ``{name:record}`` is a count with its noun.
+    one of strings in quotes; ``{name:namespace}`` is the name of a namespace; ``{name:record}`` is a
+    count with its noun.
     """
 
     def __init__(self, lookups: Lookups) -> None:
@@ -208,8 +208,6 @@ class _Template(string.Formatter):
                 return listed([shortened(str(one)) for one in value], 4)
             case "quoted":
                 return listed([compact(shortened(one)) for one in value], 4)
-            case "counts":
-                return listed([f"{name} {count}" for name, count in value.items()])
             case "namespace":
                 return namespace(value)
             case "record" | "earlier record" | "vector":
@@ -218,15 +216,9 @@ class _Template(string.Formatter):
                 raise ValueError(f"unknown format {format_spec!r}")
 
 
-def _continued(values: Values, lookups: Lookups) -> str:
-    later = counted(values["later"], "call")
-    error = " ".join(filter(None, [values["status"], values["error"]]))
-    return f"{values['call']} was answered {error}, and {later} followed"
-
-
 def _swallowed(values: Values, lookups: Lookups) -> str:
-    answered = values["status"] or "with an error"
-    return f"this {values['call']} was answered {answered}, and the test saw no exception"
+    answer = " ".join(filter(None, [values["status"], values["error"]]))
+    return f"this {values['call']} was answered {answer}, and the test saw no exception"
 
 
 def _repeated(values: Values, lookups: Lookups) -> str:
@@ -281,7 +273,6 @@ _WHY_REJECTED = {
     "unknown": "the credentials are not those of {fake}",
 }
 _SENTENCES: Sentences = {
-    "continued_after_error": _continued,
     "error_not_seen": _swallowed,
     "differs_from_pass": _differs,
     "repeated_after_lost_answer": _repeated,
