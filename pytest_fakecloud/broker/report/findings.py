@@ -368,34 +368,9 @@ def shared_group(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             yield about_group("shared_group", calls[-1][0], group, severity="hint", **values)
 
 
-def instances_used_once(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find groups whose similarly named instances each consumed once and left records unread."""
-    for group, calls in _consume_calls(test, handle).items():
-        instances = [_instance_of(call) for call, _ in calls]
-        stems = {re.sub(r"\d+", "", name) for name in instances}
-        once = len(instances) == len(set(instances))
-        unread = _unread_partitions(handle, group, instances[:-1])
-        if len(instances) > 2 and len(stems) == 1 and once and unread:
-            values = {"instances": len(instances), "partitions": unread}
-            last, _ = calls[-1]
-            yield about_group("instances_used_once", last, group, severity="hint", **values)
-
-
-def _unread_partitions(handle: Any, group: str, instances: list[str]) -> list[str]:
-    """Return the partitions with unread records that are assigned to some of a group's instances."""
-    return [
-        f"{tp.topic}-{tp.partition}"
-        for member in _members(handle, group)
-        if member.name in instances
-        for tp in member.assignment
-        if (position := member.position.get(tp)) is not None
-        and position < handle.topic(tp.topic).end_offsets[tp.partition]
-    ]
-
-
 FINDINGS = (
     commit_too_high, unknown_header, committed_before_failure, received_again,
-    started_at_end, shared_group, instances_used_once, records_skipped, never_committed, no_order,
+    started_at_end, shared_group, records_skipped, never_committed, no_order,
 )  # fmt: skip
 OF_TEST = ()
 

@@ -272,9 +272,6 @@ SENTENCES: Sentences = {
     "and skipped {skipped:earlier record}",
     "shared_group": "the instances {instances:list} shared group {group}: each record is delivered to "
     "only one of them (services that each need every record need a group each)",
-    "instances_used_once": "each of the {instances:raw} instances of group {group} consumed only once, "
-    "and the earlier ones are still members: new records in {partitions:list} wait for them; use one "
-    "instance name, or delete the instance",
     "never_committed": _never_committed,
     "no_order": "{topic} was written without keys to {partitions} partitions; order is kept only "
     "within each of them",

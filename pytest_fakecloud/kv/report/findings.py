@@ -19,8 +19,6 @@ from .history import ADDING, SCRIPTS, WRITES, Command, commands, databases_of, h
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
 """Commands that return one page, with the index of their cursor argument."""
 _RANKED = {"ZRANGE", "ZREVRANGE", "ZRANK", "ZREVRANK", "ZPOPMAX", "ZPOPMIN"}
-_PAGED = {"ZRANGE", "ZREVRANGE", "LRANGE"}
-_NOT_BY_RANK = {"BYSCORE", "BYLEX", "LIMIT", "WITHSCORES"}
 
 
 def scan_not_finished(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -85,32 +83,6 @@ def _claimed(command: Command) -> list[str]:
         return []
     # With JUSTID, the result contains IDs in place of entries.
     return [str(one[0]) for one in entries if isinstance(one, list) and one]
-
-
-def pages_overlap(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find ranges by rank that start at the stop index of another, which that range includes."""
-    before: dict[tuple[str, ...], tuple[int, int, Command]] = {}
-    reported: set[tuple[str, ...]] = set()
-    for command in commands(test, handle):
-        words, result = command.words, command.result
-        options = {word.upper() for word in words[4:]}
-        if command.name not in _PAGED or not isinstance(result, list) or options & _NOT_BY_RANK:
-            continue
-        if not all(word.isascii() and word.isdigit() for word in words[2:4]):
-            continue
-        start, stop = int(words[2]), int(words[3])
-        listing = (command.name, command.key, *sorted(options))
-        if listing in before and listing not in reported:
-            first, last, page = before[listing]
-            same_size = stop - start == last - first > 0
-            meets = bool(result) and result[:1] == page.result[last - first :]
-            if same_size and start == last and meets:
-                reported.add(listing)
-                values = {"command": command.name, "start": start, "first": first, "stop": stop,
-                          "member": str(result[0])}  # fmt: skip
-                number = page.entry.number
-                yield command.finding("pages_overlap", [number], severity="hint", **values)
-        before[listing] = start, stop, command
 
 
 def accept_missing(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -256,7 +228,7 @@ FINDINGS = tuple(
         keys.ttl_renewed, accept_missing, keys.value_of_other_kind, keys.lost_update,
         commands_failed, scan_not_finished, keys.counter_recreated,
         keys.read_after_expiry, keys.no_subscriber, equal_scores, keys.changed_nothing,
-        repeated_after_failure, never_acknowledged, pages_overlap,
+        repeated_after_failure, never_acknowledged,
         effect_outside_steps,
     )
 )  # fmt: skip

@@ -302,16 +302,6 @@ def _check_then_set(values: Values, lookups: Lookups) -> str:
     )
 
 
-def _pages_overlap(values: Values, lookups: Lookups) -> str:
-    first, start, stop = values["first"], values["start"], values["stop"]
-    read = f"{values['command']} {shortened(values['key'])}"
-    return (
-        f"{read} {first} {start} and {read} {start} {stop} both returned "
-        f"{shortened(values['member'])}: the stop index is inclusive, so a page of "
-        f"{start - first} from {first} stops at {start - 1}"
-    )
-
-
 def _other_unit(values: Values, lookups: Lookups) -> str:
     reads = "Unix time" if values["is_time"] else "a duration"
     return (
@@ -357,7 +347,6 @@ SENTENCES: Sentences = {
     "expires_by_wall_clock": "{command} {key} expires at {at:raw}, computed from the wall clock; the "
     "fake's clock is at {now:raw}: use EX, or clock=real",
     "commands_failed": _failed_inside,
-    "pages_overlap": _pages_overlap,
     "scan_not_finished": "this {command} has more results (its cursor is {cursor}, not 0), and no "
     "call continued it",
     "counter_recreated": "{key} had expired, so this {command} recreated it without a TTL",

@@ -23,8 +23,6 @@ SCENES = {
     "counter_recreated": "~a: SET k 1 EX 5 | +6s | ~b: INCR k",
     "key_mismatch": "~a: SET user:alice:x v | ~b: GET user:alicex",
     "changed_nothing": "~a: SET k 1 | ~b: SET k 2 NX",
-    "pages_overlap": "~a: RPUSH l 1 2 3 4 5 | ~b: RPUSH l 1 2 3 4 5 | ~a: LRANGE l 0 2 | "
-    "~b: LRANGE l 2 4",
 }
 """For each kind of finding, commands that cause it if both clients use the same database."""
 HIDDEN = {
