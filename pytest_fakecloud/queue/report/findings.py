@@ -139,21 +139,6 @@ def scheduled_twice(test: ObservedTest) -> Iterator[Finding]:
             yield about_entry("scheduled_twice", call, [number], cron=cron, **ids)
 
 
-def delivered_late(test: ObservedTest) -> Iterator[Finding]:
-    """Find retries that were delivered after a newer message to the same URL."""
-    published = test.lookups.published
-    done: list[tuple[object, str]] = []
-    for event in _accepted(test):
-        message, url = str(event.data.get("message_id")), event.data.get("url")
-        attempt = event.data.get("number") or 0
-        published_us = published.get(message, event.at_us)
-        later = [one for to, one in done if to == url and published.get(one, 0) > published_us]
-        if attempt > 1 and later:
-            values = {"attempt": attempt, "later": later[-1]}
-            yield about_message("delivered_late", event, message, severity="hint", **values)
-        done.append((url, message))
-
-
 def handled_twice(test: ObservedTest) -> Iterator[Finding]:
     """Find deliveries that a fault duplicated and whose receiver made the same calls both times."""
     for event in test.attempts:
@@ -250,7 +235,7 @@ def _accepted(test: ObservedTest) -> Iterator[Event]:
 FINDINGS = ()
 OF_TEST = (
     deduplicated, redirected, wrong_signature, several_callbacks, scheduled_twice,
-    delivered_late, handled_twice, accepted_with_error, failed_with_exception, unlikely_duration,
+    handled_twice, accepted_with_error, failed_with_exception, unlikely_duration,
     header_not_forwarded,
 )  # fmt: skip
 

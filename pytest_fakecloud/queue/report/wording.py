@@ -363,8 +363,6 @@ SENTENCES: Sentences = {
     "scheduled_twice": "this request created a second schedule ({second:id}) with the destination, "
     "cron ({cron:raw}) and body of {first:id}: pass a schedule id (Upstash-Schedule-Id), with which a "
     "request replaces the schedule",
-    "delivered_late": "attempt {attempt} of {message:id} was delivered after {later:id}, which was "
-    "published later: retries do not keep the order; a queue with parallelism 1 does (enqueue)",
     "handled_twice": _handled_twice,
     "error_logged": "{message:id} was answered {status} although its handler logged an exception, so it "
     "is not retried",
