@@ -201,10 +201,6 @@ class FakeTime:
         self._data: set[int] = set()
         """The times in the future that requests contained, in microseconds."""
 
-    def forget(self) -> None:
-        self._idle_times.clear()
-        self._data.clear()
-
     def note_data(self, data: bytes) -> None:
         """Record the times in the next hours that a request contains: due times, leases, windows."""
         for found in _TIMESTAMP.finditer(data):
@@ -305,7 +301,7 @@ class Fakes:
         if due:
             gc.collect(due[-1])
         self.disturbances.reset()
-        self.time.forget()
+        self.time = FakeTime(self.clock, self.handles)
         if self.clock.now_us() != self._start_us or self.clock.mode != "frozen":
             self.clock.rewind(to_datetime(self._start_us), "frozen")
         self.cloud.restore(self._data)

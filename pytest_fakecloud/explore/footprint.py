@@ -41,7 +41,8 @@ class Touch(NamedTuple):
         )
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}" if self.name != ALL else f"all {self.kind}s"
+        kind = self.kind.removesuffix(" of db0")
+        return f"{kind} {self.name}" if self.name != ALL else f"all {kind}s"
 
 
 MEMORY = Touch("", "memory", ALL, True)

@@ -125,7 +125,7 @@ def explored(
         replacements = _Replacements(world, exits)
         for program in programs:
             replacements.visit(program.function, _DEPTH)
-        world.resets.append(replacements.free_locks())
+        world.free_locks = replacements.free_locks()
         yield world
 
 

@@ -112,14 +112,11 @@ class Reads:
             yield Touch(fake, f"{KEY_OF_DB}{keyspace.index}", ALL, False)
 
     def __str__(self) -> str:
-        return ", ".join(dict.fromkeys(map(_name_of, self.touches)))
-
-
-def _name_of(touch: Touch) -> str:
-    if touch.kind == "history":
-        return touch.name
-    kind = touch.kind.removesuffix(" of db0")
-    return f"{kind}s" if touch.name == ALL else f"{kind} {touch.name}"
+        names = (
+            touch.name if touch.kind == "history" else str(touch).removeprefix("all ")
+            for touch in self.touches
+        )
+        return ", ".join(dict.fromkeys(names))
 
 
 @dataclass

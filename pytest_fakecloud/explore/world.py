@@ -63,14 +63,13 @@ class World(Fakes):
         self.reads = Reads(self.handles)
         self.unwritten: set[Touch] = set()
         """The keys that a promise read, that no run has written so far, and that did not exist."""
-        self.resets: list[Callable[[], None]] = []
-        """Functions that reset what the exploration has replaced, before each run."""
+        self.free_locks: Callable[[], None] = lambda: None
+        """Frees the replaced locks before each run, because a crash may leave them held."""
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
         """Threads for requests of event loops that several strands share."""
 
     def play(self, simulation: Simulation) -> Run:
-        for reset in self.resets:
-            reset()
+        self.free_locks()
         token = current_observer.set(simulation.observing)
         self.simulation = simulation
         try:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...reporting.calls import Lookups
-from ..footprint import ALL, Touch
+from ..footprint import Touch
 from ..run import Conflict, Line, Run
 from ..schedule import CLOCK, DELAYS, PAUSES, SWITCHES, Event, Kind, Schedule
 from .story import call_text, lookups_of_run
@@ -272,8 +272,9 @@ def cause_text(cause: Conflict | Line | None, run: Run) -> str:
     lookups = lookups_of_run(run)
     decisive, after = _named(cause.decisive, lookups), _named(cause.after, lookups)
     if cause.before is None:
-        return f"{decisive} came before {after}{_on(cause.touch)}"
-    return f"{decisive} came between {_named(cause.before, lookups)} and {after}{_on(cause.touch)}"
+        return f"{decisive} came before {after}, on {cause.touch}"
+    before = _named(cause.before, lookups)
+    return f"{decisive} came between {before} and {after}, on {cause.touch}"
 
 
 def _event_text(line: Line, run: Run) -> str:
@@ -309,8 +310,3 @@ def _call_text(line: Line, lookups: Lookups) -> str:
     assert line.call is not None
     place = f" ({line.source})" if line.source else ""
     return f"{call_text(line.call, lookups)}{place}"
-
-
-def _on(touch: Touch) -> str:
-    kind = touch.kind.removesuffix(" of db0")
-    return f", on all {kind}s" if touch.name == ALL else f", on {kind} {touch.name}"
