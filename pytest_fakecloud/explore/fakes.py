@@ -1,11 +1,9 @@
-"""The fakes of a cloud while it is explored: their deliveries, disturbances, time and baseline."""
+"""The fakes of a cloud while it is explored: their deliveries, disturbances and baseline."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,7 +14,7 @@ from ..core.timers import to_datetime
 from ..kv.reply import python_value
 from ..reporting.data import state_of
 from ..services import find
-from .footprint import ALL, KEY_OF_DB, Touch, key_of_touch, touch_of_key
+from .footprint import ALL, KEY_OF_DB, Touch, key_of_touch
 from .run import Due
 from .schedule import HOLD_US, Kind
 
@@ -32,12 +30,6 @@ if TYPE_CHECKING:
 
 ROTATED_US = 10_000_000
 """Microseconds for which the code keeps using an old token after a ``rotate_token`` event."""
-MOST_TIMERS = 1_000
-"""Maximum number of timers, or of pending stream entries of one group, that are inspected."""
-
-
-_CLAIMS = frozenset((b"XAUTOCLAIM", b"XCLAIM", b"XPENDING"))
-"""Commands whose fourth argument is a minimum idle time; for XPENDING, only after ``IDLE``."""
 _Key: TypeAlias = tuple[Kind, str]
 """The kind of event that began a disturbance, and the name of the fake."""
 
@@ -116,10 +108,6 @@ class Disturbances:
             restore()
 
 
-_TIMESTAMP = re.compile(rb"(?<![\d.])(\d{10})(\d{3})?(\.\d+)?(?!\d)")
-"""A time since the Unix epoch: seconds, milliseconds, or either with a fraction."""
-_MOST_AHEAD_US = 86_400 * 1_000_000
-"""Microseconds from now until which a number in a request counts as a time."""
 _HORIZON_US = 30 * 86_400 * 1_000_000
 """Microseconds after the start until which deliveries are made, as in ``run_until_idle``."""
 
@@ -191,81 +179,6 @@ class Deliveries:
             yield from queue._engine.messages.values()
 
 
-class FakeTime:
-    """Moves a cloud's clock, and finds the times at which the state of its fakes changes."""
-
-    def __init__(self, clock: Timekeeper, handles: Sequence[Handle]) -> None:
-        self._clock = clock
-        self._handles = handles
-        self._idle_times: set[tuple[str, int, bytes, bytes, int]] = set()
-        self._data: set[int] = set()
-        """The times in the future that requests contained, in microseconds."""
-
-    def note_data(self, data: bytes) -> None:
-        """Record the times in the next hours that a request contains: due times, leases, windows."""
-        for found in _TIMESTAMP.finditer(data):
-            whole, milliseconds, fraction = found.groups()
-            at_us = int(whole) * 1_000_000 + int(milliseconds or 0) * 1_000
-            at_us += int(float(fraction or 0) * (1_000 if milliseconds else 1_000_000))
-            if 0 < at_us - self._clock.now_us() <= _MOST_AHEAD_US:
-                self._data.add(at_us)
-
-    def next_in_data(self) -> int | None:
-        """Return the next time that the application keeps as data, or None."""
-        now = self._clock.now_us()
-        return min((at for at in self._data if at > now), default=None)
-
-    def note_idle_time(self, fake: str, database: int, argv: list[bytes]) -> None:
-        """Record the idle time after which a command claims or lists pending stream entries."""
-        name = argv[0].upper()
-        if name not in _CLAIMS or len(argv) <= 4 or not argv[4].isdigit():
-            return
-        if name != b"XPENDING" or argv[3].upper() == b"IDLE":
-            self._idle_times.add((fake, database, argv[1], argv[2], int(argv[4])))
-
-    def move_to(self, instant_us: int) -> bool:
-        """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
-        target = max(instant_us, self._clock.now_us())
-        return bool(self._clock.fire(lambda: target, ("state",)))
-
-    def known_instants(self, most: int) -> list[int]:
-        """Return the next times of timers, deliveries, the ends of TTLs and of idle times."""
-        now = self._clock.now_us()
-        _, timers = self._clock.timers.planned(most + 8)
-        found = {timer.due_us for timer in timers}
-        found.update(at_ms * 1000 for _, _, at_ms in self._ends_of_keys())
-        found.update(at_ms * 1000 for at_ms in self._ends_of_idle_times())
-        return sorted(at for at in found if at > now)[:most]
-
-    def _ends_of_keys(self) -> Iterator[tuple[str, tuple[int, bytes], int]]:
-        """Yield the keys that expire or have fields that expire, with the time in milliseconds."""
-        for handle in self._handles:
-            for keyspace in getattr(handle._engine, "databases", ()):
-                if keyspace.expires or keyspace.volatile:
-                    for key, at_ms in [*keyspace.expires.items(), *keyspace.volatile.items()]:
-                        yield handle.name, (keyspace.index, key), at_ms
-
-    def _ends_of_idle_times(self) -> Iterator[int]:
-        """Yield the times at which pending stream entries become claimable, in milliseconds."""
-        for fake, database, key, group, idle_ms in self._idle_times:
-            engine: Any = next(h._engine for h in self._handles if h.name == fake)
-            stream = engine.databases[database].values.get(key)
-            found = getattr(stream, "groups", {}).get(group)
-            if found is not None:
-                for _, pending in itertools.islice(found.pending.items(), MOST_TIMERS):
-                    yield pending.delivered_ms + idle_ms
-
-    def ends_until(self, until_us: int) -> Iterable[Touch]:
-        """Yield the accesses to keys that expire, or have fields that expire, by a given time."""
-        for fake, (database, key), at_ms in self._ends_of_keys():
-            if at_ms * 1000 <= until_us:
-                yield touch_of_key(fake, database, key, True)
-
-    def fires_until(self, until_us: int) -> bool:
-        _, timers = self._clock.timers.planned(MOST_TIMERS)
-        return any(timer.lane == "state" and timer.due_us <= until_us for timer in timers)
-
-
 class Fakes:
     """The fakes of a cloud with what a run needs of them; ``reset()`` prepares the next run."""
 
@@ -277,7 +190,6 @@ class Fakes:
         self.cloud = cloud
         self.clock = context_of(cloud).clock
         self.handles = [handle for handle in cloud.fakes() if find(handle.fixture).in_process]
-        self.time = FakeTime(self.clock, self.handles)
         self._queues: list[Queue] = [h for h in self.handles if h.fixture == "queue"]  # type: ignore[misc]
         for queue in self._queues:
             if queue.delivery != "driven":
@@ -301,7 +213,6 @@ class Fakes:
         if due:
             gc.collect(due[-1])
         self.disturbances.reset()
-        self.time = FakeTime(self.clock, self.handles)
         if self.clock.now_us() != self._start_us or self.clock.mode != "frozen":
             self.clock.rewind(to_datetime(self._start_us), "frozen")
         self.cloud.restore(self._data)

@@ -29,10 +29,11 @@ from ..outside.replace import replace
 from ..outside.shortcut import Shortcut
 from ..queue.delivery.destinations import intercept_work, route_to
 from ..queue.model import Interceptor
-from .fakes import MOST_TIMERS, Fakes
+from .fakes import Fakes
 from .footprint import ALL, KEY_OF_DB, READS_CLOCK, Touch, key_of_touch, touches_of_command
 from .programs import current_observer
 from .run import Run
+from .simulation.clock import MOST_TIMERS
 from .simulation.scheduler import Simulation
 from .simulation.sockets import OwnLoop, SocketHooks
 from .simulation.strands import Strand, carried_source, source_of
@@ -308,8 +309,8 @@ def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list
     if session.transport == "local":
         simulation.calls.add_command_of_test(argv)
     simulation.calls.note_access(session, spec, argv, touches)
-    world.time.note_data(b" ".join(argv[1:]))
-    world.time.note_idle_time(fake, session.db.index, argv)
+    simulation.clock.note_data(b" ".join(argv[1:]))
+    simulation.clock.note_idle_time(fake, session.db.index, argv)
 
 
 def _run_work(world: World, where: str, proceed: RunWork, work: Awaitable[Any]) -> Any:

@@ -99,7 +99,7 @@ def outcomes(
                     continue
                 runs += 1
                 if strategy.moves_time:
-                    world.time.move_to(world.now_us() + PATIENCE_US)
+                    simulation.clock.move_to(world.now_us() + PATIENCE_US)
                 results = simulation.history.results
                 state = tuple(sorted((k, str(v)) for k, v in kv.contents().items()))
                 end = tuple(memory) if late else ()

@@ -271,7 +271,7 @@ class Calls(Part):
         root.work.last_call = self._served
         root.work.first_call = root.work.first_call or self._served
         if handle.fixture != "kv_server":  # which reports its commands
-            self._fakes.time.note_data(request.body)
+            self._clock.note_data(request.body)
         if handle.fixture == "broker":
             _note_consumer(root, handle, request)
         events = self._state.schedule.at(strand.name, strand.points)

@@ -1,16 +1,18 @@
-"""Fake time of a run: moves of the clock, pauses that the schedule contains, and waiting strands."""
+"""Fake time of a run: moves of the clock and their times, pauses of the schedule, waiting strands."""
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError
 from ...core.timers import Signal
-from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, READS_CLOCK, Footprint
+from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, READS_CLOCK, Footprint, Touch, touch_of_key
 from ..run import Due, Step
 from ..schedule import CLOCK, DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
 from .state import Part, RunState, seconds
@@ -29,6 +31,14 @@ _LATE_STARTS: tuple[tuple[Kind, str], ...] = (
     ("jump", EDGE),
 )
 """The events by which a client may start later than the others."""
+MOST_TIMERS = 1_000
+"""Maximum number of timers, or of pending stream entries of one group, that are inspected."""
+_CLAIMS = frozenset((b"XAUTOCLAIM", b"XCLAIM", b"XPENDING"))
+"""Commands whose fourth argument is a minimum idle time; for XPENDING, only after ``IDLE``."""
+_TIMESTAMP = re.compile(rb"(?<![\d.])(\d{10})(\d{3})?(\.\d+)?(?!\d)")
+"""A time since the Unix epoch: seconds, milliseconds, or either with a fraction."""
+_MOST_AHEAD_US = 86_400 * 1_000_000
+"""Microseconds from now until which a number in a request counts as a time."""
 LOOK = 0.5
 """Wall-clock seconds between two checks of whether a strand has ended."""
 _Wait: TypeAlias = Callable[[Signal, Callable[[], Any], int], Any]
@@ -76,6 +86,9 @@ class RunClock(Part):
         """The index of each step that moved the clock, with the time to which it moved."""
         self.barrier = -1
         """The index of the last step before the last forced move of the clock."""
+        self._idle_times: set[tuple[str, int, bytes, bytes, int]] = set()
+        self._data: set[int] = set()
+        """The times in the future that requests contained, in microseconds."""
         self._chosen_moves = 0
         self._forced_moves = 0
         self._firings = 0
@@ -86,7 +99,7 @@ class RunClock(Part):
             return frozenset()
         waits = (s.waiting.wake_us for s in self._state.strands if s.state == "waiting")
         wakes = (wake_us for wake_us in waits if wake_us is not None)
-        return frozenset((*self._fakes.time.known_instants(MOST_MOVES), *wakes))
+        return frozenset((*self.known_instants(MOST_MOVES), *wakes))
 
     def plan_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Plan the next move of the clock, or none; end the schedules if nothing else goes on."""
@@ -97,7 +110,7 @@ class RunClock(Part):
         at_us = times.earliest(self._fakes.now_us())
         if at_us is None or not self.moves_time:
             return None
-        return ClockMove(min([at_us, *self._fakes.time.known_instants(1)]))
+        return ClockMove(min([at_us, *self.known_instants(1)]))
 
     def _chosen_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Return a move before the strands that can run, or None if a client's patience is less."""
@@ -124,8 +137,8 @@ class RunClock(Part):
             self._state.add_line("clock", f"moves by {seconds(move.at_us - now)}", event=True)
         elif move.at_us == self._fakes.deliveries.next_firing_us():
             self._firings += 1
-        ends = list(self._fakes.time.ends_until(move.at_us)) if self._state.has_steps else []
-        fired = self._fakes.time.move_to(move.at_us)
+        ends = list(self.ends_until(move.at_us)) if self._state.has_steps else []
+        fired = self.move_to(move.at_us)
         if self._state.has_steps:
             index = len(self._run.steps) - 1
             self.moves.append((index, move.at_us))
@@ -135,16 +148,16 @@ class RunClock(Part):
 
     def foresee(self) -> None:
         """Record clock moves that were due after the end: a later run may make them earlier."""
-        fakes, now = self._fakes, self._fakes.now_us()
+        now = self._fakes.now_us()
         if self._chosen_moves >= MOST_MOVES:
             return
-        for at_us in fakes.time.known_instants(MOST_MOVES - self._chosen_moves):
+        for at_us in self.known_instants(MOST_MOVES - self._chosen_moves):
             if at_us > now + self._state.scope.patience_us:
                 return
-            touched = Footprint([MOVES_CLOCK, *fakes.time.ends_until(at_us)])
+            touched = Footprint([MOVES_CLOCK, *self.ends_until(at_us)])
             if self._state.scope.always:
                 touched.add(CHECKS_PROMISE)
-            touched.is_everything = fakes.time.fires_until(at_us)
+            touched.is_everything = self.fires_until(at_us)
             self._run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
 
     def pass_time(self) -> bool:
@@ -163,13 +176,13 @@ class RunClock(Part):
                 f"time has moved {MOST_STEPS:,} times and the run goes on: "
                 f"{describe_places(waiting)} waits again and again. Give its loop an end"
             )
-        self._fakes.time.move_to(target)
+        self.move_to(target)
         self.barrier = len(self._run.steps) - 1
         return True
 
     def next_us(self) -> int | None:
         """Return the time of the next wake-up, delivery, timer or end of a TTL, or None."""
-        known = self._fakes.time.known_instants(1)
+        known = self.known_instants(1)
         return self._next_times().earliest(self._fakes.now_us(), known)
 
     def _next_times(self) -> _NextTimes:
@@ -274,7 +287,7 @@ class RunClock(Part):
         """Return the time at which a pause that begins now ends, or None without such a time."""
         now = self._fakes.now_us()
         if event.detail == DUE:
-            return self._fakes.time.next_in_data()
+            return self.next_in_data()
         if event.kind in DELAYS:
             return now + int(event.detail or DELAY) * 1_000_000
         if event.kind == "tick":
@@ -283,7 +296,7 @@ class RunClock(Part):
             target = _edge(now)
         else:
             index = int(event.detail or 1) - 1
-            instants = self._fakes.time.known_instants(JUMPS)
+            instants = self.known_instants(JUMPS)
             if index >= len(instants):
                 return None
             target = instants[index]
@@ -299,16 +312,15 @@ class RunClock(Part):
 
     def note_point(self, strand: Strand, choices: Sequence[tuple[Kind, str]] = ()) -> None:
         """Record the events that are possible at a point: the given ones and pauses of all strands."""
-        fakes = self._fakes
         pauses: list[tuple[Kind, str]] = []
-        if not fakes.clock.driving:
-            now = fakes.now_us()
-            for index, at in enumerate(fakes.time.known_instants(JUMPS), 1):
+        if not self._fakes.clock.driving:
+            now = self._fakes.now_us()
+            for index, at in enumerate(self.known_instants(JUMPS), 1):
                 if self.may_pause(strand, at - now):
                     detail = "" if index == 1 else str(index)
                     pauses += [("jump", detail), ("past", detail), ("nearly", detail)]
             pauses += [("tick", span) for span in TICKS]
-            due_us = fakes.time.next_in_data()
+            due_us = self.next_in_data()
             if due_us is not None and self.may_pause(strand, due_us - now):
                 pauses.append(("delay", DUE))
             if self.may_pause(strand, _edge(now) - now):
@@ -378,7 +390,7 @@ class RunClock(Part):
         if self._turns.current is None or self._state.aside_depth:
             return False
         if not self._fakes.clock.driving and seconds > 0:
-            self._fakes.time.move_to(self._fakes.now_us() + math.ceil(seconds * 1e6))
+            self.move_to(self._fakes.now_us() + math.ceil(seconds * 1e6))
         return True
 
     def take_turn(self, strand: Strand, is_own_thread: bool) -> None:
@@ -439,6 +451,72 @@ class RunClock(Part):
             if strand.state != "ended":
                 strand.state = "running"
         self._state.check_alive(strand)
+
+    # -- the times at which the state of the fakes changes
+
+    def note_data(self, data: bytes) -> None:
+        """Record the times in the next hours that a request contains: due times, leases, windows."""
+        for found in _TIMESTAMP.finditer(data):
+            whole, milliseconds, fraction = found.groups()
+            at_us = int(whole) * 1_000_000 + int(milliseconds or 0) * 1_000
+            at_us += int(float(fraction or 0) * (1_000 if milliseconds else 1_000_000))
+            if 0 < at_us - self._fakes.now_us() <= _MOST_AHEAD_US:
+                self._data.add(at_us)
+
+    def next_in_data(self) -> int | None:
+        """Return the next time that the application keeps as data, or None."""
+        now = self._fakes.now_us()
+        return min((at for at in self._data if at > now), default=None)
+
+    def note_idle_time(self, fake: str, database: int, argv: list[bytes]) -> None:
+        """Record the idle time after which a command claims or lists pending stream entries."""
+        name = argv[0].upper()
+        if name not in _CLAIMS or len(argv) <= 4 or not argv[4].isdigit():
+            return
+        if name != b"XPENDING" or argv[3].upper() == b"IDLE":
+            self._idle_times.add((fake, database, argv[1], argv[2], int(argv[4])))
+
+    def move_to(self, instant_us: int) -> bool:
+        """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
+        target = max(instant_us, self._fakes.now_us())
+        return bool(self._fakes.clock.fire(lambda: target, ("state",)))
+
+    def known_instants(self, most: int) -> list[int]:
+        """Return the next times of timers, deliveries, the ends of TTLs and of idle times."""
+        now = self._fakes.now_us()
+        _, timers = self._fakes.clock.timers.planned(most + 8)
+        found = {timer.due_us for timer in timers}
+        found.update(at_ms * 1000 for _, _, at_ms in self._ends_of_keys())
+        found.update(at_ms * 1000 for at_ms in self._ends_of_idle_times())
+        return sorted(at for at in found if at > now)[:most]
+
+    def _ends_of_keys(self) -> Iterator[tuple[str, tuple[int, bytes], int]]:
+        """Yield the keys that expire or have fields that expire, with the time in milliseconds."""
+        for handle in self._fakes.handles:
+            for keyspace in getattr(handle._engine, "databases", ()):
+                if keyspace.expires or keyspace.volatile:
+                    for key, at_ms in [*keyspace.expires.items(), *keyspace.volatile.items()]:
+                        yield handle.name, (keyspace.index, key), at_ms
+
+    def _ends_of_idle_times(self) -> Iterator[int]:
+        """Yield the times at which pending stream entries become claimable, in milliseconds."""
+        for fake, database, key, group, idle_ms in self._idle_times:
+            engine: Any = next(h._engine for h in self._fakes.handles if h.name == fake)
+            stream = engine.databases[database].values.get(key)
+            found = getattr(stream, "groups", {}).get(group)
+            if found is not None:
+                for _, pending in itertools.islice(found.pending.items(), MOST_TIMERS):
+                    yield pending.delivered_ms + idle_ms
+
+    def ends_until(self, until_us: int) -> Iterator[Touch]:
+        """Yield the accesses to keys that expire, or have fields that expire, by a given time."""
+        for fake, (database, key), at_ms in self._ends_of_keys():
+            if at_ms * 1000 <= until_us:
+                yield touch_of_key(fake, database, key, True)
+
+    def fires_until(self, until_us: int) -> bool:
+        _, timers = self._fakes.clock.timers.planned(MOST_TIMERS)
+        return any(timer.lane == "state" and timer.due_us <= until_us for timer in timers)
 
 
 def _edge(now_us: int) -> int:
