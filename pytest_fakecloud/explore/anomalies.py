@@ -170,9 +170,10 @@ class Record:
         end = len(self.commands) if before is None else before
         return (self.commands[at] for at in self.places[key] if after < at < end)
 
-    def is_guarded(self, write: Access) -> bool:
-        """Return whether a write has a condition, or its script also reads."""
-        return bool(write.options & {"XX", "GT", "LT"}) or write.unit in self._reading
+    def is_blind(self, write: Access) -> bool:
+        """Return whether a write has no condition, and its script does not read."""
+        is_guarded = bool(write.options & {"XX", "GT", "LT"}) or write.unit in self._reading
+        return not write.acquires and not is_guarded
 
     @property
     def disturbed(self) -> str:
@@ -246,7 +247,7 @@ def _stale_writes(record: Record) -> Iterator[tuple[Access, Access, Access, Touc
         known = write.before[0]
         # Two clients that set the same number may have counted from the same one.
         counts = write.name == "SET" and isinstance(known, bytes) and known.isdigit()
-        if not (write.changes or counts) or write.acquires or record.is_guarded(write):
+        if not (write.changes or counts) or not record.is_blind(write):
             continue
         for key in write.keys:
             earlier = [
@@ -283,7 +284,7 @@ def _write_skew(record: Record) -> Found:
         for key in one.keys:
             if not one.is_write:
                 read_at.setdefault((one.client, key), []).append(at)
-        if one.changes and not one.acquires and not record.is_guarded(one):
+        if one.changes and record.is_blind(one):
             writes.setdefault((one.client, one.keys[0]), (at, one))
     for at, first in writes.values():
         for later, second in writes.values():
@@ -320,7 +321,7 @@ def _foreign_release(record: Record) -> Found:
             if one.client == other.client and one.is_write:
                 break
             if one.client == mine.client and one.changes:
-                if not one.acquires and not record.is_guarded(one):
+                if record.is_blind(one):
                     yield key.name, _told(mine, other, one)
                 break
 
@@ -332,8 +333,7 @@ def _expired_lock(record: Record) -> Found:
         }
         for one in record.commands[place + 1 :]:
             is_late = one.client == mine.client and one.changes and key not in one.keys
-            is_plain = not one.acquires and not record.is_guarded(one)
-            if is_late and is_plain and one.keys[0] in peers:
+            if is_late and record.is_blind(one) and one.keys[0] in peers:
                 yield key.name, _told(mine, other, one)
                 break
 
@@ -341,8 +341,8 @@ def _expired_lock(record: Record) -> Found:
 def _stale_copy(record: Record) -> Found:
     """A value that is derived from another key overwrites one derived from a newer value."""
     for at, write in enumerate(record.commands):
-        is_copy = write.name in _OVERWRITES - _DELETIONS and write.changes and not write.acquires
-        if not is_copy or record.is_guarded(write):
+        is_copy = write.name in _OVERWRITES - _DELETIONS and write.changes
+        if not is_copy or not record.is_blind(write):
             continue
         target = write.keys[0]
         fresh = [one for one in record.of_key(target, -1, at) if one.is_write]
@@ -366,9 +366,9 @@ def _overtaken(record: Record) -> Found:
     for key, places in record.places.items():
         writes = [record.commands[at] for at in places if record.commands[at].is_write]
         last = writes[-1] if writes else None
-        if last is None or last.name not in _OVERWRITES - _DELETIONS or last.acquires:
+        if last is None or last.name not in _OVERWRITES - _DELETIONS or not record.is_blind(last):
             continue
-        for one in writes if not record.is_guarded(last) else ():
+        for one in writes:
             is_newer = 0 < _number_of_message(last) < _number_of_message(one)
             if is_newer and one.name == last.name and one.words != last.words and last.meets(one):
                 yield key.name, _told(one, last)

@@ -42,11 +42,16 @@ CLOCK = "@clock"
 """The name of a move of the clock in lists of strands. No client can have this name."""
 RANDOM = "@random"
 """The strand of a ``numbers`` event, whose point is the number of the series."""
-FAULTS = frozenset({"respond", "drop", "lose_response", "duplicate"})
+FAULTS: frozenset[Kind] = frozenset({"respond", "drop", "lose_response", "duplicate"})
 """Faults that determine a call's outcome. The first in the order of ``KINDS`` wins."""
-ENDS = FAULTS | {"crash"}
-DELAYS = frozenset({"delay", "slow"})
+ENDS: frozenset[Kind] = FAULTS | {"crash"}
+"""All kinds that determine a call's outcome."""
+AT_DELIVERIES: tuple[Kind, ...] = ("duplicate", "crash_after_response")
+"""Faults of one delivery."""
+DELAYS: frozenset[Kind] = frozenset({"delay", "slow"})
 """Kinds that delay one strand while the others go on."""
+ORDERS = SWITCHES | PAUSES | DELAYS
+"""Kinds that only delay a strand while others run."""
 DELAY = 30
 """Length in seconds of the ``delay`` events that the search tries."""
 SLOW = (4, 30)

@@ -20,15 +20,13 @@ from typing import TypeAlias
 from ...reporting.calls import Lookups
 from ..footprint import Touch
 from ..run import Conflict, Line, Run
-from ..schedule import CLOCK, DELAYS, PAUSES, SWITCHES, Event, Kind, Schedule
+from ..schedule import CLOCK, ORDERS, PAUSES, SWITCHES, Event, Kind, Schedule
 from .story import call_text, lookups_of_run
 
 _Key: TypeAlias = tuple[str, int, str]
 """A strand, the number of one of its calls, and the text of that call."""
 _MOST_CONFLICTS = 8
 """Maximum number of conflicts that are examined, with up to two runs each."""
-_ONLY_DELAY = SWITCHES | PAUSES | DELAYS
-"""Kinds of events that only delay a strand while others run."""
 
 
 def find_cause(
@@ -129,7 +127,7 @@ def _conflicts(run: Run, undisturbed: Run) -> Iterator[Conflict]:
     The schedule delayed one of the two calls or changed the order of their deliveries, and the
     undisturbed run made the calls in the other order. Yields nothing if an event did something else.
     """
-    if not run.fired or not all(event.kind in _ONLY_DELAY for event in run.fired):
+    if not run.fired or not all(event.kind in ORDERS for event in run.fired):
         return
     calls = _calls(run)
     orders = _Orders(run, undisturbed)

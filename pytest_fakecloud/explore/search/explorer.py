@@ -25,7 +25,7 @@ from typing import Any
 from ...core.errors import ContractError, importing
 from ...core.timers import monotonic
 from ..run import Redundant, Run, Scope
-from ..schedule import DELAYS, EDGE, PAUSES, SWITCHES, TRIED, Event, Kind, Schedule
+from ..schedule import AT_DELIVERIES, EDGE, ENDS, ORDERS, SWITCHES, TRIED, Event, Kind, Schedule
 from .dpor import Interleavings
 from .events import Pairs, RandomRuns, Singles, delayed_again, has_overlap, likelihood, paused_again
 from .player import Budget, Player, Search
@@ -251,10 +251,6 @@ class Explorer:
                 yield self._player.play(schedule)
 
 
-_AT_CALLS: frozenset[Kind] = frozenset({"crash", "lose_response", "duplicate", "drop", "respond"})
-"""Kinds without a detail that are easy to explain, at a call."""
-_AT_DELIVERIES: frozenset[Kind] = frozenset({"crash_after_response", "duplicate"})
-"""Kinds without a detail that are easy to explain, at the start of a delivery."""
 SHRINK_SECONDS = 5.0
 """Wall-clock seconds for shrinking a failing schedule, in addition to the budget."""
 MOST_SWITCHES = 40
@@ -348,9 +344,9 @@ def _simpler(event: Event) -> Iterator[Event]:
         yield Event(strand, point + 1, "switch", detail)
     if kind in ("fail", "unreachable") and detail not in ("", "1"):
         yield Event(strand, point, kind, str(int(detail) - 1))
-    if kind not in SWITCHES | PAUSES | DELAYS:
+    if kind not in ORDERS:
         for clearer in TRIED[: TRIED.index(kind)]:
-            if clearer in (_AT_DELIVERIES if point == 0 else _AT_CALLS):
+            if clearer in (AT_DELIVERIES if point == 0 else ENDS):
                 yield Event(strand, point, clearer)
 
 

@@ -28,7 +28,7 @@ from ..anomalies import Access
 from ..fakes import ROTATED_US
 from ..footprint import KEY_OF_DB, Touch, key_of_touch, touches_of_request
 from ..run import Due, Line
-from ..schedule import DELAY, FAULTS, HOLD_US, PARTITION, PAUSES, SLOW, Event, Kind
+from ..schedule import AT_DELIVERIES, DELAY, FAULTS, HOLD_US, PARTITION, PAUSES, SLOW, Event, Kind
 from .clock import RunClock
 from .state import Part, RunState, seconds
 from .strands import Crash, Source, Strand, carried_source, source_of
@@ -468,8 +468,7 @@ def session_of(handle: Any, request: Request) -> Any:
 
 _Loss = Literal["unreachable", "unheard"]
 """A lost delivery: its destination is not reached, or the answer of its destination is lost."""
-_DELIVERY_FAULTS: tuple[Kind, ...] = ("duplicate", "crash_after_response")
-_DELIVERY_KINDS: tuple[Kind, ...] = (*_DELIVERY_FAULTS, "fail", "unreachable")
+_DELIVERY_KINDS: tuple[Kind, ...] = (*AT_DELIVERIES, "fail", "unreachable")
 """The events that are possible at the start of a delivery."""
 
 
@@ -505,7 +504,7 @@ class DeliveryStrands(Part):
 
     def _plan(self, due: Due, events: Sequence[Event]) -> None:
         """Store the faults of a delivery and of the deliveries that retry it."""
-        self._faults[due.message.id] = tuple(e.kind for e in events if e.kind in _DELIVERY_FAULTS)
+        self._faults[due.message.id] = tuple(e.kind for e in events if e.kind in AT_DELIVERIES)
         for event in events:
             if event.kind not in ("fail", "unreachable"):
                 continue
@@ -564,7 +563,7 @@ def _delivery_words(due: Due, events: Sequence[Event]) -> str:
 
 def _delivery_events(due: Due) -> list[tuple[Kind, str]]:
     """Return the events of a delivery: a loss of one attempt, of all retries, and of all attempts."""
-    events: list[tuple[Kind, str]] = [(kind, "") for kind in _DELIVERY_FAULTS]
+    events: list[tuple[Kind, str]] = [(kind, "") for kind in AT_DELIVERIES]
     left = due.message.max_retries - due.message.retried
     if left > 1:
         events.append(("fail", str(left)))

@@ -15,7 +15,7 @@ from typing import Any
 from ...core.errors import ContractError, broken_promise, ends_the_test
 from ..footprint import MEMORY, Footprint
 from ..programs import check_has_run
-from ..run import Due, Line, Operation, Place, Plan, Point, Run, Step
+from ..run import Due, Line, Place, Plan, Point, Run, Step
 from ..schedule import CLOCK, RANDOM, Event, Kind
 from .calls import Calls, DeliveryStrands
 from .clock import MOST_STEPS, ClockMove, Option, RunClock
@@ -70,8 +70,6 @@ class Simulation:
         self._noted: set[tuple[str, int, Kind]] = set()
         """The points that are recorded, at which other strands could run first."""
         self._times: frozenset[int] = frozenset()
-        self._operations: dict[str, Operation] = {}
-        """The operation of each client, by the client's title."""
         self._starts: dict[tuple[object, ...], set[int]] = {}
         """The starts of workers that left the same records, by program and backlog."""
 
@@ -381,9 +379,8 @@ class Simulation:
         """Record the start of a strand; for a client, also the start of an operation."""
         self.run.strands.add(strand.name)
         if strand.role == "client":
-            operation = self.state.begin(strand.title, strand.title, (), {})
-            self._operations[strand.title] = operation
-            self.state.history.clients.append(operation)
+            strand.operation = self.state.begin(strand.title, strand.title, (), {})
+            self.history.clients.append(strand.operation)
 
     def new_thread(self, parent: Strand, thread: threading.Thread) -> Strand:
         self.state.connections.finish_calls(parent)
@@ -420,7 +417,7 @@ class Simulation:
                 task.state, task.crashed = "ended", True
 
     def _store_outcome(self, strand: Strand) -> None:
-        history, error = self.state.history, strand.error
+        history, error = self.history, strand.error
         if strand.crashed and strand.root is strand:
             history.crashed.append(strand.title)
         has_returned = error is None and not strand.crashed
@@ -428,11 +425,10 @@ class Simulation:
             history.results[strand.title] = strand.result
         if strand.role != "delivery" and error is not None:
             history.errors[strand.title] = error
-        if strand.role == "client":
-            operation = self._operations[strand.title]
-            operation.error = error
+        if strand.operation is not None:
+            strand.operation.error = error
             if has_returned:
-                self.state.end(operation, strand.result)
+                self.state.end(strand.operation, strand.result)
             else:
                 self.state.touch_history(writes=True)
 

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, Literal, TypeAlias
 
 from ...core.recorder import is_library, stack_of
-from ..run import Due, Line, Place
+from ..run import Due, Line, Operation, Place
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 State = Literal["new", "running", "parked", "waiting", "ended"]
@@ -144,6 +144,8 @@ class Strand:
     """Number of times that ``Crash`` was raised in the strand's code."""
     result: object = None
     error: BaseException | None = None
+    operation: Operation | None = None
+    """The run of a client, for the history."""
 
     # The conditions under which a parked or waiting strand can run.
     waiting: Waiting = _NOT_WAITING
