@@ -9,7 +9,7 @@ from ...core.calls import Call, Event
 from ...handle import engine_of, time_of
 from ...reporting.calls import PUBLISHING, Lookups, has_full_answer
 from ...reporting.model import Finding, Severity, Subject
-from ...reporting.report import ObservedTest, Write, about_entry, about_message
+from ...reporting.report import ObservedTest, about_entry, about_message
 from ...reporting.values import items_of, parsed
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 
@@ -98,27 +98,6 @@ def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
     if signature["environment"] == "other":
         return {"reason": "environment"}
     return None
-
-
-def several_callbacks(test: ObservedTest) -> Iterator[Finding]:
-    """Find messages whose callbacks, one for each attempt, made the same additional write each time."""
-    first: dict[tuple[str, str], tuple[Event, list[Write]]] = {}
-    for event in test.attempts:
-        if event.data.get("message_kind") != "callback" or event.data.get("number") != 1:
-            continue
-        message = str(event.data.get("about"))
-        earlier, known = first.setdefault((event.handle, message), (event, _added(test, event)))
-        words = [one.words for one in known]
-        same = next((one for one in _added(test, event) if one.words in words), None)
-        if earlier is not event and same is not None:
-            values = {"command": " ".join(same.words[:2])}
-            yield about_message("several_callbacks", event, message, [earlier.number], **values)
-
-
-def _added(test: ObservedTest, attempt: Event) -> list[Write]:
-    """Return the writes during an attempt that change the data again when they are repeated."""
-    during = range(attempt.data["began"], attempt.number)
-    return [one for writes in test.writes() for one in writes if one.adds and one.number in during]
 
 
 def scheduled_twice(test: ObservedTest) -> Iterator[Finding]:
@@ -234,7 +213,7 @@ def _accepted(test: ObservedTest) -> Iterator[Event]:
 
 FINDINGS = ()
 OF_TEST = (
-    deduplicated, redirected, wrong_signature, several_callbacks, scheduled_twice,
+    deduplicated, redirected, wrong_signature, scheduled_twice,
     handled_twice, accepted_with_error, failed_with_exception, unlikely_duration,
     header_not_forwarded,
 )  # fmt: skip

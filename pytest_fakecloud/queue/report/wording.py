@@ -356,8 +356,6 @@ SENTENCES: Sentences = {
     "deduplicated": _deduplicated,
     "redirected": "{message:id} was answered {status}; the queue does not follow redirects and counts "
     "only 200 to 299 as delivered",
-    "several_callbacks": "{command:raw} was repeated by another callback about {message:id}: the queue "
-    "sends a callback after each attempt",
     "header_not_forwarded": "the destination does not receive {headers:list} of this request: the "
     "queue forwards headers whose names begin with Upstash-Forward-",
     "scheduled_twice": "this request created a second schedule ({second:id}) with the destination, "
