@@ -351,14 +351,12 @@ def _as_known(entry: Entry) -> Entry:
 class Write(NamedTuple):
     """A write to a store that a detector of another service relates to its own calls.
 
-    ``number`` is that of its journal entry. ``key`` is empty unless the command writes to a single
-    key. ``adds``: repeating it changes the data again.
+    ``number`` is that of its journal entry. ``adds``: repeating it changes the data again.
     """
 
     number: int
     name: str
     words: list[str]
-    key: str
     adds: bool
 
 

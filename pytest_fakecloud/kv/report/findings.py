@@ -238,8 +238,7 @@ OF_TEST = ()
 def writes(test: ObservedTest, handle: Any) -> Iterator[Write]:
     for one in commands(test, handle):
         if one.name in WRITES or one.name in ADDING:
-            key = one.key if one.name in WRITES else ""
-            yield Write(one.entry.number, one.name, one.words, key, one.name in ADDING)
+            yield Write(one.entry.number, one.name, one.words, one.name in ADDING)
 
 
 def addition(call: Call) -> tuple[object, set[str]] | None:
