@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from ..core.clock import drive
-from ..core.timekeeper import Timekeeper
+from ..core.timekeeper import Target, Timekeeper
 from ..core.timers import Occupied, monotonic
 
 GRACE = 0.01
@@ -157,7 +157,8 @@ class Sleepers:
         with self.asleep(until_us) as sleeper:
             while not self.over and self.clock.now_us() < until_us:
                 if self._wait_for_turn(sleeper):
-                    self._move(sleeper)
+                    with self.moving(sleeper, self.next_us(sleeper)) as target:
+                        self.clock.fire(target, yielding=True)
         if (left := self.left(until_us)) > 0:
             really(left)
 
@@ -173,11 +174,14 @@ class Sleepers:
                 return True
             self._signal.sleep(seen, left)
 
-    def _move(self, sleeper: Sleeper) -> None:
-        target_us = self.next_us(sleeper)
+    @contextmanager
+    def moving(self, sleeper: Sleeper, target_us: int) -> Iterator[Target]:
+        """Let a sleeper move the clock in the block. If something else is moving it, only the time
+        changes.
+        """
         sleeper.moving = True
         try:
-            self.clock.fire(lambda: max(target_us, self.clock.now_us()), yielding=True)
+            yield lambda: max(target_us, self.clock.now_us())
         except Occupied:
             self.clock.spend_until(target_us)
         finally:
@@ -307,7 +311,8 @@ async def _move_clock_on_turn(
     if timeout is not None:
         target_us = min(target_us, now_us + max(0, round(timeout * 1_000_000)))
     if target_us > now_us:
-        await _move_clock(sleepers, sleeper, target_us)
+        with sleepers.moving(sleeper, target_us) as target:
+            await drive(sleepers.clock, target, yielding=True)
     else:
         # Let the task of the expired timeout run; a timeout below a microsecond needs real time.
         await loop.sleep_really(0 if timeout is not None and timeout <= 0 else 1e-6)
@@ -321,14 +326,3 @@ async def _wait_for_turn(loop: Loop, sleepers: Sleepers, sleeper: Sleeper, now_u
         if sleepers.over or sleepers.clock.now_us() != now_us:
             return False
     return True
-
-
-async def _move_clock(sleepers: Sleepers, sleeper: Sleeper, target_us: int) -> None:
-    clock = sleepers.clock
-    sleeper.moving = True
-    try:
-        await drive(clock, lambda: max(target_us, clock.now_us()), yielding=True)
-    except Occupied:
-        clock.spend_until(target_us)
-    finally:
-        sleeper.moving = False

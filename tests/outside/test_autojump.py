@@ -171,7 +171,7 @@ def test_a_sleep_that_the_test_moves_over(cloud: Cloud) -> None:
 
 def test_a_sleep_under_way_at_the_end_sleeps_the_rest_in_real_time() -> None:
     with Cloud(seed=1, now=NOON) as cloud:
-        entered, release = threading.Event(), threading.Event()
+        entered = threading.Event()
         slept: list[float] = []
         with cloud.autojump():
             policy: Any = time.sleep.__wrapped__.__closure__[0].cell_contents  # type: ignore[attr-defined]
@@ -179,8 +179,7 @@ def test_a_sleep_under_way_at_the_end_sleeps_the_rest_in_real_time() -> None:
 
             def work() -> None:
                 # Another thread always wakes first, so this one sleeps until the end.
-                sleepers.is_turn = lambda sleeper: entered.set() and False
-                sleepers._move = lambda sleeper: release.wait(0.001)
+                sleepers._wait_for_turn = lambda sleeper: entered.set() and False
                 sleepers.sleep(50, slept.append)
 
             thread = threading.Thread(target=work)

@@ -177,8 +177,7 @@ class SocketHooks(Part):
             port = sock.getsockname()[1]
             if strand is not None:
                 self._connections.owners[port] = strand
-            if self._state.stacks:
-                self._state.sources.note(port)
+            self._state.sources.note(port)
         self._state.note_outsider(port)
 
     def _may_read(self, connection: ClientConnection, timeout: float | None) -> bool:
