@@ -1,13 +1,14 @@
 """The way of a request through the package: ``python -m benchmarks.walk [--calls]``.
 
 It records four walks: a ``GET`` and a ``ZADD`` over REST, a publish request until its callback is
-delivered, and a failing test until its report is written. Requests come from ``requests``, outside
-the package. For each walk it prints the modules in the order in which they are first reached, the
-number of calls, how often the walk goes from one module into another (visits), and how many of
-these visits return to an earlier module (steps back). ``--calls`` prints every call. Each walk is
-made once before it is recorded, so that one-time initialisation is not counted. The calls of each
-thread stay together, because threads run in a different order each time. Python 3.11 also counts
-the frames of comprehensions.
+delivered, and a failing test from its failure until its report is written: the requests that it
+made went the way of the first walk. Requests come from ``requests``, outside the package. For each
+walk it prints the modules in the order in which they are first reached, the number of calls, how
+often the walk goes from one module into another (visits), and how many of these visits return to an
+earlier module (steps back). ``--calls`` prints every call. Each walk is made once before it is
+recorded, so that one-time initialisation is not counted. The calls of each thread stay together,
+because threads run in a different order each time. Python 3.11 also counts the frames of
+comprehensions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -139,11 +140,14 @@ class Tracer:
             (Walk(name, _thread_by_thread(one)) for one in recorded), key=lambda one: one.steps_back
         )
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> None:
-        """Record the last test of a session, without the fixtures that it requests."""
-        if item is item.session.items[-1]:
-            self._calls = {}
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+        """Begin to record when the function of the last test of a session has failed."""
+        try:
+            return (yield)
+        finally:
+            if pyfuncitem is pyfuncitem.session.items[-1]:
+                self._calls = {}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self) -> None:

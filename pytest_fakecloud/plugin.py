@@ -253,7 +253,7 @@ def pytest_runtest_makereport(
     """Add the journal of the test's fakes to its report."""
     failed = call.excinfo is not None or getattr(item, "_excinfo", None)
     if failed and "pytest_fakecloud.core.errors" in sys.modules:
-        from .reporting.tracebacks import hide_ours
+        from .session.outcomes import hide_ours
 
         hide_ours(item, call)
     report = yield

@@ -188,6 +188,16 @@ def ends_the_test(error: BaseException | None) -> BaseException | None:
     return None if is_failure and not skips else error
 
 
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield the cause or context of an exception, then its own cause or context, and so on."""
+    seen = {id(error)}
+    cause = error.__cause__ or error.__context__
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
 def broken_promise(error: BaseException | None) -> AssertionError | None:
     """Return the failed assertion that an exception is or, as a group, contains; else None."""
     if error is None or isinstance(error, AssertionError):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..base_cloud import closed_addresses, context_of
 from ..core.calls import Action, Call, Entry, Event
-from ..core.errors import describe_error, report_failure
+from ..core.errors import causes_of, describe_error, report_failure
 from ..faults.table import rule_of
 from ..handle import Handle
 from ..services import SERVICES, report_part
@@ -33,7 +33,6 @@ from .calls import (
 )
 from .model import WEIGHT, Fake, Finding, Report, Row, Severity, Subject
 from .rows import rows
-from .tracebacks import causes_of
 from .values import NUMBER, Mask
 
 if TYPE_CHECKING:
@@ -77,20 +76,20 @@ def report_of(
         every = rows(cloud, served=served, lookups=lookups, mask=mask)
     with report_failure("what is unfinished cannot be shown", failures.append):
         left = unfinished(cloud, lookups, found)
-    closed = closed_addresses(cloud).items()
+    shared, closed = context_of(cloud), closed_addresses(cloud).items()
     # Findings describe these faults in more detail than problems.
     unused = {one.fake for one in found if one.kind == "unused_fault"}
     # A delivery has two journal numbers.
     shown = ((one, row) for row in every for one in (row, row.delivery) if one is not None)
     masked = partial(_masked, mask=mask, numbers={one.number: row.number for one, row in shown})
     return Report(
-        now_us=cloud.clock.now_us(),
-        clock=cloud.clock.mode,
+        now_us=shared.clock.now_us(),
+        clock=shared.clock.mode,
         seed=cloud.seed,
         test=test,
         failure=mask.text(failure),
         fakes=[
-            *(Fake(one.name, one.service, one.url) for one in context_of(cloud).handles),
+            *(Fake(one.name, one.service, one.url) for one in shared.handles),
             *(Fake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
         ],
         rows=every,
