@@ -110,6 +110,9 @@ class AioBroker(Aio["httpx.AsyncClient"]):
         )
 
 
+_AS_MISUSE = AsMisuse()
+
+
 class Broker(Handle):
     """A fake of the Upstash Kafka REST API, with topics, partitions and consumer groups.
 
@@ -279,7 +282,7 @@ class Broker(Handle):
         messages = [
             checked_message(item)
             if isinstance(item, ProducerRecord)
-            else like._replace(value=stored_value(item))
+            else ProducerRecord(topic, stored_value(item), *like[2:])
             for item in (value if isinstance(value, list) else [value])
         ]
         with self._settled():
@@ -353,7 +356,7 @@ class Broker(Handle):
         for argument, name in names.items():
             string(argument, name)
         self._time.settle()
-        return AsMisuse()
+        return _AS_MISUSE
 
     def topics(self) -> Results[TopicView]:
         """Return the topics."""

@@ -96,8 +96,8 @@ class SharedRecords:
         self.lock = threading.Lock()
         """Protects the entries of all recorders, and ``large``."""
         self.numbers = itertools.count(1)
-        self.recorded: deque[tuple[str, Callable[[], Action]]] = deque(maxlen=_ACTIONS)
-        """The fake of each action of the test, by name, and a function that returns the action."""
+        self.recorded: deque[tuple[Any, ...]] = deque(maxlen=_ACTIONS)
+        """The arguments of ``_action()`` for each action of the test, the fake's name first."""
         self.large = LargeCalls()
         self.find_site: Callable[[], CallSite] | None = None
         """Returns the places that made the current call; None if call sites are not recorded."""
@@ -111,7 +111,7 @@ class SharedRecords:
     @property
     def actions(self) -> list[Action]:
         # Iterate over a copy, because other threads may record actions.
-        return [make() for _, make in self.recorded.copy()]
+        return [_action(*one) for one in self.recorded.copy()]
 
     def forget_sites(self, is_gone: Callable[[int], bool]) -> None:
         """Forget the source lines of the calls for whose numbers ``is_gone`` returns true."""
@@ -287,16 +287,20 @@ class Recorder:
         ``call`` are the arguments of the method ``kind``, and ``describe(*details)`` returns the
         action's data.
         """
-        service, handle, at_us = self._service, self._handle, self._now_us()
-
-        def make() -> Action:
-            data = {**describe(*details), "where": place_at(place)}
-            action = Action(number, at_us, service, handle, kind, "", data)
-            action.call = call
-            return action
-
         # Create the Action only for a report, because most tests need none.
-        self.shared.recorded.append((handle, make))
+        self.shared.recorded.append(
+            (
+                self._handle,
+                self._service,
+                number,
+                self._now_us(),
+                kind,
+                place,
+                call,
+                describe,
+                details,
+            )
+        )
 
     def reserve(self) -> int:
         """Reserve the next number for something that begins now but is recorded when it ends."""
@@ -412,6 +416,23 @@ class Recorder:
                 at = bisect_right(recorder.entries, number, key=_number_of)
                 gone, recorder.entries = recorder.entries[at:], recorder.entries[:at]
                 self.shared.large.remove(gone)
+
+
+def _action(
+    handle: str,
+    service: str,
+    number: int,
+    at_us: int,
+    kind: str,
+    place: CodePlace,
+    call: tuple[Sequence[Any], Mapping[str, Any]] | None,
+    describe: Callable[..., dict[str, Any]],
+    details: Sequence[object],
+) -> Action:
+    data = {**describe(*details), "where": place_at(place)}
+    action = Action(number, at_us, service, handle, kind, "", data)
+    action.call = call
+    return action
 
 
 def code_place(frame: FrameType) -> CodePlace:

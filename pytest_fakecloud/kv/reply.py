@@ -362,10 +362,6 @@ class Converted(NamedTuple):
 
 def encode(word: Scalar) -> bytes:
     """Return an argument as bytes; raise ``ContractError`` for other types."""
-    if isinstance(word, bytes):
-        return word
-    if isinstance(word, bool):
-        return b"true" if word else b"false"
     if isinstance(word, str):
         try:
             return word.encode("utf-8", "surrogateescape")
@@ -373,6 +369,10 @@ def encode(word: Scalar) -> bytes:
             raise ContractError(
                 f"{word!r} cannot be encoded as UTF-8 ({error.reason} at {error.start}): pass bytes"
             ) from None
+    if isinstance(word, bytes):
+        return word
+    if isinstance(word, bool):
+        return b"true" if word else b"false"
     if isinstance(word, int):
         return b"%d" % word
     if isinstance(word, float):

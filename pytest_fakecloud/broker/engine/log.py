@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, repeat
 from struct import unpack_from
 from typing import NamedTuple
@@ -225,22 +225,21 @@ _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
 
-@dataclass(eq=False, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """The positions and the columns of the messages of one request.
 
     ``positions`` are in request order. ``keyless`` maps topics to the partition of the request's
     messages without a key.
     """
 
-    positions: list[Metadata] = field(default_factory=list)
-    columns: dict[PartitionLog, Columns] = field(default_factory=dict)
-    keyless: dict[str, int] = field(default_factory=dict)
+    positions: list[Metadata]
+    columns: dict[PartitionLog, Columns]
+    keyless: dict[str, int]
 
 
 def plan_of(topics: Mapping[str, Topic], messages: Iterable[ProducerRecord], now_ms: int) -> Plan:
     """Return a plan for appending messages, which changes nothing yet."""
-    plan = Plan()
+    plan = Plan([], {}, {})
     for message in messages:
         _add(topics, plan, message, now_ms)
     return plan
