@@ -125,7 +125,7 @@ _ERRORS: Kind[Mapping[str, int | tuple[int, str]]] = Kind(
 )
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class BrokerConfig(HandleConfig):
     """The settings of a ``Broker``.
 

@@ -312,7 +312,7 @@ _PRINTABLE = text(
 )
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class HandleConfig:
     """Settings of every fake."""
 

@@ -98,7 +98,7 @@ class Answer:
     content_type: str | None = JSON_TYPE
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class Stream:
     """A response whose chunks are sent as they are produced (server-sent events).
 

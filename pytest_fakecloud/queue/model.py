@@ -85,7 +85,7 @@ Report = Callable[..., object]
 """Receives the kind, the text and the fields of a strict-mode violation."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class SigningKeys:
     """The signing keys of a queue. ``new_key`` returns another; ``former`` ones are oldest first."""
 
@@ -158,7 +158,7 @@ class PublishSettings(NamedTuple):
     workflow: HeaderPairs = ()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Attempt:
     """One attempt to deliver a message. ``number`` counts from 1.
 
@@ -236,7 +236,7 @@ class WorkflowPart(NamedTuple):
     created_ms: int | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Message:
     """A message and its state."""
 
@@ -329,7 +329,7 @@ class Message:
         return replace(self, attempts=attempts, log=list(self.log))
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Exchange:
     """An attempt in progress. ``delivery`` is the request, which interceptors may replace.
 

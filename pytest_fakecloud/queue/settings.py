@@ -137,7 +137,7 @@ _LIMITS: Kind[Mapping[str, int | None]] = Kind(
 )
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class QueueConfig(HandleConfig):
     """Settings of a ``Queue``."""
 
@@ -219,7 +219,7 @@ class CallbackCaptureSettings(HandleSettings, total=False):
     keys: Mapping[str, str] | None
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class CallbackCaptureConfig(HandleConfig):
     """Settings of a ``CallbackCapture``."""
 

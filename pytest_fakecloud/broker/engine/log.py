@@ -191,7 +191,7 @@ class PartitionLog:
         return clone
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(eq=False, repr=False, slots=True, kw_only=True)
 class Topic:
     """A topic with its partitions and its limits. Sizes are in bytes, retention in milliseconds."""
 

@@ -47,7 +47,7 @@ NO_CAUSE = ("", "")
 _REMEMBERED_DELIVERIES = 10_000
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Instance:
     """A consumer instance.
 
@@ -101,7 +101,7 @@ class Instance:
         return f"{self.group.name}/{self.name}"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False, repr=False, slots=True)
 class ConsumerGroup:
     """A consumer group. ``generation`` counts its completed rebalances."""
 

@@ -246,7 +246,7 @@ _SIZES = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class SetOptions:
     """The options of SET, GETEX, MSETEX, HGETEX or HSETEX."""
 

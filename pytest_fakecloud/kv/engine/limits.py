@@ -90,7 +90,7 @@ class Sizes:
         return self._sums[db.index].updated().content
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Eviction:
     """Keeps a server within its memory limit; ``limit`` is in bytes, or 0 for no limit."""
 

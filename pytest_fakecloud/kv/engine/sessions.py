@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class TrackingOptions:
     """The options of CLIENT TRACKING; ``redirect`` is 0 for the client itself."""
 

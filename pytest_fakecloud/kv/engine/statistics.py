@@ -20,7 +20,7 @@ _SLOW_LOG_BYTES = 128
 """Maximum number of bytes of each word of a line in the slow log."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class CommandCount:
     """The statistics of a command; ``calls_by_bits[n]`` counts calls whose microseconds have n bits."""
 

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -109,6 +108,8 @@ def check_addresses(value: str) -> None:
     addresses and no others, and no host name but ``localhost``. A wildcard includes all addresses
     of its family, so it can neither follow nor precede another one.
     """
+    from ipaddress import IPv4Address, IPv6Address, ip_address  # few fakes need it
+
     words = _words(value)
     if len(words) > _MOST_ADDRESSES:
         raise ValueError(errors.TOO_MANY_ADDRESSES)

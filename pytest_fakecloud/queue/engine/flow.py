@@ -49,7 +49,7 @@ def copies(items: dict[str, Any]) -> dict[str, Any]:
     return {key: item.copy() for key, item in items.items()}
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class FlowKey:
     """A flow-control key with its limits (None: unlimited), its active and its waiting messages.
 
@@ -192,7 +192,7 @@ class FlowControl:
         return found
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class OrderedQueue:
     """An ordered queue.
 

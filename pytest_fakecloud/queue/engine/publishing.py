@@ -61,7 +61,7 @@ class Accepted(NamedTuple):
     deduplicated: bool = False
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class Published:
     """The result of a publish request, which creates messages or a schedule."""
 

@@ -246,7 +246,7 @@ def as_scheduled(settings: PublishSettings) -> PublishSettings:
     )
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Schedule:
     """A schedule.
 

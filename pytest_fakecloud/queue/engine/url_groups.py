@@ -22,7 +22,7 @@ from ..wire.headers import check_url
 from ..wire.values import check_name
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Endpoint:
     """A URL in a group. ``by_id`` is True if the request that created it used the topic's id."""
 
@@ -89,7 +89,7 @@ class Endpoints:
                 del self._by_key[key]
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class UrlGroup:
     """A named list of endpoints. ``headers`` are defaults for messages published to the group."""
 

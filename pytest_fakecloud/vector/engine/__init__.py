@@ -73,7 +73,7 @@ class Identity:
         return f"{self.name!r} ({', '.join(parts)})"
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class Cursor:
     """The state of one resumable query.
 

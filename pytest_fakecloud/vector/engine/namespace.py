@@ -207,7 +207,7 @@ class Namespace:
         return clone
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Batch:
     """Changes of one namespace that become ready together.
 
