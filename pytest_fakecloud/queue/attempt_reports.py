@@ -7,6 +7,7 @@ assertions. Source: decided here.
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from logging import Handler, Logger, LogRecord
 
 _MAX_FINISHED = 1_000
+_LONGEST_DOCUMENT = 20_000  # characters of a text that is no JSON
 
 
 class StartedDelivery(NamedTuple):
@@ -254,6 +256,8 @@ class AttemptDetails(TypedDict, total=False):
     answer_type: str
     logged: list[str]
     """The exceptions as text."""
+    not_json: list[str]
+    """The texts that the handler failed to parse as JSON."""
     signature: SignatureDetails
     """The signature that a 401 or 403 rejected."""
     location: str | None
@@ -283,6 +287,11 @@ def failure_details(
             raised_text(error, "the handler logged")
             for error in started.logged
             if error is not outcome.exception
+        ]
+        details["not_json"] = [
+            error.doc[:_LONGEST_DOCUMENT]
+            for error in (outcome.exception, *started.logged)
+            if isinstance(error, json.JSONDecodeError)
         ]
         if status in (401, 403):
             details["signature"] = signature_details(sent, started.failed_checks, keys, now())

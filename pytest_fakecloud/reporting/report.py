@@ -247,21 +247,28 @@ _IDENTIFYING = {"key", "message", "schedule", "record"}
 """Kinds of subjects that have one cause at a time; a namespace or a group may have several."""
 
 
+_EXCEPTIONS = {"error_logged", "failed_with_exception"}
+"""Kinds of findings that say that a handler failed, and not why."""
+
+
 def _causes_first(found: Sequence[Finding]) -> list[Finding]:
     """Return findings without the symptoms of others, each beside those about the same subjects.
 
-    A hint about the row or the key of a cause is its symptom. Of several causes with a subject in
-    common, the earliest comes first.
+    A hint about the row or the key of a cause is its symptom, and so is an exception in the row of a
+    cause. Of several causes with a subject in common, the earliest comes first.
     """
     causes = [one for one in found if one.severity == "cause"]
     subjects = {subject for one in causes for subject in one.subjects}
     explained = {one for one in subjects if one.kind in _IDENTIFYING}
     decided = {number for one in causes for number in one.rows[:1]}
+    reasons = {one.rows[:1] for one in causes if one.kind not in _EXCEPTIONS}
     ordered: list[Finding] = []
     for one in found:
         if one.severity != "cause" and (
             not decided.isdisjoint(one.rows[:1]) or not explained.isdisjoint(one.subjects)
         ):
+            continue
+        if one.kind in _EXCEPTIONS and one.rows[:1] in reasons:
             continue
         later = (at for at, other in enumerate(ordered) if _follows(other, one))
         ordered.insert(next(later, len(ordered)), one)

@@ -85,16 +85,6 @@ def _claimed(command: Command) -> list[str]:
     return [str(one[0]) for one in entries if isinstance(one, list) and one]
 
 
-def accept_missing(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find subscriptions that were rejected because the request does not accept a stream."""
-    for call in test.calls_of(handle):
-        if call.route not in ("subscribe", "psubscribe", "monitor") or call.status != 400:
-            continue
-        accepted = call.request_headers.get("Accept") or "none"
-        if call.fault is None and "text/event-stream" not in accepted:
-            yield about_entry("accept_missing", call, command=call.route, accept=accepted)
-
-
 def commands_failed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find pipelines and transactions in which some commands failed and the others were executed."""
     executed = Counter(command.entry.number for command in commands(test, handle))
@@ -203,7 +193,7 @@ def _attempts(test: ObservedTest) -> Iterator[_Try]:
         yield _Try(message, began, event.number, failed, message, event.handle, attempt)
 
 
-_OF_SERVERS = (accept_missing, commands_failed, keys.no_subscriber)
+_OF_SERVERS = (commands_failed, keys.no_subscriber)
 
 
 def _for_each_database(detect: Detector) -> Detector:
@@ -225,9 +215,10 @@ FINDINGS = tuple(
     for one in (
         keys.check_then_set, keys.ttl_not_set, keys.wrong_time,
         keys.lock_without_ttl, keys.key_mismatch, keys.lock_of_another, keys.ttl_removed,
-        keys.ttl_renewed, accept_missing, keys.value_of_other_kind, keys.lost_update,
-        commands_failed, scan_not_finished, keys.counter_recreated,
+        keys.ttl_renewed, keys.value_of_other_kind, keys.null_in_script,
+        keys.lost_update, commands_failed, scan_not_finished, keys.counter_recreated,
         keys.read_after_expiry, keys.no_subscriber, equal_scores, keys.changed_nothing,
+        keys.same_member,
         repeated_after_failure, never_acknowledged,
         effect_outside_steps,
     )

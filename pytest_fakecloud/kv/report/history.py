@@ -289,14 +289,20 @@ def _selected_after(command: Command, selected: int) -> int:
     return 0 if command.name == "RESET" else selected
 
 
+def source_of(test: ObservedTest, words: list[str]) -> str | None:
+    """Return the source of the script that a command line runs; None if it is unknown."""
+    name, given = words[0].removesuffix("_RO"), next(iter(words[1:]), "")
+    if name == "EVALSHA":
+        return test.lookups.scripts.get(given.lower()[:8])
+    return given if name == "EVAL" else None
+
+
 def _database_of(test: ObservedTest, words: list[str], selected: int) -> int | None:
     """Return the database that a command concerns; None if it may concern several."""
     name, *arguments = words
     if name in SCRIPTS:
-        source = arguments[0] if name == "EVAL" and arguments else "select"
-        if name == "EVALSHA" and arguments:
-            source = test.lookups.scripts.get(arguments[0].lower()[:8], source)
-        return None if "select" in source.lower() else selected
+        source = source_of(test, words)
+        return None if source is None or "select" in source.lower() else selected
     in_another = name == "COPY" and "DB" in map(str.upper, arguments)
     several = in_another or name in ("", "MOVE", "SWAPDB", "FLUSHALL", "DEBUG")
     return None if several else selected

@@ -29,6 +29,7 @@ from .history import (
     commands,
     has_no_ttl,
     history,
+    source_of,
     with_expiries,
 )
 
@@ -434,6 +435,23 @@ def _prevented(command: Command) -> tuple[str, list[str]]:
     return "", []
 
 
+def same_member(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+    """Find ZADDs that added nothing, because another one, which no retry repeats, had added all."""
+    added: dict[tuple[str, ...], tuple[Command, object]] = {}
+    for command in history(test, handle):
+        if command.name != "ZADD" or command.zadd_options:
+            continue
+        attempt = test.attempt_around(command.entry)
+        message = attempt.data.get("message_id") if attempt is not None else command.entry
+        members = command.words[3::2]
+        first, by = added.get(tuple(command.words), (command, message))
+        if command.result == len(members):
+            added[tuple(command.words)] = command, message
+        elif command.result == 0 and by != message:
+            evidence, values = [first.entry.number], {"members": members}
+            yield command.finding("same_member", evidence, severity="hint", **values)
+
+
 # -- names of keys and channels --------------------------------------------------------------------
 
 _READS = {*READS, "ZRANGE", "TTL"}
@@ -566,6 +584,26 @@ def value_of_other_kind(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 values = {"command": command.name, "value": value, "by": by}
                 yield command.finding("value_of_other_kind", severity="hint", **values)
                 break
+
+
+def null_in_script(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find scripts that decode JSON with null in an argument or a key, and do not mention cjson.null."""
+    stored: dict[str, str] = {}
+    for command in commands(test, handle):
+        if command.name == "SET":
+            stored[command.key] = command.words[2]
+        source = source_of(test, command.words) or ""
+        if "cjson.decode" not in source or "cjson.null" in source:
+            continue
+        for text in (*command.words[3:], *map(stored.get, command.keys)):
+            if text is not None and _has_null(parsed(text)):
+                yield command.finding("null_in_script", severity="hint", value=text)
+                break
+
+
+def _has_null(value: Any) -> bool:
+    inner = value.values() if isinstance(value, dict) else value
+    return isinstance(value, dict | list) and any(x is None or _has_null(x) for x in inner)
 
 
 def no_subscriber(test: ObservedTest, handle: Any) -> Iterator[Finding]:

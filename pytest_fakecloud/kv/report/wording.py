@@ -322,6 +322,9 @@ SENTENCES: Sentences = {
     "score_in_other_unit": "{command} {key} has the bound {bound}, Unix time in {unit}; the scores, "
     "such as {score}, are in {other}",
     "value_of_other_kind": _other_kind,
+    "same_member": "this ZADD added nothing: an earlier ZADD had added {members:list} to {key} with the "
+    "same score",
+    "null_in_script": "this script decodes {value}: null becomes cjson.null, which Lua takes for true",
     "effect_outside_steps": "{command} {key} ran in {times:raw} deliveries of workflow run {run:raw}, "
     "the last of which ran no step: code outside of steps runs again at each delivery",
     "lock_without_ttl": "{key} was set with NX and has no TTL: the command had neither EX nor PX",
@@ -334,8 +337,6 @@ SENTENCES: Sentences = {
     "key never expires",
     "ttl_renewed": "the TTL of {key} is {seconds:raw} s and was set again {times:raw} times before it "
     "ended",
-    "accept_missing": "{command} sends a stream only if the request has the header Accept: "
-    "text/event-stream (it had {accept})",
     "none_in_key": "the key {key} contains None, which is how Python writes a missing value",
     "bytes_in_key": "the key {key} contains {text:raw}, which is how Python writes bytes: decode "
     "answers before using them in keys (decode_responses=True)",

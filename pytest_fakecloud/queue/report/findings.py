@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from ...core.calls import Call, Event
@@ -130,6 +131,27 @@ def handled_twice(test: ObservedTest) -> Iterator[Finding]:
             yield about_message("handled_twice", event, event.data.get("message_id"), calls=half)
 
 
+def base64_not_decoded(test: ObservedTest) -> Iterator[Finding]:
+    """Find callbacks whose handler stored or published a Base64 field, or parsed it as JSON."""
+    for event in test.attempts:
+        callback = parsed(str(event.data.get("sent") or ""))
+        if not isinstance(callback, dict) or "sourceMessageId" not in callback:
+            continue
+        inside = range(event.data["began"], event.number)
+        calls = [one for one in test.calls_to("queue") if one.route in PUBLISHING]
+        used = [one.request_body.decode("latin-1") for one in calls if one.number in inside]
+        used += event.data.get("not_json") or ()
+        for write in chain.from_iterable(test.writes()):
+            used += write.words[1:] if write.number in inside else ()
+        # An application may keep the whole callback.
+        parts = [one for one in used if "sourceMessageId" not in one]
+        for name in ("body", "sourceBody"):
+            value = str(callback.get(name) or "")
+            if value and any(value in one for one in parts):
+                message, values = event.data.get("message_id"), {"field": name, "value": value}
+                yield about_message("base64_not_decoded", event, message, **values)
+
+
 def accepted_with_error(test: ObservedTest) -> Iterator[Finding]:
     """Find deliveries answered with a 2xx although the handler logged or raised an exception."""
     for event in _accepted(test):
@@ -214,7 +236,7 @@ def _accepted(test: ObservedTest) -> Iterator[Event]:
 FINDINGS = ()
 OF_TEST = (
     deduplicated, redirected, wrong_signature, scheduled_twice,
-    handled_twice, accepted_with_error, failed_with_exception, unlikely_duration,
+    handled_twice, base64_not_decoded, accepted_with_error, failed_with_exception, unlikely_duration,
     header_not_forwarded,
 )  # fmt: skip
 

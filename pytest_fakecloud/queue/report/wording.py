@@ -362,6 +362,8 @@ SENTENCES: Sentences = {
     "cron ({cron:raw}) and body of {first:id}: pass a schedule id (Upstash-Schedule-Id), with which a "
     "request replaces the schedule",
     "handled_twice": _handled_twice,
+    "base64_not_decoded": "the handler of callback {message:id} used {field:raw} without decoding its "
+    "Base64: {value}",
     "error_logged": "{message:id} was answered {status} although its handler logged an exception, so it "
     "is not retried",
     "raised_after_answer": "{message:id} was answered {status} before its handler raised, so it is not "

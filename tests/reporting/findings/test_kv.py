@@ -6,8 +6,6 @@ Cases that consist only of commands are in ``expected/commands.txt``.
 from __future__ import annotations
 
 import time
-import urllib.error
-import urllib.request
 from contextlib import suppress
 from typing import Any
 
@@ -29,22 +27,6 @@ SCENES = list(read(EXPECTED / "commands.txt"))
 def test_findings_about_commands(cloud: Cloud, scene: str) -> None:
     commands(scene.partition(": ")[2])(cloud)
     judge("commands", scene, cloud)
-
-
-def stream(path: str, accept: str | None, *, fault: bool = False) -> Scene:
-    """Request a stream; ``accept`` is the Accept header, or None."""
-
-    def run(cloud: Cloud) -> None:
-        server = cloud.kv_server()
-        if fault:
-            server.faults.respond(400)
-        httpx.post(server.url, json=["PING"], headers=server.headers)
-        headers = server.headers | ({"Accept": accept} if accept else {})
-        request = urllib.request.Request(f"{server.url}/{path}", method="POST", headers=headers)
-        with suppress(urllib.error.HTTPError):
-            urllib.request.urlopen(request, timeout=5).close()
-
-    return run
 
 
 def answer_lost(path: str, *bodies: Any) -> Scene:
@@ -75,10 +57,6 @@ def queue_read_only(cloud: Cloud) -> None:
 CASES: dict[str, Scene] = {
     "a write of vectors": vector_read_only,
     "a write of the queue": queue_read_only,
-    "a subscription to a pattern": stream("psubscribe/n*", "application/json"),
-    "a monitor without the header": stream("monitor", None),
-    "a subscription": stream("subscribe/news", "text/event-stream"),
-    "a stream that a fault refused": stream("subscribe/news", None, fault=True),
     "an increment repeated after its answer was lost": answer_lost("", *[["INCR", "n"]] * 2),
     "a pipeline repeated after its answer was lost": answer_lost(
         "pipeline", *[[["SET", "a", "1"], ["RPUSH", "l", "x"]]] * 2

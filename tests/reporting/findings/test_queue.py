@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import logging
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -95,6 +99,37 @@ def called_back(*answers: int, receiver: str = "INCR failed") -> Scene:
         deliver(queue, HOOK, retries=len(answers) - 1, callback=callback)
 
     return run
+
+
+def uses(use: Callable[[Cloud, Any], object]) -> Scene:
+    """Deliver a message whose callback's handler does something with the fields of the callback."""
+
+    def run(cloud: Cloud) -> None:
+        queue, log = cloud.queue(), logging.getLogger("app")
+        callback = "https://app.example.com/callback"
+        queue.destinations.respond(HOOK, (200, {"text": "short"}))
+
+        def take(request: Any) -> int:
+            try:
+                use(cloud, request.json())
+            except ValueError:
+                log.exception("no text")
+            return 200
+
+        queue.destinations.call(callback, take)
+        deliver(queue, HOOK, body="a long text", callback=callback)
+
+    return run
+
+
+def publish(cloud: Cloud, value: str) -> None:
+    queue = cloud.queue(name="next")
+    httpx.post(f"{queue.url}/v2/publish/{HOOK}/next", json={"text": value}, headers=queue.headers)
+
+
+def store(cloud: Cloud, value: str) -> None:
+    server = cloud.kv_server()
+    httpx.post(server.url, json=["HSET", "done", "text", value], headers=server.headers)
 
 
 def raises(*answers: int) -> Scene:
@@ -220,6 +255,19 @@ CASES: dict[str, Scene] = {
     "callbacks of two attempts that only read": called_back(500, 200, receiver="GET failed"),
     "callbacks of two attempts that set a value": called_back(500, 200, receiver="SET failed 1"),
     "the callback of one attempt": called_back(200),
+    "a body of a callback stored in Base64": uses(lambda cloud, sent: store(cloud, sent["body"])),
+    "a source body of a callback published in Base64": uses(
+        lambda cloud, sent: publish(cloud, sent["sourceBody"])
+    ),
+    "a body of a callback parsed in Base64": uses(lambda cloud, sent: json.loads(sent["body"])),
+    "a body of a callback stored as text": uses(
+        lambda cloud, sent: store(cloud, base64.b64decode(sent["body"]).decode())
+    ),
+    "a callback stored as a whole": uses(lambda cloud, sent: store(cloud, json.dumps(sent))),
+    "another text parsed by the handler of a callback": uses(lambda *_: json.loads("short")),
+    "an id of a callback published": uses(
+        lambda cloud, sent: publish(cloud, sent["sourceMessageId"])
+    ),
     "a retry delay of milliseconds": publishes(to("publish", Retry_Delay="30")),
     "a retry delay of a minute": publishes(to("publish", Retry_Delay="60000")),
     "a retry delay that grows": publishes(to("publish", Retry_Delay="30 * 1000")),
