@@ -529,7 +529,7 @@ class KVServer(Handle):
         self._app.interruptions.clear()
 
     def _unmet(self) -> list[str]:
-        return [each.why_unused() for each in self._app.interruptions.unused()]
+        return self._app.interruptions.unmet()
 
 
 def _real_engine(context: Context, url: str, config: KVConfig) -> RedisEngine:

@@ -56,17 +56,17 @@ Listener: TypeAlias = Callable[[Sender, list[bytes], Arrival], None]
 """A function that is called before each command of a client, after the interruptions."""
 
 
-class Interruptions(list["Interruption | Listener"]):
+class Interruptions(list["Between | Listener"]):
     """The active interruptions of a server, and the listeners to its clients' commands."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._planned: list[Interruption] = []
+        self._planned: list[Between] = []
         """All interruptions since the last reset, also those that have ended."""
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._running = False
 
-    def add(self, interruption: Interruption) -> None:
+    def add(self, interruption: Between) -> None:
         self.append(interruption)
         self._planned.append(interruption)
 
@@ -74,8 +74,8 @@ class Interruptions(list["Interruption | Listener"]):
         self.append(listener)
         return partial(self.remove, listener)
 
-    def active(self) -> list[Interruption]:
-        return [each for each in self if isinstance(each, Interruption)]
+    def active(self) -> list[Between]:
+        return [each for each in self if isinstance(each, Between)]
 
     def clear(self) -> None:
         self.end()
@@ -83,34 +83,25 @@ class Interruptions(list["Interruption | Listener"]):
 
     def end(self) -> None:
         for interruption in self.active():
-            self.remove(interruption)
-
-    def remove(self, item: Interruption | Listener) -> None:
-        super().remove(item)
-        if isinstance(item, Interruption):
-            item.end()
+            interruption.remove()
 
     def start_over(self) -> None:
         """Begin new sequences of commands, because the data was restored."""
-        with self._lock:
+        with self.lock:
             for interruption in self.active():
-                interruption.progress.clear()
+                interruption._progress.clear()
 
-    def begin_turn(self, interruption: Interruption, turn: int) -> None:
-        """Begin new sequences for an interruption, of which it selects only one position."""
-        with self._lock:
-            interruption.progress.clear()
-            interruption.gaps, interruption.turn = 0, turn
-
-    def unused(self) -> list[Interruption]:
-        """Return the interruptions that never happened and have not raised an error for it."""
-        return [each for each in self._planned if not each.hits and not each.has_raised]
+    def unmet(self) -> list[str]:
+        """Return messages for interruptions that never happened and have not raised an error for it."""
+        return [
+            each._why_unused() for each in self._planned if not each.hits and not each._has_raised
+        ]
 
     def before(self, sender: Sender, line: list[bytes], arrival: Arrival = "alone") -> None:
         """Run the interruptions that are due before a client's command, and call the listeners."""
         self._interrupt(sender, line, arrival)
         for each in [*self]:
-            if not isinstance(each, Interruption):
+            if not isinstance(each, Between):
                 each(sender, line, arrival)
 
     def _interrupt(self, sender: Sender, line: list[bytes], arrival: Arrival) -> None:
@@ -118,21 +109,21 @@ class Interruptions(list["Interruption | Listener"]):
         if name.partition(" ")[0] in _ABOUT_CONNECTION or self._running:
             return
         # Call conditions without the lock, because they are the test's code.
-        matched = [each for each in self.active() if each.matches(name, line)]
-        with self._lock:
+        matched = [each for each in self.active() if each._matches(name, line)]
+        with self.lock:
             if self._running:
                 return
-            noted = [(each, each.note(sender, name, arrival)) for each in matched]
-        due = [(each, gap) for each, gap in noted if gap is not None and each.selects(gap)]
+            noted = [(each, each._note(sender, name, arrival)) for each in matched]
+        due = [(each, gap) for each, gap in noted if gap is not None and each._selects(gap)]
         if not due:
             return
-        with self._lock:
+        with self.lock:
             if self._running:
                 return
             self._running = True
         try:
             for interruption, gap in due:
-                interruption.happen(gap.place)
+                interruption._happen(gap.place)
         finally:
             self._running = False
 
@@ -152,139 +143,6 @@ def _choice_of(commands: int | tuple[Condition[str], Condition[str]]) -> Callabl
         )
     before, after = (Question("commands", name, COMMAND) for name in pair)
     return lambda gap: before.agrees(gap.before) and after.agrees(gap.after)
-
-
-class Interruption:
-    """What an interruption does: the positions it selects, ``run``, and the commands it saw."""
-
-    def __init__(
-        self, commands: Place, run: Callable[[], object], where: Mapping[str, Any]
-    ) -> None:
-        self._choice = None if commands is None else _choice_of(commands)
-        self._query = Query(where, COMMAND_FIELDS, "command") if where else None
-        if inspect.iscoroutinefunction(run):
-            raise ContractError(
-                f"run={run!r} is a coroutine function, which a command cannot await: "
-                "pass a plain function, or a command such as ['SET', 'k', 'v']"
-            )
-        self._commands = commands
-        self._run: Callable[[], object] | None = run
-        self.turn: int | None = None
-        self.progress: dict[Sender, _Progress] = {}
-        self.gaps = 0
-        self._clients = 0
-        self._seen: dict[int, list[str]] = {}
-        """The names of the commands by the number of their client."""
-        self._seen_in_all = 0
-        self._ignored: list[str] = []
-        """The commands that did not match ``where``, each with its keys."""
-        self._ignored_in_all = 0
-        self._saw_transaction = False
-        self.has_raised = False
-        self.hits = 0
-        self.place = 0
-
-    def matches(self, name: str, line: list[bytes]) -> bool:
-        """Return whether a command matches ``where``; remember it for errors if it does not."""
-        if self._query is None:
-            return True
-        facts = facts_of([[word.decode("utf-8", "replace") for word in line]])
-        if self._query(facts):
-            return True
-        self._ignored_in_all += 1
-        if self._ignored_in_all <= _MOST_SEEN:
-            self._ignored.append(brief(" ".join([name, *facts["key"]])))
-        return False
-
-    def note(self, sender: Sender, name: str, arrival: Arrival) -> _Gap | None:
-        """Note a command; return the position before it, if its client has sent another one."""
-        progress = self._advance(sender, name)
-        self._seen_in_all += 1
-        if self._seen_in_all <= _MOST_SEEN:
-            self._seen.setdefault(progress.client, []).append(name)
-        if arrival == "queued":
-            self._saw_transaction = True
-            return None
-        if not progress.sent:
-            return None
-        self.gaps += 1
-        return _Gap(progress.last, name, progress.sent, self.gaps)
-
-    def _advance(self, sender: Sender, name: str) -> _Progress:
-        """Add a command to the sequence of its client; return the progress before it."""
-        progress = self.progress.pop(sender, None)
-        known = None if sender.user is None else Sender(None, sender.user)
-        if progress is None and known is not None:
-            progress = self.progress.get(known)
-        if progress is None:
-            self._clients += 1
-            progress = _Progress(self._clients)
-        after = _Progress(progress.client, progress.sent + 1, name)
-        self.progress[sender] = after
-        if known is not None:
-            self.progress.pop(known, None)
-            self.progress[known] = after
-        while len(self.progress) > _MOST_CLIENTS:
-            del self.progress[next(iter(self.progress))]
-        return progress
-
-    def selects(self, gap: _Gap) -> bool:
-        if self._choice is not None:
-            return self._choice(gap)
-        return self.turn is None or gap.number == self.turn
-
-    def happen(self, place: int) -> None:
-        """Call ``run``, as if another client's command had arrived at this moment.
-
-        If it raises an ``Exception``, the command returns an error (500 over REST), and the test
-        receives a ``ContractError``. Other exceptions, e.g. that of ``pytest.fail()``, propagate.
-        """
-        run = self._run
-        if run is None:
-            return
-        self.hits += 1
-        self.place = place
-        try:
-            run()
-        except Exception as error:
-            raise ContractError(
-                f"the run= of between() failed after {counted(place, 'command')} of the client: "
-                f"{error!r}"
-            ) from error
-
-    def end(self) -> None:
-        self._run = None
-
-    def as_call(self) -> str:
-        commands = self._commands
-        given = [] if self._query is None else [*map(str, self._query.questions)]
-        if isinstance(commands, tuple | list):
-            given.insert(0, f"({brief(commands[0])}, {brief(commands[1])})")
-        elif commands is not None:
-            given.insert(0, str(commands))
-        return f"between({', '.join(given)})"
-
-    def why_unused(self) -> str:
-        """Return a message for an interruption that never happened, with the commands it saw."""
-        clients = [", ".join(names) for names in self._seen.values()]
-        if len(clients) > 1:
-            clients = [f"{names} of client {number}" for number, names in enumerate(clients, 1)]
-        saw = "; ".join(clients) or (
-            "no command of a client" if self._query is None else "no matching command of a client"
-        )
-        more = self._seen_in_all - _MOST_SEEN
-        if more > 0:
-            saw += f"; and {counted(more, 'more command')}"
-        if self._ignored:
-            saw += f", and ignored {', '.join(self._ignored)}"
-            more = self._ignored_in_all - _MOST_SEEN
-            if more > 0:
-                saw += f" and {counted(more, 'more command')}"
-        inside = ". Nothing runs inside a transaction" if self._saw_transaction else ""
-        return (
-            f"{self.as_call()} interrupted nothing. It saw {saw}{inside}. "
-            "Name two neighbouring commands of one client, or remove the interruption"
-        )
 
 
 class Between:
@@ -326,27 +184,50 @@ class Between:
         run: Callable[[], object],
         where: Mapping[str, Any],
     ) -> None:
+        self._choice = None if commands is None else _choice_of(commands)
+        self._query = Query(where, COMMAND_FIELDS, "command") if where else None
+        if inspect.iscoroutinefunction(run):
+            raise ContractError(
+                f"run={run!r} is a coroutine function, which a command cannot await: "
+                "pass a plain function, or a command such as ['SET', 'k', 'v']"
+            )
         self._plan = plan
         self._commands = commands
-        self._interruption = Interruption(commands, run, where)
-        plan.add(self._interruption)
+        self._run: Callable[[], object] | None = run
+        self._turn: int | None = None
+        """The number of the only position to interrupt in this turn of a loop."""
+        self._progress: dict[Sender, _Progress] = {}
+        self._gaps = 0
+        self._clients = 0
+        self._seen: dict[int, list[str]] = {}
+        """The names of the commands by the number of their client."""
+        self._seen_in_all = 0
+        self._ignored: list[str] = []
+        """The commands that did not match ``where``, each with its keys."""
+        self._ignored_in_all = 0
+        self._saw_transaction = False
+        self._has_raised = False
+        self._hits = 0
+        self._place = 0
+        plan.add(self)
 
     @property
     def hits(self) -> int:
         """The number of interruptions so far."""
-        return self._interruption.hits
+        return self._hits
 
     @property
     def place(self) -> int:
         """The number of matching commands that the interrupted client had sent before the latest
         interruption.
         """
-        return self._interruption.place
+        return self._place
 
     def remove(self) -> None:
         """End the interruption."""
+        self._run = None
         with suppress(ValueError):
-            self._plan.remove(self._interruption)
+            self._plan.remove(self)
 
     def __iter__(self) -> Iterator[int]:
         if self._commands is not None:
@@ -360,7 +241,9 @@ class Between:
             # End the loop after a turn without an interruption: no positions are left.
             while self.hits != hits:
                 hits, turn = self.hits, turn + 1
-                self._plan.begin_turn(self._interruption, turn)
+                with self._plan.lock:
+                    self._progress.clear()
+                    self._gaps, self._turn = 0, turn
                 yield turn
         finally:
             self.remove()
@@ -377,14 +260,113 @@ class Between:
             self._check_hits()
 
     def _check_active(self) -> None:
-        if self._interruption not in self._plan:
+        if self not in self._plan:
             raise ContractError(f"{self!r} has ended: call between() again for another block")
 
     def _check_hits(self) -> None:
         __tracebackhide__ = True
         if not self.hits:
-            self._interruption.has_raised = True
-            raise ContractError(self._interruption.why_unused())
+            self._has_raised = True
+            raise ContractError(self._why_unused())
 
     def __repr__(self) -> str:
-        return f"<{self._interruption.as_call()}, {counted(self.hits, 'hit')}>"
+        return f"<{self._as_call()}, {counted(self.hits, 'hit')}>"
+
+    def _matches(self, name: str, line: list[bytes]) -> bool:
+        """Return whether a command matches ``where``; remember it for errors if it does not."""
+        if self._query is None:
+            return True
+        facts = facts_of([[word.decode("utf-8", "replace") for word in line]])
+        if self._query(facts):
+            return True
+        self._ignored_in_all += 1
+        if self._ignored_in_all <= _MOST_SEEN:
+            self._ignored.append(brief(" ".join([name, *facts["key"]])))
+        return False
+
+    def _note(self, sender: Sender, name: str, arrival: Arrival) -> _Gap | None:
+        """Note a command; return the position before it, if its client has sent another one."""
+        progress = self._advance(sender, name)
+        self._seen_in_all += 1
+        if self._seen_in_all <= _MOST_SEEN:
+            self._seen.setdefault(progress.client, []).append(name)
+        if arrival == "queued":
+            self._saw_transaction = True
+            return None
+        if not progress.sent:
+            return None
+        self._gaps += 1
+        return _Gap(progress.last, name, progress.sent, self._gaps)
+
+    def _advance(self, sender: Sender, name: str) -> _Progress:
+        """Add a command to the sequence of its client; return the progress before it."""
+        progress = self._progress.pop(sender, None)
+        known = None if sender.user is None else Sender(None, sender.user)
+        if progress is None and known is not None:
+            progress = self._progress.get(known)
+        if progress is None:
+            self._clients += 1
+            progress = _Progress(self._clients)
+        after = _Progress(progress.client, progress.sent + 1, name)
+        self._progress[sender] = after
+        if known is not None:
+            self._progress.pop(known, None)
+            self._progress[known] = after
+        while len(self._progress) > _MOST_CLIENTS:
+            del self._progress[next(iter(self._progress))]
+        return progress
+
+    def _selects(self, gap: _Gap) -> bool:
+        if self._choice is not None:
+            return self._choice(gap)
+        return self._turn is None or gap.number == self._turn
+
+    def _happen(self, place: int) -> None:
+        """Call ``run``, as if another client's command had arrived at this moment.
+
+        If it raises an ``Exception``, the command returns an error (500 over REST), and the test
+        receives a ``ContractError``. Other exceptions, e.g. that of ``pytest.fail()``, propagate.
+        """
+        run = self._run
+        if run is None:
+            return
+        self._hits += 1
+        self._place = place
+        try:
+            run()
+        except Exception as error:
+            raise ContractError(
+                f"the run= of between() failed after {counted(place, 'command')} of the client: "
+                f"{error!r}"
+            ) from error
+
+    def _as_call(self) -> str:
+        commands = self._commands
+        given = [] if self._query is None else [*map(str, self._query.questions)]
+        if isinstance(commands, tuple | list):
+            given.insert(0, f"({brief(commands[0])}, {brief(commands[1])})")
+        elif commands is not None:
+            given.insert(0, str(commands))
+        return f"between({', '.join(given)})"
+
+    def _why_unused(self) -> str:
+        """Return a message for an interruption that never happened, with the commands it saw."""
+        clients = [", ".join(names) for names in self._seen.values()]
+        if len(clients) > 1:
+            clients = [f"{names} of client {number}" for number, names in enumerate(clients, 1)]
+        saw = "; ".join(clients) or (
+            "no command of a client" if self._query is None else "no matching command of a client"
+        )
+        more = self._seen_in_all - _MOST_SEEN
+        if more > 0:
+            saw += f"; and {counted(more, 'more command')}"
+        if self._ignored:
+            saw += f", and ignored {', '.join(self._ignored)}"
+            more = self._ignored_in_all - _MOST_SEEN
+            if more > 0:
+                saw += f" and {counted(more, 'more command')}"
+        inside = ". Nothing runs inside a transaction" if self._saw_transaction else ""
+        return (
+            f"{self._as_call()} interrupted nothing. It saw {saw}{inside}. "
+            "Name two neighbouring commands of one client, or remove the interruption"
+        )

@@ -309,7 +309,7 @@ class TestClients:
             for _ in range(5):
                 httpx.get(server.url + "/get/k", headers=server.headers)
             (interruption,) = server._app.interruptions.active()
-            assert len(interruption.progress) == 3
+            assert len(interruption._progress) == 3
             httpx.get(server.url + "/set/k/1", headers=server.headers)
 
     def test_the_error_lists_the_first_commands(self, server: KVServer) -> None:
