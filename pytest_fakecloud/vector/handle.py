@@ -213,7 +213,7 @@ class VectorIndex(Handle):
         if metadata is not None and not isinstance(metadata, Mapping):
             raise ContractError(f"metadata={metadata!r:.80} must be a mapping, or None")
         try:
-            predicate = self._engine.checks.filter(filter)
+            predicate = self._engine.filter(filter)
         except VectorError as error:
             raise ContractError(error.message) from None
         if predicate is None:
@@ -299,12 +299,12 @@ class _Holding(AbstractContextManager[None]):
 def hold(index: VectorIndex) -> None:
     """Hide new changes of an index from queries and counts until ``release()``."""
     index._time.settle()
-    index._engine.readiness.hold()
+    index._engine.hold()
 
 
 def release(index: VectorIndex) -> None:
     """End one ``hold()``; the last one makes all pending changes ready."""
-    index._engine.readiness.release()
+    index._engine.release()
 
 
 def _query(wanted: Mapping[str, object], fields: Mapping[str, Field], kind: str) -> Query:

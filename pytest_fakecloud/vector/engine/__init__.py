@@ -1,8 +1,8 @@
 """The engine of a vector index: stores records in namespaces, and answers queries.
 
 The engine is pure: its clock and random numbers are passed in, and it does not use HTTP. The types
-of its arguments have been checked by the module ``fields``. The class ``Checks`` compares them with
-the index's kind, dimension and limits.
+of its arguments have been checked by the module ``fields``. The engine compares them with the
+index's kind, dimension and limits.
 
 Decided here, because no source describes it: a replaced record keeps its position in the insertion
 order; a deletion affects queries immediately, even while other changes are pending; the first dense
@@ -11,6 +11,9 @@ which deletions do not change; the default namespace can be neither deleted nor 
 
 A resumable query remembers the ids that it has returned. One that has been idle for longer than its
 limit is closed. An empty uuid, which belongs to no namespace, has no hits.
+
+A change is pending for the time ``ready_after`` or the number of reads ``ready_after_reads``,
+whichever ends first. While anything holds the changes, none becomes ready.
 """
 
 from __future__ import annotations
@@ -24,9 +27,10 @@ from uuid import UUID
 
 import orjson
 
-from ...core.errors import ContractError
+from ...core.errors import ContractError, counted
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
+from ...core.timers import Timer
 from .. import errors
 from ..model import (
     DEFAULT_NAMESPACE,
@@ -43,7 +47,7 @@ from ..model import (
     VectorRecord,
 )
 from ..settings import VectorConfig, VectorLimits
-from .namespace import Batch, Namespace, Readiness
+from .namespace import Namespace
 from .ranking import HYBRID_DEPTH, PreparedQuery, Ranker
 
 DAY_US = 86_400_000_000
@@ -93,6 +97,25 @@ class Cursor:
         return replace(self, handed_out=set(self.handed_out))
 
 
+@dataclass(eq=False, repr=False, slots=True)
+class Batch:
+    """Changes of one namespace, None if it was deleted, that become ready together.
+
+    ``due_us`` is the fake time at which they become ready. ``reads`` is the number of further reads
+    that do not see them. A condition that is None does not apply.
+    """
+
+    namespace: str | None
+    records: list[VectorRecord]
+    due_us: int | None = None
+    reads: int | None = None
+    timer: Timer | None = None
+
+    def cancel(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+
+
 @dataclass(frozen=True, slots=True)
 class VectorSnapshot:
     """All data of an index at a point in time."""
@@ -128,85 +151,6 @@ def check_metadata(metadata: Metadata, limits: VectorLimits) -> None:
     except TypeError as error:
         raise errors.bad_request(f"Invalid field metadata: {error}") from None
     errors.check_limit("Metadata size", size, limits.metadata_bytes, "bytes")
-
-
-class Checks:
-    """Raises ``VectorError`` for values that are well-formed but invalid for this index."""
-
-    def __init__(self, kind: Kind, limits: VectorLimits) -> None:
-        self.kind = kind
-        self.limits = limits
-
-    def records(self, records: Sequence[VectorRecord], dimension: int | None) -> int | None:
-        """Check all records; return the index's dimension after they are stored."""
-        for record in records:
-            self._kind(record, "The vector", record.id)
-            if self.kind.has_dense and record.vector is None:
-                raise self._missing("vector", f"the vector with id {record.id[:80]!r}")
-            if self.kind.has_sparse and record.sparse is None:
-                raise self._missing("sparseVector", f"the vector with id {record.id[:80]!r}")
-            dimension = self._dimension(record, dimension)
-        return dimension
-
-    def change(self, change: VectorRecord, dimension: int | None) -> None:
-        """Check the vectors of a change. A change to a hybrid index needs both vectors or neither."""
-        self._kind(change, "The update", change.id)
-        if self.kind is Kind.HYBRID and (change.vector is None) != (change.sparse is None):
-            raise errors.unprocessable(
-                "An update of a hybrid index must contain both vector and sparseVector, or neither."
-            )
-        self._dimension(change, dimension)
-
-    def query(self, query: VectorQuery, dimension: int | None) -> Predicate | None:
-        """Check the vectors of a query; return its compiled filter, or None if it has no filter."""
-        self._kind(query, "The query")
-        if query.vector is None and query.sparse is None:
-            needed = {
-                Kind.DENSE: "vector",
-                Kind.SPARSE: "sparseVector",
-                Kind.HYBRID: "vector and/or sparseVector",
-            }
-            raise self._missing(needed[self.kind], "the query")
-        self._dimension(query, dimension)
-        return self.filter(query.filter)
-
-    def filter(self, text: str) -> Predicate | None:
-        """Return the compiled filter, or None if the text is empty."""
-        size = len(text.encode("utf-8", "surrogatepass"))
-        errors.check_limit("Filter size", size, self.limits.filter_bytes, "bytes")
-        if not text.strip():
-            return None
-        # Imported here, because compiling its patterns takes 7 ms and most queries have no filter.
-        from ..filter import compile_filter
-
-        return compile_filter(text)
-
-    def _kind(self, given: VectorRecord | VectorQuery, what: str, id: str = "") -> None:
-        if given.vector is not None and not self.kind.has_dense:
-            field, kind = "vector", "sparse"
-        elif given.sparse is not None and not self.kind.has_sparse:
-            field, kind = "sparseVector", "dense"
-        else:
-            return
-        whose = f"{what} with id {id[:80]!r}" if id else what
-        raise errors.unprocessable(f"{whose} has a {field}, but this is a {kind} index.")
-
-    def _dimension(self, given: VectorRecord | VectorQuery, dimension: int | None) -> int | None:
-        if given.vector is None:
-            return dimension
-        count = len(given.vector)
-        if dimension is not None and count != dimension:
-            raise errors.invalid_dimension(count, dimension)
-        if count == 0:
-            raise errors.unprocessable("Invalid vector dimension: 0, expected: at least 1")
-        errors.check_limit("Vector dimension", count, self.limits.dimension)
-        return count
-
-    def _missing(self, field: str, whose: str) -> errors.VectorError:
-        kind = self.kind.value.lower()
-        return errors.unprocessable(
-            f"A {kind} index needs the field {field}, which is missing in {whose}."
-        )
 
 
 class VectorQuota:
@@ -262,10 +206,11 @@ class VectorEngine:
         self._lock = threading.RLock()
         self.spaces = {DEFAULT_NAMESPACE: Namespace(dimension)}
         """The namespaces by name, in the order of creation."""
-        self.readiness = Readiness(
-            clock, self._lock, self.spaces, config.ready_after_us, config.ready_after_reads
-        )
-        self.checks = Checks(kind, self.limits)
+        self._ready_after_us = config.ready_after_us
+        self._ready_after_reads = config.ready_after_reads
+        self._holds = 0
+        """How often ``hold()`` was called without its ``release()``."""
+        self._batches: list[Batch] = []
         self.quota = VectorQuota(self.limits)
         self._uuids = ids.stream(name, "resumable queries")
         self._cursors: dict[str, Cursor] = {}
@@ -279,7 +224,7 @@ class VectorEngine:
         Raises ``VectorError`` 422 for vectors that do not fit the index, 429 for a used up quota.
         """
         with self._lock:
-            dimension = self.checks.records(records, self.dimension)
+            dimension = self._check_records(records, self.dimension)
             if records:
                 space = self._space_for(namespace)
                 self.quota.spend("update", len(records), self._clock.now_us())
@@ -292,7 +237,7 @@ class VectorEngine:
         with self._lock:
             dimension = self.dimension
             for records in groups.values():
-                dimension = self.checks.records(records, dimension)
+                dimension = self._check_records(records, dimension)
             self._open(dimension)
             for namespace, records in groups.items():
                 space = self.spaces.setdefault(namespace, Namespace(self.dimension))
@@ -308,7 +253,7 @@ class VectorEngine:
         the metadata too large, 429 for a used up quota.
         """
         with self._lock:
-            self.checks.change(change, self.dimension)
+            self._check_change(change)
             space = self._find(namespace)
             old = space.get(change.id)
             if old is None:
@@ -335,7 +280,7 @@ class VectorEngine:
 
         Raises ``VectorError`` 400 for an invalid filter, and for an empty one.
         """
-        predicate = self.checks.filter(filter)
+        predicate = self.filter(filter)
         if predicate is None:
             raise errors.bad_request(
                 "The filter to delete by is empty. To remove everything, use reset."
@@ -388,7 +333,7 @@ class VectorEngine:
     def info(self) -> tuple[int, dict[str, NamespaceInfo]]:
         """Return the size in bytes and the counts of each namespace; counts as a read."""
         with self._lock:
-            self.readiness.count_read()
+            self._count_read()
             size = sum(space.size() for space in self.spaces.values())
             return size, {name: space.info() for name, space in self.spaces.items()}
 
@@ -398,9 +343,7 @@ class VectorEngine:
         """Return the nearest records for each query, best first; none in a missing namespace."""
         with self._lock:
             prepared = [
-                PreparedQuery(
-                    query, self.checks.query(query, self.dimension), max(query.top_k, HYBRID_DEPTH)
-                )
+                PreparedQuery(query, self._check_query(query), max(query.top_k, HYBRID_DEPTH))
                 for query in queries
             ]
             self.quota.spend("query", len(prepared), self._clock.now_us())
@@ -408,7 +351,7 @@ class VectorEngine:
 
     def answer(self, namespace: str | None, queries: Sequence[PreparedQuery]) -> list[list[Hit]]:
         """Return the hits for each query. The lock must be held."""
-        self.readiness.count_read()
+        self._count_read()
         space = None if namespace is None else self.spaces.get(namespace)
         if space is None:
             return [[] for _ in queries]
@@ -421,7 +364,7 @@ class VectorEngine:
     ) -> tuple[str, list[Hit]]:
         """Open a resumable query; return its uuid and first hits (none without the namespace)."""
         with self._lock:
-            self.checks.query(query, self.dimension)
+            self._check_query(query)
             self._expire()
             if namespace not in self.spaces:
                 return "", []
@@ -470,17 +413,11 @@ class VectorEngine:
     def _next_batch(self, cursor: Cursor, count: int) -> list[Hit]:
         query = replace(cursor.query, top_k=count)
         self.quota.spend("query", 1, self._clock.now_us())
-        predicate = self.checks.query(query, self.dimension)
+        predicate = self._check_query(query)
         prepared = PreparedQuery(query, predicate, count, cursor.handed_out)
         hits = self.answer(cursor.namespace, [prepared])[0]
         cursor.handed_out.update(hit.record.id for hit in hits)
         return hits
-
-    def _move_queries(self, namespace: str, new: str | None) -> None:
-        """Move the queries of a renamed namespace. Those of a deleted one (None) have no more hits."""
-        for cursor in self._cursors.values():
-            if cursor.namespace == namespace:
-                cursor.namespace = new
 
     # -- namespaces ------------------------------------------------------------------------------
 
@@ -497,7 +434,7 @@ class VectorEngine:
         with self._lock:
             self._check_named(namespace, "deleted")
             del self.spaces[namespace]
-            self._move_queries(namespace, None)
+            self._move(namespace, None)
 
     def rename_namespace(self, namespace: str, new: str, *, delete_existing: bool = False) -> bool:
         """Rename a namespace, unless the new name is taken; return whether this was done.
@@ -513,13 +450,19 @@ class VectorEngine:
             if new in self.spaces and not delete_existing:
                 return False
             if self.spaces.pop(new, None) is not None:
-                self._move_queries(new, None)
-            self._replace_spaces(
-                {new if name == namespace else name: space for name, space in self.spaces.items()}
-            )
-            self._move_queries(namespace, new)
-            self.readiness.follow(namespace, new)
+                self._move(new, None)
+            self.spaces = {
+                new if name == namespace else name: space for name, space in self.spaces.items()
+            }
+            self._move(namespace, new)
             return True
+
+    def _move(self, namespace: str, new: str | None) -> None:
+        """Move queries and changes of a renamed namespace. Of a deleted one (None), both end."""
+        moving: list[Cursor | Batch] = [*self._cursors.values(), *self._batches]
+        for one in moving:
+            if one.namespace == namespace:
+                one.namespace = new
 
     def _check_named(self, namespace: str, verb: str) -> None:
         if namespace == DEFAULT_NAMESPACE:
@@ -548,12 +491,63 @@ class VectorEngine:
                 for record in space.staged.values()
             ]
 
+    def hold(self) -> None:
+        """Hide all new and pending changes from queries and counts until ``release()``."""
+        with self._lock:
+            self._holds += 1
+
+    def release(self) -> None:
+        """End one ``hold()``. The last one makes all pending changes ready."""
+        with self._lock:
+            self._holds -= 1
+            if not self._holds:
+                for batch in list(self._batches):
+                    self._finish(batch)
+
     def _put(self, namespace: str, space: Namespace, records: Sequence[VectorRecord]) -> None:
-        ready = self.readiness.immediate
+        delay_us, reads = self._ready_after_us, self._ready_after_reads
+        ready = not self._holds and delay_us is None and reads is None
         for record in records:
             space.put(record, ready=ready)
         if not ready:
-            self.readiness.wait_for(namespace, list(records))
+            due_us = None if delay_us is None else self._clock.now_us() + delay_us
+            batch = Batch(namespace, list(records), due_us, reads)
+            self._batches.append(batch)
+            self._plan(batch)
+
+    def _count_read(self) -> None:
+        """Count a query or info call, and release the batches hidden from enough calls."""
+        if self._holds:
+            return
+        for batch in list(self._batches):
+            if batch.reads is not None:
+                if batch.reads <= 0:
+                    self._finish(batch)
+                else:
+                    batch.reads -= 1
+
+    def _plan(self, batch: Batch) -> None:
+        if batch.due_us is not None:
+            count = len(batch.records)
+            batch.timer = self._clock.call_at(
+                batch.due_us,
+                lambda _: self._fall_due(batch),
+                lane="state",
+                label=f"vector index: apply {counted(count, 'pending change')}",
+            )
+
+    def _fall_due(self, batch: Batch) -> None:
+        # The clock calls this method from any thread.
+        with self._lock:
+            if not self._holds:
+                self._finish(batch)
+
+    def _finish(self, batch: Batch) -> None:
+        if batch in self._batches:
+            self._batches.remove(batch)
+            batch.cancel()
+            if batch.namespace in self.spaces:
+                self.spaces[batch.namespace].release(batch.records)
 
     # -- snapshots -------------------------------------------------------------------------------
 
@@ -564,7 +558,7 @@ class VectorEngine:
                 self.dimension,
                 {name: space.copy() for name, space in self.spaces.items()},
                 self.cursors(),
-                self.readiness.copy(),
+                [replace(batch, timer=None) for batch in self._batches],
                 copy(self.quota),
             )
 
@@ -577,19 +571,22 @@ class VectorEngine:
             )
         with self._lock:
             self.dimension = snapshot.dimension
-            self._replace_spaces({name: one.copy() for name, one in snapshot.namespaces.items()})
+            self.spaces = {name: one.copy() for name, one in snapshot.namespaces.items()}
             self._cursors = {cursor.uuid: cursor.copy() for cursor in snapshot.cursors}
-            self.readiness.restore(snapshot.batches)
             self.quota = copy(snapshot.quota)
-
-    def _replace_spaces(self, spaces: Mapping[str, Namespace]) -> None:
-        # The changes that become ready are put into the same mapping.
-        self.spaces.clear()
-        self.spaces.update(spaces)
+            self.close()
+            self._batches = [replace(batch, timer=None) for batch in snapshot.batches]
+            for batch in list(self._batches):
+                # Changes that only a hold delayed stay pending during one.
+                if not self._holds and batch.due_us is None and batch.reads is None:
+                    self._finish(batch)
+                self._plan(batch)
 
     def close(self) -> None:
+        """Cancel the timers of pending changes."""
         with self._lock:
-            self.readiness.cancel()
+            for batch in self._batches:
+                batch.cancel()
 
     def _find(self, namespace: str) -> Namespace:
         """Return a namespace or, if it does not exist, an empty one that is not part of the index."""
@@ -601,3 +598,78 @@ class VectorEngine:
             self.dimension = dimension
             for space in self.spaces.values():
                 space.open_matrix(dimension)
+
+    # -- checks of values that are well-formed, but may be invalid for this index ------------------
+
+    def _check_records(self, records: Sequence[VectorRecord], dimension: int | None) -> int | None:
+        """Check all records; return the index's dimension after they are stored."""
+        for record in records:
+            self._check_kind(record, "The vector", record.id)
+            if self.kind.has_dense and record.vector is None:
+                raise self._missing("vector", f"the vector with id {record.id[:80]!r}")
+            if self.kind.has_sparse and record.sparse is None:
+                raise self._missing("sparseVector", f"the vector with id {record.id[:80]!r}")
+            dimension = self._check_dimension(record, dimension)
+        return dimension
+
+    def _check_change(self, change: VectorRecord) -> None:
+        """Check the vectors of a change. A change to a hybrid index needs both vectors or neither."""
+        self._check_kind(change, "The update", change.id)
+        if self.kind is Kind.HYBRID and (change.vector is None) != (change.sparse is None):
+            raise errors.unprocessable(
+                "An update of a hybrid index must contain both vector and sparseVector, or neither."
+            )
+        self._check_dimension(change, self.dimension)
+
+    def _check_query(self, query: VectorQuery) -> Predicate | None:
+        """Check the vectors of a query; return its compiled filter, or None if it has no filter."""
+        self._check_kind(query, "The query")
+        if query.vector is None and query.sparse is None:
+            needed = {
+                Kind.DENSE: "vector",
+                Kind.SPARSE: "sparseVector",
+                Kind.HYBRID: "vector and/or sparseVector",
+            }
+            raise self._missing(needed[self.kind], "the query")
+        self._check_dimension(query, self.dimension)
+        return self.filter(query.filter)
+
+    def filter(self, text: str) -> Predicate | None:
+        """Return the compiled filter, or None if the text is empty."""
+        size = len(text.encode("utf-8", "surrogatepass"))
+        errors.check_limit("Filter size", size, self.limits.filter_bytes, "bytes")
+        if not text.strip():
+            return None
+        # Imported here, because compiling its patterns takes 7 ms and most queries have no filter.
+        from ..filter import compile_filter
+
+        return compile_filter(text)
+
+    def _check_kind(self, given: VectorRecord | VectorQuery, what: str, id: str = "") -> None:
+        if given.vector is not None and not self.kind.has_dense:
+            field, kind = "vector", "sparse"
+        elif given.sparse is not None and not self.kind.has_sparse:
+            field, kind = "sparseVector", "dense"
+        else:
+            return
+        whose = f"{what} with id {id[:80]!r}" if id else what
+        raise errors.unprocessable(f"{whose} has a {field}, but this is a {kind} index.")
+
+    def _check_dimension(
+        self, given: VectorRecord | VectorQuery, dimension: int | None
+    ) -> int | None:
+        if given.vector is None:
+            return dimension
+        count = len(given.vector)
+        if dimension is not None and count != dimension:
+            raise errors.invalid_dimension(count, dimension)
+        if count == 0:
+            raise errors.unprocessable("Invalid vector dimension: 0, expected: at least 1")
+        errors.check_limit("Vector dimension", count, self.limits.dimension)
+        return count
+
+    def _missing(self, field: str, whose: str) -> errors.VectorError:
+        kind = self.kind.value.lower()
+        return errors.unprocessable(
+            f"A {kind} index needs the field {field}, which is missing in {whose}."
+        )

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.vector.engine import Checks
 from pytest_fakecloud.vector.model import Kind, VectorRecord
-from pytest_fakecloud.vector.settings import VectorLimits
 
-from ..building import floats, rejects, sparse
+from ..building import engine, floats, rejects, sparse
 
 DENSE, SPARSE = floats(1, 2), sparse({1: 1.0})
 
@@ -31,9 +29,10 @@ DENSE, SPARSE = floats(1, 2), sparse({1: 1.0})
     ],
 )  # fmt: skip
 def test_records_of_each_kind(kind: Kind, record: VectorRecord, problem: str | None) -> None:
-    checks = Checks(kind, VectorLimits())
+    index = engine(kind=kind, dimension=None)
     if problem is None:
-        assert checks.records([record], None) == (2 if kind.has_dense else None)
+        index.upsert("", [record])
+        assert index.dimension == (2 if kind.has_dense else None)
     else:
         with rejects(422, problem):
-            checks.records([record], None)
+            index.upsert("", [record])

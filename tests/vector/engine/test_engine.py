@@ -204,7 +204,7 @@ def test_a_count_is_that_of_a_whole_range() -> None:
     index = engine()
     put(index, a=(0, 1), b=(1, 0), c=(1, 1))
     index.delete("", ["b"])
-    index.readiness.hold()
+    index.hold()
     put(index, a=(1, 0), d=(0, 1))
     assert index.count("") == len(all_ids(index)) == 3
     assert index.count("nowhere") == 0

@@ -44,7 +44,7 @@ class _Player(RestPlayer):
         elif text.startswith("pending"):
             assert sorted(change["id"] for change in self.fake.pending()) == text.split()[2:]
         elif text in ("hold", "release"):
-            getattr(self.fake._engine.readiness, text)()
+            getattr(self.fake._engine, text)()
         else:
             super().line(text, below)
 
