@@ -214,7 +214,7 @@ def restore(session: Session, args: Args) -> Reply:
         raise CommandError(errors.BAD_DUMP)
     try:
         value = rdb.load(payload, version)
-        session.engine.total.reserve(session.transport, usage(b"", value))
+        session.engine.memory.reserve(session.transport, usage(b"", value))
     except ValueError:
         raise CommandError(errors.BAD_DUMP_FORMAT) from None
     if not session.engine.can_hold(value):
@@ -532,7 +532,7 @@ def sort(session: Session, args: Args) -> Reply:
     if given.store is None:
         return result
     if result:
-        session.engine.total.reserve(session.transport, sum(len(item or b"") for item in result))
+        session.engine.memory.reserve(session.transport, sum(len(item or b"") for item in result))
         session.db.set(given.store, QuickList([item or b"" for item in result]))
     else:
         session.db.delete(given.store)

@@ -57,7 +57,7 @@ def grow(session: Session, key: bytes, value: String | None, size: int) -> bytea
     """Return the string of a key as a mutable buffer, padded with zeros to at least ``size`` bytes."""
     present = value or b""
     if size - len(present) > _UNCOUNTED:
-        session.engine.total.reserve(session.transport, size - len(present))
+        session.engine.memory.reserve(session.transport, size - len(present))
     if type(present) is bytearray and size - len(present) < _MAX_EXTENSION:
         buffer = present
         buffer.extend(bytes(max(0, size - len(present))))

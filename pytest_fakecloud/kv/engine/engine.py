@@ -19,7 +19,7 @@ from ...core.timekeeper import Timekeeper
 from ...core.timers import Registry, on_first_use
 from .. import errors
 from ..acl import AclUser, RestToken
-from ..errors import CommandError
+from ..errors import CommandError, as_reply
 from ..model import Transport
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..settings import VERSION, KVConfig
@@ -35,19 +35,9 @@ from ..table.rows import DOCUMENTED
 from ..table.versions import SHORTEST_DOUBLES
 from ..values import type_name
 from .keyspace import Frequencies, Keyspace, KeyspaceCopy
-from .limits import OVERHEAD, Capacity, Eviction, Sizes, Total
+from .limits import OVERHEAD, Capacity, Memory, Sizes
 from .messages import Notifications, PubSub, Tracking
-from .sessions import (
-    RUN_IN_TRANSACTION,
-    Monitor,
-    Observer,
-    Pauses,
-    Session,
-    Turns,
-    Users,
-    Waiter,
-    Waiters,
-)
+from .sessions import RUN_IN_TRANSACTION, Monitor, Observer, Pauses, Session, Users, Waiter
 from .statistics import Statistics, client_line
 
 if TYPE_CHECKING:
@@ -56,6 +46,10 @@ if TYPE_CHECKING:
 
 _SEARCHES = {b"SEARCH." + name for name in b"QUERY COUNT AGGREGATE DESCRIBE WAITINDEXING".split()}
 """Commands that update the search index before they run."""
+_ASK_SECONDS = 0.02
+"""Time between two checks of a waiting client whether its line may run during a script."""
+_GIVE_WAY_TIMEOUT = 0.2
+"""Maximum wall-clock time in seconds that ``give_way()`` waits."""
 
 
 class EngineCopy(NamedTuple):
@@ -79,7 +73,7 @@ class Engine:
     __slots__ = (
         "__dict__", "__weakref__", "_capacity", "_lookup", "_may_reject", "_records_changes",
         "clock", "config", "line", "lock", "monitors", "now_ms", "now_us", "observers", "pauses",
-        "running", "statistics", "turns",
+        "running", "statistics",
     )  # fmt: skip
 
     def __init__(
@@ -101,7 +95,6 @@ class Engine:
         self.random = ids.stream("kv", "random")
         self.config = Config(dialect, self.table, debug_command=settings.debug_command)
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
-        self.total = Total(self.databases)
         self.started_us = clock.now_us() if started_us is None else started_us
         self.last_save_us = self.started_us
         self.now_us = self.started_us
@@ -113,14 +106,17 @@ class Engine:
         self.pauses = Pauses(clock)
         self.pubsub = PubSub()
         self.notifications = Notifications(self.pubsub)
-        self.turns = Turns(self.lock)
-        self.give_way = self.turns.give_way
+        self.queued: set[int] = set()
+        """Identifiers of the threads that are waiting for the lock."""
+        self._lock_taken = threading.Event()
+        """Set when a waiting thread has taken the lock."""
         self.monitors: list[Monitor] = []
         self.observers = Registry[Observer]()
-        self.eviction = Eviction(self.databases, self.config, self.random)
+        self.memory = Memory(self.databases, self.config, self.random)
         self.can_listen: Callable[[int], bool] = lambda port: True
         """Function that returns whether the database port could listen on another port number."""
-        self.waiters = Waiters()
+        self.waiters: dict[int, Waiter] = {}
+        """The blocked clients by session ID."""
         self.connected: dict[int, Session] = {}
         """Sessions of the database port by client ID."""
         self.streaming: set[Session] = set()
@@ -178,16 +174,16 @@ class Engine:
         session = Session(self, user, self.databases[0], transport, address, number, at_us, at_us)
         if transport == "port":
             self.connected[session.id] = session
-        total = self.total
-        total.left -= OVERHEAD * size  # Not a call of `receive()`, because each request does this.
-        if total.left < 0:
+        memory = self.memory
+        memory.left -= OVERHEAD * size  # Not a call of `receive()`, because each request does this.
+        if memory.left < 0:
             self._may_reject = True
         return session
 
     def receive(self, size: int) -> None:
         """Count bytes that a client of the database port has sent."""
-        self.total.left -= OVERHEAD * size
-        if self.total.left < 0:
+        self.memory.left -= OVERHEAD * size
+        if self.memory.left < 0:
             # The next command measures all keys.
             self._may_reject = True
 
@@ -218,7 +214,7 @@ class Engine:
         """Run a client's command line, or queue it in a transaction; raise ``CommandError``."""
         if session.db.indexes is not None:
             self.index_ahead(session, argv)
-        if not self.lock.acquire(False) and not self.turns.wait(self, argv):
+        if not self.lock.acquire(False) and not self.wait_for_turn(argv):
             return self.run_during_script(session, argv)
         try:
             spec = self._lookup.get(argv[0])
@@ -269,7 +265,7 @@ class Engine:
                 if self._capacity is not None:
                     self._capacity.check(db, spec, argv)
                 if spec.derives:
-                    self.total.check_derived(db, spec, argv)
+                    self.memory.check_derived(db, spec, argv)
             if transport != "port":
                 return function(session, argv[spec.arguments])
             session.last_us = start_us
@@ -319,7 +315,7 @@ class Engine:
         name = argv[0].upper()
         if indexes is None or inside or len(argv) < 2 or name not in _SEARCHES:
             return
-        while self.lock.acquire(False) or self.turns.wait(self, argv):
+        while self.lock.acquire(False) or self.wait_for_turn(argv):
             try:
                 self.update_time()
                 if indexes.catch_up(session.db, argv[1], whole=name == b"SEARCH.WAITINDEXING"):
@@ -329,6 +325,26 @@ class Engine:
             if session.closing or (session.has_left is not None and session.has_left()):
                 raise CommandError(errors.CLIENT_LEFT)
             self.give_way()
+
+    def wait_for_turn(self, argv: list[bytes]) -> bool:
+        """Wait for the lock; return False if the line runs without it, during a script."""
+        thread = threading.get_ident()
+        self.queued.add(thread)
+        try:
+            while not self.lock.acquire(timeout=_ASK_SECONDS):
+                if self.scripting.is_interrupted_by(argv):
+                    return False
+            return True
+        finally:
+            self.queued.discard(thread)
+            self._lock_taken.set()
+
+    def give_way(self) -> None:
+        """Let a waiting client run first. The caller must not hold the lock."""
+        # Wait explicitly, because a thread that releases a lock usually takes it again first.
+        self._lock_taken.clear()
+        if self.queued:
+            self._lock_taken.wait(_GIVE_WAY_TIMEOUT)
 
     def run_during_script(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a line during a script, which holds the lock; raise ``CommandError`` for most lines."""
@@ -417,13 +433,13 @@ class Engine:
         """Return whether a client, unlike the test, lacks memory even after keys were evicted."""
         if session.transport == "local":
             return False
-        if self.total.left < 0:
-            if not self.total.has_room():
+        if self.memory.left < 0:
+            if not self.memory.has_room():
                 return True
             self._follow_limits()
-        if not self.eviction.limit:
+        if not self.memory.limit:
             return False
-        has_room = self.eviction.make_room(self.sizes, self.clock.now_us() // 1000)
+        has_room = self.memory.make_room(self.sizes, self.clock.now_us() // 1000)
         if self.tracking:
             self.tracking.invalidate_evicted()
         return not has_room
@@ -486,8 +502,34 @@ class Engine:
                     keyspace.touched.clear()
 
     def _serve_waiters(self) -> None:
-        for session in self.waiters.serve(self.databases, self.now_ms):
-            self.tracking.invalidate_changed(session)
+        """Retry the commands blocked on changed keys."""
+        while touched := {(db.index, key) for db in self.databases for key in db.touched or ()}:
+            for db in self.databases:
+                if db.touched is not None:
+                    db.touched.clear()
+            for waiter in list(self.waiters.values()):
+                index = waiter.session.db.index
+                if any((index, key) in touched for key in waiter.blocked.keys):
+                    self._retry(waiter)
+
+    def _retry(self, waiter: Waiter) -> None:
+        # A real server handles disconnected and timed-out clients before it runs later commands.
+        if waiter.has_left:
+            self.waiters.pop(waiter.session.id, None)
+            waiter.signal.close()
+            return
+        if waiter.deadline_us <= self.now_ms * 1000:
+            return
+        waiter.session.db.now_ms = self.now_ms
+        try:
+            reply = waiter.blocked.attempt()
+        except CommandError as error:
+            reply = as_reply(error)
+        if reply is not None:
+            self.waiters.pop(waiter.session.id, None)
+            waiter.tried = True
+            waiter.finish(reply)
+            self.tracking.invalidate_changed(waiter.session)
 
     def _publish_event(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
         """Publish an event (None: the running command's, ``""``: none), and plan the next expiry."""
@@ -566,7 +608,7 @@ class Engine:
                 keyspace.restore(content)
             self.scripting.restore(*saved.scripting)
             self.users.restore(*saved.users)
-            self.total.left = 0
+            self.memory.left = 0
             self.follow_config()
             if self.tracking:
                 self.tracking.invalidate_all()
@@ -596,19 +638,19 @@ class Engine:
             keyspace.notify = publish if self.notifications else None
         self._plan_expiry()
         number = self.config.number
-        self.eviction.limit = number("maxmemory")
+        self.memory.limit = number("maxmemory")
         self._needs_replicas = bool(
             number("min-replicas-to-write") and number("min-replicas-max-lag")
         )
         self._follow_limits()
-        if self.eviction.limit:
+        if self.memory.limit:
             # Evict keys immediately if the memory limit was lowered.
-            self.eviction.make_room(self.sizes, self.clock.now_us() // 1000)
+            self.memory.make_room(self.sizes, self.clock.now_us() // 1000)
         self.record_changes()
         self.follow_policy()
 
     def _follow_limits(self) -> None:
-        limited = self.eviction.limit or self.total.left < 0
+        limited = self.memory.limit or self.memory.left < 0
         self._may_reject = bool(self._allowed_names or limited or self._needs_replicas)
 
     def follow_policy(self) -> None:
@@ -624,7 +666,7 @@ class Engine:
         self.statistics.reset()
         for keyspace in self.databases:
             keyspace.expired = keyspace.hits = keyspace.misses = 0
-        self.eviction.evicted = 0
+        self.memory.evicted = 0
 
     def forget_past(self) -> None:
         """Clear statistics and logs, and end CLIENT PAUSE. Snapshots do not contain this state."""

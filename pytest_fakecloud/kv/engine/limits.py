@@ -90,15 +90,28 @@ class Sizes:
         return self._sums[db.index].updated().content
 
 
-@dataclass(eq=False, repr=False)
-class Eviction:
-    """Keeps a server within its memory limit; ``limit`` is in bytes, or 0 for no limit."""
+MOST_MEMORY = 2**30
+"""Maximum number of bytes of a fake's data. The longest string takes half of it."""
+OVERHEAD = 4
+"""Bytes of memory to expect for each byte that a client sends, until all keys are measured."""
+_DERIVED = 3
+"""Maximum ratio of the memory of derived data and its sources: members of a set become scored."""
+
+
+@dataclass(eq=False)
+class Memory:
+    """Keeps a server within ``limit`` by eviction, and all data within ``MOST_MEMORY``.
+
+    ``limit`` is in bytes, or 0 for no limit. ``left`` is the number of bytes that clients may add
+    before all keys are measured: the data is measured only when it might exceed ``MOST_MEMORY``.
+    """
 
     _databases: Sequence[Keyspace]
     _config: Config
     _random: RandomStream
     limit: int = 0
     evicted: int = 0
+    left: int = 0
 
     def make_room(self, sizes: Sizes, now_ms: int) -> bool:
         """Evict keys as far as the policy allows; return whether the data fits into the limit."""
@@ -141,31 +154,6 @@ class Eviction:
         # Of a sample, only the first tenth is likely to be among the first of all keys.
         return found if len(found) < _COMPARED else found[: _COMPARED // 10]
 
-
-def _rank(db: Keyspace, key: bytes, order: str) -> int:
-    if order == "ttl":
-        return db.expires[key]
-    if order == "lfu" and db.frequencies is not None:
-        return db.frequencies.of(key, db.now_ms)
-    return db.accessed.get(key, 0)
-
-
-MOST_MEMORY = 2**30
-"""Maximum number of bytes of a fake's data. The longest string takes half of it."""
-OVERHEAD = 4
-"""Bytes of memory to expect for each byte that a client sends, until all keys are measured."""
-_DERIVED = 3
-"""Maximum ratio of the memory of derived data and its sources: members of a set become scored."""
-
-
-class Total:
-    """Keeps all data within ``MOST_MEMORY``, measured only when the bytes sent might exceed it."""
-
-    def __init__(self, databases: Sequence[Keyspace]) -> None:
-        self._databases = databases
-        self.left = 0
-        """Number of bytes that clients may add before all keys are measured."""
-
     def check_derived(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise OOM if a client's command that derives data from other keys would exceed the limit."""
         values = db.values
@@ -187,6 +175,14 @@ class Total:
         used = sum(usage(key, value) for db in self._databases for key, value in db.values.items())
         self.left = MOST_MEMORY - used - size
         return self.left >= 0
+
+
+def _rank(db: Keyspace, key: bytes, order: str) -> int:
+    if order == "ttl":
+        return db.expires[key]
+    if order == "lfu" and db.frequencies is not None:
+        return db.frequencies.of(key, db.now_ms)
+    return db.accessed.get(key, 0)
 
 
 class Capacity:

@@ -1,14 +1,13 @@
 """The clients of a server: their sessions and users, and those that wait.
 
 A client waits because its command blocks (BLPOP), because commands are delayed (CLIENT PAUSE), or
-because another client's script holds the engine's lock.
+because another client's script holds the engine's lock (``Engine.wait_for_turn()``).
 """
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +17,7 @@ from ...core.ids import new_token
 from ...core.timekeeper import Timekeeper
 from ...core.timers import on_first_use
 from ..acl import ANONYMOUS, AclUser, Denied, RestToken, first_user, password_hash, read_only_user
-from ..errors import WRONGPASS, CommandError, as_reply
+from ..errors import WRONGPASS, CommandError
 from ..model import Transport
 from ..reply import Blocked, Reply
 from ..settings import Dialect
@@ -194,42 +193,6 @@ class Waiter:
         self.signal.notify()
 
 
-class Waiters(dict[int, Waiter]):
-    """The blocked clients by session ID. The caller must hold the engine's lock."""
-
-    def serve(self, databases: Sequence[Keyspace], now_ms: int) -> Iterator[Session]:
-        """Retry the commands blocked on changed keys; yield each session whose command has run."""
-        while touched := {(db.index, key) for db in databases for key in db.touched or ()}:
-            for db in databases:
-                if db.touched is not None:
-                    db.touched.clear()
-            for waiter in list(self.values()):
-                index = waiter.session.db.index
-                is_ready = any((index, key) in touched for key in waiter.blocked.keys)
-                if is_ready and self._retry(waiter, now_ms):
-                    yield waiter.session
-
-    def _retry(self, waiter: Waiter, now_ms: int) -> bool:
-        # A real server handles disconnected and timed-out clients before it runs later commands.
-        if waiter.has_left:
-            self.pop(waiter.session.id, None)
-            waiter.signal.close()
-            return False
-        if waiter.deadline_us <= now_ms * 1000:
-            return False
-        waiter.session.db.now_ms = now_ms
-        try:
-            reply = waiter.blocked.attempt()
-        except CommandError as error:
-            reply = as_reply(error)
-        if reply is None:
-            return False
-        self.pop(waiter.session.id, None)
-        waiter.tried = True
-        waiter.finish(reply)
-        return True
-
-
 class Pauses:
     """The delays of commands of the database port: CLIENT PAUSE and DEBUG SLEEP."""
 
@@ -297,43 +260,6 @@ class Pauses:
             return any(engine.scripting.may_write(each, line) for each, line in lines)
         except CommandError:
             return False
-
-
-_ASK_SECONDS = 0.02
-"""Time between two checks of a waiting client whether its line may run during a script."""
-_GIVE_WAY_TIMEOUT = 0.2
-"""Maximum wall-clock time in seconds that ``give_way()`` waits."""
-
-
-class Turns:
-    """The clients that wait for the engine's lock, which a script holds while it runs."""
-
-    def __init__(self, lock: threading.RLock) -> None:
-        self._lock = lock
-        self.queued: set[int] = set()
-        """Identifiers of the threads that are waiting for the engine's lock."""
-        self._taken = threading.Event()
-        """Set when a waiting thread has taken the lock."""
-
-    def wait(self, engine: Engine, argv: list[bytes]) -> bool:
-        """Wait for the engine's lock; return False if the line runs without it, during a script."""
-        thread = threading.get_ident()
-        self.queued.add(thread)
-        try:
-            while not self._lock.acquire(timeout=_ASK_SECONDS):
-                if engine.scripting.is_interrupted_by(argv):
-                    return False
-            return True
-        finally:
-            self.queued.discard(thread)
-            self._taken.set()
-
-    def give_way(self) -> None:
-        """Let a waiting client run first. The caller must not hold the engine's lock."""
-        # Wait explicitly, because a thread that releases a lock usually takes it again first.
-        self._taken.clear()
-        if self.queued:
-            self._taken.wait(_GIVE_WAY_TIMEOUT)
 
 
 _SAME_WITHIN_US = 60_000_000

@@ -389,7 +389,7 @@ class PortConnection:
                 engine.index_ahead(session, argv)
             except CommandError as error:
                 return self._encode_reply(argv, mode, put, as_reply(error))
-        if not engine.lock.acquire(False) and not engine.turns.wait(engine, argv):
+        if not engine.lock.acquire(False) and not engine.wait_for_turn(argv):
             reply = self._execute_or_reject(argv, engine.run_during_script)
             return self._encode_reply(argv, mode, put, reply)
         try:

@@ -395,7 +395,7 @@ class Scripting:
             if spec.write:
                 run.wrote = True
                 # One string of a short script can be an argument of any number of commands.
-                self.engine.total.reserve(run.session.transport, sum(map(len, argv)))
+                self.engine.memory.reserve(run.session.transport, sum(map(len, argv)))
             return self.engine.run(run.session, spec, argv)
         except CommandError as error:
             return as_reply(error)

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -125,7 +124,7 @@ class VectorSnapshot:
     namespaces: dict[str, Namespace]
     cursors: list[Cursor]
     batches: list[Batch]
-    quota: VectorQuota
+    used: dict[tuple[int, str], int]
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -151,29 +150,6 @@ def check_metadata(metadata: Metadata, limits: VectorLimits) -> None:
     except TypeError as error:
         raise errors.bad_request(f"Invalid field metadata: {error}") from None
     errors.check_limit("Metadata size", size, limits.metadata_bytes, "bytes")
-
-
-class VectorQuota:
-    """Counts queries and updates against daily limits; a day is a UTC day of the fake clock."""
-
-    def __init__(self, limits: VectorLimits) -> None:
-        self._limits = {"query": limits.daily_queries, "update": limits.daily_updates}
-        self._day = 0
-        self._used: dict[str, int] = {}
-
-    def spend(self, what: str, count: int, now_us: int) -> None:
-        """Count queries or updates; raise ``VectorError`` 429 if they exceed the day's limit."""
-        limit = self._limits[what]
-        if limit is None:
-            return
-        day = now_us // DAY_US
-        if day != self._day:
-            self._day, self._used = day, {}
-        used = self._used.get(what, 0) + count
-        if used > limit:
-            raise errors.quota_exceeded(what, limit)
-        # Copies of the quota share this mapping, so replace it.
-        self._used = {**self._used, what: used}
 
 
 class VectorEngine:
@@ -211,7 +187,9 @@ class VectorEngine:
         self._holds = 0
         """How often ``hold()`` was called without its ``release()``."""
         self._batches: list[Batch] = []
-        self.quota = VectorQuota(self.limits)
+        self._daily = {"query": self.limits.daily_queries, "update": self.limits.daily_updates}
+        self._used: dict[tuple[int, str], int] = {}
+        """The number of queries and of updates by UTC day of the fake clock."""
         self._uuids = ids.stream(name, "resumable queries")
         self._cursors: dict[str, Cursor] = {}
         """The open resumable queries by uuid."""
@@ -227,7 +205,7 @@ class VectorEngine:
             dimension = self._check_records(records, self.dimension)
             if records:
                 space = self._space_for(namespace)
-                self.quota.spend("update", len(records), self._clock.now_us())
+                self._spend("update", len(records))
                 self.spaces.setdefault(namespace, space)
                 self._open(dimension)
                 self._put(namespace, space, records)
@@ -262,7 +240,7 @@ class VectorEngine:
                 metadata = merge_patch(old.metadata, change.metadata)
                 check_metadata(metadata, self.limits)
                 change = change._replace(metadata=metadata)
-            self.quota.spend("update", 1, self._clock.now_us())
+            self._spend("update", 1)
             parts = {name: part for name, part in change._asdict().items() if part is not None}
             self._put(namespace, space, [old._replace(**parts)])
             return True
@@ -300,6 +278,16 @@ class VectorEngine:
         with self._lock:
             for namespace in self.spaces:
                 self.reset(namespace)
+
+    def _spend(self, what: str, count: int) -> None:
+        """Count queries or updates; raise ``VectorError`` 429 if they exceed the day's limit."""
+        limit, day = self._daily[what], self._clock.now_us() // DAY_US
+        if limit is not None:
+            today = {key: used for key, used in self._used.items() if key[0] == day}
+            used = today.get((day, what), 0) + count
+            if used > limit:
+                raise errors.quota_exceeded(what, limit)
+            self._used = {**today, (day, what): used}
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -346,7 +334,7 @@ class VectorEngine:
                 PreparedQuery(query, self._check_query(query), max(query.top_k, HYBRID_DEPTH))
                 for query in queries
             ]
-            self.quota.spend("query", len(prepared), self._clock.now_us())
+            self._spend("query", len(prepared))
             return self.answer(namespace, prepared)
 
     def answer(self, namespace: str | None, queries: Sequence[PreparedQuery]) -> list[list[Hit]]:
@@ -412,7 +400,7 @@ class VectorEngine:
 
     def _next_batch(self, cursor: Cursor, count: int) -> list[Hit]:
         query = replace(cursor.query, top_k=count)
-        self.quota.spend("query", 1, self._clock.now_us())
+        self._spend("query", 1)
         predicate = self._check_query(query)
         prepared = PreparedQuery(query, predicate, count, cursor.handed_out)
         hits = self.answer(cursor.namespace, [prepared])[0]
@@ -559,7 +547,7 @@ class VectorEngine:
                 {name: space.copy() for name, space in self.spaces.items()},
                 self.cursors(),
                 [replace(batch, timer=None) for batch in self._batches],
-                copy(self.quota),
+                self._used,
             )
 
     def restore(self, snapshot: VectorSnapshot) -> None:
@@ -573,7 +561,7 @@ class VectorEngine:
             self.dimension = snapshot.dimension
             self.spaces = {name: one.copy() for name, one in snapshot.namespaces.items()}
             self._cursors = {cursor.uuid: cursor.copy() for cursor in snapshot.cursors}
-            self.quota = copy(snapshot.quota)
+            self._used = snapshot.used
             self.close()
             self._batches = [replace(batch, timer=None) for batch in snapshot.batches]
             for batch in list(self._batches):

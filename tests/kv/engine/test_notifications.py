@@ -195,4 +195,4 @@ def test_a_lower_limit_evicts_immediately() -> None:
         kv.execute("SET", "k", "v")
         kv.execute("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
         kv.execute("CONFIG", "SET", "maxmemory", "1")
-        assert kv._engine.eviction.evicted == 1
+        assert kv._engine.memory.evicted == 1

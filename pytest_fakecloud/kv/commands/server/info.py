@@ -155,7 +155,7 @@ _FACTS: dict[str, Callable[[Engine], Any]] = {
     "tracking_total_items": lambda engine: engine.tracking.sizes()[1],
     "tracking_total_prefixes": lambda engine: engine.tracking.sizes()[2],
     "expired_keys": lambda engine: sum(db.expired for db in engine.databases),
-    "evicted_keys": lambda engine: engine.eviction.evicted,
+    "evicted_keys": lambda engine: engine.memory.evicted,
     "pubsub_channels": lambda engine: len(engine.pubsub.names("channel")),
     "pubsub_patterns": lambda engine: len(engine.pubsub.names("pattern")),
     "pubsubshard_channels": lambda engine: len(engine.pubsub.names("shard")),
