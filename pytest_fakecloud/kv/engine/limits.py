@@ -46,48 +46,39 @@ LONGEST_WAIT_SECONDS = 2.0
 """Maximum number of seconds that a command of one client may delay others (decided here)."""
 
 
-class _Sums:
-    """The sizes of the keys of one database, and their sums."""
-
-    def __init__(self, db: Keyspace) -> None:
-        self.db = db
-        self.memory = 0
-        self.content = 0
-        self._sizes: dict[bytes, tuple[int, int]] = {}
-
-    def updated(self) -> _Sums:
-        db = self.db
-        if db.resized is None:
-            db.resized = {*db.values, *self._sizes}
-        while db.resized:
-            key = db.resized.pop()
-            memory, content = self._sizes.pop(key, (0, 0))
-            self.memory -= memory
-            self.content -= content
-            value = db.values.get(key)
-            if value is not None:
-                memory, content = usage(key, value), len(key) + content_size(value)
-                self._sizes[key] = memory, content
-                self.memory += memory
-                self.content += content
-        return self
-
-
 class Sizes:
     """The sizes of all keys. After the first request, only keys in ``resized`` are measured."""
 
     def __init__(self, databases: Sequence[Keyspace]) -> None:
-        self._sums = list(map(_Sums, databases))
+        self._databases = databases
+        self._sizes: list[dict[bytes, tuple[int, int]]] = [{} for _ in databases]
+        self._sums = [(0, 0)] * len(databases)
+        """The memory and the contents of the keys measured so far, by database."""
 
     def used_memory(self) -> int:
         """Return the memory used by the server and its keys, values and expiry times, in bytes."""
         return STARTUP + sum(
-            one.updated().memory + ENTRY * len(one.db.expires) for one in self._sums
+            self._measure(db)[0] + ENTRY * len(db.expires) for db in self._databases
         )
 
     def of_content(self, db: Keyspace) -> int:
         """Return the bytes of the keys and values of a database."""
-        return self._sums[db.index].updated().content
+        return self._measure(db)[1]
+
+    def _measure(self, db: Keyspace) -> tuple[int, int]:
+        sizes, (memory, content) = self._sizes[db.index], self._sums[db.index]
+        if db.resized is None:
+            db.resized = {*db.values, *sizes}
+        while db.resized:
+            key = db.resized.pop()
+            known = sizes.pop(key, (0, 0))
+            memory, content = memory - known[0], content - known[1]
+            value = db.values.get(key)
+            if value is not None:
+                sizes[key] = size = usage(key, value), len(key) + content_size(value)
+                memory, content = memory + size[0], content + size[1]
+        self._sums[db.index] = memory, content
+        return memory, content
 
 
 MOST_MEMORY = 2**30

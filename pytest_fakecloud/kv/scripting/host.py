@@ -36,7 +36,7 @@ from ..reply import (
 from ..table.syntax import format_double
 from ..table.versions import SHORTEST_DOUBLES, as_numbers
 from .errors import LEVELS, HostLost, ScriptFailure
-from .libraries import allowed_flags
+from .libraries import LibraryFunction, allowed_flags
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -389,14 +389,17 @@ class LuaHost:
         tables = map(self._runtime.table_from, (keys, arguments))
         return self._finish(self._protected(b"call_function", function, *tables))
 
-    def load_library(self, source: bytes) -> list[tuple[bytes, Any, bytes | None, list[bytes]]]:
-        """Run a library's source; return the name, callback, description and flags per function."""
+    def load_library(self, source: bytes) -> list[LibraryFunction]:
+        """Run a library's source; return the functions that it registered."""
         self._make_room(len(source) * 8)
         outcome = self._protected(b"load_library", source)
         if outcome[0] is None:
             raise SyntaxError(outcome[1].decode("utf-8", "surrogateescape"))
         found: Any = self._finish(outcome)
-        functions = [tuple(item) for item in found]
+        functions = [
+            LibraryFunction(name, callback, description, tuple(flags))
+            for name, callback, description, flags in found
+        ]
         for items in (*found, found):
             # Lua refers to these lists until it frees its memory, and they refer to Lua's functions.
             items.clear()

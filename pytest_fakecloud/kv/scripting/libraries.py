@@ -23,13 +23,6 @@ def allowed_flags(vendor: bool) -> frozenset[bytes]:
     return SCRIPT_FLAGS | {KEY_LOCKING} if vendor else SCRIPT_FLAGS
 
 
-class Shebang(NamedTuple):
-    """The flags of a shebang line, None without one, and the source from the end of that line on."""
-
-    flags: frozenset[bytes] | None
-    body: bytes
-
-
 def _split(source: bytes, no_line_end: bytes, open_quote: bytes) -> tuple[list[bytes], bytes]:
     """Return the words of the first line, and the rest of a source; raise one of the two errors."""
     line, line_end, rest = source.partition(b"\n")
@@ -41,10 +34,13 @@ def _split(source: bytes, no_line_end: bytes, open_quote: bytes) -> tuple[list[b
     return words, line_end + rest
 
 
-def script_shebang(source: bytes, vendor: bool) -> Shebang:
-    """Parse the shebang line of a script; raise ``CommandError`` if it is invalid."""
+def script_shebang(source: bytes, vendor: bool) -> tuple[frozenset[bytes] | None, bytes]:
+    """Return a script's flags, None without a shebang line, and the rest from that line's end on.
+
+    Raises ``CommandError`` if the line is invalid.
+    """
     if not source.startswith(b"#!"):
-        return Shebang(None, source)
+        return None, source
     words, body = _split(source, errors.INVALID_SHEBANG, errors.INVALID_ENGINE)
     if words[0] != b"#!lua":
         raise CommandError(errors.unexpected_engine(words[0]))
@@ -58,7 +54,7 @@ def script_shebang(source: bytes, vendor: bool) -> Shebang:
             if flag not in known:
                 raise CommandError(errors.unexpected_flag(flag))
             flags.add(flag)
-    return Shebang(frozenset(flags), body)
+    return frozenset(flags), body
 
 
 def library_shebang(source: bytes) -> tuple[bytes, bytes]:

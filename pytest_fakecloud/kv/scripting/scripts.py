@@ -31,14 +31,7 @@ from ..reply import Reply
 from ..table.registry import asks_to_wait
 from . import errors
 from .errors import LEVELS, PORT_LEVELS, HostLost, ScriptFailure, ScriptLimits
-from .libraries import (
-    KEY_LOCKING,
-    Libraries,
-    Library,
-    LibraryFunction,
-    library_shebang,
-    script_shebang,
-)
+from .libraries import KEY_LOCKING, Libraries, Library, library_shebang, script_shebang
 
 if TYPE_CHECKING:
     from ...core.timekeeper import Timekeeper
@@ -149,8 +142,8 @@ class Scripting:
         """Cache a script and return its SHA-1 digest; raise ``CommandError`` for a syntax error."""
         sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
         if sha not in self.scripts:
-            shebang = script_shebang(source, self.vendor)
-            script = Script(source, shebang.body, shebang.flags)
+            flags, body = script_shebang(source, self.vendor)
+            script = Script(source, body, flags)
             self._compile(script)
             self.scripts[sha] = script
         return sha
@@ -181,7 +174,7 @@ class Scripting:
     def read_library(self, source: bytes) -> Library:
         name, body = library_shebang(source)
         try:
-            registered = self.host.load_library(body)
+            functions = self.host.load_library(body)
         except SyntaxError as error:
             raise CommandError(errors.library_compile_error(str(error))) from None
         except ScriptFailure as failure:
@@ -189,13 +182,9 @@ class Scripting:
             raise CommandError(errors.registration_error(text)) from None
         except HostLost:
             raise self._lose_host() from None
-        if not registered:
+        if not functions:
             raise CommandError(errors.NO_FUNCTIONS)
-        functions = {
-            function_name: LibraryFunction(function_name, callback, description, tuple(flags))
-            for function_name, callback, description, flags in registered
-        }
-        return Library(name, source, functions)
+        return Library(name, source, {function.name: function for function in functions})
 
     def call_function(
         self, session: Session, name: bytes, keys: list[bytes], args: list[bytes], read_only: bool
@@ -232,7 +221,7 @@ class Scripting:
         """Return the flags of the script or function that a command line runs, or None."""
         match spec.name:
             case "EVAL":
-                return script_shebang(argv[1], self.vendor).flags
+                return script_shebang(argv[1], self.vendor)[0]
             case "EVALSHA":
                 script = self.scripts.get(argv[1].lower())
                 return None if script is None else script.flags

@@ -344,8 +344,9 @@ def _histogram_of(
     column: dict[int, tuple[Any, ...]],
     interval: float,
     offset: float,
-    head: Callable[[float], list[Any]],
     subs: Aggregations,
+    *,
+    is_date: bool,
 ) -> Compute:
     least = args.take_count("minDocCount", 0)
     hard, extended = args.take_bounds("hardBounds"), args.take_bounds("extendedBounds")
@@ -358,6 +359,10 @@ def _histogram_of(
             return math.floor((value - offset) / interval)
         except (OverflowError, ValueError):
             raise args.error("has an interval that is too small for the values") from None
+
+    def head(value: float) -> list[Any]:
+        key = [b"key", format_number(value)]
+        return [*key, b"keyAsString", _rfc3339(value)] if is_date else key
 
     def compute(numbers: DocumentNumbers) -> list[Any]:
         groups = _group_documents(numbers, column, None, interval_of)
@@ -384,11 +389,8 @@ def _histogram(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compu
     interval = args.take(
         "interval", "a number above 0", lambda value: is_number(value) and value > 0, REQUIRED
     )
-
-    def head(value: float) -> list[Any]:
-        return [b"key", format_number(value)]
-
-    return _histogram_of(args, column, interval, args.take_number("offset", 0), head, subs)
+    offset = args.take_number("offset", 0)
+    return _histogram_of(args, column, interval, offset, subs, is_date=False)
 
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -414,11 +416,8 @@ def _date_histogram(index: SearchIndex, args: Arguments, subs: Aggregations) -> 
     shift = args.take(
         "offset", "a span such as 6h or -30m", lambda value: _span_ms(value) is not None, "0ms"
     )
-
-    def head(value: float) -> list[Any]:
-        return [b"key", format_number(value), b"keyAsString", _rfc3339(value)]
-
-    return _histogram_of(args, column, _span_ms(span) or 1, _span_ms(shift) or 0, head, subs)
+    interval, offset = _span_ms(span) or 1, _span_ms(shift) or 0
+    return _histogram_of(args, column, interval, offset, subs, is_date=True)
 
 
 def _facet(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:

@@ -232,7 +232,7 @@ def analyzer(language: str, stemmed: bool = True, whole: bool = False) -> Analyz
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _DATE = re.compile(
-    r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d))?", re.ASCII
+    r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d))?", re.ASCII
 )
 _INTEGER = re.compile(r"[+-]?\d{1,20}", re.ASCII)
 _MOST_LEVELS = 100
@@ -302,14 +302,9 @@ def date_ms(text: str) -> int | None:
     found = _DATE.fullmatch(text)
     if found is None:
         return None
-    day, time, fraction, zone = found.groups()
     try:
-        if time is None:
-            moment = datetime.fromisoformat(day).replace(tzinfo=UTC)
-        else:
-            offset = "+00:00" if zone in "Zz" else zone
-            moment = datetime.fromisoformat(f"{day}T{time}{offset}")
-        return (moment - _EPOCH) // _MILLISECOND + int((fraction or "").ljust(3, "0")[:3])
+        moment = datetime.fromisoformat(text.upper() if found[1] else f"{text}T00Z")
+        return (moment - _EPOCH) // _MILLISECOND
     except (ValueError, OverflowError):
         return None
 
