@@ -14,7 +14,7 @@ from ..search.aggregations import parse_aggregations
 from ..search.filters import parse_filter, parse_object
 from ..search.index import Indexes, Search, SearchIndex
 from ..search.metrics import format_number
-from ..search.queries import MODIFIERS, FieldValue, Highlight, Hit, Query, ScoreFunction, run_query
+from ..search.queries import MODIFIERS, FieldValue, Hit, Query, ScoreFunction, run_query
 from ..search.schema import FIELD_TYPES, KEY_TYPES, Definition, FieldSpec, SearchError
 from ..table.registry import Args, command
 from ..table.syntax import decoded, encoded, parse_float, try_int
@@ -299,12 +299,10 @@ def _read_query(words: Words) -> Query:
             given["no_content"] = True
         elif word == "HIGHLIGHT":
             words.one_of("word after HIGHLIGHT", ("FIELDS",))
-            fields = tuple(words.counted("fields of HIGHLIGHT"))
-            given["highlight"] = Highlight(fields)
+            given["highlight"] = tuple(words.counted("fields of HIGHLIGHT"))
             if words.peek() == "TAGS":
                 words.take("TAGS")
-                tags = (words.take("the opening tag"), words.take("the closing tag"))
-                given["highlight"] = Highlight(fields, tags)
+                given["tags"] = words.take("the opening tag"), words.take("the closing tag")
         elif word == "SCOREFUNC":
             given["function"] = _score_function(words)
         else:

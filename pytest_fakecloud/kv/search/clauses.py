@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 from ...core.budget import spend
 from ...core.errors import counted
 from ..algorithms.linear_regex import LinearRegex
-from .index import Node, SearchIndex, Terms, TextPostings, below
+from .index import Node, SearchIndex, TextPostings, below
 from .schema import FieldSpec
 
 Matches: TypeAlias = dict[int, float]
@@ -174,8 +174,7 @@ class Phrase(_Leaf):
         text = index.text(self.spec.name)
         positions = [text.terms.get(word, {}) for word in words]
         if self.prefix:
-            longer = (term for term in text.known.beginning(words[-1]) if term in text.terms)
-            positions[-1] = _merged_positions(text, longer)
+            positions[-1] = _merged_positions(text, text.beginning(words[-1]))
         if not all(positions):
             return {}
         if self.prefix and len(positions) == 1:
@@ -273,7 +272,7 @@ class Fuzzy(_Leaf):
 
     def find(self, index: SearchIndex) -> Matches:
         text = index.text(self.spec.name)
-        close = near(text.known, self.token, self.distance, self.cheap_swap, self.prefix)
+        close = near(text.root, self.token, self.distance, self.cheap_swap, self.prefix)
         return dict.fromkeys(_with_any(text, close), 1.0)
 
 
@@ -487,10 +486,8 @@ class _Sought:
         return self.is_near(state, len(term))
 
 
-def near(
-    terms: Terms, word: str, distance: int, cheap_swap: bool = True, prefix: bool = False
-) -> Iterator[str]:
-    """Yield the terms within ``distance`` edits of a word.
+def near(root: Node, word: str, distance: int, cheap_swap: bool, prefix: bool) -> Iterator[str]:
+    """Yield the terms in a prefix tree that are within ``distance`` edits of a word.
 
     An edit inserts, removes or replaces a character. Swapping two adjacent characters counts as one
     edit, or as two if ``cheap_swap`` is false. With ``prefix=True``, a term matches if one of its
@@ -498,10 +495,10 @@ def near(
     word, as in Tantivy's automaton (found by comparison). Takes steps from the command's budget.
     """
     if prefix and len(word) <= distance:
-        yield from below(terms.root)
+        yield from below(root)
         return
     sought = _Sought(word, distance, cheap_swap, prefix)
-    pending: list[tuple[Node, _State, int]] = [(terms.root, sought.start, 0)]
+    pending: list[tuple[Node, _State, int]] = [(root, sought.start, 0)]
     while pending:
         node, state, depth = pending.pop()
         children: Collection[tuple[str, Node | list[str]]] = node.items()

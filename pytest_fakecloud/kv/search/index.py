@@ -287,44 +287,6 @@ _DEEPEST = 40
 """Maximum depth of the tree. Deeper levels would cost memory without making searches faster."""
 
 
-class _Additions:
-    """Distinct values, which are sorted in when they are read, and never removed."""
-
-    def __init__(self) -> None:
-        self._known: set[Any] = set()
-        self._new: list[Any] = []
-
-    def add(self, value: Any) -> None:
-        if value not in self._known:
-            self._known.add(value)
-            self._new.append(value)
-
-
-class Terms(_Additions):
-    """Terms in a prefix tree."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._root: Node = {}
-
-    @property
-    def root(self) -> Node:
-        """The root of the prefix tree, which must not be changed."""
-        for term in self._new:
-            _insert(self._root, term)
-        self._new = []
-        return self._root
-
-    def beginning(self, prefix: str) -> Iterator[str]:
-        """Yield the terms that start with ``prefix``, in any order."""
-        node: Node | list[str] = self.root
-        for character in prefix:
-            if isinstance(node, list):
-                break
-            node = node.get(character, [])
-        return (term for term in below(node) if term.startswith(prefix))
-
-
 def _insert(root: Node, term: str) -> None:
     node = root
     for depth, character in enumerate(term, 1):
@@ -353,42 +315,41 @@ def below(node: Node | list[str]) -> Iterator[str]:
             waiting.extend(node.values())
 
 
-_FEW = 64
-"""Number of new values from which sorting all values is quicker than inserting each."""
-
-
-class Ordered(_Additions):
-    """Values in order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._sorted: list[Any] = []
-
-    def all(self) -> list[Any]:
-        """Return all values in order. The list must not be changed."""
-        if len(self._new) < _FEW:
-            for value in self._new:
-                insort(self._sorted, value)
-        else:
-            self._sorted += self._new
-            self._sorted.sort()
-        self._new = []
-        return self._sorted
-
-
 GAP = 1 << 20
 """Number of positions between two texts in the same field, so that no phrase matches across texts."""
 
 
 class TextPostings:
-    """The tokens of a TEXT field. ``terms`` maps a token to its positions in each document."""
+    """The tokens of a TEXT field. ``terms`` maps a token to its positions in each document.
+
+    A token stays, without positions, when no document contains it any more.
+    """
 
     def __init__(self) -> None:
         self.terms: dict[str, dict[int, list[int]]] = {}
         self.lengths: dict[int, int] = {}
         self.total = 0
         """Total number of tokens in all documents."""
-        self.known = Terms()
+        self._root: Node = {}
+        self._new: list[str] = []
+        """Tokens that are not in the prefix tree yet."""
+
+    @property
+    def root(self) -> Node:
+        """The root of a prefix tree of all tokens, which must not be changed."""
+        for term in self._new:
+            _insert(self._root, term)
+        self._new = []
+        return self._root
+
+    def beginning(self, prefix: str) -> Iterator[str]:
+        """Yield the tokens that start with ``prefix``, in any order."""
+        node: Node | list[str] = self.root
+        for character in prefix:
+            if isinstance(node, list):
+                break
+            node = node.get(character, [])
+        return (term for term in below(node) if term.startswith(prefix))
 
     def add(self, number: int, texts: Iterable[tuple[str | None, ...]]) -> None:
         length = 0
@@ -400,7 +361,7 @@ class TextPostings:
                 places = self.terms.get(token)
                 if places is None:
                     places = self.terms[token] = {}
-                    self.known.add(token)
+                    self._new.append(token)
                 places.setdefault(number, []).append(at)
         self.lengths[number] = length
         self.total += length
@@ -408,10 +369,7 @@ class TextPostings:
     def remove(self, number: int, texts: Iterable[tuple[str | None, ...]]) -> None:
         self.total -= self.lengths.pop(number)
         for token in {token for tokens in texts for token in tokens if token is not None}:
-            places = self.terms[token]
-            del places[number]
-            if not places:
-                del self.terms[token]
+            del self.terms[token][number]
 
 
 _STARTS = {"$gte": bisect_left, "$gt": bisect_right}
@@ -419,13 +377,22 @@ _ENDS = {"$lte": bisect_right, "$lt": bisect_left}
 """Functions that return the position at which a bound lets sorted values start or end."""
 
 
+_FEW = 64
+"""Number of new values from which sorting all values is quicker than inserting each."""
+
+
 class ValuePostings:
-    """The values of other fields: documents by value, and values in order by document (``of``)."""
+    """The values of other fields: documents by value, and values in order by document (``of``).
+
+    A value stays, without documents, when no document has it any more.
+    """
 
     def __init__(self) -> None:
         self.numbers: dict[Any, set[int]] = {}
         self.of: dict[int, tuple[Any, ...]] = {}
-        self.order = Ordered()
+        self._sorted: list[Any] = []
+        self._new: list[Any] = []
+        """Values that are not in order yet."""
 
     def add(self, number: int, values: tuple[Any, ...]) -> None:
         self.of[number] = values
@@ -433,7 +400,7 @@ class ValuePostings:
             found = self.numbers.get(value)
             if found is None:
                 self.numbers[value] = {number}
-                self.order.add(value)
+                self._new.append(value)
             else:
                 found.add(number)
 
@@ -441,18 +408,26 @@ class ValuePostings:
         del self.of[number]
         for value in set(values):
             self.numbers[value].discard(number)
-            if not self.numbers[value]:
-                del self.numbers[value]
+
+    def in_order(self) -> list[Any]:
+        """Return all values in order. The list must not be changed."""
+        if len(self._new) < _FEW:
+            for value in self._new:
+                insort(self._sorted, value)
+        else:
+            self._sorted += self._new
+            self._sorted.sort()
+        self._new = []
+        return self._sorted
 
     def between(self, bounds: Mapping[str, Any]) -> set[int]:
         """Return the documents that have a value within bounds such as ``{"$gte": 1, "$lt": 5}``."""
-        values = self.order.all()
+        values = self.in_order()
         starts = [_STARTS[word](values, bounds[word]) for word in bounds if word in _STARTS]
         ends = [_ENDS[word](values, bounds[word]) for word in bounds if word in _ENDS]
         # Of two bounds on a side, the narrower one applies; of two equal ones, the exclusive one.
         first, end = max(starts, default=0), min(ends, default=len(values))
-        known = self.numbers
-        having = [known[value] for value in values[first:end] if value in known]
+        having = [self.numbers[value] for value in values[first:end]]
         spend(end - first + 2 * sum(map(len, having)))
         return set().union(*having)
 

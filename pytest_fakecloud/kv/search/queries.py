@@ -76,14 +76,18 @@ class ScoreFunction:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The options of SEARCH.QUERY; ``order`` is a fast field and whether the order is ascending."""
+    """The options of SEARCH.QUERY; ``order`` is a fast field and whether the order is ascending.
+
+    ``highlight`` are the fields in which matching words are put between the ``tags``.
+    """
 
     limit: int = 10
     offset: int = 0
     order: tuple[str, bool] | None = None
     select: tuple[str, ...] | None = None
     no_content: bool = False
-    highlight: Highlight | None = None
+    highlight: tuple[str, ...] = ()
+    tags: tuple[str, str] = ("<em>", "</em>")
     function: ScoreFunction | None = None
 
 
@@ -102,7 +106,7 @@ def run_query(
 ) -> tuple[list[Hit], int]:
     """Return the hits and the number of matches; raise `SearchError` for invalid options."""
     definition = index.definition
-    markers = _markers(definition, clause, query.highlight) if query.highlight else {}
+    markers = _markers(definition, clause, query) if query.highlight else {}
     # Raise errors for fields that cannot determine the order before the clause is evaluated.
     columns: list[_Column] = []
     if query.order is not None:
@@ -150,19 +154,15 @@ def _ranked(index: SearchIndex, query: Query, columns: list[_Column], found: Mat
     count = query.offset + query.limit
     if query.order is not None:
         return _by_field(index.values(query.order[0]), found, count, query.order[1])
+    scores = found
     if query.function is not None:
-        found = _apply(query.function, columns, found)
+        spend(len(found) * len(columns) * _STEPS_PER_VALUE)
+        scores = {}
+        for number, relevance in found.items():
+            values = [float(column[number][0]) if number in column else None for column in columns]
+            scores[number] = query.function.score(relevance, values)
     spend(len(found))
-    return heapq.nsmallest(count, found.items(), key=lambda match: (-match[1], match[0]))
-
-
-def _apply(function: ScoreFunction, columns: list[_Column], found: Matches) -> Matches:
-    spend(len(found) * len(columns) * _STEPS_PER_VALUE)
-    scores = {}
-    for number, relevance in found.items():
-        values = [float(column[number][0]) if number in column else None for column in columns]
-        scores[number] = function.score(relevance, values)
-    return scores
+    return heapq.nsmallest(count, scores.items(), key=lambda match: (-match[1], match[0]))
 
 
 def _by_field(postings: ValuePostings, found: Matches, count: int, ascending: bool) -> _Ranked:
@@ -184,10 +184,10 @@ def _by_sorting(postings: ValuePostings, found: Matches, count: int, ascending: 
 
 
 def _by_walking(postings: ValuePostings, found: Matches, count: int, ascending: bool) -> _Ranked:
-    values = postings.order.all()
+    values = postings.in_order()
     ranked: _Ranked = []
     for value in values if ascending else reversed(values):
-        documents = postings.numbers.get(value, ())
+        documents = postings.numbers[value]
         here = (each for each in documents if each in found and postings.of[each][0] == value)
         ranked += [(number, float(value)) for number in sorted(here)]
         if len(ranked) >= count:
@@ -227,14 +227,6 @@ def _json_content(
             yield encoded(path), write_json(selected)
 
 
-@dataclass(frozen=True, slots=True)
-class Highlight:
-    """The fields in which matching words are highlighted, and the tags to put around the words."""
-
-    fields: tuple[str, ...]
-    tags: tuple[str, str] = ("<em>", "</em>")
-
-
 _Markers: TypeAlias = dict[str, Callable[[str], str]]
 """For paths of fields in a document, functions that put tags around the words of a text."""
 
@@ -253,18 +245,18 @@ def _marked(analyzer: Analyzer, terms: set[str], tags: tuple[str, str], text: st
     return "".join([*parts, text[last:]])
 
 
-def _markers(definition: Definition, clause: Clause, highlight: Highlight) -> _Markers:
+def _markers(definition: Definition, clause: Clause, query: Query) -> _Markers:
     terms: dict[str, set[str]] = {}
     for name, term in clause.highlighted_terms():
         terms.setdefault(name, set()).add(term)
     markers: _Markers = {}
-    for name in highlight.fields:
+    for name in query.highlight:
         spec = definition.by_name.get(name)
         if spec is None:
             raise SearchError(f"Unknown field: {name}")
         if spec.is_text and name in terms:
             analyzer = definition.analyzer(spec)
-            markers[spec.path] = partial(_marked, analyzer, terms[name], highlight.tags)
+            markers[spec.path] = partial(_marked, analyzer, terms[name], query.tags)
     return markers
 
 

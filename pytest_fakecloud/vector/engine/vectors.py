@@ -30,6 +30,8 @@ from ..model import Floats, Rows, Similarity, SparseVector, Weighting
 
 Doubles = NDArray[np.float64]
 Accept = Callable[[int], bool]
+Slack = Callable[[float], float]
+"""Returns how far a row's key can be below a key while the scores of the two rows are equal."""
 
 UNIT = 2.0**-24  # Half the distance from 1 to the next float32.
 BLOCK = 64  # Number of keys per block in `threshold()`; they are evenly spaced, not adjacent.
@@ -106,13 +108,9 @@ def _rank(
     matrix: Matrix, similarity: Similarity, search: Search, dots: Floats, hidden: Rows
 ) -> Ranking:
     scorer = _Scorer(matrix, similarity, search.vector)
-    keys, error = scorer.keys(dots)
+    keys, slack = scorer.keys(dots)
     if len(hidden):
         keys[hidden] = -np.inf
-
-    def slack(least: float) -> float:
-        return scorer.slack(error, least) if error else 0.0
-
     candidates = _candidates(keys, search, slack)
     return best_first(candidates, scorer.scores(candidates), search.depth, search.order)
 
@@ -121,8 +119,8 @@ class _Scorer:
     """Computes the scores of the rows of a matrix for one query vector.
 
     ``keys()`` returns quick keys that increase with the scores, but have rounding errors. A row
-    whose key is below another row's by more than ``slack()`` has a lower score. For example, the
-    five best rows are among the rows whose key is at least the fifth largest key minus its slack.
+    whose key is below another row's by more than that key's slack has a lower score. For example,
+    the five best rows are among those whose key is at least the fifth largest key minus its slack.
     """
 
     def __init__(self, matrix: Matrix, similarity: Similarity, vector: Floats) -> None:
@@ -131,33 +129,28 @@ class _Scorer:
         self._query = vector.astype(np.float64)
         self._norm: float = float(self._query @ self._query) ** 0.5
 
-    def keys(self, dots: Floats) -> tuple[NDArray[Any], float]:
-        """Return a key for each row, given the float32 products, and the keys' maximum error.
+    def keys(self, dots: Floats) -> tuple[NDArray[Any], Slack]:
+        """Return a key for each row, given the float32 products, and the slack of a key.
 
-        If the products may be imprecise, the keys are the scores, without an error.
+        If the products may be imprecise, the keys are the scores, without any slack.
         """
         matrix, norm = self._matrix, self._norm
         if not (matrix.tame and (norm == 0 or is_tame(norm))):
-            return self.scores(np.arange(matrix.count)), 0.0
-        relative = (matrix.dimension + 8) * UNIT
+            return self.scores(np.arange(matrix.count)), lambda least: 0.0
+        relative, rounding = (matrix.dimension + 8) * UNIT, 8 * UNIT
         largest = matrix.largest_norm
         if self._similarity is Similarity.COSINE:
-            return dots * matrix.inverse_norms, relative * norm
+            error = relative * norm
+            return dots * matrix.inverse_norms, lambda least: 2 * error + rounding * norm
         if self._similarity is Similarity.DOT_PRODUCT:
+            error = relative * norm * largest
             # `dots` may be a row of a batched product, which nothing else uses afterwards.
-            return dots, relative * norm * largest
-        return 2 * dots - matrix.squares, relative * (2 * norm * largest + 2 * largest * largest)
-
-    def slack(self, error: float, least: float) -> float:
-        """Return how far a row's key can be below ``least`` while the two scores are equal."""
-        norm = self._norm
-        if self._similarity is Similarity.COSINE:
-            rounding = 8 * UNIT * norm
-        elif self._similarity is Similarity.DOT_PRODUCT:
-            rounding = 8 * UNIT * (1 + abs(least))
-        else:
-            rounding = 8 * UNIT * (1 + abs(norm * norm - least))
-        return 2 * error + rounding
+            return dots, lambda least: 2 * error + rounding * (1 + abs(least))
+        error = relative * (2 * norm * largest + 2 * largest * largest)
+        return (
+            2 * dots - matrix.squares,
+            lambda least: 2 * error + rounding * (1 + abs(norm * norm - least)),
+        )
 
     def scores(self, rows: Rows) -> Floats:
         """Return the float64 scores of the rows, rounded to float32."""
@@ -191,9 +184,7 @@ def best_first(
     return Ranking(rows[best], scores[best])
 
 
-def _candidates(
-    keys: NDArray[np.floating], search: Search, slack: Callable[[float], float]
-) -> Rows:
+def _candidates(keys: NDArray[np.floating], search: Search, slack: Slack) -> Rows:
     if search.accept is None:
         least = threshold(keys, search.depth)
         near = keys >= least - slack(least) if math.isfinite(least) else keys > -math.inf
@@ -206,7 +197,7 @@ def _candidates(
 
 
 def _accepted_candidates(
-    keys: NDArray[np.floating], depth: int, accept: Accept, slack: Callable[[float], float]
+    keys: NDArray[np.floating], depth: int, accept: Accept, slack: Slack
 ) -> Rows:
     """Test the best rows first, and further rows only if too few were accepted."""
     depth_tested = max(FIRST_LOOK, 4 * depth)
