@@ -89,7 +89,7 @@ _DERIVED = 3
 """Maximum ratio of the memory of derived data and its sources: members of a set become scored."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Memory:
     """Keeps a server within ``limit`` by eviction, and all data within ``MOST_MEMORY``.
 
