@@ -41,6 +41,7 @@ class QueueEventFields(EventFields, total=False):
     message_id: object
     message_kind: object
     method: object
+    not_json: object
     note: object
     number: object
     run: object
