@@ -46,6 +46,8 @@ _KINDS: Mapping[str, str] = {
 """What the methods of fakes read. The databases of a key-value server report their keys."""
 _FIXED = (str, bytes, int, float, tuple, frozenset, type(None), ModuleType, Handle, BaseCloud)
 """Types of the values that a promise may name without reading data of the test."""
+_NO_DATA = ("clock", "publishing")
+"""Kinds of accesses that only order calls."""
 _KEY_READERS = ("find", "lookup", "peek", "string", "exists", "__iter__")
 """The methods by which a key-value server reads a key, or all keys."""
 
@@ -69,7 +71,7 @@ class Reads:
     def add(self, touches: Iterable[Touch]) -> None:
         """Add what this thread reads, if it checks a promise."""
         if threading.get_ident() == self._thread:
-            self.touches.update(dict.fromkeys(one for one in touches if one.kind != "clock"))
+            self.touches.update((one, None) for one in touches if one.kind not in _NO_DATA)
 
     @contextmanager
     def recorded(self) -> Iterator[None]:

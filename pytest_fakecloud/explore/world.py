@@ -30,7 +30,15 @@ from ..outside.shortcut import Shortcut
 from ..queue.delivery.destinations import intercept_work, route_to
 from ..queue.model import Interceptor
 from .fakes import Fakes
-from .footprint import ALL, KEY_OF_DB, READS_CLOCK, Touch, key_of_touch, touches_of_command
+from .footprint import (
+    ALL,
+    KEY_OF_DB,
+    READS_CLOCK,
+    Touch,
+    key_of_touch,
+    touches_of_command,
+    touches_of_request,
+)
 from .programs import current_observer
 from .run import Run
 from .simulation.clock import MOST_TIMERS
@@ -284,6 +292,7 @@ def _serve_in_turn(world: World, handle: Handle, request: Request, proceed: Serv
     """Have the simulation serve a call at its turn, with the events of the schedule."""
     simulation = world.simulation
     if simulation is None:
+        world.reads.add(one.read for one in touches_of_request(handle, request))
         return proceed()
     try:
         return simulation.calls.at_call(handle, request, proceed)

@@ -293,3 +293,25 @@ def test_the_loss_of_a_message_and_of_a_record_is_noticed(cloud: Cloud, redis: R
     found = cloud.explore(run, check, kinds="tick", budget=5)
     assert (found.writes, found.unnoticed) == (2, ())
     assert found.reads == "messages, topics"
+
+
+@pytest.mark.parametrize(
+    ("start", "path", "reads"),
+    [
+        (Cloud.queue, "/v2/messages/msg_none", "messages"),
+        (Cloud.broker, "/topics", "topics"),
+        (Cloud.broker, "/committed/readers/main", "group readers"),
+        (Cloud.vector_index, "/fetch/shops?ids=a", "namespace shops"),
+    ],
+)
+def test_what_the_promise_reads_by_a_client_of_its_own_is_named(
+    cloud: Cloud, redis: Redis, start: Callable[[Cloud], Any], path: str, reads: str
+) -> None:
+    fake = start(cloud)
+
+    def check() -> None:
+        httpx.get(f"{fake.url}{path}", headers=fake.headers)
+        assert redis.get("n") == "1"
+
+    found = cloud.explore(lambda: redis.set("n", "1"), check, kinds="tick", budget=5)
+    assert found.reads == f"{reads}, key n"
