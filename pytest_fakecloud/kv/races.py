@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -191,7 +190,8 @@ class Between:
                 f"run={run!r} is a coroutine function, which a command cannot await: "
                 "pass a plain function, or a command such as ['SET', 'k', 'v']"
             )
-        self._plan = plan
+        self._plan: Interruptions | None = plan
+        """None once the interruption has ended."""
         self._commands = commands
         self._run: Callable[[], object] | None = run
         self._turn: int | None = None
@@ -225,9 +225,10 @@ class Between:
 
     def remove(self) -> None:
         """End the interruption."""
-        self._run = None
-        with suppress(ValueError):
-            self._plan.remove(self)
+        # Its plan lists it until the next reset, so it keeps nothing of the fake.
+        plan, self._plan, self._run = self._plan, None, None
+        if plan is not None:
+            plan.remove(self)
 
     def __iter__(self) -> Iterator[int]:
         if self._commands is not None:
@@ -235,13 +236,13 @@ class Between:
                 f"between(commands={self._commands!r}) cannot be iterated: "
                 "leave out commands= to iterate over all positions"
             )
-        self._check_active()
+        plan = self._active_plan()
         try:
             hits, turn = -1, 0
             # End the loop after a turn without an interruption: no positions are left.
             while self.hits != hits:
                 hits, turn = self.hits, turn + 1
-                with self._plan.lock:
+                with plan.lock:
                     self._progress.clear()
                     self._gaps, self._turn = 0, turn
                 yield turn
@@ -250,7 +251,7 @@ class Between:
         self._check_hits()
 
     def __enter__(self) -> Self:
-        self._check_active()
+        self._active_plan()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -259,9 +260,10 @@ class Between:
         if error is None:
             self._check_hits()
 
-    def _check_active(self) -> None:
-        if self not in self._plan:
+    def _active_plan(self) -> Interruptions:
+        if self._plan is None:
             raise ContractError(f"{self!r} has ended: call between() again for another block")
+        return self._plan
 
     def _check_hits(self) -> None:
         __tracebackhide__ = True
