@@ -344,7 +344,7 @@ def fixture_fake(cloud: BaseCloud, fixture: str) -> Any:
     Raises ``ContractError`` for an unknown fixture.
     """
     fixture = find(fixture).fixture
-    context = cloud._context
+    context = context_of(cloud)
     handle = context.fixture_handles.get(fixture)
     if handle is None:
         handle = cloud._start(fixture, context.fixture_settings.get(fixture, {}))
@@ -357,7 +357,7 @@ def replace_early_fakes(cloud: BaseCloud, early: BaseCloud) -> list[tuple[Handle
     addresses. Closes the earlier cloud; returns each of its fakes with its replacement.
     """
     replaced = []
-    context, formers = cloud._context, early._context.fixture_handles
+    context, formers = context_of(cloud), context_of(early).fixture_handles
     try:
         for former in formers.values():
             for mount in former._mounts():
@@ -375,7 +375,7 @@ def replace_early_fakes(cloud: BaseCloud, early: BaseCloud) -> list[tuple[Handle
 
 def keep_only(cloud: BaseCloud, known: Iterable[Handle]) -> None:
     """Close all fakes except the given fakes and the fixtures' fakes."""
-    kept = {id(handle) for handle in (*known, *cloud._context.fixture_handles.values())}
+    kept = {id(handle) for handle in (*known, *context_of(cloud).fixture_handles.values())}
     for handle in cloud.fakes():
         if id(handle) not in kept:
             handle.close()
@@ -383,9 +383,10 @@ def keep_only(cloud: BaseCloud, known: Iterable[Handle]) -> None:
 
 def begin_test(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None = None) -> None:
     """Prepare a cloud for another test: end all requests, rewind the clock, reset every fake."""
-    for handle in cloud._context.handles:
+    context = context_of(cloud)
+    for handle in context.handles:
         handle._end_connections()
-    cloud._time.rewind(now, clock)
+    context.clock.rewind(now, clock)
     cloud.reset()
 
 
@@ -393,9 +394,9 @@ def show_same(copy: BaseCloud, cloud: BaseCloud) -> None:
     """Give a new cloud the data, the journal, the violations and the time of another one. Its clock
     is frozen, and it delivers nothing until somebody moves it.
     """
-    context = copy._context
-    copy._time.on_background = None
-    copy._time.rewind(cloud.clock.now(), "frozen")
+    context = context_of(copy)
+    context.clock.on_background = None
+    context.clock.rewind(cloud.clock.now(), "frozen")
     copies = {handle.name: handle for handle in copy.fakes()}
     for handle in cloud.fakes():
         # The journal shows the credentials of the other cloud, which reports must hide.
@@ -403,20 +404,20 @@ def show_same(copy: BaseCloud, cloud: BaseCloud) -> None:
         if handle.name in copies:
             copies[handle.name].restore(handle.snapshot())
     recorder_of(copy.journal).adopt(recorder_of(cloud.journal))
-    context.problems.extend(cloud._context.problems)
+    context.problems.extend(context_of(cloud).problems)
 
 
 def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
     """Describe the queues with messages that a test published but never delivered. If ``strict``
     contains this kind, record strict-mode violations instead.
     """
-    found = []
-    for handle in cloud._context.handles:
+    found, context = [], context_of(cloud)
+    for handle in context.handles:
         text, facts = handle._undelivered(), {"handle": handle.name}
-        if text is None or cloud._context.allowed.covers("undelivered", facts):
+        if text is None or context.allowed.covers("undelivered", facts):
             continue
         if "undelivered" in strict:
-            cloud._context.problems.report("undelivered", text, handle=handle.name)
+            context.problems.report("undelivered", text, handle=handle.name)
         else:
             found.append(with_allowance(text, "undelivered", facts))
     return found
@@ -425,12 +426,12 @@ def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
 def closed_addresses(cloud: BaseCloud) -> dict[str, tuple[str, str]]:
     """Return the fixture and the address of each closed fake of a cloud, by name."""
     closed = {each.name: (each.fixture, each.url) for each in cloud._closed_together}
-    return cloud._context.closed_addresses | closed
+    return context_of(cloud).closed_addresses | closed
 
 
 def secrets_in(cloud: BaseCloud) -> set[str]:
     """Return the credentials of all fakes of a cloud, of closed ones too."""
-    context = cloud._context
+    context = context_of(cloud)
     fakes = (*context.handles, *cloud._closed_together)
     return context.former_secrets.union(*map(secrets_of, fakes))
 
