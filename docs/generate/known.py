@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from textwrap import fill
 
 from pytest_fakecloud.kv.settings import VERSION
-from pytest_fakecloud.kv.table.registry import COMMANDS
-from pytest_fakecloud.kv.table.rows import DOCUMENTED
+from pytest_fakecloud.kv.table.registry import COMMANDS, DOCUMENTED
 from pytest_fakecloud.kv.table.versions import LATER, MODULES, VENDOR, is_later
 from tests.kv.comparison.known import KNOWN
 from tests.kv.comparison.normalise import RULES
@@ -76,8 +75,8 @@ def _versions() -> Iterator[str]:
         "documents, and has more commands and options than that version. Documented by the vendor: "
         f"{_code(documented)}. Not documented, and decided here: {_code(others)}; except for `MSETEX`, "
         "only Valkey has these. `documented_only=True` rejects the undocumented commands.",
-        "`kv/table/versions.py` and `kv/table/rows.py` contain the version in which each command and "
-        "option was added.",
+        "`kv/table/versions.py` and `kv/table/commands.txt` contain the version in which each command "
+        "and option was added.",
     ):
         yield f"\n{fill(text, 118)}\n"
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from pytest_fakecloud.kv.commands.server.introspection import summary
 from pytest_fakecloud.kv.engine import engine as _engine  # noqa: F401 - binds every command's function
-from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, function_of
-from pytest_fakecloud.kv.table.rows import DOCUMENTED
+from pytest_fakecloud.kv.table.registry import COMMANDS, DOCUMENTED, CommandSpec, function_of
 
 _TITLES = {
     "string": "String", "bitmap": "Bitmap", "hash": "Hash", "list": "List", "set": "Set",

@@ -10,15 +10,14 @@ import base64
 import hashlib
 import html
 import json
-import os
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
+from ..core.assets import asset
 from ..core.errors import counted, shown
 from .as_json import as_json
 from .model import IN_FULL, Report
@@ -141,7 +140,7 @@ _SCRIPTS = ("elements.js", "copying.js", "trace.js", "page.js")
 def document(data: Mapping[str, Any]) -> str:
     """Return the HTML document of a report in its JSON form (`docs/reference/report.schema.json`)."""
     # The page has all modules in one script, which needs no import.
-    script = re.sub(r"(?m)^import .*\n", "", "".join(map(_asset, _SCRIPTS)))
+    script = re.sub(r"(?m)^import .*\n", "", "".join(asset(__file__, name) for name in _SCRIPTS))
     report = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=shown)
     # A "<" in the data must not end the element that contains it.
     escaped = printable(report).replace("<", "\\u003c")
@@ -198,7 +197,7 @@ def _timelines(beside: Mapping[str, Any] | None) -> Iterator[str]:
 
 def _whole(title: str, body: str, script: str = "") -> str:
     """Return an HTML document whose policy allows only our style sheets and the given script."""
-    style = _asset("page.css") + _asset("trace.css")
+    style = asset(__file__, "page.css") + asset(__file__, "trace.css")
     allowed = f"script-src {_hash(script)}; " if script else ""
     allowed += f"style-src {_hash(style)}"
     policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
@@ -209,13 +208,6 @@ def _whole(title: str, body: str, script: str = "") -> str:
         f"<title>{html.escape(title)}</title><style>{style}</style></head><body>"
         f"{body}</body></html>\n"
     )
-
-
-def _asset(name: str) -> str:
-    # Read the file as Python reads modules, because a test may use a fake file system.
-    path = os.path.join(os.path.dirname(__file__), name)
-    data = SourceFileLoader(name, path).get_data(path)
-    return data.decode("utf-8").replace("\r\n", "\n")
 
 
 def headline(failure: str) -> str:

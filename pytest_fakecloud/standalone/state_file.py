@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from pkgutil import get_data
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from ..core.assets import asset
 from ..core.errors import ContractError, ServiceError, brief, one_line, unknown_name
 from ..core.json_schema import violations
 from ..faults.plan import FaultPlan, fault_kinds
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 2_000
 """Number of keys, records or messages loaded between two progress reports."""
-# Read the file through the import system, which also finds it in a zip file.
-SCHEMA: dict[str, Any] = orjson.loads(get_data(__package__, "state.schema.json") or b"")
+SCHEMA: dict[str, Any] = orjson.loads(asset(__file__, "state.schema.json"))
 
 
 def read_state(file: Path) -> dict[str, Any]:

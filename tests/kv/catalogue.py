@@ -1,6 +1,6 @@
 """Commands that no real server here reports, and error texts that the service must produce.
 
-The commands in `commands.txt` are a second source that checks `kv/table/rows.py`: copy them from
+The commands in `commands.txt` are a second source that checks `kv/table/commands.txt`: copy them from
 the vendor's documentation, not from there. `test_self_description.py` compares the other commands
 with real servers, and checks that these have none of the commands in `commands.txt`. A line is
 ``arity access names: option words``; the access is ``readonly``, ``write`` or ``-``. The error texts

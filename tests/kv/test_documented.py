@@ -12,8 +12,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
-from pytest_fakecloud.kv.table.registry import COMMANDS
-from pytest_fakecloud.kv.table.rows import DOCUMENTED
+from pytest_fakecloud.kv.table.registry import COMMANDS, DOCUMENTED
 from tests.kv.comparison.wire import Error
 from tests.kv.resp.test_port import Client
 

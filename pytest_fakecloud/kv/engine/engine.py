@@ -25,13 +25,13 @@ from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..settings import VERSION, KVConfig
 from ..table.config import Config
 from ..table.registry import (
+    DOCUMENTED,
     CommandSpec,
     check_family_over_rest,
     check_over_rest,
     function_of,
     table_of,
 )
-from ..table.rows import DOCUMENTED
 from ..table.versions import SHORTEST_DOUBLES
 from ..values import type_name
 from .keyspace import Frequencies, Keyspace, KeyspaceCopy

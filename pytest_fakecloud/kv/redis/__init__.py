@@ -47,8 +47,13 @@ from ..algorithms.quoting import split_words
 from ..errors import CommandError
 from ..reply import OK, QUEUED, Push, Reply
 from ..settings import KVConfig
-from ..table.registry import EVERYTHING, CommandSpec, check_family_over_rest, check_over_rest
-from ..table.rows import DOCUMENTED
+from ..table.registry import (
+    DOCUMENTED,
+    EVERYTHING,
+    CommandSpec,
+    check_family_over_rest,
+    check_over_rest,
+)
 from .links import Link, Login, Unreachable
 from .namespace import Namespace, RedisCopy
 from .rewriting import (

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import struct
 import weakref
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from importlib.machinery import SourceFileLoader
 from typing import TYPE_CHECKING, Any
 
 import lupa.lua51 as lupa
 
+from ...core.assets import asset
 from ..errors import CommandError, CountedError, one_line
 from ..reply import (
     BigNumber,
@@ -527,9 +526,7 @@ class LuaHost:
 @cache
 def _chunk(name: str) -> bytes:
     """Return a compiled Lua file. Compiling it for each runtime would take four times as long."""
-    # Read the file as Python reads modules, because a test may use a fake file system.
-    path = os.path.join(os.path.dirname(__file__), "lua", f"{name}.lua")
-    source = SourceFileLoader(name, path).get_data(path)
+    source = asset(__file__, f"lua/{name}.lua").encode()
     runtime = lupa.LuaRuntime(encoding=None, register_eval=False, register_builtins=False)
     compiled: bytes = runtime.execute(
         b"local source = ... return string.dump(assert(loadstring(source, '=host')))", source

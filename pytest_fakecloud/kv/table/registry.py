@@ -1,8 +1,8 @@
 """The table of commands: the facts derived from their rows, and their functions.
 
-Modules of ``kv/commands`` define the functions with ``@command("NAME")``. ``rows.py`` defines
-everything else about a command. The first classes read the columns that have a notation of their
-own: keys and effects.
+Modules of ``kv/commands`` define the functions with ``@command("NAME")``. ``commands.txt`` defines
+everything else about a command, and explains the notation of the columns. The first classes read
+the columns keys and effects.
 """
 
 from __future__ import annotations
@@ -15,11 +15,67 @@ from itertools import pairwise
 from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from ...core.assets import asset
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
-from .rows import ROWS, Row, synopsis
 from .syntax import integer_at_start
 from .versions import ARITIES, EARLIER, LATER, MODULES, is_later
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """A row of the table. ``flags``, ``keys``, ``arguments`` and ``effects`` are unparsed."""
+
+    name: str
+    arity: int
+    group: str
+    since: str
+    flags: str
+    keys: str
+    arguments: str
+    effects: str
+
+
+def _rows(sections: list[str]) -> Iterator[tuple[Row, bool]]:
+    """Yield each row, and whether the vendor documents its command; in a group in order of names."""
+    for section in sections:
+        heading, *lines = section.strip().split("\n")
+        group, _, of_group = heading.partition("]")
+        found: list[tuple[Row, bool]] = []
+        for line in lines:
+            head, *columns = line.split(" | ")
+            *names, arity, since = head.split()
+            columns = ["" if column == "-" else column for column in columns]
+            flags, keys, arguments, effects = [*columns, "", "", "", ""][:4]
+            if of_group:
+                effects = f"{of_group} {effects}"
+            for marked in names:
+                name = marked.removeprefix("*").replace("|", " ")
+                row = Row(name, int(arity), group, since, flags, keys, arguments, effects)
+                found.append((row, marked.startswith("*")))
+        yield from sorted(found)
+
+
+_TABLE = re.sub(r"(?m)^#.*\n", "", asset(__file__, "commands.txt")).replace("\n  ", " ")
+"""The table without its head, with continued lines joined."""
+_SHARED, *_GROUPS = _TABLE.split("\n[")
+_PARTS = dict(re.findall(r"(?m)^\$(\w+) = (.*)", _SHARED))
+"""The parts that synopses share, by name."""
+_MARKED = tuple(_rows(_GROUPS))
+ROWS = tuple(row for row, _ in _MARKED)
+DOCUMENTED = frozenset(row.name for row, is_documented in _MARKED if is_documented)
+"""Names of documented commands, container commands and subcommands (``"XGROUP CREATE"``)."""
+
+
+def synopsis(arguments: str) -> str:
+    """Return the column *arguments* with the shared parts written out."""
+    while (
+        "$" in (longer := re.sub(r"\$(\w+)", lambda part: _PARTS[part[1]], arguments)) != arguments
+    ):
+        arguments = longer
+    return longer
+
 
 # -- the column "keys" -----------------------------------------------------------------------------
 
@@ -30,19 +86,7 @@ _POSITION = re.compile(
 
 
 class KeySpec:
-    """The positions of a command's keys, and how the command accesses them.
-
-    A spec is written as flags and a position:
-
-    - ``RW access update 1``: argument 1.
-    - ``RO access 1..-1/2``: every second argument up to the end.
-    - ``RO access 1..1``: argument 1 and the next one. A non-negative end counts from the first key.
-    - ``RO access numkeys@2``: argument 2 is the number of keys, which follow it.
-    - ``OW update STORE@5``: the argument after the word STORE, which is searched for from argument
-      5.
-    - ``RO access STREAMS@1..-1%2``: the first half of the arguments after the word STREAMS.
-    - ``RO access unknown``: the positions cannot be determined.
-    """
+    """A position of a command's keys, and how the command accesses them."""
 
     def __init__(self, text: str) -> None:
         *flags, position = text.split()
@@ -137,7 +181,7 @@ _WORDS = {
 
 
 class Effects:
-    """The last column of a command's row; the module ``rows`` explains its words.
+    """The last column of a command's row, whose words ``commands.txt`` explains.
 
     ``value_at`` and ``ttl_at`` are positions in the command line, or 0. ``event`` and ``over_rest``
     are None if the row does not declare them.

@@ -1,6 +1,6 @@
 """Additions after Redis 7.0 with their versions, and what COMMAND reports besides the rows.
 
-The versions of commands are in the column *since* of ``rows.py``. This module has the versions of
+The versions of commands are in the column *since* of ``commands.txt``. This module has the versions of
 option words, arities, flags and behaviours. A stock server has everything up to the version that it
 announces, and the vendor's service has everything. Versions are those of Redis. Additions that only
 Valkey has are listed with Valkey's versions, which continue after 7.2.

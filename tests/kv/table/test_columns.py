@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, Effects, find_ttl, spec_of
-from pytest_fakecloud.kv.table.rows import ROWS, Row
+from pytest_fakecloud.kv.table.registry import (
+    COMMANDS,
+    ROWS,
+    CommandSpec,
+    Effects,
+    Row,
+    find_ttl,
+    spec_of,
+)
 
 
 def test_no_effect_repeats_what_follows_from_the_row() -> None:

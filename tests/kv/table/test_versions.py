@@ -6,8 +6,14 @@ import pytest
 
 from docs.generate.known import VALKEYS
 from pytest_fakecloud.kv.settings import VERSION
-from pytest_fakecloud.kv.table.registry import COMMANDS, Table, function_of, table_of
-from pytest_fakecloud.kv.table.rows import DOCUMENTED, ROWS
+from pytest_fakecloud.kv.table.registry import (
+    COMMANDS,
+    DOCUMENTED,
+    ROWS,
+    Table,
+    function_of,
+    table_of,
+)
 from pytest_fakecloud.kv.table.versions import (
     ARITIES,
     EARLIER,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib.machinery import SourceFileLoader
 from typing import NamedTuple
 
+from ....core.assets import asset
 from ... import errors
 from ...acl import access_flags
 from ...algorithms.glob import matcher
@@ -17,6 +16,7 @@ from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
 from ...table.registry import (
     COMMANDS,
+    ROWS,
     Args,
     CommandSpec,
     KeySpec,
@@ -24,9 +24,9 @@ from ...table.registry import (
     function_of,
     options,
     sort_destination,
+    synopsis,
     variant,
 )
-from ...table.rows import ROWS, synopsis
 from ...table.versions import DEPRECATED, INTERNAL, MODULES, NOTES, TIPS
 
 KEYS = frozenset({
@@ -348,10 +348,7 @@ def summary(spec: CommandSpec) -> str:
 @cache
 def _help_texts() -> dict[str, list[str]]:
     """Return the lines of the help texts of Redis 7.0, keyed by the names of the containers."""
-    # Read the file as Python reads modules, because a test may use a fake file system.
-    path = os.path.join(os.path.dirname(__file__), "help.txt")
-    data = SourceFileLoader("help", path).get_data(path)
-    sections = (section.splitlines() for section in data.decode().split("== ")[1:])
+    sections = (each.splitlines() for each in asset(__file__, "help.txt").split("== ")[1:])
     return {container: lines for container, *lines in sections}
 
 
