@@ -37,9 +37,9 @@ class Row(NamedTuple):
     effects: str
 
 
-def _rows(sections: list[str]) -> Iterator[tuple[Row, bool]]:
+def _rows(table: str) -> Iterator[tuple[Row, bool]]:
     """Yield each row, and whether the vendor documents its command; in a group in order of names."""
-    for section in sections:
+    for section in f"\n{table}".split("\n[")[1:]:
         heading, *lines = section.strip().split("\n")
         group, _, of_group = heading.partition("]")
         found: list[tuple[Row, bool]] = []
@@ -57,12 +57,10 @@ def _rows(sections: list[str]) -> Iterator[tuple[Row, bool]]:
         yield from sorted(found)
 
 
-_TABLE = re.sub(r"(?m)^#.*\n", "", asset(__file__, "commands.txt")).replace("\n  ", " ")
-"""The table without its head, with continued lines joined."""
-_SHARED, *_GROUPS = _TABLE.split("\n[")
-_PARTS = dict(re.findall(r"(?m)^\$(\w+) = (.*)", _SHARED))
+_, _SHARED, _TABLE = asset(__file__, "commands.txt").replace("\n  ", " ").split("\n\n", 2)
+_PARTS = dict(line[1:].split(" = ", 1) for line in _SHARED.split("\n"))
 """The parts that synopses share, by name."""
-_MARKED = tuple(_rows(_GROUPS))
+_MARKED = tuple(_rows(_TABLE))
 ROWS = tuple(row for row, _ in _MARKED)
 DOCUMENTED = frozenset(row.name for row, is_documented in _MARKED if is_documented)
 """Names of documented commands, container commands and subcommands (``"XGROUP CREATE"``)."""
