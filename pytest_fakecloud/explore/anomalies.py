@@ -33,6 +33,8 @@ _REPEATABLE = frozenset({
 _TAKES = frozenset({"LPOP", "RPOP", "BLPOP", "BRPOP", "SPOP", "ZPOPMIN", "ZPOPMAX"})
 """Commands that take an element away, which a second one cannot take."""
 _DELETIONS = frozenset({"DEL", "UNLINK", "GETDEL"})
+_REMOVALS = frozenset({"DEL", "UNLINK", "HDEL", "SREM", "ZREM", "LREM", "XDEL"})
+"""Commands whose answer says how much they removed."""
 _EXPIRIES = frozenset({"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"})
 _ONE_FIELD = frozenset({"HGET", "HSETNX", "HINCRBY", "HINCRBYFLOAT", "HEXISTS"})
 _SENDS = frozenset({*PUBLISHING, "produce", "upsert", "upsert-data"})
@@ -46,6 +48,7 @@ _LOSSES = frozenset({
     "crash_after_response",
 })  # fmt: skip
 """Kinds of events that can keep a client from having an effect."""
+_UPSERTS = frozenset({"upsert", "upsert-data", "update"})
 _QUERIES = ("query", "resumable-query")
 _VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|\d+")
 """Numbers and IDs, which can differ between two runs of the same code."""
@@ -111,10 +114,26 @@ class Access:
         has_condition = self.name == "SETNX" or (self.name == "SET" and "NX" in self.options)
         return has_condition and self.changes
 
+    def repeats(self, other: Access) -> bool:
+        return (self.text, self.content) == (other.text, other.content)
+
     @property
     def is_relative(self) -> bool:
         """Whether a second run of the command has a second effect."""
         return self.changes and self.name not in _OVERWRITES | _REPEATABLE | _TAKES
+
+    def overwrites(self, other: Access) -> bool:
+        """Return whether a call writes a vector again that another call has written or deleted."""
+        if self.call is None or other.call is None or self.keys != other.keys or not other.changes:
+            return False
+        mine, (theirs, prefix) = self._vectors()[0], other._vectors()
+        return bool(mine & theirs) or (prefix != "" and any(id.startswith(prefix) for id in mine))
+
+    def _vectors(self) -> tuple[frozenset[str], str]:
+        """Return the IDs of the vectors that a call writes or deletes, and the prefix of IDs."""
+        facts = self.call.facts if self.call is not None else {}
+        ids = [*facts.get("ids", ()), *([facts["id"]] if "id" in facts else ())]
+        return frozenset(map(str, ids)), str(facts.get("prefix") or "")
 
     @property
     def subject(self) -> str:
@@ -271,10 +290,34 @@ def _lost_update(record: Record) -> Found:
 
 
 def _check_then_act(record: Record) -> Found:
+    yield from _unchecked_removals(record)
     for read, other, write, key in _stale_writes(record):
         was_absent = all(value is None for value in read.before)
         if was_absent or write.name not in _OVERWRITES | _REPEATABLE:
             yield key.name, _told(read, other, write)
+
+
+def _unchecked_removals(record: Record) -> Found:
+    """Two clients remove what both have read, and the second goes on as if it had removed it."""
+    accesses = record.run.accesses
+    for at, mine in enumerate(accesses):
+        if mine.name not in _REMOVALS or mine.call is not None or not record.is_blind(mine):
+            continue
+        key = mine.keys[0]
+        of_key = [place for place in range(at) if key in accesses[place].keys]
+        own = [place for place in of_key if accesses[place].client == mine.client]
+        if not own or accesses[own[-1]].is_write:
+            continue
+        since = [place for place in of_key if place > own[-1] and accesses[place].changes]
+        # Only if the last change is the same removal, nothing was left for this one.
+        if not since or accesses[since[-1]].text != mine.text:
+            continue
+        other = accesses[since[-1]]
+        following = (one for one in accesses[at + 1 :] if one.client == mine.client)
+        effect = next(following, None)
+        theirs = (one for one in accesses[since[-1] + 1 :] if one.client == other.client)
+        if effect is not None and effect.changes and any(effect.repeats(one) for one in theirs):
+            yield key.name, _told(accesses[own[-1]], other, mine, effect)
 
 
 def _write_skew(record: Record) -> Found:
@@ -339,6 +382,31 @@ def _expired_lock(record: Record) -> Found:
 
 
 def _stale_copy(record: Record) -> Found:
+    yield from _stale_records(record)
+    yield from _stale_values(record)
+
+
+def _stale_records(record: Record) -> Found:
+    """A vector is written because of a key, after another client changed the key and the vector."""
+    accesses = record.run.accesses
+    for at, write in enumerate(accesses):
+        if write.name not in _UPSERTS or not write.changes:
+            continue
+        for place, read in enumerate(accesses[:at]):
+            if read.client != write.client or read.call is not None or read.is_write:
+                continue
+            between, source = accesses[place + 1 : at], read.keys[0]
+            # A client that reads the key again, also after the write, can repair it.
+            later = [one for one in accesses[place + 1 :] if source in one.keys]
+            again = any(root_of(one.client) == root_of(write.client) for one in later)
+            news = [one for one in between if one.client != write.client and source in one.keys]
+            authors = {one.client for one in news if one.changes}
+            newer = [one for one in between if one.client in authors and write.overwrites(one)]
+            if newer and not again:
+                yield write.keys[0].name, _told(read, news[0], newer[-1], write)
+
+
+def _stale_values(record: Record) -> Found:
     """A value that is derived from another key overwrites one derived from a newer value."""
     for at, write in enumerate(record.commands):
         is_copy = write.name in _OVERWRITES - _DELETIONS and write.changes
@@ -387,9 +455,11 @@ def _number_of_message(access: Access) -> int:
 def _key_without_ttl(record: Record) -> Found:
     if not record.run.fired:
         return
-    for one in record.plain.accesses:
+    for at, one in enumerate(record.plain.accesses):
         key = one.keys[0]
-        if one.name in _EXPIRIES and record.run.left.get(key):
+        # What a script does before is never done without its EXPIRE.
+        is_split = record.plain.accesses[at - 1].unit is not one.unit
+        if one.name in _EXPIRIES and is_split and record.run.left.get(key):
             wrote = [peer for peer in record.of_key(key) if peer.changes]
             if wrote:
                 yield key.name, f"{_told(wrote[-1])}, and {one.text} never ran"

@@ -16,7 +16,7 @@ from pytest_fakecloud.explore.anomalies import PATTERNS
 
 from ..docs.blocks import DOCS
 from .bugs import Make, Scenario, reads, ten
-from .bugs.effects import EFFECTS
+from .bugs.effects import DELETED, EFFECTS
 from .conftest import holds
 
 Clients = Mapping[str, Callable[[], object]]
@@ -55,6 +55,28 @@ def claim_seat(redis: Redis) -> Clients:
 
 def join_room(redis: Redis) -> Clients:
     return both(lambda name: redis.llen("room") < 1 and redis.rpush("room", name))
+
+
+def hand_over(redis: Redis) -> Clients:
+    def work(_: str) -> None:
+        for job in redis.zrange("due", 0, 0):
+            redis.zrem("due", job)
+            redis.rpush("outgoing", job)
+
+    return both(work)
+
+
+def pay_out(redis: Redis) -> Clients:
+    return both(lambda _: redis.get("bonus") and (redis.delete("bonus"), redis.incrby("paid", 5)))
+
+
+def open_ticket(redis: Redis) -> Clients:
+    def work(_: str) -> None:
+        if redis.sismember("tickets", "t1"):
+            redis.srem("tickets", "t1")
+            redis.hincrby("visitors", "today", 1)
+
+    return both(work)
 
 
 def leave_call(redis: Redis) -> Clients:
@@ -177,6 +199,41 @@ def claim_once(redis: Redis) -> Clients:
     return both(lambda name: redis.get("seat") is None and redis.set("seat", name, nx=True))
 
 
+def hand_over_once(redis: Redis) -> Clients:
+    def work(_: str) -> None:
+        for job in redis.zrange("due", 0, 0):
+            if redis.zrem("due", job):
+                redis.rpush("outgoing", job)
+
+    return both(work)
+
+
+def remove_and_count(redis: Redis) -> Clients:
+    def work(name: str) -> None:
+        if redis.sismember("tickets", "t1"):
+            redis.srem("tickets", "t1")
+            redis.incr(f"tries:{name}")
+
+    return both(work)
+
+
+def remove_others(redis: Redis) -> Clients:
+    def work(name: str) -> None:
+        if redis.sismember("tickets", name):
+            redis.srem("tickets", name)
+            redis.incr("visitors")
+
+    return both(work)
+
+
+def expire_in_script(redis: Redis) -> Clients:
+    def visit() -> None:
+        redis.hset("page", "version", 1)
+        redis.eval("redis.call('HSET', KEYS[1], 'v', 2) redis.call('EXPIRE', KEYS[1], 9)", ["page"])
+
+    return {"ann": visit}
+
+
 def decrease_only(redis: Redis) -> Clients:
     return both(lambda _: redis.decr("stock") < 0 and redis.incr("stock"))
 
@@ -234,7 +291,7 @@ def score_again(redis: Redis) -> Clients:
 
 FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
     "lost update": (add_view, rename_field, append_in_document),
-    "check then act": (take_stock, claim_seat, join_room),
+    "check then act": (take_stock, claim_seat, join_room, hand_over, pay_out, open_ticket),
     "write skew": (leave_call, withdraw, open_both),
     "foreign release": (release_any, extend_any, mark_free),
     "expired lock": (write_late, push_late, score_late),
@@ -244,7 +301,8 @@ FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
 SILENT = (
     add_by_script, set_other_fields, set_the_same, take_by_script, claim_once, decrease_only,
     release_own, write_fenced, write_own, set_with_expiry, expire_in_transaction,
-    add_to_set_again, set_again, score_again,
+    add_to_set_again, set_again, score_again, hand_over_once, remove_and_count, remove_others,
+    expire_in_script,
 )  # fmt: skip
 
 
@@ -252,6 +310,9 @@ def filled(kv: KVServer) -> Redis:
     redis = Redis(kv.url, kv.token, rest_retries=0)
     redis.mset({"views": 1, "stock": 1, "doc": "text", "ann": "on", "bob": "on"})
     redis.hset("user", "name", "x")
+    redis.zadd("due", {"job": 1})
+    redis.sadd("tickets", "t1", "ann", "bob")
+    redis.set("bonus", "yes")
     return redis
 
 
@@ -325,7 +386,7 @@ def test_the_reference_lists_every_pattern() -> None:
 
 
 SERVICES: dict[str, tuple[Make, ...]] = {
-    **EFFECTS, "stale write": (ten.stale_cache,), "early search": (reads.pending_vectors,),
+    **EFFECTS, "stale write": (ten.stale_cache, *DELETED), "early search": (reads.pending_vectors,),
 }  # fmt: skip
 
 

@@ -254,6 +254,50 @@ def replaced_document(redis: Redis, number: str) -> object:
     return redis.mset({"state": f'{{"number": {number}}}'})
 
 
+# -- a vector written after the deletion of what it belongs to -------------------------------------
+
+
+def _embedded(embed: Callable[[Redis, Any, bool], None]) -> Make:
+    """Someone embeds the note of a user, who leaves."""
+
+    def make(cloud: Cloud, corrected: bool) -> Scenario:
+        kv, index = cloud.kv_server(), cloud.vector_index(dimension=2)
+        kv.load({"user:ann": {"note": "x"}, "users": {"ann"}})
+        redis, notes = Redis(kv.url, kv.token, rest_retries=0), index.client()
+
+        def leave() -> None:
+            redis.delete("user:ann")
+            redis.srem("users", "ann")
+            notes.delete(prefix="ann:") if embed is embed_member else notes.delete(["ann:1"])
+
+        run = {"writer": lambda: embed(redis, notes, corrected), "ann": leave}
+        return _unchecked(run)
+
+    make.__name__ = embed.__name__
+    return make
+
+
+def embed_member(redis: Redis, notes: Any, corrected: bool) -> None:
+    if redis.sismember("users", "ann"):
+        notes.upsert([("ann:1", [1, 2])])
+    if corrected and not redis.sismember("users", "ann"):
+        notes.delete(["ann:1"])
+
+
+def embed_note(redis: Redis, notes: Any, corrected: bool) -> None:
+    if redis.hget("user:ann", "note"):
+        # Nobody deletes the vector of a note that is not the user's.
+        notes.upsert([("all:1" if corrected else "ann:1", [1, 2])])
+
+
+def embed_profile(redis: Redis, notes: Any, corrected: bool) -> None:
+    if corrected:
+        notes.upsert([("ann:1", [1, 2])])
+    elif redis.exists("user:ann"):
+        notes.upsert([("ann:1", [1, 2]), ("ann:2", [2, 1])])
+
+
+DELETED = tuple(map(_embedded, (embed_member, embed_note, embed_profile)))
 EFFECTS: dict[str, tuple[Make, ...]] = {
     "early commit": (commit_before_work, commit_past_a_failure, commit_by_polling),
     "early acknowledgement": tuple(map(_handled, (swallowed_error, marked_first, given_up))),
