@@ -555,6 +555,20 @@ def test_an_error_of_the_check_says_after_what(cloud: Cloud, kv: KVServer, redis
     assert found.value.__notes__ == ["raised by check=, after the schedule 'run.2 crash'"]
 
 
+def test_an_error_in_another_order_of_calls_can_be_replayed(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    def check(history: History) -> None:
+        assert kv.value("k") == "bob", {"ann": ""}[f"no name after {history.schedule}"]
+
+    clients = {name: (lambda name=name: redis.set("k", name)) for name in ("ann", "bob")}
+    with pytest.raises(KeyError, match="'no name after ann.1 switch bob'") as found:
+        cloud.explore(clients, check, kinds="switch")
+    assert found.value.__notes__ == ["raised by check=, after the schedule 'ann.1 switch bob'"]
+    with pytest.raises(KeyError, match="'no name after ann.1 switch bob'"):
+        cloud.explore(clients, check, schedule="ann.1 switch bob")
+
+
 def test_what_cannot_be_explored_is_refused(cloud: Cloud, redis: Redis) -> None:
     for wrong, text in (
         (lambda: cloud.explore(lambda: None), "made no call"),

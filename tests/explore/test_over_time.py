@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -434,3 +435,19 @@ def test_a_time_that_the_code_keeps_as_data_is_worth_waiting_for(
         of.search(cloud, budget=150)
     assert re.search(r"worker\.\d+ switch user", found.value.schedule)
     Delayed(kv, unit=unit, poll=poll, sleeps=sleeps, corrected=True).search(cloud, budget=30)
+
+
+def test_schedules_fire_three_times_and_are_delivered_within_the_patience(cloud: Cloud) -> None:
+    queue, late, fired = cloud.queue(), set[timedelta](), set[int]()
+
+    def check() -> None:
+        fired.add(len(queue.messages()))
+        late.update(attempt.waited for attempt in queue.attempts() if attempt.number == 1)
+
+    queue.destinations.respond(HOOK, 200)
+    create = partial(queue.client().schedule.create, cron="55 23 * * *", schedule_id="closing")
+    deploy = {"deploy": lambda: create(destination=HOOK)}
+    result = cloud.explore(deploy, check, budget=300, trust=False)
+    assert result.tried == 300
+    assert fired == {0, 3}
+    assert max(late) <= timedelta(hours=1)

@@ -255,10 +255,12 @@ class Player:
             simulation.note_series(schedule.series)
         else:
             run.schedule = schedule.with_series(0)
+        applied = schedule if strategy is None else Schedule(run.fired)
+        simulation.history.schedule = str(applied)
         is_examined = stacks and left_out < 0 and not run.fired
         with world.reads.recorded() if is_examined else contextlib.nullcontext():
             for check in self.promises.at_end:
-                run.broken = run.broken or self._broken_promise(check, simulation.history, schedule)
+                run.broken = run.broken or self._broken_promise(check, simulation.history, applied)
         if left_out < 0:
             self._note_anomalies(run)
         if not keep:

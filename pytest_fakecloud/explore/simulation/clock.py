@@ -113,9 +113,16 @@ class RunClock(Part):
         return ClockMove(min([at_us, *self.known_instants(1)]))
 
     def _chosen_move(self, options: Sequence[Option]) -> ClockMove | None:
-        """Return a move before the strands that can run, or None if a client's patience is less."""
+        """Return a move before the strands and deliveries that can run, or None if the patience of one
+        of them is less, or if no schedule may fire any more.
+        """
         at_us = self.next_us()
         if at_us is None:
+            return None
+        if at_us == self._fakes.deliveries.next_firing_us() and not self._may_fire(at_us):
+            return None
+        due_us = [one.timer.due_us for one in options if isinstance(one, Due)]
+        if any(at_us - each > self._state.scope.patience_us for each in due_us):
             return None
         span_us = at_us - self._fakes.now_us()
         waiting = [one for one in options if isinstance(one, Strand) and one.state != "new"]
@@ -135,7 +142,7 @@ class RunClock(Part):
         if options:
             self._chosen_moves += 1
             self._state.add_line("clock", f"moves by {seconds(move.at_us - now)}", event=True)
-        elif move.at_us == self._fakes.deliveries.next_firing_us():
+        if move.at_us == self._fakes.deliveries.next_firing_us():
             self._firings += 1
         ends = list(self.ends_until(move.at_us)) if self._state.has_steps else []
         fired = self.move_to(move.at_us)
