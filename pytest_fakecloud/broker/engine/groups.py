@@ -93,6 +93,7 @@ class MemoryGroups:
         with self._state:
             member = self._enter(request)
             member.consuming += 1
+            member.has_consumed = True
             seen = (self._waits.epoch, member.epoch)
 
         def poll() -> list[Record] | None:
@@ -210,6 +211,10 @@ class MemoryGroups:
                 "commit",
                 instance,
             )
+            if member.state == "active" and not member.has_consumed:
+                # A real consumer joins again in its next poll, and then reads the committed offset.
+                member.positions.update((TopicPartition(t, p), at) for t, p, at in wanted)
+                member.starts.update((TopicPartition(t, p), at) for t, p, at in wanted)
             if any(delivered.get(TopicPartition(t, p), at) != at for t, p, at in wanted):
                 self._plan_auto_commit(member)
 
@@ -568,7 +573,7 @@ class MemoryGroups:
 
     def _activate(self, instance: Instance) -> None:
         """Let an instance read its partitions from its start positions."""
-        instance.state = "active"
+        instance.state, instance.has_consumed = "active", instance.consuming > 0
         for tp in instance.assignment:
             self._state.topic(tp.topic)
             position = self._start_position(instance, tp)

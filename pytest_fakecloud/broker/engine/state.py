@@ -72,6 +72,8 @@ class Instance:
     """Incremented when partitions are revoked, so that long polls that started earlier end."""
     consuming: int = 0
     """Number of consume calls in progress."""
+    has_consumed: bool = False
+    """Whether it has called consume since it got its partitions."""
     holder: object | None = None
     """The consume call that may proceed. Other calls on the same instance wait."""
     timers: dict[TimerKind, Timer] = field(default_factory=dict)
