@@ -283,12 +283,14 @@ def _uses(function: _Use, names: set[str]) -> list[_Use]:
 
 
 def named_by(function: Any) -> Iterator[object]:
-    """Yield the values of the variables from outside that a function and its inner functions name."""
+    """Yield the values of the variables from outside that a function and its inner functions name,
+    for a library only those that the function has enclosed.
+    """
     for cell in getattr(function, "__closure__", None) or ():
         with suppress(ValueError):  # The variable has no value yet.
             yield cell.cell_contents
     names = {name for code in _with_inner(function.__code__) for name in code.co_names}
-    scope = getattr(function, "__globals__", {})
+    scope = {} if is_library(function.__code__.co_filename) else function.__globals__
     yield from (scope[name] for name in names if name in scope)
 
 

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from types import ModuleType
+from functools import partial
+from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..base_cloud import BaseCloud
@@ -16,6 +17,7 @@ from ..handle import Handle
 from ..outside.replace import replace
 from .footprint import ALL, KEY_OF_DB, Touch, touch_of_key
 from .programs import may_assert, named_by
+from .promises import Predicate
 from .result.story import line_text, lookups_of_run
 from .run import History, Run
 from .schedule import Schedule
@@ -44,7 +46,9 @@ _KINDS: Mapping[str, str] = {
     "assert_no_failure": "callback",
 }  # fmt: skip
 """What the methods of fakes read. The databases of a key-value server report their keys."""
-_FIXED = (str, bytes, int, float, tuple, frozenset, type(None), ModuleType, Handle, BaseCloud)
+_FIXED = (
+    str, bytes, int, float, tuple, frozenset, type(None), type, ModuleType, Handle, BaseCloud
+)  # fmt: skip
 """Types of the values that a promise may name without reading data of the test."""
 _NO_DATA = ("clock", "publishing")
 """Kinds of accesses that only order calls."""
@@ -125,7 +129,7 @@ class Reads:
 class Trust:
     """What the promise read, and how many lost writes it notices.
 
-    ``unwritten`` are the keys that it read, that no run wrote, and that did not exist before.
+    ``unwritten`` are the keys that it read and that no run wrote.
     ``unnoticed`` are the writes whose loss it does not notice, of the ``writes`` that were left out.
     """
 
@@ -167,26 +171,38 @@ def examine(player: Player, undisturbed: Run) -> Trust:
     is_checked = bool(player.promises.given) and not any(
         may_assert(program.function) for program in player.subject.programs
     )
-    notices_none = bool(found.writes) and len(missed) == found.writes
     reads_data = any(touch not in world.unwritten for touch in world.reads.touches) or any(
         names_data(check) for check in player.promises.given
     )
-    if is_checked and notices_none and not reads_data:
+    # Without writes, a key that stays as it was may be all that there is to promise.
+    says_nothing = not reads_data and bool(found.writes or not found.reads)
+    if is_checked and says_nothing and len(missed) == found.writes:
         text = f"it read {found.reads}, which no run wrote" if found.reads else "it read nothing"
+        if missed:
+            text += f", and it does not notice if a write is lost, such as {missed[0]}"
         raise ContractError(
-            f"the promise holds whatever the code does: {text}, and it does not notice if a write is "
-            f"lost, such as {missed[0]}. Read what must hold from the fakes or the history, or pass "
-            "trust=False if the promise is meant to say so little"
+            f"the promise holds whatever the code does: {text}. Read what must hold from the fakes "
+            "or the history, or pass trust=False if the promise is meant to say so little"
         )
     return found
 
 
-def names_data(value: object, depth: int = 3) -> bool:
-    """Return whether a function names an object that code can change, such as a list of the test."""
-    function: Any = getattr(value, "__func__", getattr(value, "func", value))
-    if not hasattr(function, "__code__"):
-        return not (isinstance(value, _FIXED) or callable(value))
-    return depth > 0 and any(names_data(each, depth - 1) for each in named_by(function))
+def names_data(value: object, depth: int = 4) -> bool:
+    """Return whether a promise names an object that code can change, such as a list of the test."""
+    named: Iterable[object]
+    if isinstance(value, _FIXED):
+        return False
+    if isinstance(value, MethodType):
+        named = value.__self__, value.__func__
+    elif isinstance(value, partial):
+        named = value.func, *value.args, *value.keywords.values()
+    elif isinstance(value, FunctionType):
+        named = named_by(value)
+    elif callable(value) or isinstance(value, Predicate):
+        named = getattr(value, "__dict__", {}).values()
+    else:
+        return True
+    return depth > 0 and any(names_data(each, depth - 1) for each in named)
 
 
 def _notices(player: Player, index: int, undisturbed: Run) -> bool | None:

@@ -71,7 +71,7 @@ class World(Fakes):
         self._owner = threading.get_ident()
         self.reads = Reads(self.handles)
         self.unwritten: set[Touch] = set()
-        """The keys that a promise read, that no run has written so far, and that did not exist."""
+        """The keys that a promise read, and that no run has written so far."""
         self.free_locks: Callable[[], None] = lambda: None
         """Frees the replaced locks before each run, because a crash may leave them held."""
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
@@ -102,16 +102,18 @@ class World(Fakes):
         return left
 
     def note_unwritten(self, run: Run) -> None:
-        """Note the keys that the promise read but that neither the baseline nor a run contains."""
-        self.reset()
+        """Note the keys that the promise read but that the undisturbed run did not write."""
         by_name = (one for one in self.reads.touches if one.kind[:3] == "key" and one.name != ALL)
-        self.unwritten = {touch for touch in by_name if self.state_of(touch) is None}
+        self.unwritten = set(by_name)
         for step in run.steps:
             self.note_written(step.footprint.touches)
 
     def note_written(self, touches: Iterable[Touch]) -> None:
         if self.unwritten:
-            self.unwritten.difference_update(touch.read for touch in touches if touch.writes)
+            writes = [touch for touch in touches if touch.writes]
+            self.unwritten = {
+                one for one in self.unwritten if not any(each.conflicts(one) for each in writes)
+            }
 
     def sockets(self) -> SocketHooks | None:
         return None if self.simulation is None else self.simulation.sockets

@@ -16,7 +16,7 @@ from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.explore import patches
 from pytest_fakecloud.explore.run import Program
 
-from .conftest import failure
+from .conftest import failure, holds
 
 ARGUMENTS: list[tuple[Any, ...]] = [(), (True, 0), (True, 5), (False,), (True, -5), (False, 5)]
 """Arguments of ``acquire()``: no time-out, several time-outs, and two that raise ValueError."""
@@ -162,7 +162,7 @@ def test_a_condition_acquires_its_lock_again_in_a_turn(cloud: Cloud, redis: Redi
             order.append("releases")
 
     clients = {"waiter": waiter, "notifier": notifier}
-    found = cloud.explore(clients, lambda: None, kinds="switch", setup=setup, budget=3)
+    found = cloud.explore(clients, holds, kinds="switch", setup=setup, budget=3)
     assert order[0] == "releases"
     assert "not all interleavings" not in str(found)
 

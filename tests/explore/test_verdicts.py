@@ -6,6 +6,8 @@ import itertools
 import queue
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from json import loads
 from typing import Any
 
 import httpx
@@ -21,6 +23,7 @@ from pytest_fakecloud import (
     eventually,
     linearizable,
     never,
+    nothing_lost,
     sometimes,
 )
 
@@ -260,22 +263,105 @@ def test_a_key_that_only_another_schedule_writes_is_not_named(
     assert cloud.explore(run, check, kinds="respond").unwritten == ()
 
 
-@pytest.mark.parametrize("read", ["nothing", "a key that no run writes"])
+@pytest.mark.parametrize("key", [None, "typo", "limit"])
 def test_a_promise_that_says_nothing_is_an_error(
-    cloud: Cloud, kv: KVServer, redis: Redis, read: str
+    cloud: Cloud, kv: KVServer, redis: Redis, key: str | None
 ) -> None:
+    kv.load({"limit": "5"})
+
     def check() -> None:
-        if read != "nothing":
-            assert kv.value("typo") is None
+        assert key is None or kv.value(key) in (None, "5")
 
     def run() -> None:
         redis.set("n", "1")
 
     text = error(cloud, run, check, kinds="respond")
     assert "it does not notice if a write is lost, such as SET n 1" in text
-    assert ("it read key typo, which no run wrote" in text) == (read != "nothing")
+    assert (f"it read key {key}, which no run wrote" in text) == (key is not None)
     assert cloud.explore(run, check, kinds="respond", trust=False).reads == ""
-    cloud.explore(run, [check, expects(kv, "1")], kinds="tick")
+    found = cloud.explore(run, [check, expects(kv, "1")], kinds="tick")
+    assert found.unwritten == ((key,) if key else ())
+
+
+def test_a_promise_that_reads_nothing_of_code_that_writes_nothing_is_an_error(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    def run() -> object:
+        return redis.get("n")
+
+    def says_nothing() -> None:
+        assert loads("1") == 1  # which names an object of its library
+
+    for check in (says_nothing, always(lambda: True), [says_nothing, never(lambda: False)]):
+        text = error(cloud, run, check, kinds="respond")
+        assert "the promise holds whatever the code does: it read nothing. Read what" in text
+
+    def nobody_writes() -> None:
+        assert kv.value("n") is None
+
+    found = cloud.explore(run, nobody_writes, kinds="respond")
+    assert (found.reads, found.unwritten, found.writes) == ("key n", ("n",), 0)
+
+
+def test_a_promise_about_data_of_the_test_says_something(cloud: Cloud) -> None:
+    """It reads nothing of a fake: only what a destination of the queue has received."""
+    queue = cloud.queue()
+    received: list[str] = []
+
+    class Shop:
+        def __init__(self) -> None:
+            self.received = received
+
+        def __call__(self) -> None:
+            assert len(self.received) < 2
+
+        check = __call__
+
+    def at_most(most: int, found: list[str]) -> None:
+        assert len(found) <= most
+
+    queue.destinations.call("https://app.example.com", lambda _: received.append("paid"))
+
+    def run() -> None:
+        httpx.post(f"{queue.url}/v2/publish/https://app.example.com", headers=queue.headers)
+
+    for check in (
+        Shop(),
+        Shop().check,
+        partial(at_most, 1, received),
+        partial(at_most, 1, found=received),
+        always(lambda: len(received) < 2),
+        nothing_lost(lambda: received, lambda: received),
+    ):
+        found = cloud.explore(run, check, setup=received.clear, kinds="drop")
+        assert (found.reads, found.writes, len(found.unnoticed)) == ("", 1, 1)
+
+
+def test_a_promise_that_forbids_something_need_not_notice_a_lost_write(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    """It holds without the write, as each promise does that something happens at most once."""
+
+    def run() -> None:
+        redis.set("lock", "ann", nx=True, ex=60)
+
+    def the_lock_is_free_again() -> None:
+        cloud.clock.advance("1h")
+        assert kv.value("lock") is None
+
+    found = cloud.explore(run, the_lock_is_free_again, kinds="crash")
+    assert (found.reads, found.writes, len(found.unnoticed)) == ("key lock", 1, 1)
+
+
+def test_a_command_for_all_keys_writes_each_of_them(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    kv.load({"n": "1"})
+
+    def emptied() -> None:
+        assert kv.value("n") in (None, "1")
+
+    assert cloud.explore(lambda: redis.flushdb(), emptied, kinds="drop").unwritten == ()
 
 
 def test_the_loss_of_a_message_and_of_a_record_is_noticed(cloud: Cloud, redis: Redis) -> None:
