@@ -11,6 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from ....core.assets import asset
 from ... import errors
 from ...engine.engine import Engine
 from ...engine.sessions import Session
@@ -43,71 +44,11 @@ def _readable(size: int) -> str:
     return f"{number:.2f}{_UNITS[unit]}" if unit else f"{size}B"
 
 
-_TEMPLATES = {
-    "server": """
-redis_version redis_git_sha1:00000000 redis_git_dirty:0 redis_build_id:0000000000000000
-redis_mode:standalone os arch_bits:64 monotonic_clock multiplexing_api:epoll
-atomicvar_api:c11-builtin gcc_version:12.2.0 process_id:1 process_supervised:no run_id tcp_port
-server_time_usec uptime_in_seconds uptime_in_days hz configured_hz lru_clock
-executable:/redis-server config_file: io_threads_active:0
-""",
-    "clients": """
-connected_clients cluster_connections:0 maxclients client_recent_max_input_buffer:0
-client_recent_max_output_buffer:0 blocked_clients tracking_clients clients_in_timeout_table:0
-""",
-    "memory": """
-used_memory used_memory_human used_memory_rss used_memory_rss_human used_memory_peak
-used_memory_peak_human used_memory_peak_perc:100.00% used_memory_overhead:0 used_memory_startup:1024
-used_memory_dataset used_memory_dataset_perc:100.00% allocator_allocated allocator_active
-allocator_resident total_system_memory:0 total_system_memory_human:0B used_memory_lua:0
-used_memory_vm_eval:0 used_memory_lua_human:0B used_memory_scripts_eval number_of_cached_scripts
-number_of_functions number_of_libraries used_memory_vm_functions:0 used_memory_vm_total:0
-used_memory_vm_total_human:0B used_memory_functions used_memory_scripts used_memory_scripts_human
-maxmemory maxmemory_human maxmemory_policy allocator_frag_ratio:1.00 allocator_frag_bytes:0
-allocator_rss_ratio:1.00 allocator_rss_bytes:0 rss_overhead_ratio:1.00 rss_overhead_bytes:0
-mem_fragmentation_ratio:1.00 mem_fragmentation_bytes:0 mem_not_counted_for_evict:0
-mem_replication_backlog:0 mem_total_replication_buffers:0 mem_clients_slaves:0 mem_clients_normal:0
-mem_cluster_links:0 mem_aof_buffer:0 mem_allocator:libc active_defrag_running:0
-lazyfree_pending_objects:0 lazyfreed_objects
-""",
-    "persistence": """
-loading:0 async_loading:0 current_cow_peak:0 current_cow_size:0 current_cow_size_age:0
-current_fork_perc:0.00 current_save_keys_processed:0 current_save_keys_total:0
-rdb_changes_since_last_save rdb_bgsave_in_progress:0 rdb_last_save_time rdb_last_bgsave_status:ok
-rdb_last_bgsave_time_sec:-1 rdb_current_bgsave_time_sec:-1 rdb_saves:0 rdb_last_cow_size:0
-rdb_last_load_keys_expired:0 rdb_last_load_keys_loaded:0 aof_enabled:0 aof_rewrite_in_progress:0
-aof_rewrite_scheduled:0 aof_last_rewrite_time_sec:-1 aof_current_rewrite_time_sec:-1
-aof_last_bgrewrite_status:ok aof_rewrites:0 aof_rewrites_consecutive_failures:0
-aof_last_write_status:ok aof_last_cow_size:0 module_fork_in_progress:0 module_fork_last_cow_size:0
-""",
-    "stats": """
-total_connections_received:0 total_commands_processed instantaneous_ops_per_sec:0
-total_net_input_bytes:0 total_net_output_bytes:0 total_net_repl_input_bytes:0
-total_net_repl_output_bytes:0 instantaneous_input_kbps:0.00 instantaneous_output_kbps:0.00
-instantaneous_input_repl_kbps:0.00 instantaneous_output_repl_kbps:0.00 rejected_connections:0
-sync_full:0 sync_partial_ok:0 sync_partial_err:0 expired_keys expired_stale_perc:0.00
-expired_time_cap_reached_count:0 expire_cycle_cpu_milliseconds:0 evicted_keys evicted_clients:0
-total_eviction_exceeded_time:0 current_eviction_exceeded_time:0 keyspace_hits keyspace_misses
-pubsub_channels pubsub_patterns pubsubshard_channels latest_fork_usec:0 total_forks:0
-migrate_cached_sockets:0 slave_expires_tracked_keys:0 active_defrag_hits:0 active_defrag_misses:0
-active_defrag_key_hits:0 active_defrag_key_misses:0 total_active_defrag_time:0
-current_active_defrag_time:0 tracking_total_keys tracking_total_items tracking_total_prefixes
-unexpected_error_replies:0 total_error_replies dump_payload_sanitizations:0 total_reads_processed:0
-total_writes_processed:0 io_threaded_reads_processed:0 io_threaded_writes_processed:0
-reply_buffer_shrinks:0 reply_buffer_expands:0
-""",
-    "replication": """
-role:master connected_slaves:0 master_failover_state:no-failover master_replid
-master_replid2:0000000000000000000000000000000000000000 master_repl_offset:0 second_repl_offset:-1
-repl_backlog_active:0 repl_backlog_size repl_backlog_first_byte_offset:0 repl_backlog_histlen:0
-""",
-    # CPU times are 0: they would be wall-clock times, but the reply must be deterministic.
-    "cpu": """
-used_cpu_sys:0.000000 used_cpu_user:0.000000 used_cpu_sys_children:0.000000
-used_cpu_user_children:0.000000 used_cpu_sys_main_thread:0.000000 used_cpu_user_main_thread:0.000000
-""",
+_FIELDS = {
+    section: fields
+    for section, *fields in map(str.split, asset(__file__, "info.txt").split("== ")[1:])
 }
-"""The sections with a fixed number of fields, in order, with the values that never change."""
+"""The fields of each section that has a fixed number of them. Those that change have no value."""
 
 
 _FACTS: dict[str, Callable[[Engine], Any]] = {
@@ -167,12 +108,12 @@ _FACTS: dict[str, Callable[[Engine], Any]] = {
 """The values of the other fields."""
 
 
-def _filled(template: str, engine: Engine) -> Iterator[str]:
-    """Yield the lines of a template, with the current values of names without a value.
+def _filled(section: str, engine: Engine) -> Iterator[str]:
+    """Yield the lines of a section, with the current values of names without a value.
 
     A name such as ``used_memory_human`` has the value of ``used_memory`` in readable form.
     """
-    for line in template.split():
+    for line in _FIELDS[section]:
         name, given, value = line.partition(":")
         if not given:
             base = name.removesuffix("_human")
@@ -219,7 +160,7 @@ def _keyspace(engine: Engine) -> Iterator[str]:
 
 
 SECTIONS: dict[str, Callable[[Engine], Iterator[str]]] = {
-    **{name: partial(_filled, template) for name, template in _TEMPLATES.items()},
+    **{name: partial(_filled, name) for name in _FIELDS if name != "cluster"},
     "modules": lambda engine: (
         f"module:name={name},ver={MODULE_VERSIONS[name]},api=1,filters=0,usedby=[],using=[],options=[]"
         for name in engine.settings.modules
@@ -229,7 +170,7 @@ SECTIONS: dict[str, Callable[[Engine], Iterator[str]]] = {
         f"errorstat_{word}:count={count}" for word, count in engine.statistics.errors.items()
     ),
     "latencystats": _latencystats,
-    "cluster": partial(_filled, "cluster_enabled:0"),
+    "cluster": partial(_filled, "cluster"),
     "keyspace": _keyspace,
 }
 
