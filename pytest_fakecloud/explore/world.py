@@ -236,9 +236,9 @@ class Randomness:
         yield random, "seed", partial(seed, getattr(random, "_inst"))  # noqa: B009
 
     def _bytes(self, strand: Strand, size: int) -> bytes:
-        strand.urandom_calls += 1
-        source = f"{self._seed} {self._series} {strand.title} {strand.urandom_calls}"
-        return random.Random(source).randbytes(size)
+        if strand.random is None:
+            strand.random = random.Random(f"{self._seed} {self._series} {strand.title}")
+        return strand.random.randbytes(size)
 
 
 # -- the fakes -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from types import FrameType
 from typing import Any, Literal, TypeAlias
 
@@ -165,11 +166,11 @@ class Strand:
     deadline_us: int | None = None
     """The latest end of a pause of a delivery."""
 
-    # The thread that runs the strand, and numbers that make its names the same in every run.
+    # The thread that runs the strand, and what makes its names and its numbers the same in every run.
     thread: int = 0
     gate: Gate = field(default_factory=Gate)
     locks_created: int = 0
-    urandom_calls: int = 0
+    random: Random | None = None
 
     work: Work = field(default_factory=Work)
     loop: LoopState = field(default_factory=LoopState)
