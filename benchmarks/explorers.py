@@ -29,6 +29,8 @@ from tests.docs.recipes import Recipe, recipes
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "docs" / "cookbook" / "explore.md", ROOT / "tests" / "docs" / "bugs.md")
+SEEDS = range(5)
+"""The seeds with which the schedules are counted that a bug needs."""
 SECONDS = 10
 """Wall-clock seconds of a search with each of frontrun's clocks."""
 LIMIT = 45
@@ -45,6 +47,8 @@ class Search:
     runs: int
     seconds: float
     error: str = ""
+    most: int = 0
+    """The most runs with one seed, of a search that repeats with several."""
 
 
 class Subject:
@@ -145,6 +149,18 @@ def by_explore(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
         return False, 1 + _explore(cloud, *args, **options).tried
     except BrokenPromiseError as broken:
         return True, 1 + broken.tried
+
+
+def with_seeds(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int, int]:
+    """Search with ``explore`` and several seeds; return the sum and the maximum of the schedules."""
+    import hypothesis
+
+    # A stored failure would be the first schedule of the next search.
+    hypothesis.settings.register_profile("bare", database=None)
+    hypothesis.settings.load_profile("bare")
+    found = [by_explore(cloud, *args, **{**options, "seed": seed}) for seed in SEEDS]
+    runs = [number - 1 for _, number in found]
+    return all(broken for broken, _ in found), sum(runs), max(runs)
 
 
 def by_every_failure(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
@@ -280,6 +296,7 @@ TOOLS: dict[str, Callable[..., tuple[bool, int]]] = {
     "Hypothesis": by_states,
     "every_failure": by_every_failure,
 }
+_SEARCHES: dict[str, Callable[..., tuple[Any, ...]]] = {**TOOLS, "seeds": with_seeds}
 
 
 # -- one search in a process of its own ------------------------------------------------------------
@@ -315,16 +332,35 @@ def main(tool: str, folder: str) -> None:
     def explore(cloud: Cloud, *args: Any, **options: Any) -> None:
         began = perf_counter()
         error = ""
-        broken, runs = False, 0
+        broken, runs, most = False, 0, [0]
         try:
-            broken, runs = TOOLS[tool](cloud, *args, **options)
+            broken, runs, *most = _SEARCHES[tool](cloud, *args, **options)
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"[:300]
-        found = Search(broken, runs, perf_counter() - began, error)
+        found = Search(broken, runs, perf_counter() - began, error, *most)
         Path(folder, "result.json").write_text(json.dumps(vars(found)), encoding="utf-8")
 
     Cloud.explore = explore  # type: ignore[method-assign,assignment]
     pytest.main(["-q", "-p", "no:cacheprovider", f"--rootdir={folder}", folder])
+
+
+# -- the schedules that bugs need ------------------------------------------------------------------
+
+
+def bugs() -> list[Recipe]:
+    """Return the bugs of the cookbook, those of the site first."""
+    return [recipe for page in PAGES for recipe in recipes(page)]
+
+
+def needed() -> tuple[int, int]:
+    """Return how many schedules the bugs of the cookbook need with all seeds, and one bug at most."""
+    found = []
+    for recipe in bugs():
+        bug = search(recipe, "seeds", bug=True)
+        found.append(bug)
+        told = f"{bug.runs}, at most {bug.most}" if bug.broken else f"not found {bug.error}"
+        print(f"      {recipe.title}: {told}", flush=True)
+    return sum(bug.runs for bug in found), max(bug.most for bug in found)
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -340,8 +376,8 @@ def compared(most: int | None = None, tools: Sequence[str] = tuple(TOOLS)) -> st
     print("\n" + "\n".join(lines), flush=True)
     found = dict.fromkeys(tools, 0)
     accused = dict.fromkeys(tools, 0)
-    bugs = [recipe for page in PAGES for recipe in recipes(page)][:most]
-    for recipe in bugs:
+    listed = bugs()[:most]
+    for recipe in listed:
         cells = []
         for tool in tools:
             bug = sound = search(recipe, tool, bug=True)
@@ -352,7 +388,7 @@ def compared(most: int | None = None, tools: Sequence[str] = tuple(TOOLS)) -> st
             cells.append(_told(bug, sound))
         lines.append(f"| {recipe.title} | {' | '.join(cells)} |")
         print(lines[-1], flush=True)
-    totals = (f"{found[tool]} of {len(bugs)}; {accused[tool]} accused" for tool in tools)
+    totals = (f"{found[tool]} of {len(listed)}; {accused[tool]} accused" for tool in tools)
     lines.append(f"| **Found; corrections accused** | {' | '.join(totals)} |")
     print(lines[-1], flush=True)
     if "frontrun" not in tools:
