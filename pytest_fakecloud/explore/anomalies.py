@@ -32,11 +32,19 @@ _REPEATABLE = frozenset({
 """Further commands that have no effect the second time."""
 _TAKES = frozenset({"LPOP", "RPOP", "BLPOP", "BRPOP", "SPOP", "ZPOPMIN", "ZPOPMAX"})
 """Commands that take an element away, which a second one cannot take."""
+_CONSUMES = _TAKES | {"XACK", "XDEL"}
+"""Commands after which nobody gets the element of a list or the entry of a stream again."""
 _DELETIONS = frozenset({"DEL", "UNLINK", "GETDEL"})
 _REMOVALS = frozenset({"DEL", "UNLINK", "HDEL", "SREM", "ZREM", "LREM", "XDEL"})
 """Commands whose answer says how much they removed."""
 _EXPIRIES = frozenset({"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"})
-_ONE_FIELD = frozenset({"HGET", "HSETNX", "HINCRBY", "HINCRBYFLOAT", "HEXISTS"})
+_FIELDS = {
+    **dict.fromkeys(("HSET", "HMSET"), slice(2, None, 2)),
+    **dict.fromkeys(("HMGET", "HDEL", "SADD", "SREM", "SMISMEMBER", "ZREM"), slice(2, None)),
+    **dict.fromkeys(("HGET", "HSETNX", "HINCRBY", "HINCRBYFLOAT", "HEXISTS"), slice(2, 3)),
+    **dict.fromkeys(("SISMEMBER", "ZSCORE"), slice(2, 3)), "ZINCRBY": slice(3, 4),
+}  # fmt: skip
+"""The words of a command that are the fields or members which it accesses."""
 _SENDS = frozenset({*PUBLISHING, "produce", "upsert", "upsert-data"})
 """Routes of other services by which a client stores or sends something that stays."""
 _SECOND_TIME = frozenset({
@@ -146,16 +154,11 @@ class Access:
         return self.keys[0].fake, self.name, _VARIABLE.sub("#", about)
 
     def meets(self, other: Access) -> bool:
-        """Return whether two commands can access the same field of their common key."""
-        mine, others = self._fields(), other._fields()
-        return mine is None or others is None or bool(mine & others)
-
-    def _fields(self) -> frozenset[str] | None:
-        if self.name in ("HSET", "HMSET"):
-            return frozenset(self.words[2::2])
-        if self.name in ("HMGET", "HDEL"):
-            return frozenset(self.words[2:])
-        return frozenset(self.words[2:3]) if self.name in _ONE_FIELD else None
+        """Return whether two commands can access the same field or member of their common key."""
+        if self.name not in _FIELDS or other.name not in _FIELDS:
+            return True
+        mine, others = self.words[_FIELDS[self.name]], other.words[_FIELDS[other.name]]
+        return not set(mine).isdisjoint(others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +213,7 @@ class Record:
         """The lasting effects of the disturbed client that it has without the event, but that neither
         it nor anybody else had here; none if it did something else instead.
 
-        An effect on a key that a later attempt looked at is not lost: the code decided against it.
+        An effect on data that a later attempt looked at is not lost: the code decided against it.
         """
         own = [one for one in self.plain.accesses if root_of(one.client) == self.disturbed]
         # A command that sets the value that its key has already counts as done.
@@ -223,15 +226,13 @@ class Record:
         mine = [one for one in self.run.accesses if root_of(one.client) == self.disturbed]
         if any(one.changes and one.shape not in usual for one in mine):
             return ()
-        later = {
-            key for one in mine if one.client != self._attempt for key in one.keys if one.before
-        }
+        later = [one for one in mine if one.client != self._attempt and one.call is None]
         return [
             one
             for one in own
             if lasts(one, self.plain)
             and done[one.shape] < usual[one.shape]
-            and one.keys[0] not in later
+            and not any(one.keys[0] in other.keys and one.meets(other) for other in later)
         ]
 
 
@@ -335,10 +336,10 @@ def _write_skew(record: Record) -> Found:
             mine, others = first.keys[0], second.keys[0]
             if later <= at or first.client == second.client or mine == others:
                 continue
+            # Each writes what the other one read.
             reads = [
                 read_at.get((client, key), [later])[0]
-                for client in (first.client, second.client)
-                for key in (mine, others)
+                for client, key in ((first.client, others), (second.client, mine))
             ]
             again = any(at < place < later for place in read_at.get((second.client, mine), ()))
             if max(reads) < at and not again:
@@ -534,6 +535,7 @@ def _outside_step(record: Record) -> Found:
 
 
 def _early_commit(record: Record) -> Found:
+    yield from _early_removal(record)
     if not (record.disturbed and _count(record.plain, record.disturbed, "consume")):
         return
     route = "commit" if _count(record.plain, record.disturbed, "commit") else "consume"
@@ -541,6 +543,23 @@ def _early_commit(record: Record) -> Found:
     if _count(record.run, record.disturbed, route) >= usual:
         for one in record.lost:
             yield record.disturbed, f"{record.disturbed} committed, and nobody ran {one.text}"
+
+
+def _early_removal(record: Record) -> Found:
+    """An element of a job queue is taken away before its effect, which nobody has then."""
+    usual, here = (_removed(run, record.disturbed) for run in (record.plain, record.run))
+    if record.disturbed and 0 < len(usual) <= len(here):
+        for one in record.lost:
+            yield here[-1].subject, f"{_told(here[-1])}, and nobody ran {one.text}"
+
+
+def _removed(run: Run, client: str) -> list[Access]:
+    """Return the commands by which a client and its restarts took an element away for good."""
+    own = [one for one in run.accesses if root_of(one.client) == client and one.call is None]
+    kept = {one.unit for one in own if one.changes and one.name not in _CONSUMES}
+    # A script that notes elsewhere what it takes loses nothing.
+    taken = (one for one in own if one.name in _CONSUMES and one.unit not in kept)
+    return [one for one in taken if one.before[0] is not None]
 
 
 def _count(run: Run, client: str, route: str) -> int:

@@ -103,6 +103,26 @@ def open_both(redis: Redis) -> Clients:
     return both(open_valve)
 
 
+def swap_shifts(redis: Redis) -> Clients:
+    def swap(name: str, other: str) -> None:
+        if redis.get(other) == "on":
+            redis.set(name, "off")
+
+    return {"ann": lambda: swap("ann", "bob"), "bob": lambda: swap("bob", "ann")}
+
+
+def pop_job(redis: Redis) -> Clients:
+    return {"ann": lambda: (job := redis.rpop("jobs")) and redis.sadd("done", job)}
+
+
+def pop_ticket(redis: Redis) -> Clients:
+    return {"ann": lambda: (job := redis.spop("tickets")) and redis.rpush("visits", job)}
+
+
+def pop_due(redis: Redis) -> Clients:
+    return {"ann": lambda: redis.zpopmin("due") and redis.hset("sent", "job", 1)}
+
+
 def under_lock(redis: Redis, end: Callable[[str], object]) -> Clients:
     def work(name: str) -> None:
         if redis.set("lock", name, nx=True, ex=10):
@@ -234,6 +254,28 @@ def expire_in_script(redis: Redis) -> Clients:
     return {"ann": visit}
 
 
+def join_once(redis: Redis) -> Clients:
+    return both(lambda name: redis.sismember("room", name) or redis.sadd("room", name))
+
+
+def move_job(redis: Redis) -> Clients:
+    def work() -> None:
+        if job := redis.lmove("jobs", "running"):
+            redis.sadd("done", job)
+            redis.lrem("running", 1, job)
+
+    return {"ann": work}
+
+
+def move_job_by_script(redis: Redis) -> Clients:
+    move = "local j = redis.call('RPOP', KEYS[1]) redis.call('ZADD', KEYS[2], 1, j) return j"
+    return {"ann": lambda: redis.sadd("done", redis.eval(move, keys=["jobs", "running"]))}
+
+
+def do_before_pop(redis: Redis) -> Clients:
+    return {"ann": lambda: redis.sadd("done", redis.lindex("jobs", 0)) and redis.lpop("jobs")}
+
+
 def decrease_only(redis: Redis) -> Clients:
     return both(lambda _: redis.decr("stock") < 0 and redis.incr("stock"))
 
@@ -292,17 +334,18 @@ def score_again(redis: Redis) -> Clients:
 FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
     "lost update": (add_view, rename_field, append_in_document),
     "check then act": (take_stock, claim_seat, join_room, hand_over, pay_out, open_ticket),
-    "write skew": (leave_call, withdraw, open_both),
+    "write skew": (leave_call, withdraw, open_both, swap_shifts),
     "foreign release": (release_any, extend_any, mark_free),
     "expired lock": (write_late, push_late, score_late),
     "key without TTL": (count_then_expire, session_then_expire, code_then_expire, lock_forever),
+    "early commit": (pop_job, pop_ticket, pop_due),
     "repeated effect": (pay_again, log_again, raise_again),
 }
 SILENT = (
     add_by_script, set_other_fields, set_the_same, take_by_script, claim_once, decrease_only,
     release_own, write_fenced, write_own, set_with_expiry, expire_in_transaction,
     add_to_set_again, set_again, score_again, hand_over_once, remove_and_count, remove_others,
-    expire_in_script,
+    expire_in_script, join_once, move_job, move_job_by_script, do_before_pop,
 )  # fmt: skip
 
 
@@ -313,6 +356,7 @@ def filled(kv: KVServer) -> Redis:
     redis.zadd("due", {"job": 1})
     redis.sadd("tickets", "t1", "ann", "bob")
     redis.set("bonus", "yes")
+    redis.rpush("jobs", "job")
     return redis
 
 

@@ -562,10 +562,10 @@ def test_an_error_in_another_order_of_calls_can_be_replayed(
         assert kv.value("k") == "bob", {"ann": ""}[f"no name after {history.schedule}"]
 
     clients = {name: (lambda name=name: redis.set("k", name)) for name in ("ann", "bob")}
-    with pytest.raises(KeyError, match="'no name after ann.1 switch bob'") as found:
+    with pytest.raises(KeyError, match=r"'no name after ann\.1 switch bob'") as found:
         cloud.explore(clients, check, kinds="switch")
     assert found.value.__notes__ == ["raised by check=, after the schedule 'ann.1 switch bob'"]
-    with pytest.raises(KeyError, match="'no name after ann.1 switch bob'"):
+    with pytest.raises(KeyError, match=r"'no name after ann\.1 switch bob'"):
         cloud.explore(clients, check, schedule="ann.1 switch bob")
 
 
