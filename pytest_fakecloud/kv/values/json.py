@@ -146,9 +146,15 @@ class Layout(NamedTuple):
 _COMPACT = Layout()
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
+_COMPACT_ENCODER, _SPREAD_ENCODER = (
+    json.JSONEncoder(ensure_ascii=False, check_circular=False, indent=indent, separators=(",", colon))
+    for indent, colon in ((None, ":"), ("\t", ":\r"))
+)
+"""The second encoder marks where line breaks, indentation (tabs) and spaces (carriage returns) belong.
+
+JSON text contains none of these characters itself.
+"""
 _EXPONENTS = re.compile(_STRING + rb"|(-?)([\d.]+)e([+-]\d+)", re.DOTALL)
-_MARKS = re.compile(_STRING + rb"|\[\]|\{\}|[\[\]{},:]", re.DOTALL)
 
 
 def write_json(value: Json, layout: Layout = _COMPACT) -> bytes:
@@ -157,10 +163,14 @@ def write_json(value: Json, layout: Layout = _COMPACT) -> bytes:
     Numbers from 1e-5 to below 1e16 are written with a decimal point. Others are written with an
     exponent that has no plus sign and no leading zeros, as in RedisJSON.
     """
-    text = _ENCODER.encode(value).encode()
+    encoder = _COMPACT_ENCODER if layout == _COMPACT else _SPREAD_ENCODER
+    text = encoder.encode(value).encode()
     if b"e-" in text or b"e+" in text:
         text = _EXPONENTS.sub(_exponent, text)
-    return text if layout == _COMPACT else _laid_out(text, layout)
+    if layout != _COMPACT:
+        marks = {"\n": layout.newline, "\t": layout.indent, "\r": layout.space}
+        text = text.decode().translate(str.maketrans(marks)).encode()
+    return text
 
 
 def _exponent(found: re.Match[bytes]) -> bytes:
@@ -170,27 +180,6 @@ def _exponent(found: re.Match[bytes]) -> bytes:
     if power == b"-05":
         return sign + b"0.0000" + digits.replace(b".", b"")
     return b"%b%be%d" % (sign, digits, int(power))
-
-
-def _laid_out(text: bytes, layout: Layout) -> bytes:
-    """Add line breaks, indentation and spaces to compact JSON."""
-    indent, line, space = map(str.encode, layout)
-
-    def spaced(found: re.Match[bytes]) -> bytes:
-        nonlocal line
-        mark = found[0]
-        if mark == b":":
-            return b":" + space
-        if mark in (b"[", b"{"):
-            line += indent
-        elif mark in (b"]", b"}"):
-            line = line.removesuffix(indent)
-            return line + mark
-        elif mark != b",":
-            return mark  # a string, or an empty array or object
-        return mark + line
-
-    return _MARKS.sub(spaced, text)
 
 
 TYPE_WORDS = {
