@@ -45,10 +45,7 @@ def push(session: Session, args: Args, *, left: bool, create: bool = True) -> Re
     if not create and not session.db.exists(args[0]):
         return 0
     items = session.db.get_or_create(args[0], QuickList)
-    if left:
-        items.push_left(args[1:])
-    else:
-        items.push_right(args[1:])
+    items.push(args[1:], left)
     session.db.touch(args[0])
     return len(items)
 
@@ -155,9 +152,9 @@ def ltrim(session: Session, args: Args) -> Reply:
     if items is not None:
         start, stop = slice_bounds(first, last, len(items))
         for _ in range(len(items) - stop):
-            items.pop_right()
+            items.pop(left=False)
         for _ in range(start):
-            items.pop_left()
+            items.pop(left=True)
         session.db.note_removal(args[0])
     return OK
 
@@ -166,8 +163,7 @@ def _take(
     session: Session, key: bytes, items: QuickList, left: bool, count: int = 1
 ) -> list[bytes]:
     """Remove elements from one end; return them in the order of removal."""
-    pop = items.pop_left if left else items.pop_right
-    taken = [pop() for _ in range(min(count, len(items)))]
+    taken = [items.pop(left) for _ in range(min(count, len(items)))]
     session.db.note_removal(key, "lpop" if left else "rpop")
     return taken
 
@@ -219,12 +215,8 @@ def _move(
     if items is None:
         return None
     db.get(target, QuickList)  # Raise WRONGTYPE before anything changes.
-    item = items.pop_left() if from_left else items.pop_right()
-    receiving = db.get_or_create(target, QuickList)
-    if to_left:
-        receiving.push_left((item,))
-    else:
-        receiving.push_right((item,))
+    item = items.pop(from_left)
+    db.get_or_create(target, QuickList).push((item,), to_left)
     db.touch(target, "lpush" if to_left else "rpush")
     db.note_removal(source, "lpop" if from_left else "rpop")
     return item

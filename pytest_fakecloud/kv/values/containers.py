@@ -359,17 +359,10 @@ class QuickList:
             self.size += len(item)
             self._note_size(entry_size(item))
 
-    def _note_removed(self, item: bytes) -> None:
-        self.size -= len(item)
-        self._note_size(-entry_size(item))
-
-    def push_left(self, items: Sequence[bytes]) -> None:
-        """Prepend the items one after another, so that the last item becomes the head."""
-        self._front += items
-        self._note_added(items)
-
-    def push_right(self, items: Sequence[bytes]) -> None:
-        self._back += items
+    def push(self, items: Sequence[bytes], left: bool) -> None:
+        """Add the items one after another at an end, so that the last item becomes the outermost."""
+        half = self._front if left else self._back
+        half += items
         self._note_added(items)
 
     def _divide(self, at: int) -> None:
@@ -377,20 +370,13 @@ class QuickList:
         items = list(self)
         self._front, self._back = items[:at][::-1], items[at:]
 
-    def pop_left(self) -> bytes:
-        """Remove and return the head; the list must not be empty."""
-        if not self._front:
-            self._divide((len(self) + 1) // 2)
-        item = self._front.pop()
-        self._note_removed(item)
-        return item
-
-    def pop_right(self) -> bytes:
-        """Remove and return the tail; the list must not be empty."""
-        if not self._back:
-            self._divide(len(self) // 2)
-        item = self._back.pop()
-        self._note_removed(item)
+    def pop(self, left: bool) -> bytes:
+        """Remove and return the head or the tail; the list must not be empty."""
+        if not (self._front if left else self._back):
+            self._divide((len(self) + left) // 2)
+        item = (self._front if left else self._back).pop()
+        self.size -= len(item)
+        self._note_size(-entry_size(item))
         return item
 
     def _find(self, index: int) -> tuple[list[bytes], int]:

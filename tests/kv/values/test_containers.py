@@ -42,10 +42,10 @@ def test_it_is_a_list(start: list[bytes], steps: list[tuple[str, int, bytes]]) -
     for what, number, item in steps:
         index = number % (len(model) + 1)
         if what == "left":
-            items.push_left((item, b"x"))
+            items.push((item, b"x"), left=True)
             model[:0] = [b"x", item]
         elif what == "right":
-            items.push_right((item,))
+            items.push((item,), left=False)
             model.append(item)
         elif what == "insert":
             items.insert(index, item)
@@ -62,9 +62,9 @@ def test_it_is_a_list(start: list[bytes], steps: list[tuple[str, int, bytes]]) -
             items.replace(index % len(model), item)
             model[index % len(model)] = item
         elif model and what == "pop":
-            assert items.pop_right() == model.pop()
+            assert items.pop(left=False) == model.pop()
         elif model:
-            assert items.pop_left() == model.pop(0)
+            assert items.pop(left=True) == model.pop(0)
         assert len(items) == len(model)
     assert list(items) == model
     assert list(reversed(items)) == model[::-1]
@@ -84,7 +84,7 @@ def test_searches_in_both_directions_with_a_limit() -> None:
 @pytest.mark.parametrize(
     ("value", "change"),
     [
-        (QuickList([b"a", b"b"]), lambda items: items.push_left([b"z"])),
+        (QuickList([b"a", b"b"]), lambda items: items.push([b"z"], left=True)),
         (SetValue([b"a"]), lambda members: members.add(b"b")),
         (HashValue({b"a": b"1"}), lambda value: value.remove(b"a")),
         (SortedSet({b"a": 1.0}), lambda members: members.set(b"b", 2.0)),
@@ -129,13 +129,13 @@ def test_a_list_is_packed_again_at_half_the_limit() -> None:
     def check(limit: int, size: int, quick_at: int, packed_at: int | None = None) -> None:
         items = QuickList()
         growing = encodings(
-            items, lambda: items.push_right([b"x" * size]) or len(items) < 200, limit
+            items, lambda: items.push([b"x" * size], left=False) or len(items) < 200, limit
         )
         assert growing == {0: "listpack", quick_at: "quicklist"}
         if packed_at is not None:
             items.replace(0, b"")
             items.replace(0, b"x" * size)
-            shrinking = encodings(items, lambda: items.pop_right() and items, limit)
+            shrinking = encodings(items, lambda: items.pop(left=False) and items, limit)
             assert shrinking == {200: "quicklist", packed_at: "listpack"}
 
     check_each(check, [
