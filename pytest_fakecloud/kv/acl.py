@@ -244,18 +244,18 @@ ANONYMOUS = Anonymous("default")
 
 
 @cache
-def _all_permissions(table: Table) -> Selector:
-    selector = Selector(table)
-    selector.set_all_commands(True)
-    selector.all_keys = selector.all_channels = True
-    return selector
+def _selector_of(rules: str, table: Table) -> Selector:
+    """Return the root selector of a user with these rules."""
+    user = AclUser("", "redis", table)
+    apply_rules(user, rules.encode().split())
+    return user.root
 
 
 def first_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
     """Return the initial user ``default``, who may do everything and needs no password."""
     user = AclUser("default", dialect, table)
     user.on = user.passwordless = True
-    user.selectors = [_all_permissions(table)]
+    user.selectors = [_selector_of("~* &* +@all", table)]
     user.update_unrestricted()
     return user
 
@@ -266,22 +266,9 @@ def tester(dialect: Dialect) -> AclUser:
     return first_user(dialect)
 
 
-_ALSO_READ = ("PING", "ECHO", "TIME", "DBSIZE", "COMMAND", "MULTI", "EXEC", "DISCARD")
+_READS = "~* &* +@read -@dangerous -@scripting -scan -keys"
+_ALSO_READ = " +ping +echo +time +dbsize +command +multi +exec +discard"
 """Commands outside ``@read`` that the read-only user may run, because they show no stored data."""
-
-
-@cache
-def _read_permissions(table: Table) -> Selector:
-    selector = Selector(table)
-    selector.set_commands(table.members_of("@read"), True)
-    for category in ("@dangerous", "@scripting"):
-        selector.set_commands(table.members_of(category), False)
-    selector.set_commands({table.commands[name] for name in ("SCAN", "KEYS")}, False)
-    for name in (*_ALSO_READ, "CLIENT SETINFO"):
-        if name in table.commands:
-            selector.set_commands(_with_subcommands(table.commands[name]), True)
-    selector.all_keys = selector.all_channels = True
-    return selector
 
 
 def read_only_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
@@ -293,7 +280,8 @@ def read_only_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
     """
     user = AclUser("default_ro", dialect, table)
     user.on = True
-    user.selectors = [_read_permissions(table)]
+    announces = " +client|setinfo" if "CLIENT SETINFO" in table.commands else ""
+    user.selectors = [_selector_of(_READS + _ALSO_READ + announces, table)]
     return user
 
 

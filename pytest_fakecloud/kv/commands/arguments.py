@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
@@ -125,7 +125,15 @@ def get_or_empty(session: Session, key: bytes, kind: type[T]) -> T:
     return _empty(kind) if value is None else value  # type: ignore[arg-type]
 
 
-def remove_all(session: Session, args: Args, kind: type[C]) -> int:
+# Commands that differ only in the kind of the collection.
+
+
+def length(session: Session, args: Args, *, kind: type[Sized]) -> int:
+    """Return the number of elements of a key's value; 0 for a missing key."""
+    return len(get_or_empty(session, args[0], kind))
+
+
+def remove_all(session: Session, args: Args, *, kind: type[C]) -> int:
     """Remove the named elements from a key's value and return the number that existed."""
     removed = sum(map(get_or_empty(session, args[0], kind).remove, args[1:]))
     if removed:
@@ -465,6 +473,7 @@ def parse_scan(session: Session, args: Args) -> ScanOptions:
 def scan_collection(
     session: Session,
     args: Args,
+    *,
     kind: type[C],
     name: Callable[[Any], bytes] = lambda item: item,
     show: Callable[[C, list[Any], ScanOptions], list[Any]] = lambda value, items, given: items,

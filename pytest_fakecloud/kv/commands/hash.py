@@ -105,10 +105,9 @@ def hstrlen(session: Session, args: Args) -> Reply:
     return len(_fields(session, args[0]).get(args[1], b""))
 
 
-@command("HDEL")
-def hdel(session: Session, args: Args) -> Reply:
-    """Delete hash fields and return the number that existed."""
-    return remove_all(session, args, HashValue)
+variant("HDEL", "Delete hash fields and return the number that existed.", kind=HashValue)(
+    remove_all
+)
 
 
 def _store_number(session: Session, args: Args, number: bytes) -> None:
@@ -169,7 +168,7 @@ def hscan(session: Session, args: Args) -> Reply:
             return fields
         return [item for field in fields for item in (field, value.fields[field])]
 
-    return scan_collection(session, args, HashValue, show=show)
+    return scan_collection(session, args, kind=HashValue, show=show)
 
 
 # -- expiry of fields ----------------------------------------------------------------------------

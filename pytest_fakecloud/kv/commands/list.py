@@ -17,6 +17,7 @@ from .arguments import (
     existing,
     get_or_empty,
     is_first,
+    length,
     options,
     parse_bounds,
     parse_negatable,
@@ -86,10 +87,7 @@ def lset(session: Session, args: Args) -> Reply:
     return OK
 
 
-@command("LLEN")
-def llen(session: Session, args: Args) -> Reply:
-    """Return the length of a list."""
-    return len(get_or_empty(session, args[0], QuickList))
+variant("LLEN", "Return the length of a list.", kind=QuickList)(length)
 
 
 @command("LINDEX")

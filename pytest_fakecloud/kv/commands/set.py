@@ -15,16 +15,25 @@ from ..table.syntax import I64_MAX, parse_int
 from ..values.containers import SetValue
 from .arguments import (
     get_or_empty,
+    length,
     options,
     parse_negatable,
     random_indexes,
     remove_all,
+    running,
     scan_collection,
 )
 
 _COPY_STEPS = 2
 _LOOKUP_STEPS = 3
 """Steps of the budget for a member that is added to a result, and for a test for membership."""
+
+
+variant("SCARD", "Return the number of members in a set.", kind=SetValue)(length)
+variant("SSCAN", "Iterate over the members of a set.", kind=SetValue)(scan_collection)
+variant(
+    "SREM", "Remove members from a set and return the number that were removed.", kind=SetValue
+)(remove_all)
 
 
 @command("SADD")
@@ -35,12 +44,6 @@ def sadd(session: Session, args: Args) -> Reply:
     if added:
         session.db.touch(args[0])
     return added
-
-
-@command("SREM")
-def srem(session: Session, args: Args) -> Reply:
-    """Remove members from a set and return the number that were removed."""
-    return remove_all(session, args, SetValue)
 
 
 @command("SMOVE")
@@ -62,12 +65,6 @@ def smove(session: Session, args: Args) -> Reply:
     return 1
 
 
-@command("SCARD")
-def scard(session: Session, args: Args) -> Reply:
-    """Return the number of members in a set."""
-    return len(get_or_empty(session, args[0], SetValue))
-
-
 @command("SISMEMBER")
 def sismember(session: Session, args: Args) -> Reply:
     """Return whether a set contains a member."""
@@ -85,12 +82,6 @@ def smismember(session: Session, args: Args) -> Reply:
 def smembers(session: Session, args: Args) -> Reply:
     """Return all members of a set."""
     return SetReply(get_or_empty(session, args[0], SetValue))
-
-
-@command("SSCAN")
-def sscan(session: Session, args: Args) -> Reply:
-    """Iterate over the members of a set."""
-    return scan_collection(session, args, SetValue)
 
 
 @command("SPOP")
@@ -167,10 +158,6 @@ _Combination = Callable[[Session, list[bytes]], Iterable[bytes]]
     "Return the members of the first set that are in none of the other sets.",
     combine=_difference,
 )
-def sinter(session: Session, args: Args, *, combine: _Combination) -> Reply:
-    return SetReply(combine(session, args))
-
-
 @variant(
     "SINTERSTORE",
     "Store the intersection of sets in a key and return its size.",
@@ -182,7 +169,9 @@ def sinter(session: Session, args: Args, *, combine: _Combination) -> Reply:
     "Store the members of the first set that are in no other set, and return their number.",
     combine=_difference,
 )
-def sinterstore(session: Session, args: Args, *, combine: _Combination) -> Reply:
+def sinter(session: Session, args: Args, *, combine: _Combination) -> Reply:
+    if running(session).readonly:
+        return SetReply(combine(session, args))
     return session.db.store(args[0], SetValue(combine(session, args[1:])))
 
 

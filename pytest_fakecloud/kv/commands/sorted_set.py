@@ -25,6 +25,7 @@ from .arguments import (
     ScanOptions,
     arity_error,
     get_or_empty,
+    length,
     options,
     parse_bounds,
     parse_random,
@@ -55,6 +56,13 @@ def printable_score(session: Session, score: float | None) -> float | None:
     print_double = session.engine.print_double
     return score if print_double is None or score is None else print_double(score)
 
+
+variant("ZCARD", "Return the number of members in a sorted set.", kind=SortedSet)(length)
+variant(
+    "ZREM",
+    "Remove members from a sorted set and return the number that were removed.",
+    kind=SortedSet,
+)(remove_all)
 
 _ZADD_WORDS = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
 
@@ -163,12 +171,6 @@ def zmscore(session: Session, args: Args) -> Reply:
     return [printable_score(session, members.scores.get(member)) for member in args[1:]]
 
 
-@command("ZCARD")
-def zcard(session: Session, args: Args) -> Reply:
-    """Return the number of members in a sorted set."""
-    return len(get_or_empty(session, args[0], SortedSet))
-
-
 @variant("ZRANK", "Return the rank of a member, counted from the lowest score.", reverse=False)
 @variant("ZREVRANK", "Return the rank of a member, counted from the highest score.", reverse=True)
 def zrank(session: Session, args: Args, *, reverse: bool) -> Reply:
@@ -201,13 +203,7 @@ def zscan(session: Session, args: Args) -> Reply:
             reply += [member, text]
         return reply
 
-    return scan_collection(session, args, SortedSet, name=lambda item: item[1], show=show)
-
-
-@command("ZREM")
-def zrem(session: Session, args: Args) -> Reply:
-    """Remove members from a sorted set and return the number that were removed."""
-    return remove_all(session, args, SortedSet)
+    return scan_collection(session, args, kind=SortedSet, name=lambda item: item[1], show=show)
 
 
 def _take(session: Session, key: bytes, members: SortedSet, lowest: bool, count: int) -> list[Item]:
@@ -597,11 +593,6 @@ _Combination = Callable[[_Request], dict[bytes, float]]
     "Return the members of the first sorted set that are in none of the others.",
     combine=_difference,
 )
-def zunion(session: Session, args: Args, *, combine: _Combination) -> Reply:
-    request = _parse(session, args)
-    return members_reply(session, SortedSet(combine(request)), scores=request.with_scores)
-
-
 @variant(
     "ZUNIONSTORE",
     "Store the union of sorted sets and sets in a key and return its size.",
@@ -617,9 +608,13 @@ def zunion(session: Session, args: Args, *, combine: _Combination) -> Reply:
     "Store the members of the first sorted set that are in no other; return their number.",
     combine=_difference,
 )
-def zunionstore(session: Session, args: Args, *, combine: _Combination) -> Reply:
-    request = _parse(session, args[1:])
-    return session.db.store(args[0], SortedSet(combine(request)).as_stored())
+def zunion(session: Session, args: Args, *, combine: _Combination) -> Reply:
+    stores = running(session).write
+    request = _parse(session, args[1:] if stores else args)
+    result = SortedSet(combine(request))
+    if stores:
+        return session.db.store(args[0], result.as_stored())
+    return members_reply(session, result, scores=request.with_scores)
 
 
 @command("ZINTERCARD")

@@ -119,15 +119,6 @@ def string_reply(value: object) -> bytes | None:
     return value if isinstance(value, bytes) else None
 
 
-@command("SETNX")
-def setnx(session: Session, args: Args) -> Reply:
-    """Set the string value of a key only if the key does not exist."""
-    if session.db.lookup(args[0]) is not None:
-        return 0
-    session.db.set(args[0], args[1])
-    return 1
-
-
 @variant("SETEX", "Set the string value of a key and its TTL in seconds.")
 @variant("PSETEX", "Set the string value of a key and its TTL in milliseconds.")
 def setex(session: Session, args: Args) -> Reply:
@@ -194,9 +185,9 @@ def mset(session: Session, args: Args) -> Reply:
     return OK
 
 
-@command("MSETNX")
+@variant("SETNX", "Set the string value of a key only if the key does not exist.")
+@variant("MSETNX", "Set the string values of several keys only if none of the keys exist.")
 def msetnx(session: Session, args: Args) -> Reply:
-    """Set the string values of several keys only if none of the keys exist."""
     if len(args) % 2:
         raise arity_error(session)
     if any(session.db.lookup(key) is not None for key in args[::2]):

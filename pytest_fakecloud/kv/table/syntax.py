@@ -121,12 +121,9 @@ def hexadecimal_value(text: bytes) -> Fraction:
     mantissa, _, power = text.lower().partition(b"p")
     whole, _, decimals = mantissa.lstrip(b"+-")[2:].partition(b".")
     digits = int(whole + decimals, 16)
-    if mantissa.startswith(b"-"):
-        digits = -digits
     exponent = parse_exponent(power) - 4 * len(decimals)
-    if exponent < 0:
-        return Fraction(digits, 2**-exponent)
-    return Fraction(digits * 2**exponent)
+    value = digits * Fraction(2) ** exponent
+    return -value if mantissa.startswith(b"-") else value
 
 
 def format_double(value: float) -> bytes:

@@ -147,7 +147,9 @@ _COMPACT = Layout()
 
 
 _COMPACT_ENCODER, _SPREAD_ENCODER = (
-    json.JSONEncoder(ensure_ascii=False, check_circular=False, indent=indent, separators=(",", colon))
+    json.JSONEncoder(
+        ensure_ascii=False, check_circular=False, indent=indent, separators=(",", colon)
+    )
     for indent, colon in ((None, ":"), ("\t", ":\r"))
 )
 """The second encoder marks where line breaks, indentation (tabs) and spaces (carriage returns) belong.
@@ -168,8 +170,8 @@ def write_json(value: Json, layout: Layout = _COMPACT) -> bytes:
     if b"e-" in text or b"e+" in text:
         text = _EXPONENTS.sub(_exponent, text)
     if layout != _COMPACT:
-        marks = {"\n": layout.newline, "\t": layout.indent, "\r": layout.space}
-        text = text.decode().translate(str.maketrans(marks)).encode()
+        marks = str.maketrans({"\n": layout.newline, "\t": layout.indent, "\r": layout.space})
+        text = text.decode().translate(marks).encode()
     return text
 
 

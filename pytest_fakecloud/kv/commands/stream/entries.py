@@ -31,6 +31,7 @@ from ..arguments import (
     arity_error,
     existing,
     get_or_empty,
+    length,
     options,
     parse_milliseconds,
     running,
@@ -386,10 +387,7 @@ def entries_reply(entries: list[tuple[int, list[bytes]]]) -> list[Reply]:
     return [entry_reply(entry_id, fields) for entry_id, fields in entries]
 
 
-@command("XLEN")
-def xlen(session: Session, args: Args) -> Reply:
-    """Return the number of entries in a stream."""
-    return len(get_or_empty(session, args[0], Stream))
+variant("XLEN", "Return the number of entries in a stream.", kind=Stream)(length)
 
 
 @variant("XRANGE", "Return the entries in a range of IDs.", reverse=False)
