@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, Self
 
 from ..values.containers import HashValue, QuickList, SetValue
 from ..values.json import JsonError, JsonValue, parse_json
@@ -36,34 +36,6 @@ from .source import (
     read_zipmap,
     texts,
 )
-
-
-class RdbType(IntEnum):
-    """The type of a value, under the name that Redis gives to the type."""
-
-    STRING = 0
-    LIST = 1
-    SET = 2
-    ZSET = 3
-    HASH = 4
-    ZSET_2 = 5
-    MODULE_2 = 7
-    HASH_ZIPMAP = 9
-    LIST_ZIPLIST = 10
-    SET_INTSET = 11
-    ZSET_ZIPLIST = 12
-    HASH_ZIPLIST = 13
-    LIST_QUICKLIST = 14
-    STREAM_LISTPACKS = 15
-    HASH_LISTPACK = 16
-    ZSET_LISTPACK = 17
-    LIST_QUICKLIST_2 = 18
-    STREAM_LISTPACKS_2 = 19
-    SET_LISTPACK = 20
-    STREAM_LISTPACKS_3 = 21
-    HASH_VALKEY_9 = 22
-    HASH_METADATA = 24
-    HASH_LISTPACK_EX = 25
 
 
 class ListNode(IntEnum):
@@ -297,8 +269,8 @@ def _raw_id(source: Source) -> int:
     return int.from_bytes(source.take(16), "big")
 
 
-def _stream(source: Source, form: RdbType) -> Stream:
-    """Read a stream in the format of Redis 5.0 (``STREAM_LISTPACKS``), 7.0 (``_2``) or 7.2 (``_3``)."""
+def _stream(source: Source, form: int = 1) -> Stream:
+    """Read a stream in the format of Redis 5.0 (1), 7.0 (2) or 7.2 (3)."""
     nodes = []
     for _ in range(source.count()):
         key = source.string()
@@ -313,7 +285,7 @@ def _stream(source: Source, form: RdbType) -> Stream:
     if length != len(ids) or (ids and ids[-1] > last_id):
         raise RdbError("a stream declares a wrong length, or has an ID above its last ID")
     max_deleted_id, added = 0, length
-    if form >= RdbType.STREAM_LISTPACKS_2:
+    if form >= 2:
         _stream_id(source)  # Skip the first ID, because the entries contain it as well.
         max_deleted_id = _stream_id(source)
         added = source.length()
@@ -390,9 +362,9 @@ def _entry(key: int, master: list[bytes], elements: _Elements) -> tuple[int, int
     return flags, make_id(milliseconds, sequence), flat
 
 
-def _group(source: Source, stream: Stream, form: RdbType) -> Group:
+def _group(source: Source, stream: Stream, form: int) -> Group:
     group = Group(_stream_id(source))
-    if form >= RdbType.STREAM_LISTPACKS_2:
+    if form >= 2:
         read = source.length()
         group.entries_read = UNKNOWN_ENTRIES_READ if read == SEQUENCE_MAX else read
     else:
@@ -409,7 +381,7 @@ def _group(source: Source, stream: Stream, form: RdbType) -> Group:
         if consumer.name in group.consumers:
             raise RdbError("a consumer group has two consumers of the same name")
         group.consumers[consumer.name] = consumer
-        has_activity = form >= RdbType.STREAM_LISTPACKS_3
+        has_activity = form >= 3
         consumer.active_ms = source.int64() if has_activity else consumer.seen_ms
         for _ in range(source.count()):
             entry_id = _raw_id(source)
@@ -426,43 +398,51 @@ def _group(source: Source, stream: Stream, form: RdbType) -> Group:
     return group
 
 
-_READERS: dict[int, Reader] = {
-    RdbType.STRING: Source.string,
-    RdbType.LIST: _strings(_list_of),
-    RdbType.SET: _strings(_set_of),
-    RdbType.ZSET: _zset(_old_score),
-    RdbType.HASH: _strings(_hash_of, 2),
-    RdbType.ZSET_2: _zset(Source.double),
-    RdbType.MODULE_2: _module,
-    RdbType.HASH_ZIPMAP: _packed(read_zipmap, _hash_of),
-    RdbType.LIST_ZIPLIST: _packed(read_ziplist, _list_of),
-    RdbType.SET_INTSET: _packed(read_intset, _set_of),
-    RdbType.ZSET_ZIPLIST: _packed(read_ziplist, _packed_zset),
-    RdbType.HASH_ZIPLIST: _packed(read_ziplist, _packed_hash),
-    RdbType.LIST_QUICKLIST: _quicklist,
-    RdbType.STREAM_LISTPACKS: partial(_stream, form=RdbType.STREAM_LISTPACKS),
-    RdbType.HASH_LISTPACK: _packed(read_listpack, _packed_hash),
-    RdbType.ZSET_LISTPACK: _packed(read_listpack, _packed_zset),
-    RdbType.LIST_QUICKLIST_2: _quicklist_2,
-    RdbType.STREAM_LISTPACKS_2: partial(_stream, form=RdbType.STREAM_LISTPACKS_2),
-    RdbType.SET_LISTPACK: _packed(read_listpack, _set_of),
-    RdbType.STREAM_LISTPACKS_3: partial(_stream, form=RdbType.STREAM_LISTPACKS_3),
-    RdbType.HASH_VALKEY_9: _hash_of_valkey_9,
-    RdbType.HASH_METADATA: _hash_since_7_4,
-    RdbType.HASH_LISTPACK_EX: _hash_of_listpack_since_7_4,
-}
-SINCE: dict[int, int] = {
-    RdbType.SET_LISTPACK: 11,
-    RdbType.STREAM_LISTPACKS_3: 11,
-    RdbType.HASH_VALKEY_9: VALKEY_9,
-    RdbType.HASH_METADATA: 12,
-    RdbType.HASH_LISTPACK_EX: 12,
-}
-"""The format version that introduced each type, for types newer than Redis 7.0."""
+class RdbType(IntEnum):
+    """The type of a value, under the name that Redis gives to the type, with its reader.
+
+    ``since`` is the format version that introduced the type, for types newer than Redis 7.0.
+    """
+
+    read: Reader
+    since: int
+
+    def __new__(cls, code: int, read: Reader, since: int = 0) -> Self:
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.read, member.since = read, since
+        return member
+
+    STRING = 0, Source.string
+    LIST = 1, _strings(_list_of)
+    SET = 2, _strings(_set_of)
+    ZSET = 3, _zset(_old_score)
+    HASH = 4, _strings(_hash_of, 2)
+    ZSET_2 = 5, _zset(Source.double)
+    MODULE_2 = 7, _module
+    HASH_ZIPMAP = 9, _packed(read_zipmap, _hash_of)
+    LIST_ZIPLIST = 10, _packed(read_ziplist, _list_of)
+    SET_INTSET = 11, _packed(read_intset, _set_of)
+    ZSET_ZIPLIST = 12, _packed(read_ziplist, _packed_zset)
+    HASH_ZIPLIST = 13, _packed(read_ziplist, _packed_hash)
+    LIST_QUICKLIST = 14, _quicklist
+    STREAM_LISTPACKS = 15, _stream
+    HASH_LISTPACK = 16, _packed(read_listpack, _packed_hash)
+    ZSET_LISTPACK = 17, _packed(read_listpack, _packed_zset)
+    LIST_QUICKLIST_2 = 18, _quicklist_2
+    STREAM_LISTPACKS_2 = 19, partial(_stream, form=2)
+    SET_LISTPACK = 20, _packed(read_listpack, _set_of), 11
+    STREAM_LISTPACKS_3 = 21, partial(_stream, form=3), 11
+    HASH_VALKEY_9 = 22, _hash_of_valkey_9, VALKEY_9
+    HASH_METADATA = 24, _hash_since_7_4, 12
+    HASH_LISTPACK_EX = 25, _hash_of_listpack_since_7_4, 12
 
 
-def read_value(source: Source, kind: int, version: int) -> Any:
-    read = _READERS.get(kind)
-    if read is None or version < SINCE.get(kind, 0):
-        raise RdbError(f"type {kind} does not exist in format version {version}")
-    return read(source)
+_TYPES = {int(kind): kind for kind in RdbType}
+
+
+def read_value(source: Source, code: int, version: int) -> Any:
+    kind = _TYPES.get(code)
+    if kind is None or version < kind.since:
+        raise RdbError(f"type {code} does not exist in format version {version}")
+    return kind.read(source)

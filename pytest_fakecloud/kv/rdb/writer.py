@@ -13,7 +13,7 @@ from ..values.json import JsonValue, write_json
 from ..values.measures import LISTPACK_OVERHEAD, entry_size
 from ..values.stream import SEQUENCE_MAX, Group, Node, PendingList, Stream
 from ..values.zset import SortedSet
-from .reader import SINCE, ListNode, ModuleItem, RdbType, module_id
+from .reader import ListNode, ModuleItem, RdbType, module_id
 from .source import Entry, lzf_compress, write_intset, write_listpack
 
 OLDEST = 10
@@ -94,7 +94,7 @@ class Writer:
         if encoding == "intset":
             self._begin(RdbType.SET_INTSET, key)
             self.string(write_intset(sorted(map(int, value))))
-        elif encoding == "listpack" and self.version >= SINCE[RdbType.SET_LISTPACK]:
+        elif encoding == "listpack" and self.version >= RdbType.SET_LISTPACK.since:
             self._begin(RdbType.SET_LISTPACK, key)
             self.string(write_listpack(value))
         else:
@@ -134,7 +134,7 @@ class Writer:
                 self.string(text)
 
     def _expiring_hash(self, key: bytes | None, value: HashValue) -> None:
-        self.version = max(self.version, SINCE[RdbType.HASH_METADATA])
+        self.version = max(self.version, RdbType.HASH_METADATA.since)
         first_ms = value.expires.earliest()
         assert first_ms is not None
         self._begin(RdbType.HASH_METADATA, key)
@@ -147,7 +147,7 @@ class Writer:
             self.string(text)
 
     def _stream(self, key: bytes | None, value: Stream) -> None:
-        with_activity = self.version >= SINCE[RdbType.STREAM_LISTPACKS_3]
+        with_activity = self.version >= RdbType.STREAM_LISTPACKS_3.since
         kind = RdbType.STREAM_LISTPACKS_3 if with_activity else RdbType.STREAM_LISTPACKS_2
         self._begin(kind, key)
         self.length(len(value.nodes))
