@@ -244,7 +244,7 @@ ANONYMOUS = Anonymous("default")
 
 
 @cache
-def _selector_of(rules: str, table: Table) -> Selector:
+def selector_of(rules: str, table: Table = EVERYTHING) -> Selector:
     """Return the root selector of a user with these rules."""
     user = AclUser("", "redis", table)
     apply_rules(user, rules.encode().split())
@@ -255,7 +255,7 @@ def first_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
     """Return the initial user ``default``, who may do everything and needs no password."""
     user = AclUser("default", dialect, table)
     user.on = user.passwordless = True
-    user.selectors = [_selector_of("~* &* +@all", table)]
+    user.selectors = [selector_of("~* &* +@all", table)]
     user.update_unrestricted()
     return user
 
@@ -281,7 +281,7 @@ def read_only_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
     user = AclUser("default_ro", dialect, table)
     user.on = True
     announces = " +client|setinfo" if "CLIENT SETINFO" in table.commands else ""
-    user.selectors = [_selector_of(_READS + _ALSO_READ + announces, table)]
+    user.selectors = [selector_of(_READS + _ALSO_READ + announces, table)]
     return user
 
 

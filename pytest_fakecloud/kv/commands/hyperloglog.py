@@ -119,20 +119,17 @@ def registers(value: bytes) -> bytearray:
         return unpacked
     import numpy as np  # slow to import and rarely needed
 
-    # Four registers of six bits take three bytes.
-    triples = np.frombuffer(value, np.uint8, offset=HEADER_SIZE).reshape(-1, 3)
-    low, middle, high = triples.T.astype(np.uint32)
-    numbers = low | middle << 8 | high << 16
-    fours = [(numbers >> shift & REGISTER_MAX).astype(np.uint8) for shift in (0, 6, 12, 18)]
-    return bytearray(np.stack(fours, axis=1))
+    packed = np.frombuffer(value, np.uint8, offset=HEADER_SIZE)
+    bits = np.unpackbits(packed, bitorder="little").reshape(-1, REGISTER_BITS)
+    return bytearray(np.packbits(bits, axis=1, bitorder="little"))
 
 
 def _pack_dense(unpacked: bytes | bytearray) -> bytes:
     import numpy as np
 
-    one, two, three, four = np.frombuffer(unpacked, np.uint8).reshape(-1, 4).T.astype("<u4")
-    numbers = one | two << 6 | three << 12 | four << 18
-    return bytes(numbers.view(np.uint8).reshape(-1, 4)[:, :3].tobytes())
+    registers = np.frombuffer(unpacked, np.uint8).reshape(-1, 1)
+    bits = np.unpackbits(registers, axis=1, count=REGISTER_BITS, bitorder="little")
+    return bytes(np.packbits(bits, bitorder="little"))
 
 
 def to_dense(value: bytes) -> bytes:
