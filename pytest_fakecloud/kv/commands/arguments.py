@@ -19,7 +19,7 @@ from ..engine.keyspace import Keyspace, String
 from ..engine.sessions import Session
 from ..errors import CommandError, Template
 from ..reply import NIL_ARRAY, Blocked, Reply
-from ..table.registry import TTL_OPTIONS, Args, CommandSpec, Unit
+from ..table.registry import REST, TTL_OPTIONS, Args, CommandSpec, Unit
 from ..table.syntax import I64_MAX, I64_MIN, parse_cursor, parse_int, parse_long_double
 from ..values.containers import HashValue, SetValue
 from ..values.zset import SortedSet
@@ -27,26 +27,18 @@ from ..values.zset import SortedSet
 T = TypeVar("T")
 C = TypeVar("C", HashValue, SetValue, SortedSet)
 
-REST = -1
-"""Number of values, for ``options()``, of an option that takes all arguments after it."""
-
 
 def options(
-    args: Args,
-    at: int,
-    sizes: Mapping[bytes, int],
-    error: bytes | Template = errors.SYNTAX,
-    *,
-    of: CommandSpec | None = None,
+    args: Args, at: int, sizes: Mapping[bytes, int], error: bytes | Template = errors.SYNTAX
 ) -> Iterator[tuple[bytes, Args]]:
     """Yield each option from ``at`` on in upper case, with as many values as ``sizes`` says.
 
-    With ``of``, only the option words of this command are known. The error for an unknown word, or
-    for too few values, may have a placeholder for the word.
+    The ``sizes`` usually are the ``option_sizes`` of the running command. The error for an unknown
+    word, or for too few values, may have a placeholder for the word.
     """
     while at < len(args):
         word = args[at].upper()
-        size = sizes.get(word) if of is None or word in of.option_words else None
+        size = sizes.get(word)
         end = len(args) if size == REST else at + 1 + (size or 0)
         if size is None or end > len(args):
             raise CommandError(error(args[at]) if isinstance(error, Template) else error)
@@ -248,10 +240,6 @@ def allows_expiry(condition: frozenset[bytes], present_ms: int | None, wanted_ms
 _TTL_WORDS = frozenset({*_OPTION_UNITS, b"KEEPTTL", b"PERSIST"})
 COMPARISONS = frozenset({b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"})
 """Conditions that compare a value, or its digest, with the argument after them."""
-_SIZES = {
-    **dict.fromkeys((*_OPTION_UNITS, *COMPARISONS), 1),
-    **dict.fromkeys((b"KEEPTTL", b"PERSIST", b"GET", b"NX", b"XX", b"FNX", b"FXX"), 0),
-}
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -283,7 +271,7 @@ class SetOptions:
 def parse_set_options(session: Session, args: Args, at: int) -> SetOptions:
     """Parse options from ``at`` on. They may be repeated; the last number of an expiry counts."""
     given = SetOptions()
-    for word, values in options(args, at, _SIZES, of=running(session)):
+    for word, values in options(args, at, running(session).option_sizes):
         if word in _TTL_WORDS:
             if given.ttl_word not in (b"", word):
                 raise CommandError(errors.SYNTAX)
@@ -451,14 +439,11 @@ class ScanOptions(NamedTuple):
     """The command's own options with their values."""
 
 
-_PAGE_SIZES = {b"COUNT": 1, b"MATCH": 1, b"TYPE": 1, b"NOVALUES": 0, b"WITHTYPE": 0}
-
-
 def parse_scan(session: Session, args: Args) -> ScanOptions:
     """Parse the options of the running command, all of which can have COUNT and MATCH."""
     count, matches = _DEFAULT_PAGE[session.engine.dialect], None
     given: dict[bytes, Args] = {}
-    for word, values in options(args, 0, _PAGE_SIZES, of=running(session)):
+    for word, values in options(args, 0, running(session).option_sizes):
         if word == b"COUNT":
             count = parse_int(values[0])
             if count < 1:

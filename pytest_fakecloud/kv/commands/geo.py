@@ -289,12 +289,6 @@ def geodist(session: Session, args: Args) -> Reply:
 
 
 _WITH = frozenset({b"WITHDIST", b"WITHHASH", b"WITHCOORD"})
-_SIZES = {
-    **dict.fromkeys((*_WITH, b"ANY", b"ASC", b"DESC"), 0),
-    **dict.fromkeys((b"COUNT", b"STORE", b"STOREDIST", b"FROMMEMBER"), 1),
-    **dict.fromkeys((b"FROMLONLAT", b"BYRADIUS"), 2),
-    b"BYBOX": 3,
-}
 
 
 @dataclass(slots=True)
@@ -335,12 +329,7 @@ class _Search:
             self.centre = decode(score)
 
     def take_options(self, args: Args, spec: CommandSpec) -> None:
-        known = spec.option_words | _WITH
-        sizes = {word: size for word, size in _SIZES.items() if word in known}
-        if self.target is not None:
-            # GEOSEARCHSTORE has its target before the options, so its STOREDIST has no value.
-            sizes[b"STOREDIST"] = 0
-        for word, values in options(args, 0, sizes):
+        for word, values in options(args, 0, {**dict.fromkeys(_WITH, 0), **spec.option_sizes}):
             match word:
                 case b"WITHDIST" | b"WITHHASH" | b"WITHCOORD":
                     self.with_words.add(word)

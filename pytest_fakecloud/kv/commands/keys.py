@@ -141,7 +141,7 @@ def copy(session: Session, args: Args) -> Reply:
     """Copy the value of a key to another key."""
     target = session.db
     replace = False
-    for word, values in options(args, 2, {b"REPLACE": 0, b"DB": 1}):
+    for word, values in options(args, 2, running(session).option_sizes):
         if word == b"REPLACE":
             replace = True
         else:
@@ -182,11 +182,10 @@ def dump_(session: Session, args: Args) -> Reply:
     return rdb.dump(value, session.engine.config, rdb_version(session.engine.version))
 
 
-def _parse_restore_options(args: Args) -> dict[bytes, int]:
+def _parse_restore_options(session: Session, args: Args) -> dict[bytes, int]:
     """Return the options of RESTORE with their numbers; 0 for an option without a number."""
     given: dict[bytes, int] = {}
-    sizes = {b"REPLACE": 0, b"ABSTTL": 0, b"IDLETIME": 1, b"FREQ": 1}
-    for word, values in options(args, 3, sizes):
+    for word, values in options(args, 3, running(session).option_sizes):
         if {b"IDLETIME", b"FREQ"} <= {word, *given}:
             raise CommandError(errors.SYNTAX)
         given[word] = parse_int(values[0]) if values else 0
@@ -201,7 +200,7 @@ def _parse_restore_options(args: Args) -> dict[bytes, int]:
 def restore(session: Session, args: Args) -> Reply:
     """Create a key from the payload that DUMP returned."""
     key, ttl_text, payload = args[:3]
-    given = _parse_restore_options(args)
+    given = _parse_restore_options(session, args)
     if b"REPLACE" not in given and session.db.lookup(key) is not None:
         raise CommandError(errors.BUSYKEY)
     ttl = parse_int(ttl_text)
@@ -389,7 +388,6 @@ def persist(session: Session, args: Args) -> Reply:
 
 
 _STEPS_PER_ELEMENT = 8
-_SORT_SIZES = {b"ASC": 0, b"DESC": 0, b"ALPHA": 0, b"LIMIT": 2, b"BY": 1, b"GET": 1, b"STORE": 1}
 
 
 @dataclass(slots=True)
@@ -408,7 +406,7 @@ class _SortOptions:
 
 def _parse_sort_options(session: Session, args: Args) -> _SortOptions:
     given = _SortOptions()
-    for word, values in options(args, 1, _SORT_SIZES, of=running(session)):
+    for word, values in options(args, 1, running(session).option_sizes):
         if word in (b"ASC", b"DESC"):
             given.descending = word == b"DESC"
         elif word == b"ALPHA":

@@ -182,6 +182,6 @@ def sintercard(session: Session, args: Args) -> Reply:
     if numkeys > len(args) - 1:
         raise CommandError(errors.TOO_MANY_KEYS)
     limit = 0
-    for _, (value,) in options(args, 1 + numkeys, {b"LIMIT": 1}):
+    for _, (value,) in options(args, 1 + numkeys, running(session).option_sizes):
         limit = parse_int(value, 0, I64_MAX, errors.LIMIT_NEGATIVE)
     return len(_intersection(session, args[1 : 1 + numkeys], limit))

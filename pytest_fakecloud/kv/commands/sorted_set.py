@@ -523,8 +523,10 @@ def _parse(session: Session, args: Args) -> _Request:
     if numkeys > len(args) - 1:
         raise CommandError(errors.SYNTAX)
     request = _Request([_find_source(session, key) for key in args[1 : 1 + numkeys]])
-    sizes = {b"WEIGHTS": numkeys, b"AGGREGATE": 1, b"WITHSCORES": 0, b"LIMIT": 1}
-    for word, values in options(args, 1 + numkeys, sizes, of=running(session)):
+    sizes = running(session).option_sizes
+    if b"WEIGHTS" in sizes:
+        sizes = {**sizes, b"WEIGHTS": numkeys}
+    for word, values in options(args, 1 + numkeys, sizes):
         if word == b"WEIGHTS":
             for source, text in zip(request.sources, values, strict=True):
                 source.weight = parse_float(text, errors.WEIGHT_NOT_FLOAT)

@@ -39,6 +39,7 @@ from .arguments import (
     meets,
     options,
     parse_set_options,
+    running,
 )
 
 
@@ -408,9 +409,6 @@ def common_matches(first: bytes, second: bytes) -> list[Match]:
     return found
 
 
-_LCS_SIZES = {b"IDX": 0, b"LEN": 0, b"WITHMATCHLEN": 0, b"MINMATCHLEN": 1}
-
-
 @command("LCS")
 def lcs(session: Session, args: Args) -> Reply:
     """Return the longest common subsequence of two strings, its length, or the ranges it matches."""
@@ -420,7 +418,7 @@ def lcs(session: Session, args: Args) -> Reply:
         raise CommandError(errors.LCS_NOT_STRINGS)
     given = {
         word: parse_int(numbers[0]) if numbers else 0
-        for word, numbers in options(args, 2, _LCS_SIZES)
+        for word, numbers in options(args, 2, running(session).option_sizes)
     }
     if b"LEN" in given and b"IDX" in given:
         raise CommandError(errors.LCS_LEN_AND_IDX)

@@ -235,6 +235,32 @@ def _options(arguments: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_LITERAL.findall(synopsis(arguments))))
 
 
+_SYNOPSES = {row.name: row.arguments for row in ROWS}
+_PART = re.compile(r"\((?:[A-Z0-9-]+\|)+[A-Z0-9-]+\)|[\[\]()|]|\.\.\.|[^\s\[\]()|]+")
+"""A part of a synopsis. A choice of words is one part, like the name of any other argument."""
+REST = -1
+"""Number of arguments of an option that takes all arguments after it."""
+
+
+@cache
+def _option_sizes(arguments: str) -> dict[bytes, int]:
+    sizes: dict[bytes, int] = {}
+    word, repeats = b"", False
+    for part in _PART.findall(synopsis(arguments)):
+        if _LITERAL.fullmatch(part) and part[0].isalpha():
+            word, repeats = part.encode(), False
+            sizes[word] = 0
+        elif part in ("]", ")", "|"):
+            word = b""
+        elif part == "[":
+            repeats = bool(word)  # until the next word: `KEYS key [key ...]`
+        elif part == "..." and repeats:
+            sizes[word] = REST
+        elif word and part not in ("(", "..."):
+            sizes[word] += 1
+    return sizes
+
+
 _effects = cache(Effects)
 
 
@@ -317,6 +343,13 @@ class CommandSpec:
     @cached_property
     def option_words(self) -> frozenset[bytes]:
         return frozenset(map(str.encode, self.options))
+
+    @cached_property
+    def option_sizes(self) -> dict[bytes, int]:
+        """The number of arguments of each option, or ``REST``."""
+        # The synopsis of an earlier version consists of its option words.
+        sizes = _option_sizes(_SYNOPSES[self.name])
+        return {word: size for word, size in sizes.items() if word in self.option_words}
 
     @property
     def event(self) -> str:

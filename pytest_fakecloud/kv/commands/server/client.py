@@ -13,7 +13,7 @@ from ...errors import CommandError
 from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Status, Verbatim
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, decoded, parse_int
-from ..arguments import arity_error, find_database, is_first, options, parse_milliseconds
+from ..arguments import arity_error, find_database, is_first, options, parse_milliseconds, running
 from .server import module_list
 
 
@@ -145,15 +145,9 @@ def _check_overlap(pairs: Iterable[tuple[bytes, bytes]], described: str) -> None
             raise CommandError(errors.overlapping_prefixes(prefix, described, other))
 
 
-_TRACKING_SIZES = {
-    **{b"REDIRECT": 1, b"PREFIX": 1},
-    **dict.fromkeys((b"BCAST", b"OPTIN", b"OPTOUT", b"NOLOOP"), 0),
-}
-
-
 def _tracking_options(session: Session, args: Args) -> TrackingOptions:
     wanted = TrackingOptions()
-    for word, values in options(args, 1, _TRACKING_SIZES):
+    for word, values in options(args, 1, running(session).option_sizes):
         if word == b"REDIRECT":
             if wanted.redirect:
                 raise CommandError(errors.SECOND_REDIRECT)
@@ -241,9 +235,6 @@ def client_list(session: Session, args: Args) -> Reply:
     return Verbatim(b"".join(lines))
 
 
-_KILL_SIZES = dict.fromkeys((b"ADDR", b"ID", b"LADDR", b"SKIPME", b"TYPE", b"USER"), 1)
-
-
 @command("CLIENT KILL")
 def client_kill(session: Session, args: Args) -> Reply:
     """Close connections that match an address or filters."""
@@ -251,7 +242,7 @@ def client_kill(session: Session, args: Args) -> Reply:
     words = [b"ADDR", args[0], b"SKIPME", b"no"] if by_address else args
     filters: list[Filter] = []
     skip_me = True
-    for word, (value,) in options(words, 0, _KILL_SIZES):
+    for word, (value,) in options(words, 0, running(session).option_sizes):
         if word == b"SKIPME":
             skip_me = is_first(value, b"YES", b"NO")
         else:
@@ -393,7 +384,7 @@ def hello(session: Session, args: Args) -> Reply:
         if version not in (2, 3):
             raise CommandError(errors.NOPROTO)
     user, name = session.user, session.name
-    for word, values in options(args, 1, {b"AUTH": 2, b"SETNAME": 1}, errors.hello_syntax):
+    for word, values in options(args, 1, running(session).option_sizes, errors.hello_syntax):
         if word == b"AUTH":
             user = _log_in(session, decoded(values[0]), values[1], b"HELLO")
         else:

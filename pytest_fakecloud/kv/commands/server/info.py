@@ -21,7 +21,7 @@ from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...table.versions import MODULE_VERSIONS
 from ...values.measures import ENTRY, usage
-from ..arguments import options, subcommand_error
+from ..arguments import options, running, subcommand_error
 
 
 def script_memory(engine: Engine) -> tuple[int, int]:
@@ -214,7 +214,7 @@ def memory_usage(session: Session, args: Args) -> Reply:
     Redis measures some elements of a large value, as many as SAMPLES says. A fake knows the length of
     all elements without looking at them, so SAMPLES does not change the reply (decided here).
     """
-    for _, (samples,) in options(args, 1, {b"SAMPLES": 1}):
+    for _, (samples,) in options(args, 1, running(session).option_sizes):
         if parse_int(samples) < 0:
             raise CommandError(errors.SYNTAX)
     value = session.db.find(args[0])

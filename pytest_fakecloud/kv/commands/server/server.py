@@ -37,7 +37,7 @@ from ...table.registry import COMMANDS, Args, command, variant
 from ...table.syntax import decoded, encoded, parse_float, parse_int
 from ...table.versions import MODULE_VERSIONS, rdb_version
 from ...values.measures import EMPTY, joined, mixed, value_digest
-from ..arguments import REST, is_first, options
+from ..arguments import is_first, options, running
 from ..keys import encoding, reference_count
 
 # -- databases, time and parameters --------------------------------------------------------------
@@ -232,8 +232,7 @@ def migrate(session: Session, args: Args) -> Reply:
     """Move keys to another server; returns NOKEY if none of the keys exist, otherwise an error."""
     # Like Redis, check the options first, then the timeout, then the database.
     keys = [args[2]]
-    sizes = {b"AUTH": 1, b"AUTH2": 2, b"COPY": 0, b"REPLACE": 0, b"KEYS": REST}
-    for word, values in options(args, 5, sizes):
+    for word, values in options(args, 5, running(session).option_sizes):
         if word == b"KEYS":
             if args[2]:
                 raise CommandError(errors.MIGRATE_KEYS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 
 from ....core.budget import spend
@@ -12,7 +11,7 @@ from ... import errors
 from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import NIL_ARRAY, OK, Map, Reply
-from ...table.registry import Args, CommandSpec, command, variant
+from ...table.registry import REST, Args, command, variant
 from ...table.syntax import parse_int
 from ...table.versions import ESTIMATED_COUNTERS
 from ...values.stream import (
@@ -27,7 +26,6 @@ from ...values.stream import (
     make_id,
 )
 from ..arguments import (
-    REST,
     arity_error,
     existing,
     get_or_empty,
@@ -141,18 +139,11 @@ class _Options:
 _NO_OPTIONS = _Options()
 
 
-@cache
-def _sizes(spec: CommandSpec) -> dict[bytes, int]:
-    """Return the numbers of values of the options of XADD or XTRIM, without the signs of thresholds."""
-    with_value = ("MAXLEN", "MINID", "LIMIT")
-    return {word.encode(): int(word in with_value) for word in spec.options if word.isalpha()}
-
-
 def _parse_options(session: Session, args: Args, *, adding: bool) -> _Options:
     """Parse the options of XTRIM or, with ``adding``, those of XADD before the ID."""
     if adding and args[1] == b"*":
         return _NO_OPTIONS
-    sizes = _sizes(running(session))
+    sizes = {b"MAXLEN": 1, b"MINID": 1, **running(session).option_sizes}
     given = _Options()
     at = 1
     while at < len(args) and not (adding and args[at] == b"*"):
@@ -286,7 +277,7 @@ def xsetid(session: Session, args: Args) -> Reply:
     """Set the last ID, the number of added entries and the highest deleted ID of a stream."""
     last_id = parse_id(args[1])
     entries_added, max_deleted_id = None, 0
-    for word, (value,) in options(args, 2, {b"ENTRIESADDED": 1, b"MAXDELETEDID": 1}):
+    for word, (value,) in options(args, 2, running(session).option_sizes):
         if word == b"ENTRIESADDED":
             entries_added = parse_int(value)
             if entries_added < 0:
@@ -399,7 +390,7 @@ variant("XLEN", "Return the number of entries in a stream.", kind=Stream)(length
 def xrange(session: Session, args: Args, *, reverse: bool) -> Reply:
     low, high = parse_interval(args[2], args[1]) if reverse else parse_interval(args[1], args[2])
     count: int | None = None
-    for _, (value,) in options(args, 3, {b"COUNT": 1}):
+    for _, (value,) in options(args, 3, running(session).option_sizes):
         count = max(parse_int(value), 0)
     stream = session.db.get(args[0], Stream)
     if stream is None:

@@ -24,7 +24,7 @@ from ...values.stream import (
     advance,
     format_id,
 )
-from ..arguments import existing, options, subcommand_error, try_or_wait
+from ..arguments import existing, options, running, subcommand_error, try_or_wait
 from .entries import (
     ReadWords,
     entries_reply,
@@ -59,10 +59,10 @@ def find_group(
     return stream, group
 
 
-def _group_words(session: Session, args: Args, *flags: bytes) -> tuple[bool, int]:
-    """Parse the options ENTRIESREAD and ``flags``; return whether MKSTREAM is given, and the number."""
+def _group_words(session: Session, args: Args) -> tuple[bool, int]:
+    """Return whether MKSTREAM is given, and the number of ENTRIESREAD."""
     mkstream, entries_read = False, UNKNOWN_ENTRIES_READ
-    sizes = {b"ENTRIESREAD": 1, **dict.fromkeys(flags, 0)}
+    sizes = running(session).option_sizes
     for word, values in options(args, 3, sizes, subcommand_error(session).text):
         if word == b"MKSTREAM":
             mkstream = True
@@ -87,7 +87,7 @@ def _existing_group(session: Session, args: Args) -> tuple[Stream, Group]:
 @command("XGROUP CREATE")
 def xgroup_create(session: Session, args: Args) -> Reply:
     """Create a consumer group that starts after an ID."""
-    mkstream, entries_read = _group_words(session, args, b"MKSTREAM")
+    mkstream, entries_read = _group_words(session, args)
     stream = session.db.get(args[0], Stream) if mkstream else _existing(session, args)
     if len(args) > 6:
         raise subcommand_error(session)
@@ -334,15 +334,9 @@ def _claim_number(text: bytes, command_name: str, what: str) -> int:
     return number
 
 
-_CLAIM_SIZES = {
-    **dict.fromkeys((b"FORCE", b"JUSTID"), 0),
-    **dict.fromkeys((b"IDLE", b"TIME", b"RETRYCOUNT", b"LASTID"), 1),
-}
-
-
 def _parse_claim(session: Session, args: Args, at: int) -> _Claim:
-    claim = _Claim()
-    for word, values in options(args, at, _CLAIM_SIZES, errors.unrecognized_claim_option):
+    claim, sizes = _Claim(), running(session).option_sizes
+    for word, values in options(args, at, sizes, errors.unrecognized_claim_option):
         if word == b"FORCE":
             claim.force = True
         elif word == b"JUSTID":
@@ -409,7 +403,7 @@ def xautoclaim(session: Session, args: Args) -> Reply:
     min_idle = max(_claim_number(args[3], "XAUTOCLAIM", "min-idle-time"), 0)
     start = parse_start(args[4])
     count, claim = 100, _Claim()
-    for word, values in options(args, 5, {b"COUNT": 1, b"JUSTID": 0}):
+    for word, values in options(args, 5, running(session).option_sizes):
         if word == b"COUNT":
             count = parse_int(values[0], 1, _MAX_AUTOCLAIM_COUNT, errors.XAUTOCLAIM_COUNT)
         else:
