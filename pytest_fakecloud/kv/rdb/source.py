@@ -65,6 +65,10 @@ class Source:
         self.at = at + 1
         return self.data[at]
 
+    def uint(self, size: int) -> int:
+        """Return an integer of ``size`` bytes, least significant byte first."""
+        return int.from_bytes(self.take(size), "little")
+
     def int64(self) -> int:
         return int.from_bytes(self.take(8), "little", signed=True)
 
@@ -449,78 +453,49 @@ _CODES = {2: "h", 4: "i", 8: "q"}
 
 def read_ziplist(blob: bytes) -> list[Entry]:
     """Return the elements of a ziplist; raise ``RdbError`` if any byte is invalid."""
-    end = len(blob) - 1
-    if end < 10 or int.from_bytes(blob[:4], "little") != len(blob) or blob[end] != 0xFF:
-        raise RdbError("a ziplist has the wrong size or no end marker")
+    source = Source(blob)
+    size, tail, count = source.uint(4), source.uint(4), source.uint(2)
     found: list[Entry] = []
-    at = start = 10
-    before = 0
-    try:
-        while at < end:
-            start = at
-            previous = blob[at]
-            at += 1
-            if previous == 0xFE:
-                previous = int.from_bytes(blob[at : at + 4], "little")
-                at += 4
-            if previous != before:
-                raise RdbError("the length before a ziplist entry is wrong")
-            first = blob[at]
-            at += 1
-            if first < 0xC0:
-                if first < 0x40:
-                    size = first
-                elif first < 0x80:
-                    size = (first & 63) << 8 | blob[at]
-                    at += 1
-                elif first == 0x80:
-                    size = int.from_bytes(blob[at : at + 4], "big")
-                    at += 4
-                else:
-                    raise RdbError("a ziplist contains an invalid entry")
-                found.append(blob[at : at + size])
-                at += size
-            elif 0xF1 <= first <= 0xFD:
-                found.append(first - 0xF1)
-            else:
-                width = _ZIPLIST_WIDTHS[first]
-                found.append(int.from_bytes(blob[at : at + width], "little", signed=True))
-                at += width
-            before = at - start
-    except (IndexError, KeyError):
-        raise RdbError("a ziplist contains an invalid entry") from None
-    count = int.from_bytes(blob[8:10], "little")
-    tail = int.from_bytes(blob[4:8], "little")
-    if at != end or tail != start or count not in (len(found), _UNKNOWN):
+    start, before = source.at, 0
+    while (previous := source.byte()) != 0xFF:
+        start = source.at - 1
+        if (source.uint(4) if previous == 0xFE else previous) != before:
+            raise RdbError("the length before a ziplist entry is wrong")
+        first = source.byte()
+        if first < 0x40:
+            found.append(source.take(first))
+        elif first < 0x80:
+            found.append(source.take((first & 63) << 8 | source.byte()))
+        elif first == 0x80:
+            found.append(source.take(int.from_bytes(source.take(4), "big")))
+        elif 0xF1 <= first <= 0xFD:
+            found.append(first - 0xF1)
+        elif first in _ZIPLIST_WIDTHS:
+            width = _ZIPLIST_WIDTHS[first]
+            found.append(int.from_bytes(source.take(width), "little", signed=True))
+        else:
+            raise RdbError("a ziplist contains an invalid entry")
+        before = source.at - start
+    if size != source.at or source.left() or tail != start or count not in (len(found), _UNKNOWN):
         raise _wrong_end("ziplist")
     return found
 
 
 def read_zipmap(blob: bytes) -> list[bytes]:
     """Return the alternating fields and values of a zipmap; raise ``RdbError`` if it is invalid."""
+    source = Source(blob)
+    count = source.byte()
     found: list[bytes] = []
-    at, end = 1, len(blob) - 1
-    if end < 1 or blob[end] != 0xFF:
-        raise RdbError("a zipmap has no end marker")
-    try:
-        while at < end:
-            size = blob[at]
-            at += 1
-            if size == 254:
-                size = int.from_bytes(blob[at : at + 4], "little")
-                at += 4
-            elif size == 255:
-                raise RdbError("a zipmap has an end marker before its end")
-            free = 0
-            if len(found) % 2:
-                free = blob[at]
-                at += 1
-            found.append(blob[at : at + size])
-            at += size + free
-    except IndexError:
-        raise RdbError("a zipmap contains an invalid entry") from None
+    while (size := source.byte()) != 0xFF:
+        if size == 254:
+            size = source.uint(4)
+        free = source.byte() if len(found) % 2 else 0
+        found.append(source.take(size))
+        source.take(free)
     pairs, odd = divmod(len(found), 2)
-    if at != end or odd or blob[0] not in (pairs, 254, 255) or blob[0] < min(pairs, 254):
+    if odd:
+        raise RdbError("a zipmap has an end marker before its end")
+    if source.left() or count not in (pairs, 254, 255) or count < min(pairs, 254):
         raise _wrong_end("zipmap")
     return found
 
