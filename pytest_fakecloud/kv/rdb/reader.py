@@ -7,7 +7,8 @@ a wrong length. This module rejects them, because no server writes them and the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import partial
 from itertools import islice, pairwise
@@ -299,39 +300,26 @@ def _stream(source: Source, form: int = 1) -> Stream:
     return stream
 
 
-class _Elements:
-    """Reads the elements of a stream node's listpack in order."""
+def _number(elements: Iterator[Entry]) -> int:
+    element = next(elements, None)
+    if not isinstance(element, int):
+        raise RdbError("a stream node ends, or has a string, where a number was expected")
+    return element
 
-    def __init__(self, entries: list[Entry]) -> None:
-        self._rest = iter(entries)
-        self._total = len(entries)
 
-    def number(self) -> int:
-        element = next(self._rest, None)
-        if element is None:
-            raise RdbError("a stream node ends within an entry")
-        if not isinstance(element, int):
-            raise RdbError("a stream node has a string where a number was expected")
-        return element
-
-    def words(self, count: int) -> list[bytes]:
-        if not 0 <= count <= self._total:
-            raise RdbError("a stream entry declares too many fields")
-        found = texts(islice(self._rest, count))
-        if len(found) < count:
-            raise RdbError("a stream node ends within an entry")
-        return found
-
-    def at_end(self) -> bool:
-        return next(self._rest, None) is None
+def _words(elements: Iterator[Entry], count: int) -> list[bytes]:
+    found = texts(islice(elements, count)) if 0 <= count <= sys.maxsize else []
+    if len(found) != count:
+        raise RdbError("a stream entry declares too many fields")
+    return found
 
 
 def _node(key: int, entries: list[Entry]) -> Node:
     """Build a stream node without deleted entries (flag 1) from what ``writer._entries()`` describes."""
-    elements = _Elements(entries)
-    live, deleted = elements.number(), elements.number()
-    node = Node(key, elements.words(elements.number()))
-    if elements.number() or live < 0 or deleted < 0 or live + deleted > len(entries):
+    elements = iter(entries)
+    live, deleted = _number(elements), _number(elements)
+    node = Node(key, _words(elements, _number(elements)))
+    if _number(elements) or live < 0 or deleted < 0 or live + deleted > len(entries):
         raise RdbError("a stream node has an invalid header")
     for _ in range(live + deleted):
         flags, entry_id, flat = _entry(key, node.master, elements)
@@ -339,25 +327,27 @@ def _node(key: int, entries: list[Entry]) -> Node:
             node.deleted += 1
         else:
             node.append(entry_id, flat)
-    if node.deleted != deleted or not elements.at_end():
+    if node.deleted != deleted or next(elements, None) is not None:
         raise RdbError("a stream node declares a wrong number of entries")
     return node
 
 
-def _entry(key: int, master: list[bytes], elements: _Elements) -> tuple[int, int, list[bytes]]:
+def _entry(
+    key: int, master: list[bytes], elements: Iterator[Entry]
+) -> tuple[int, int, list[bytes]]:
     """Return the flags, the ID, and the fields and values of the next entry."""
-    flags = elements.number()
+    flags = _number(elements)
     # Differences from the node's key are stored in 64 bits, so they can wrap around.
-    milliseconds = (key >> 64) + elements.number() & SEQUENCE_MAX
-    sequence = (key & SEQUENCE_MAX) + elements.number() & SEQUENCE_MAX
+    milliseconds = (key >> 64) + _number(elements) & SEQUENCE_MAX
+    sequence = (key & SEQUENCE_MAX) + _number(elements) & SEQUENCE_MAX
     if flags & 2:
-        values = elements.words(len(master))
+        values = _words(elements, len(master))
         flat = [word for pair in zip(master, values, strict=True) for word in pair]
         size = len(master) + 3
     else:
-        pairs = elements.number()
-        flat, size = elements.words(2 * pairs), 2 * pairs + 4
-    if elements.number() != size or not flat or flags & ~3:
+        pairs = _number(elements)
+        flat, size = _words(elements, 2 * pairs), 2 * pairs + 4
+    if _number(elements) != size or not flat or flags & ~3:
         raise RdbError("a stream entry has a wrong size, no fields or unknown flags")
     return flags, make_id(milliseconds, sequence), flat
 
