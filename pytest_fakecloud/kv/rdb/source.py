@@ -9,9 +9,8 @@ reflected, no initial value, no final XOR.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache, reduce
+from functools import cache
 from itertools import pairwise
-from operator import xor
 from struct import pack, unpack, unpack_from
 from typing import Any
 
@@ -251,10 +250,8 @@ def _literals(out: bytearray, data: bytes, start: int, stop: int) -> None:
 
 _POLYNOMIAL = 0x95AC9329AC4BC9B5
 """The polynomial 0xad93d23594c935a9 with its bits reversed."""
-_LANES = 4096
-"""Number of parts of a block that are computed in parallel."""
-_LANE_BYTES = 64
-_BLOCK_BYTES = _LANES * _LANE_BYTES
+_CHUNK_BYTES = 512
+_BLOCK_BYTES = 512 * _CHUNK_BYTES
 """Size of a block. From this size on, numpy is faster than a loop over bytes."""
 
 
@@ -282,50 +279,33 @@ def crc64(data: bytes | memoryview) -> int:
 def _block(view: memoryview, crc: int) -> int:
     """Return the checksum of one block after data with the checksum ``crc``, computed with numpy.
 
-    The lanes of the block are computed in parallel and combined in pairs. A CRC without an initial
-    value is linear: the checksum of two parts is the checksum of the first, advanced by as many
-    zero bytes as the second has, XOR the checksum of the second.
+    A CRC without an initial value is linear: the checksum of a chunk is the XOR of the checksums of
+    its bytes, each followed by as many zeros. The data before it is taken into account by XORing
+    ``crc`` with its first eight bytes.
     """
     import numpy as np
 
-    table, operators = _tables()
-    # Each step processes two bytes of every lane.
-    columns = np.frombuffer(view, "<u2").reshape(_LANES, -1).T.astype(np.uint64)
-    columns[:4, 0] ^= np.frombuffer(crc.to_bytes(8, "little"), "<u2")
-    found = np.zeros(_LANES, np.uint64)
-    for column in columns:
-        found = table[(found ^ column) & np.uint64(0xFFFF)] ^ found >> np.uint64(16)
-    for operator in operators:
-        found = _advanced(operator, found[::2]) ^ found[1::2]
-    return int(found[0])
-
-
-def _advanced(operator: Any, crcs: Any) -> Any:
-    """Apply an operator, which has a lookup table for each byte, to an array of checksums."""
-    pieces = crcs.astype("<u8").view("u1").reshape(-1, 8)
-    return reduce(xor, (operator[place][pieces[:, place]] for place in range(8)))
+    table = _places()
+    chunks = np.frombuffer(view, np.uint8).reshape(-1, _CHUNK_BYTES)
+    checksums = np.bitwise_xor.reduce(table[np.arange(_CHUNK_BYTES), chunks], axis=1)
+    first = table[:8].tolist()
+    for checksum in checksums.tolist():
+        for place, byte in zip(first, crc.to_bytes(8, "little"), strict=True):
+            checksum ^= place[byte]
+        crc = checksum
+    return crc
 
 
 @cache
-def _tables() -> tuple[Any, list[Any]]:
-    """Return the lookup table for two bytes, and the operators that advance by 1, 2, 4, … lanes."""
+def _places() -> Any:
+    """Return the checksum of each byte, by its place in a chunk, followed by the zeros after it."""
     import numpy as np
 
-    table = np.array(_TABLE, np.uint64)
-
-    def advance(crcs: Any, zero_bytes: int) -> Any:
-        for _ in range(zero_bytes):
-            crcs = table[crcs & np.uint64(255)] ^ crcs >> np.uint64(8)
-        return crcs
-
-    # An operator has a table for each of the eight bytes of a checksum.
-    values = np.arange(256, dtype=np.uint64)
-    identity = np.stack([values << np.uint64(8 * place) for place in range(8)])
-    operators = [advance(identity, _LANE_BYTES)]
-    while len(operators) < _LANES.bit_length() - 1:
-        last = operators[-1]
-        operators.append(_advanced(last, last.reshape(-1)).reshape(8, 256))
-    return advance(np.arange(1 << 16, dtype=np.uint64), 2), operators
+    places = [np.array(_TABLE, np.uint64)]
+    while len(places) < _CHUNK_BYTES:
+        last = places[-1]
+        places.append(places[0][last & np.uint64(255)] ^ last >> np.uint64(8))
+    return np.stack(places[::-1])
 
 
 # -- packed structures: listpacks, and the ziplists, zipmaps and intsets of older servers -----------
