@@ -213,12 +213,10 @@ def expiry_reply(session: Session, unit: Unit, at_ms: int) -> int:
 # -- EXPIRE --------------------------------------------------------------------------------------
 
 
-def parse_conditions(words: list[bytes]) -> frozenset[bytes]:
+def parse_conditions(session: Session, words: list[bytes]) -> frozenset[bytes]:
     """Parse the options NX, XX, GT and LT; raise an error for an invalid combination."""
-    for word in words:
-        if word.upper() not in (b"NX", b"XX", b"GT", b"LT"):
-            raise CommandError(errors.unsupported_option(word))
-    found = frozenset(word.upper() for word in words)
+    sizes = running(session).option_sizes
+    found = frozenset(word for word, _ in options(words, 0, sizes, errors.unsupported_option))
     if b"NX" in found and len(found) > 1:
         raise CommandError(errors.EXPIRE_NX_WITH_OTHERS)
     if {b"GT", b"LT"} <= found:

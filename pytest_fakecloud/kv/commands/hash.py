@@ -224,7 +224,7 @@ def _expire_or_remove(session: Session, value: HashValue, field: bytes, at_ms: i
 @variant("HPEXPIREAT", "Set the time at which hash fields expire, as a Unix time in milliseconds.")
 def hexpire(session: Session, args: Args) -> Reply:
     fields_at = _find_fields_word(args, 2)
-    condition = parse_conditions(args[2:fields_at])
+    condition = parse_conditions(session, args[2:fields_at])
     fields = _read_fields(args, fields_at)
     if parse_int(args[1]) < 0:
         raise CommandError(errors.invalid_expire(running(session).full_name))

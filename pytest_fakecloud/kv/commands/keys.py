@@ -342,7 +342,7 @@ def object_freq(session: Session, args: Args) -> Reply:
 @variant("PEXPIREAT", "Set the time at which a key expires, as a Unix time in milliseconds.")
 def expire(session: Session, args: Args) -> Reply:
     """Set the expiry of a key, in the unit of the command's row."""
-    condition = parse_conditions(args[2:])
+    condition = parse_conditions(session, args[2:])
     at_ms = expiry_ms(session, args[1], may_be_past=True)
     db, key = session.db, args[0]
     if db.lookup(key) is None or not allows_expiry(condition, db.expires.get(key), at_ms):

@@ -177,12 +177,9 @@ def lzf_decompress(data: bytes, size: int) -> bytes:
             at += 1
             if start < 0:
                 raise ValueError("LZF data refers to bytes before its start")
-            if start + length <= len(out):
-                out += out[start : start + length]
-            else:
-                # The source and the target overlap, so the copied bytes repeat.
-                piece = out[start:]
-                out += (piece * (length // len(piece) + 1))[:length]
+            # If the source and the target overlap, the copied bytes repeat.
+            piece = out[start : start + length]
+            out += (piece * -(-length // len(piece)))[:length]
             if len(out) > size:
                 break
     except IndexError:

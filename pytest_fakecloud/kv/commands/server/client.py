@@ -63,12 +63,6 @@ def client_info(session: Session, args: Args) -> Reply:
     return Verbatim(session.engine.describe(session, "client|info"))
 
 
-@command("CLIENT CAPA")
-def client_capa(session: Session, args: Args) -> Reply:
-    """Announce capabilities of the client; has no effect."""
-    return OK
-
-
 @command("CLIENT IMPORT-SOURCE")
 def client_import_source(session: Session, args: Args) -> Reply:
     """Mark the connection as an import source; ON is an error, because there is no import mode."""

@@ -287,12 +287,6 @@ def memory_malloc_stats(session: Session, args: Args) -> Reply:
     return Verbatim(b"Stats not supported for the current allocator")
 
 
-@command("MEMORY PURGE")
-def memory_purge(session: Session, args: Args) -> Reply:
-    """Ask the allocator to release memory; has no effect."""
-    return OK
-
-
 # -- LATENCY -------------------------------------------------------------------------------------
 
 

@@ -277,6 +277,12 @@ def bgsave(session: Session, args: Args) -> Reply:
     return Status(b"Background saving started")
 
 
+@variant("CLIENT CAPA", "Announce capabilities of the client; has no effect.")
+@variant("MEMORY PURGE", "Ask the allocator to release memory; has no effect.")
+def no_effect(session: Session, args: Args) -> Reply:
+    return OK
+
+
 @command("BGREWRITEAOF")
 def bgrewriteaof(session: Session, args: Args) -> Reply:
     """Rewrite the append-only file; has no effect, because there is no such file."""
