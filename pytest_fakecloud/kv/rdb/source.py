@@ -15,7 +15,7 @@ from struct import pack, unpack, unpack_from
 from typing import Any
 
 from ..table.syntax import try_int
-from ..values.measures import back_length_size
+from ..values.measures import back_length_size, integer_size
 
 MOST_UNPACKED = {False: 512 * 2**20, True: 16 * 2**20}
 """Number of bytes to which the strings in any data may be decompressed: ordinary strings (key
@@ -311,10 +311,7 @@ Entry = bytes | int
 """An element of a listpack or ziplist."""
 
 _LISTPACK_WIDTHS = {0xF1: 2, 0xF2: 3, 0xF3: 4, 0xF4: 8}
-_BY_WIDTH = tuple(
-    (-(1 << 8 * width - 1), 1 << 8 * width - 1, width, bytes([first]))
-    for first, width in _LISTPACK_WIDTHS.items()
-)
+_FIRST_BYTES = {width: first for first, width in _LISTPACK_WIDTHS.items()}
 _HEADER = 6
 _UNKNOWN = 0xFFFF
 """The declared number of entries if a listpack or ziplist has at least as many."""
@@ -406,15 +403,15 @@ def packed(entry: Entry) -> bytes:
 
 
 def _integer(number: int) -> bytes:
-    if 0 <= number < 128:
+    size = integer_size(number)
+    if size == 2:
         return bytes((number, 1))
-    if -4096 <= number < 4096:
+    if size == 3:
         number &= 0x1FFF
         return bytes((0xC0 | number >> 8, number & 255, 2))
-    for low, high, width, first in _BY_WIDTH:
-        if low <= number < high:
-            return first + number.to_bytes(width, "little", signed=True) + bytes([width + 1])
-    raise ValueError(f"{number} does not fit into 64 bits")
+    width = size - 2
+    body = number.to_bytes(width, "little", signed=True)
+    return b"%c%b%c" % (_FIRST_BYTES[width], body, width + 1)
 
 
 def _back_length(size: int) -> bytes:

@@ -215,10 +215,9 @@ def _length(number: int) -> bytes:
 
 
 def _small(number: int) -> bytes:
-    for first, width in ((b"\xc0", 1), (b"\xc1", 2), (b"\xc2", 4)):
-        if -(1 << 8 * width - 1) <= number < 1 << 8 * width - 1:
-            return first + number.to_bytes(width, "little", signed=True)
-    raise AssertionError(number)
+    bits = (number if number >= 0 else ~number).bit_length()
+    code = 0 if bits < 8 else 1 if bits < 16 else 2
+    return b"%c%b" % (0xC0 | code, number.to_bytes(1 << code, "little", signed=True))
 
 
 def _nodes(items: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
