@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import reduce
 
 from ...core.budget import spend
 
@@ -47,13 +48,13 @@ class _State:
     state with an ``assertion`` can only be entered where the assertion is true.
     """
 
+    next: list[_State] = field(default_factory=list)
     test: Test | None = None
     assertion: Condition | None = None
-    next: list[_State] = field(default_factory=list)
 
 
-_Part = tuple[_State, _State]
-"""The first and the last state of a part of an expression."""
+_Part = Callable[[_State], _State]
+"""Makes the states of a part of an expression; returns the first, given the one after the part."""
 
 
 class LinearRegex:
@@ -61,7 +62,8 @@ class LinearRegex:
 
     def __init__(self, pattern: str) -> None:
         self._ignores_case = pattern.startswith(_FOLDING)
-        self._start, self._end = _Parser(pattern, self._ignores_case).parse()
+        self._end = _State()
+        self._start = _Parser(pattern, self._ignores_case).parse()(self._end)
 
     def fullmatch(self, text: str) -> bool:
         return self._run(text, anywhere=False)
@@ -107,10 +109,7 @@ def _enter(state: _State, entered: dict[_State, None], text: str, at: int) -> No
 
 
 class _Parser:
-    """Parses an expression by recursive descent, for strings in lower case if ``ignore_case``.
-
-    Methods that parse a part return its first and its last state.
-    """
+    """Parses an expression by recursive descent, for strings in lower case if ``ignore_case``."""
 
     def __init__(self, pattern: str, ignore_case: bool) -> None:
         self._pattern = pattern
@@ -119,11 +118,13 @@ class _Parser:
         self._level = 0
         self._states = 0
 
-    def _new(self, test: Test | None = None, assertion: Condition | None = None) -> _State:
+    def _new(
+        self, after: list[_State], test: Test | None = None, assertion: Condition | None = None
+    ) -> _State:
         self._states += 1
         if self._states > _MAX_STATES:
             raise RegexError(f"is too large (more than {_MAX_STATES} states)")
-        return _State(test, assertion)
+        return _State(after, test, assertion)
 
     def parse(self) -> _Part:
         expression = self._alternatives()
@@ -153,19 +154,13 @@ class _Parser:
             self._at += 1
             options.append(self._sequence())
         self._level -= 1
-        start, end = self._new(), self._new()
-        for first, last in options:
-            start.next.append(first)
-            last.next.append(end)
-        return start, end
+        return lambda after: self._new([option(after) for option in options])
 
     def _sequence(self) -> _Part:
-        start = end = self._new()
+        parts: list[_Part] = []
         while self._peek() not in ("", "|", ")"):
-            first, last = self._repeated()
-            end.next.append(first)
-            end = last
-        return start, end
+            parts.append(self._repeated())
+        return lambda after: reduce(lambda following, part: part(following), parts[::-1], after)
 
     def _repeated(self) -> _Part:
         atom = self._atom()
@@ -178,34 +173,23 @@ class _Parser:
         if self._bounds() is not None:
             raise RegexError(f"repeats a repetition at character {end + 1}")
         minimum, maximum = bounds
-        # An unlimited repetition loops over its last copy, so nested repetitions stay small.
-        number = max(minimum, 1) if maximum is None else maximum
-        copies = [atom, *(self._copy(atom) for _ in range(number - 1))][:number]
-        start, final = self._new(), self._new()
-        first = last = start
-        for at, copied in enumerate(copies):
-            if at >= minimum:
-                last.next.append(final)
-            before = last
-            first, last = copied
-            before.next.append(first)
-        if maximum is None:
-            last.next.append(first)
-        last.next.append(final)
-        return start, final
 
-    def _copy(self, part: _Part) -> _Part:
-        """Return a copy of a part, whose last state must not lead anywhere yet."""
-        twins: dict[_State, _State] = {}
-        waiting = [part[0]]
-        while waiting:
-            state = waiting.pop()
-            if state not in twins:
-                twins[state] = self._new(state.test, state.assertion)
-                waiting += state.next
-        for state, twin in twins.items():
-            twin.next = [twins[following] for following in state.next]
-        return twins[part[0]], twins[part[1]]
+        def repeated(after: _State) -> _State:
+            first, required = after, minimum
+            if maximum is None:
+                # Loop over the last required copy, so that nested repetitions stay small.
+                loop = self._new([after])
+                first = atom(loop)
+                loop.next.append(first)
+                first, required = (first, minimum - 1) if minimum else (loop, 0)
+            else:
+                for _ in range(maximum - minimum):
+                    first = self._new([atom(first), after])
+            for _ in range(required):
+                first = atom(first)
+            return first
+
+        return repeated
 
     def _bounds(self) -> tuple[int, int | None] | None:
         """Return the minimum and maximum of a quantifier, or None if no quantifier follows."""
@@ -232,18 +216,15 @@ class _Parser:
             anchor = _ANCHORS.get(self._pattern[self._at : self._at + length])
             if anchor is not None:
                 self._at += length
-                state = self._new(assertion=anchor)
-                return state, state
+                return lambda after: self._new([after], assertion=anchor)
         self._take()
         if sign == ".":
-            start = self._new(lambda character: character != "\n")
+            test: Test = "\n".__ne__
         elif sign == "[":
-            start = self._new(self._class())
+            test = self._class()
         else:
-            start = self._new(self._single(self._escape() if sign == "\\" else sign))
-        end = self._new()
-        start.next.append(end)
-        return start, end
+            test = self._single(self._escape() if sign == "\\" else sign)
+        return lambda after: self._new([after], test)
 
     def _group(self) -> _Part:
         if self._take_match(_GROUP_START) is None:
