@@ -197,22 +197,14 @@ class Analyzer:
     def __init__(self, stem: Callable[[str], str] | None, whole: bool = False) -> None:
         self.whole = whole
         self._stem = stem
-        self._known: dict[str, str | None] = {}
+        self.token = lru_cache(_CACHED_WORDS)(self._token)
 
-    def token(self, word: str) -> str | None:
+    def _token(self, word: str) -> str | None:
         """Return the token of a word, or None if the word is too long to be indexed."""
-        try:
-            return self._known[word]
-        except KeyError:
-            token: str | None = None
-            if len(word.encode("utf-8", "replace")) < _LONGEST:
-                token = _fold(word)
-                if self._stem is not None:
-                    token = self._stem(token)
-            if len(self._known) >= _CACHED_WORDS:
-                self._known.clear()
-            self._known[word] = token
-            return token
+        if len(word.encode("utf-8", "replace")) >= _LONGEST:
+            return None
+        folded = _fold(word)
+        return folded if self._stem is None else self._stem(folded)
 
     def tokens(self, text: str) -> tuple[str | None, ...]:
         """Return the tokens of a text in order. Each dropped word is represented by None."""
