@@ -147,19 +147,7 @@ _OK_LINE = b"+OK\r\n"
 QUEUED = Status(b"QUEUED")
 
 Reply: TypeAlias = (
-    int
-    | bytes
-    | float
-    | list[Any]
-    | Status
-    | Bool
-    | Verbatim
-    | BigNumber
-    | Encoded
-    | _Marker
-    | CommandError
-    | Blocked
-    | None
+    int | bytes | float | list[Any] | _Text | Bool | _Marker | CommandError | Blocked | None
 )
 
 
