@@ -23,20 +23,10 @@ from ..http.app import FAULTS, App, Route
 from ..http.messages import Answer, AnyResponse, Effect, Request, Serve, bearer_token, same
 from ..services import services_by_word
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
-from .control import PREFIX, Refused, contract, fields, handle_named
+from .control import PREFIX, Refused, contract, fields, handle_named, shapes
 from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
 from .control.data import DataRoutes
 from .control.handles import HandleRoutes, describe
-from .control.shapes import (
-    WITHOUT_TOKEN,
-    Clock,
-    ConsoleAddress,
-    Live,
-    Ready,
-    Session,
-    State,
-    document,
-)
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
@@ -179,7 +169,7 @@ class ControlApp(App):
     def authenticate(self, request: Request) -> object:
         """Check the Host, and the control token for routes that need it."""
         self._hosts.check(request.fields.get("host"))
-        if request.route in WITHOUT_TOKEN:
+        if request.route in shapes.WITHOUT_TOKEN:
             return None
         if not same(bearer_token(request.fields.get("authorization")), self.token):
             raise Refused(401, "the control API needs its token: Authorization: Bearer <token>")
@@ -192,22 +182,22 @@ class ControlApp(App):
 
     # -- the server itself -----------------------------------------------------------------------
 
-    def live(self, request: Request) -> Live:
+    def live(self, request: Request) -> shapes.Live:
         """Return 200 as soon as the server runs."""
         return {"live": True}
 
     def ready(self, request: Request) -> object:
         """Return 200 when all data is loaded; before that 503, with the progress in ``"loading"``."""
-        found: Ready = {"ready": not self.loading and not self.cloud.closed}
+        found: shapes.Ready = {"ready": not self.loading and not self.cloud.closed}
         if self.loading:
             found["loading"] = self.loading
         return Answer(found, 200 if found["ready"] else 503)
 
     def openapi(self, request: Request) -> dict[str, Any]:
         """Return the OpenAPI 3.1 document of this API."""
-        return document(self.table.routes)
+        return shapes.document(self.table.routes)
 
-    def state(self, request: Request) -> State:
+    def state(self, request: Request) -> shapes.State:
         """Return a summary of the cloud: fakes with addresses and variables, clock, seed.
 
         ``latest`` is the number of the newest journal entry, 0 when the journal is empty.
@@ -243,11 +233,11 @@ class ControlApp(App):
         self._codes.append(code)
         return f"{self.url}/#code={code}"
 
-    def make_code(self, request: Request) -> ConsoleAddress:
+    def make_code(self, request: Request) -> shapes.ConsoleAddress:
         """Return a URL that signs one browser in to the console."""
         return {"url": self.console_url()}
 
-    def session(self, request: Request) -> Session:
+    def session(self, request: Request) -> shapes.Session:
         """Exchange a sign-in code, ``{"code": ...}``, for the control token. Each code works once."""
         given = fields(request)["code"]
         for code in tuple(self._codes):
@@ -262,7 +252,7 @@ class ControlApp(App):
             "`pytest-fakecloud console` prints a new one",
         )
 
-    def reset(self, request: Request) -> Clock:
+    def reset(self, request: Request) -> shapes.Clock:
         """Return one fake (``{"handle": name}``) or all fakes to their baseline."""
         name = fields(request).get("handle")
         if name is None:
@@ -271,7 +261,7 @@ class ControlApp(App):
             handle_named(self.cloud, name).reset()
         return clock_view(self.cloud)
 
-    def begin(self, request: Request) -> Clock:
+    def begin(self, request: Request) -> shapes.Clock:
         """Start over as for a new test: restore baselines, close connections, reset the clock.
 
         ``{"now": a time, "clock": "running"|"frozen"}`` overrides the start time or the mode.

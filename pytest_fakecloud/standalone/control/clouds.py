@@ -18,26 +18,11 @@ from ...http.messages import Request
 from ...reporting.data import State, changes_of, short, state_of
 from ...services import find, report_part
 from ..state_file import checked_state, load_state
-from . import PREFIX, Refused, contract, fields, handle_named
-from .shapes import (
-    Changes,
-    Clock,
-    Closed,
-    CloudEntry,
-    ConsoleAddress,
-    Due,
-    ItemChange,
-    Loaded,
-    Moved,
-    NewCloud,
-    Replayed,
-    Seed,
-    Snapshot,
-)
+from . import PREFIX, Refused, contract, fields, handle_named, shapes
 
 if TYPE_CHECKING:
     from ...cloud import Cloud
-    from ...handle import Snapshot as SavedState
+    from ...handle import Snapshot
     from ..api import ControlApp
 
 _MOVES: Mapping[str, tuple[str, ...]] = {
@@ -81,7 +66,7 @@ Opener: TypeAlias = "Callable[[Mapping[str, Any]], AbstractContextManager[Contro
 """Serves a cloud with its control API for a with-block; raises ``ContractError`` for bad options."""
 
 
-def clock_view(cloud: Cloud) -> Clock:
+def clock_view(cloud: Cloud) -> shapes.Clock:
     """Return the time and the mode of a cloud's clock, and when the next event is due."""
     clock = context_of(cloud).clock
     due = clock.next_due_us()
@@ -99,7 +84,7 @@ def _iso_time(at_us: int) -> str:
 class _Kept(NamedTuple):
     """A snapshot, the data to compare it with others, and when it was taken."""
 
-    saved: SavedState
+    saved: Snapshot
     states: States
     at: str
 
@@ -129,11 +114,11 @@ class CloudRoutes:
             Route("POST", f"{PREFIX}/replay", "replay", self.replay, lingers=True),
         ]
 
-    def get_clock(self, request: Request) -> Clock:
+    def get_clock(self, request: Request) -> shapes.Clock:
         """Return the clock's time and mode, and when the next event is due."""
         return clock_view(self._cloud)
 
-    def move_clock(self, request: Request) -> Moved:
+    def move_clock(self, request: Request) -> shapes.Moved:
         """Freeze, resume or move the clock.
 
         ``{"action": "freeze"|"resume"|"advance"|"move_to"|"advance_to_next"}``, with ``"by"`` (a
@@ -154,7 +139,7 @@ class CloudRoutes:
             "fired": [f"{one.at.isoformat()} {one.label}" for one in fired],
         }
 
-    def get_due(self, request: Request) -> Due:
+    def get_due(self, request: Request) -> shapes.Due:
         """Return the number of planned events, and the next 200 of them."""
         count, soonest = context_of(self._cloud).clock.timers.planned(_MOST_DUE)
         about = {
@@ -179,11 +164,11 @@ class CloudRoutes:
             ],
         }
 
-    def get_seed(self, request: Request) -> Seed:
+    def get_seed(self, request: Request) -> shapes.Seed:
         """Return the random seed."""
         return {"seed": self._cloud.seed}
 
-    def set_seed(self, request: Request) -> Seed:
+    def set_seed(self, request: Request) -> shapes.Seed:
         """Restart all random number generators from another seed."""
         seed = fields(request)["seed"]
         if not _is_unicode(seed):
@@ -191,14 +176,14 @@ class CloudRoutes:
         context_of(self._cloud).ids.reseed(seed)
         return {"seed": self._cloud.seed}
 
-    def get_snapshots(self, request: Request) -> list[Snapshot]:
+    def get_snapshots(self, request: Request) -> list[shapes.Snapshot]:
         """Return the snapshots that the server keeps."""
         return [self._described(name) for name in self._snapshots]
 
-    def _described(self, name: str) -> Snapshot:
+    def _described(self, name: str) -> shapes.Snapshot:
         return {"id": name, "at": self._snapshots[name].at}
 
-    def take_snapshot(self, request: Request) -> Snapshot:
+    def take_snapshot(self, request: Request) -> shapes.Snapshot:
         """Take a snapshot of all fakes. ``{"id": name}`` names it; the default name is a number."""
         wanted = fields(request).get("id")
         if wanted == "":
@@ -218,27 +203,27 @@ class CloudRoutes:
             raise Refused(404, unknown_name("snapshot", name, self._snapshots))
         return name
 
-    def restore_snapshot(self, request: Request) -> Snapshot:
+    def restore_snapshot(self, request: Request) -> shapes.Snapshot:
         """Restore a snapshot."""
         name = self._name_of(request)
         self._cloud.restore(self._snapshots[name].saved)
         return self._described(name)
 
-    def drop_snapshot(self, request: Request) -> Snapshot:
+    def drop_snapshot(self, request: Request) -> shapes.Snapshot:
         """Delete a snapshot."""
         name = self._name_of(request)
         dropped = self._described(name)
         del self._snapshots[name]
         return dropped
 
-    def get_changes(self, request: Request) -> Changes:
+    def get_changes(self, request: Request) -> shapes.Changes:
         """Return what changed since a snapshot, up to now or up to the snapshot ``?until=``."""
         before = self._snapshots[self._name_of(request)].states
         until = request.query("until")
         after = self._snapshots[self._known(until)].states if until else states_of(self._cloud)
         return changes_between(before, after)
 
-    def load(self, request: Request) -> Loaded:
+    def load(self, request: Request) -> shapes.Loaded:
         """Load a state file, all of it or nothing: ``{"state": {…}, "folder": "/path"}``.
 
         Relative paths in it need ``folder``, an absolute path on the server.
@@ -256,7 +241,7 @@ class CloudRoutes:
             load_state(self._cloud, checked_state(content, "state"), Path(folder), progress)
         return {"loaded": loaded}
 
-    def replay(self, request: Request) -> Replayed:
+    def replay(self, request: Request) -> shapes.Replayed:
         """Send a recorded session to the fakes, and return the differences of the responses.
 
         ``{"archive": a HAR file's JSON, "into": name of a fake, "move_clock": true}``.
@@ -279,9 +264,9 @@ def states_of(cloud: Cloud) -> States:
     }
 
 
-def changes_between(before: States, after: States) -> Changes:
+def changes_between(before: States, after: States) -> shapes.Changes:
     """Return the items that differ, in the fakes that both have, and the number of all of them."""
-    changes: list[ItemChange] = [
+    changes: list[shapes.ItemChange] = [
         {
             "fake": change.fake,
             "section": change.section,
@@ -338,7 +323,7 @@ class IsolatedClouds:
             Route("POST", f"{PREFIX}/clouds/{{id}}/codes", "cloud_code", self.make_code),
         ]
 
-    def get_clouds(self, request: Request) -> list[CloudEntry]:
+    def get_clouds(self, request: Request) -> list[shapes.CloudEntry]:
         """Return the isolated clouds, oldest first."""
         with self._lock:
             served = list(self._served.items())
@@ -352,7 +337,7 @@ class IsolatedClouds:
             for id, (app, _, _, test) in served
         ]
 
-    def new_cloud(self, request: Request) -> NewCloud:
+    def new_cloud(self, request: Request) -> shapes.NewCloud:
         """Start a cloud with its own clock, fakes, ports, credentials and journal.
 
         ``{"services": {"kv": {…}}, "seed", "now", "clock"}``; an omitted option has the value that
@@ -363,7 +348,7 @@ class IsolatedClouds:
 
     def _start(
         self, wanted: Mapping[str, Any], shown: Cloud | None = None, test: str = ""
-    ) -> NewCloud:
+    ) -> shapes.NewCloud:
         """Start a cloud, and let it show what another one has seen when a test failed."""
         with ExitStack() as stack, contract(), self._starting:
             if len(self._served) >= MOST_CLOUDS:
@@ -375,12 +360,12 @@ class IsolatedClouds:
             if shown is not None:
                 show_same(app.cloud, shown)
             id = str(next(self._numbers))
-            made: NewCloud = {"id": id, "seed": app.cloud.seed, "env": app.environment()}
+            made: shapes.NewCloud = {"id": id, "seed": app.cloud.seed, "env": app.environment()}
             with self._lock:
                 self._served[id] = _Running(app, stack.pop_all(), wanted, test)
         return made
 
-    def keep_cloud(self, request: Request) -> NewCloud:
+    def keep_cloud(self, request: Request) -> shapes.NewCloud:
         """Keep a copy of an isolated cloud whose test has failed: ``{"test": name}``.
 
         The copy has the data, the journal, the problems and the time of now, and a console and
@@ -395,7 +380,7 @@ class IsolatedClouds:
             self._end(oldest)
         return made
 
-    def end_cloud(self, request: Request) -> Closed:
+    def end_cloud(self, request: Request) -> shapes.Closed:
         """Close an isolated cloud, with its fakes and its control API."""
         id = request.segment("id")
         self._known(id)
@@ -410,7 +395,7 @@ class IsolatedClouds:
         """Return the numbers of isolated clouds, and of those of failed tests."""
         return len(self._served), len(self._kept())
 
-    def make_code(self, request: Request) -> ConsoleAddress:
+    def make_code(self, request: Request) -> shapes.ConsoleAddress:
         """Return a URL that signs one browser in to the console of an isolated cloud."""
         return {"url": self._known(request.segment("id")).app.console_url()}
 

@@ -20,6 +20,7 @@ from ...faults.plan import fault_kinds
 from ...handle import Handle
 from ...http.app import Route
 from ...http.messages import Answer, Request, Stream
+from ...reporting import model
 from ...reporting.as_json import row_json
 from ...reporting.calls import Lookups, exchanges_of
 from ...reporting.data import (
@@ -34,12 +35,10 @@ from ...reporting.data import (
     Wanted,
     whole_number,
 )
-from ...reporting.model import Row as ReportRow
 from ...reporting.rows import began, rows
 from ...reporting.values import Mask, printable
 from ...services import find, report_part, view_of
-from . import PREFIX, Refused, contract, named
-from .shapes import ProblemEntry, Row
+from . import PREFIX, Refused, contract, named, shapes
 
 if TYPE_CHECKING:
     from ...cloud import Cloud
@@ -201,7 +200,7 @@ class DataRoutes:
         for signal in list(self._streams):
             signal.close()
 
-    def get_problems(self, request: Request) -> list[ProblemEntry]:
+    def get_problems(self, request: Request) -> list[shapes.ProblemEntry]:
         """Return the strict-mode violations."""
         return [
             {
@@ -268,7 +267,7 @@ class _UnsentRows:
         self._open_calls: list[Entry] = []
         """The calls whose rows were sent without a response."""
 
-    def take(self) -> list[Row]:
+    def take(self) -> list[shapes.Row]:
         """Return the rows of calls answered since the last call, and those of new entries."""
         answered = [entry for entry in self._open_calls if _is_done(entry)]
         self._open_calls = [entry for entry in self._open_calls if entry not in answered]
@@ -304,7 +303,7 @@ def _entries_from(cloud: Cloud, first: int) -> list[Entry]:
     return entries[bisect_left(entries, first, key=attrgetter("number")) :]
 
 
-def _rows_from(cloud: Cloud, first: int, limit: int = 0) -> list[Row]:
+def _rows_from(cloud: Cloud, first: int, limit: int = 0) -> list[shapes.Row]:
     """Return the rows of the journal from a number on, in causal order.
 
     ``limit`` is the maximum number of entries, 0 for no limit. A delivery has two entries.
@@ -315,18 +314,18 @@ def _rows_from(cloud: Cloud, first: int, limit: int = 0) -> list[Row]:
     return _rows_of(cloud, entries, first)
 
 
-def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[Row]:
+def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[shapes.Row]:
     """Return the rows of entries, from a number on."""
     mask = Mask(cloud)
     lookups = Lookups(attempts=exchanges_of(cloud), mask=mask)
     return [
-        cast("Row", row_json(row, (), lookups) | _progress_fields(row))
+        cast("shapes.Row", row_json(row, (), lookups) | _progress_fields(row))
         for row in rows(cloud, entries, lookups=lookups, mask=mask)
         if row.number >= first
     ]
 
 
-def _progress_fields(row: ReportRow) -> dict[str, Any]:
+def _progress_fields(row: model.Row) -> dict[str, Any]:
     entry = row.entry
     if isinstance(entry, Call | Event):
         return {"handle": entry.handle, "done": _is_done(entry)}

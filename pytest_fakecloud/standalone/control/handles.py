@@ -18,8 +18,7 @@ from ...core.calls import Call, parts_of
 from ...core.errors import ContractError, shown, unknown_name
 from ...core.field_types import TOKEN
 from ...faults.plan import fault_kinds, table_of
-from ...faults.table import Fault as InjectedFault
-from ...faults.table import rule_of
+from ...faults.table import Fault, rule_of
 from ...handle import HANDLE_FIELDS, Handle, app_of
 from ...http.app import GUARD, Route
 from ...http.messages import Answer, Effect, Request
@@ -28,8 +27,7 @@ from ...reporting.data import whole_number
 from ...services import find
 from ..addresses import Hosts, has_public_credentials
 from ..state_file import inject
-from . import PREFIX, Refused, contract, fields, handle_named, named
-from .shapes import Closed, Fault, HandleEntry, Raised, Returned
+from . import PREFIX, Refused, contract, fields, handle_named, named, shapes
 
 if TYPE_CHECKING:
     from ...cloud import Cloud
@@ -49,10 +47,10 @@ class HandleRoutes:
     def __init__(self, cloud: Cloud, hosts: Hosts) -> None:
         self._cloud = cloud
         self._hosts = hosts
-        self._numbers = WeakKeyDictionary[InjectedFault, int]()
+        self._numbers = WeakKeyDictionary[Fault, int]()
         """The ids of the faults that were described so far."""
         self._next_number = itertools.count(1)
-        self._made = WeakKeyDictionary[InjectedFault, dict[str, Any]]()
+        self._made = WeakKeyDictionary[Fault, dict[str, Any]]()
         """The request that injected each fault of this API."""
 
     def routes(self) -> list[Route]:
@@ -69,7 +67,7 @@ class HandleRoutes:
             Route("POST", f"{PREFIX}/call", "call", self.call, lingers=True),
         ]
 
-    def start_handle(self, request: Request) -> HandleEntry:
+    def start_handle(self, request: Request) -> shapes.HandleEntry:
         """Start another fake: ``{"fixture": "kv_server", "settings": {…}}``."""
         body = fields(request)
         fixture, settings = body["fixture"], body.get("settings", {})
@@ -79,11 +77,11 @@ class HandleRoutes:
             except OSError as error:
                 raise Refused(422, f"{fixture} cannot start at this address: {error}") from error
 
-    def get_handle(self, request: Request) -> HandleEntry:
+    def get_handle(self, request: Request) -> shapes.HandleEntry:
         """Return one fake: its address, credentials and environment variables."""
         return describe(named(self._cloud, request))
 
-    def close_handle(self, request: Request) -> Closed:
+    def close_handle(self, request: Request) -> shapes.Closed:
         """Close a fake."""
         named(self._cloud, request).close()
         return {"closed": True}
@@ -101,17 +99,17 @@ class HandleRoutes:
 
     # -- faults ----------------------------------------------------------------------------------
 
-    def get_faults(self, request: Request) -> list[Fault]:
+    def get_faults(self, request: Request) -> list[shapes.Fault]:
         """Return the injected faults of a fake, and the last 20 of those that are used up."""
         return [self._fault(fault) for fault in _kept(named(self._cloud, request))]
 
-    def _number_of(self, fault: InjectedFault) -> int:
+    def _number_of(self, fault: Fault) -> int:
         number = self._numbers.get(fault)
         if number is None:
             number = self._numbers[fault] = next(self._next_number)
         return number
 
-    def _fault(self, fault: InjectedFault) -> Fault:
+    def _fault(self, fault: Fault) -> shapes.Fault:
         rule = rule_of(fault)
         where = rule.facts if rule.route is None else {"route": rule.route, **rule.facts}
         return {
@@ -127,7 +125,7 @@ class HandleRoutes:
             "made": self._made.get(fault),
         }
 
-    def add_fault(self, request: Request) -> Fault:
+    def add_fault(self, request: Request) -> shapes.Fault:
         """Inject a fault: ``{"kind": "respond", "args": [503], "times": 1, "route": "publish"}``."""
         body = fields(request, allow_others=True)
         plan = named(self._cloud, request).faults
@@ -136,12 +134,12 @@ class HandleRoutes:
         self._made[fault] = {"args": [], **body}
         return self._fault(fault)
 
-    def clear_faults(self, request: Request) -> list[Fault]:
+    def clear_faults(self, request: Request) -> list[shapes.Fault]:
         """Remove all faults of a fake."""
         named(self._cloud, request).faults.clear()
         return []
 
-    def remove_fault(self, request: Request) -> Fault:
+    def remove_fault(self, request: Request) -> shapes.Fault:
         """Remove one fault."""
         wanted = whole_number("id", request.params["id"])
         for fault in _kept(named(self._cloud, request)):
@@ -152,7 +150,7 @@ class HandleRoutes:
 
     # -- calls of methods ------------------------------------------------------------------------
 
-    def call(self, request: Request) -> Returned | Raised:
+    def call(self, request: Request) -> shapes.Returned | shapes.Raised:
         """Call a method, or read a property, of a fake or of the cloud.
 
         ``{"object": name of a fake|null, "name": "assert_called", "args": […], "kwargs": {…}}``.
@@ -214,7 +212,7 @@ def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any])
     return handle
 
 
-def describe(handle: Any) -> HandleEntry:
+def describe(handle: Any) -> shapes.HandleEntry:
     """Return a fake's address and credentials without opening a port."""
     return {
         "name": handle.name,
@@ -228,7 +226,7 @@ def describe(handle: Any) -> HandleEntry:
     }
 
 
-def _kept(handle: Handle) -> list[InjectedFault]:
+def _kept(handle: Handle) -> list[Fault]:
     table = table_of(handle.faults)
     used_up = [rule for rule in table.kept() if not rule.active]
     return [rule.fault for rule in (*table.active, *used_up[-_MOST_USED_UP:])]
@@ -376,7 +374,7 @@ def _attributes(value: object) -> list[str]:
     return sorted(name for name in names if not name.startswith("_"))
 
 
-def _raised(error: Exception) -> Raised:
+def _raised(error: Exception) -> shapes.Raised:
     return {"raise": {"type": type(error).__name__, "text": _text_of(error)}}
 
 
