@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import get_data
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import SplitResult, urlsplit
 
@@ -196,36 +197,8 @@ def _body(content: Mapping[str, Any], where: str) -> bytes:
         raise ValueError(f"{where}.text cannot be read: {error}") from None
 
 
-_TEXT = {"type": ["string", "null"]}
-_HEADER = {
-    "type": "object",
-    "required": ["name", "value"],
-    "properties": {"name": {"type": "string"}, "value": {"type": "string"}},
-}
-_CONTENT = {"type": ["object", "null"], "properties": {"text": _TEXT}}
-_ENTRY: Mapping[str, Any] = {
-    "type": "object",
-    "required": ["startedDateTime", "request", "response"],
-    "properties": {
-        "startedDateTime": {"type": "string"},
-        "request": {
-            "type": "object",
-            "required": ["url", "method"],
-            "properties": {
-                "url": {"type": "string"},
-                "method": {"type": "string"},
-                "headers": {"type": ["array", "null"], "items": _HEADER},
-                "postData": _CONTENT,
-            },
-        },
-        "response": {
-            "type": "object",
-            "required": ["status"],
-            "properties": {"status": {"type": "integer"}, "content": _CONTENT},
-        },
-        "_fixture": _TEXT,
-    },
-}
+# Read the file through the import system, which also finds it in a zip file.
+_ENTRY: Mapping[str, Any] = json.loads(get_data(__package__, "entry.schema.json") or b"")
 """The schema of an entry, as far as a replay reads it."""
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from pkgutil import get_data
 from types import NoneType
 from typing import Any
 
@@ -309,7 +310,10 @@ def as_json(results: Sequence[Result]) -> str:
 
 def as_html(results: Sequence[Result]) -> str:
     """Return a self-contained HTML page that lists differences first, then all comparisons."""
-    return _PAGE.replace("BODY", "\n".join(map(_section, results)))
+    # Read the page through the import system, which also finds it in a zip file.
+    page = get_data(__package__, "page.html")
+    assert page is not None
+    return page.decode().replace("BODY", "\n".join(map(_section, results)))
 
 
 def _head(result: Result) -> str:
@@ -373,23 +377,3 @@ def _row(each: Comparison) -> str:
     cells = (each.scenario.title, str(each.step), str(each.real), str(each.fake), why)
     inside = "".join(f"<td>{html.escape(_cut(cell))}" for cell in cells)
     return f"<tr>{inside}</tr>"
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>pytest-fakecloud verify</title>
-<style>
-:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
-body { margin: 1.5rem auto; max-width: 90rem; padding: 0 1rem; }
-h2 { font-size: 1.1rem; }
-summary { cursor: pointer; padding: .3rem 0; font-weight: 600; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font: 13px/1.4 ui-monospace, monospace; }
-td, th { border: 1px solid #8886; padding: .25rem .5rem; text-align: left; vertical-align: top; }
-td { max-width: 28rem; overflow-wrap: anywhere; }
-</style></head><body>
-<h1>Does the fake behave like yours?</h1>
-BODY
-</body></html>
-"""
