@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any
 # isort: off
 if TYPE_CHECKING:
     from .broker.errors import BrokerError as BrokerError
-    from .broker.handle import Broker as Broker
+    from .broker.handle import Broker as Broker, BrokerSettings as BrokerSettings
     from .broker.faults import BrokerFaults as BrokerFaults
     from .broker.model import (
         ProducerRecord as ProducerRecord,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         TopicPartition as TopicPartition,
     )
     from .broker.views import GroupView as GroupView, TopicView as TopicView
-    from .broker.settings import BrokerLimits as BrokerLimits, BrokerSettings as BrokerSettings
+    from .broker.settings import BrokerLimits as BrokerLimits
     from .cloud import Cloud as Cloud
     from .core.calls import Call as Call, Event as Event
     from .core.clock import Clock as Clock
@@ -89,18 +89,16 @@ if TYPE_CHECKING:
     from .faults.answers import Response as Response
     from .handle import Handle as Handle, Snapshot as Snapshot
     from .kv.errors import CommandError as CommandError, RestError as RestError
-    from .kv.handle import KVServer as KVServer
+    from .kv.handle import KVServer as KVServer, KVSettings as KVSettings
     from .kv.search.index import Search as Search
     from .kv.search.views import SearchIndexView as SearchIndexView
-    from .kv.settings import KVSettings as KVSettings
     from .session import FakecloudWarning as FakecloudWarning
     from .queue.actions import Attempts as Attempts, FlowControl as FlowControl
     from .queue.actions import NotIdleError as NotIdleError
     from .queue.capture.callbacks import Callback as Callback
-    from .queue.capture.handle import CallbackCapture as CallbackCapture
-    from .queue.settings import (
+    from .queue.capture.handle import (
+        CallbackCapture as CallbackCapture,
         CallbackCaptureSettings as CallbackCaptureSettings,
-        DestinationSettings as DestinationSettings,
     )
     from .queue.delivery.destination_server import Destination as Destination
     from .queue.delivery.destinations import Destinations as Destinations
@@ -109,9 +107,9 @@ if TYPE_CHECKING:
     from .queue.delivery.applications import DestinationTimeoutError as DestinationTimeoutError
     from .queue.delivery.destinations import UnstubbedDestinationError as UnstubbedDestinationError
     from .queue.errors import LoopError as LoopError, QueueError as QueueError
-    from .queue.handle import Queue as Queue
+    from .queue.handle import Queue as Queue, QueueSettings as QueueSettings
     from .queue.model import Attempt as Attempt
-    from .queue.settings import QueueSettings as QueueSettings
+    from .queue.settings import DestinationSettings as DestinationSettings
     from .queue.views import (
         DeadLetterView as DeadLetterView,
         PublishedMessage as PublishedMessage,
@@ -119,8 +117,8 @@ if TYPE_CHECKING:
     )
     from .recordings import Difference as Difference
     from .vector.errors import VectorError as VectorError
-    from .vector.handle import VectorIndex as VectorIndex
-    from .vector.settings import VectorLimits as VectorLimits, VectorSettings as VectorSettings
+    from .vector.handle import VectorIndex as VectorIndex, VectorSettings as VectorSettings
+    from .vector.settings import VectorLimits as VectorLimits
 
     # The classes of values that tests get from the names above and need not import.
     from .core.calls import Headers  # noqa: F401

@@ -29,20 +29,17 @@ from .outside.surroundings import Changes
 from .services import find, handle_class
 
 if TYPE_CHECKING:
-    from .broker.handle import Broker
-    from .broker.settings import BrokerSettings
+    from .broker.handle import Broker, BrokerSettings
     from .core.threads import Dispatcher
     from .core.typed import ProblemFields
-    from .kv.handle import KVServer
-    from .kv.settings import KVSettings
+    from .kv.handle import KVServer, KVSettings
     from .outside.process_time import ProcessTimeMode
     from .outside.surroundings import Authority
-    from .queue.capture.handle import CallbackCapture
+    from .queue.capture.handle import CallbackCapture, CallbackCaptureSettings
     from .queue.delivery.destination_server import Destination
-    from .queue.handle import Queue
-    from .queue.settings import CallbackCaptureSettings, DestinationSettings, QueueSettings
-    from .vector.handle import VectorIndex
-    from .vector.settings import VectorSettings
+    from .queue.handle import Queue, QueueSettings
+    from .queue.settings import DestinationSettings
+    from .vector.handle import VectorIndex, VectorSettings
 
 Transport = Literal["socket", "inprocess"]
 _DELIVERY = choice("background", "driven")

@@ -14,9 +14,9 @@ def _by_name(text: str) -> dict[str, str]:
 PUBLIC_NAMES = _by_name("""
 broker.errors BrokerError
 broker.faults BrokerFaults
-broker.handle Broker
+broker.handle Broker BrokerSettings
 broker.model ProducerRecord Record TopicPartition
-broker.settings BrokerLimits BrokerSettings
+broker.settings BrokerLimits
 broker.views GroupView TopicView
 cloud Cloud
 core.calls Call Event
@@ -36,28 +36,27 @@ faults.plan FaultPlan
 faults.table Fault
 handle Handle Snapshot
 kv.errors CommandError RestError
-kv.handle KVServer
+kv.handle KVServer KVSettings
 kv.search.index Search
 kv.search.views SearchIndexView
-kv.settings KVSettings
 queue.actions Attempts FlowControl NotIdleError
 queue.capture.callbacks Callback
-queue.capture.handle CallbackCapture
+queue.capture.handle CallbackCapture CallbackCaptureSettings
 queue.delivery.applications DestinationTimeoutError
 queue.delivery.destination_server Destination
 queue.delivery.destinations Destinations UnstubbedDestinationError
 queue.delivery.faults QueueFaults
 queue.delivery.routes DeliveredRequest
 queue.errors LoopError QueueError
-queue.handle Queue
+queue.handle Queue QueueSettings
 queue.model Attempt
-queue.settings CallbackCaptureSettings DestinationSettings QueueSettings
+queue.settings DestinationSettings
 queue.views DeadLetterView PublishedMessage ScheduleView
 recordings Difference
 session FakecloudWarning
 vector.errors VectorError
-vector.handle VectorIndex
-vector.settings VectorLimits VectorSettings
+vector.handle VectorIndex VectorSettings
+vector.settings VectorLimits
 """)
 PART_NAMES = _by_name("""
 core.calls Headers

@@ -1,9 +1,10 @@
-"""The stubs ``typed.pyi``, which tell type checkers what each service's calls can be filtered by.
+"""The stubs ``typed.pyi``, which tell type checkers the settings of each service, and the fields by
+which its calls can be filtered.
 
-At run time, tables of ``Field``s decide which keywords a filter accepts. ``python -m tests.surface``
-writes the same names as ``TypedDict``s, one stub per service. A stub also repeats the methods that
-all fakes share, with the keywords of its service, and ``core/typed.pyi`` has ``Results.where()``
-for each class of items.
+At run time, dataclasses declare the settings, and tables of ``Field``s the keywords of a filter.
+``python -m tests.surface`` writes the same names as ``TypedDict``s, one stub per service. A stub also
+repeats the methods that all fakes share, with the keywords of its service, and ``core/typed.pyi`` has
+``Results.where()`` for each class of items.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import collections.abc
 import inspect
 import re
 import sys
+import types
 import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -29,6 +31,7 @@ from pytest_fakecloud.broker.model import (
     Record,
     TopicPartitionOffset,
 )
+from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
 from pytest_fakecloud.broker.views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.calls import CALL_FIELDS, EVENT_FIELDS, Call, Event
@@ -36,11 +39,13 @@ from pytest_fakecloud.core.journal import Journal, Results, recorder_of
 from pytest_fakecloud.core.matching import Field, fields_of
 from pytest_fakecloud.core.problems import ALLOWABLE, PROBLEM_FIELDS, Problem
 from pytest_fakecloud.core.recorder import Recorder
+from pytest_fakecloud.core.settings import settings_of
 from pytest_fakecloud.every_failure import Failure
 from pytest_fakecloud.faults.plan import FaultPlan, table_of
 from pytest_fakecloud.handle import HANDLE_FIELDS, Handle
 from pytest_fakecloud.kv.search.index import Search
 from pytest_fakecloud.kv.search.views import SEARCH_FIELDS
+from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.queue.capture.callbacks import FIELDS as CALLBACKS
 from pytest_fakecloud.queue.capture.callbacks import Callback
 from pytest_fakecloud.queue.delivery.routes import (
@@ -50,6 +55,7 @@ from pytest_fakecloud.queue.delivery.routes import (
     DestinationRoute,
 )
 from pytest_fakecloud.queue.model import Attempt
+from pytest_fakecloud.queue.settings import CallbackCaptureConfig, QueueConfig
 from pytest_fakecloud.queue.views import (
     ATTEMPTS,
     DEAD_LETTERS,
@@ -60,6 +66,7 @@ from pytest_fakecloud.queue.views import (
     ScheduleView,
 )
 from pytest_fakecloud.recordings import Difference
+from pytest_fakecloud.vector.settings import VectorConfig, VectorLimits
 
 PACKAGE = Path(pytest_fakecloud.__file__).parent
 Names = Iterable[str]
@@ -100,6 +107,13 @@ PARTS: Mapping[str, Mapping[str, Names]] = {
     },
 }
 """The fields of other methods: without those that are parameters of their own, and of ``allow()``."""
+SETTINGS: Mapping[str, tuple[type, ...]] = {
+    "kv": (KVConfig,),
+    "vector": (VectorConfig,),
+    "broker": (BrokerConfig,),
+    "queue": (QueueConfig, CallbackCaptureConfig),
+}
+"""The dataclasses that declare the settings of a service's fakes."""
 PREFIXES = {"core": "Cloud", "kv": "KV", "vector": "Vector", "broker": "Broker", "queue": "Queue"}
 """Beginnings of the names of a stub's types. ``Cloud`` types have the fields of all services."""
 FAKES = ("kv_server", "vector_index", "broker", "queue")
@@ -136,6 +150,7 @@ def stubs() -> dict[Path, str]:
 def _service_classes(fake: Any) -> str:
     own, table = PREFIXES[fake.service], table_of(fake.faults)
     classes = [
+        *map(_settings, SETTINGS[fake.service]),
         *_keywords_of_journal(recorder_of(fake.journal), own),
         _keywords(f"{own}Matchers", table.fact_fields, "Matchers"),
         *_listed(fake.service),
@@ -198,6 +213,34 @@ def _keywords(name: str, fields: Names, base: str = "TypedDict") -> str:
     return _class(f"{name}({base}, total=False)", [f"{field}: object" for field in sorted(fields)])
 
 
+def _settings(declared: type) -> str:
+    name = declared.__name__.replace("Config", "Settings")
+    lines = (
+        f"{name}: {type_text(each.kind.accepts)}" for name, each in settings_of(declared).items()
+    )
+    return _class(f"{name}(TypedDict, total=False)", lines)
+
+
+def type_text(accepted: Any) -> str:
+    """Return the source of a type, which is the same in every version of Python."""
+    origin, inner = typing.get_origin(accepted), typing.get_args(accepted)
+    if accepted in (None, types.NoneType):
+        return "None"
+    if origin is typing.Literal:
+        return f"Literal[{', '.join(map(repr, inner))}]"
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(map(type_text, inner)).replace("timedelta | float | str", "Duration")
+    name = getattr(origin or accepted, "__name__", "Any")
+    if origin is collections.abc.Callable:
+        *given, result = inner
+        return f"Callable[{_listed_types(*given)}, {type_text(result)}]"
+    return name + _listed_types(inner) if inner else name
+
+
+def _listed_types(kinds: Iterable[Any]) -> str:
+    return f"[{', '.join(map(type_text, kinds))}]"
+
+
 def _where(self: str, item: str, fields: str, result: str = "Results[T]") -> str:
     predicate = f"predicate: Callable[[{item}], bool] | None = None"
     return f"def where({self}, {predicate}, /, **fields: Unpack[{fields}]) -> {result}: ..."
@@ -242,7 +285,8 @@ def _imports(text: str, owners: Mapping[str, str]) -> str:
         source = inspect.getsource(sys.modules[shared.__module__])
         known |= _imported(ast.parse(source), shared.__module__)
         known[shared.__name__] = shared.__module__
-    known |= {"Matchers": FaultPlan.__module__, **owners}
+    known |= {"Matchers": FaultPlan.__module__, "PathLike": "os", **owners}
+    known |= {one.__name__: one.__module__ for one in (BrokerLimits, VectorLimits)}
     known |= dict.fromkeys(typing.__all__, "typing")
     known |= dict.fromkeys(collections.abc.__all__, "collections.abc")
     lines = [f"import {name}" for name in used - known.keys()]

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest_fakecloud
 
-from .stubs import stubs
+from .stubs import stubs, type_text
 
 FILE = Path(__file__).parent / "public_surface.txt"
 PACKAGE = Path(pytest_fakecloud.__file__)
@@ -161,8 +161,9 @@ def _fields(kind: Any) -> dict[str, object]:
     for owner in reversed(kind.__mro__):
         if owner.__module__.startswith("pytest_fakecloud."):
             for name, annotation in inspect.get_annotations(owner).items():
-                # A TypedDict wraps the annotations.
-                found[name] = getattr(annotation, "__forward_arg__", annotation)
+                # A TypedDict wraps the annotations; one of settings has types instead of strings.
+                text = getattr(annotation, "__forward_arg__", annotation)
+                found[name] = text if isinstance(text, str) else type_text(text)
     return found
 
 

@@ -21,7 +21,8 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.handle import Handle
 from pytest_fakecloud.http.messages import Answer, Request
-from pytest_fakecloud.standalone.api import PREFIX, WITHOUT_TOKEN, ControlApp
+from pytest_fakecloud.standalone.api import PREFIX, ControlApp
+from pytest_fakecloud.standalone.control.shapes import WITHOUT_TOKEN
 
 from .harness import PACKAGE, apart, syntax
 

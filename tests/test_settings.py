@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import inspect
 import re
@@ -18,6 +19,7 @@ from pytest_fakecloud.core.settings import Setting, read, settings_of
 from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.services import SERVICES, find, handle_class
 from tests.misuse import KINDS
+from tests.stubs import PACKAGE
 
 ENGINES = {"kv_server": "redis://h", "broker": "kafka://h"}
 """Addresses of real servers, which no test connects to, by fixture."""
@@ -25,13 +27,24 @@ ENGINES = {"kv_server": "redis://h", "broker": "kafka://h"}
 
 @pytest.mark.parametrize("fixture", SERVICES)
 def test_type_checkers_know_the_settings_that_are_read(fixture: str) -> None:
-    """Compare the TypedDict of each fake with the dataclass that declares its settings."""
+    """Compare the keywords of each fake in the stub with the dataclass that declares its settings."""
     declared = settings_of(handle_class(find(fixture))._settings)
     parameter = getattr(Cloud, fixture).__annotations__["settings"]
     name = parameter.removeprefix("Unpack[").removesuffix("]")
     typed = getattr(pytest_fakecloud, name)
     assert get_type_hints(typed) == {name: each.kind.accepts for name, each in declared.items()}
     assert not typed.__required_keys__
+    if (service := find(fixture).word) is not None:
+        stub = PACKAGE / service / "typed.pyi"
+        (found,) = (
+            each
+            for each in ast.parse(stub.read_text("utf-8")).body
+            if isinstance(each, ast.ClassDef) and each.name == name
+        )
+        keywords = [
+            ast.unparse(each.target) for each in found.body if isinstance(each, ast.AnnAssign)
+        ]
+        assert keywords == list(declared)
 
 
 @pytest.mark.parametrize("fixture", SERVICES)

@@ -44,7 +44,7 @@ from .model import (
     timestamp_ms,
 )
 from .routes import BrokerApp
-from .settings import BrokerConfig, BrokerSettings, topic_config
+from .settings import BrokerConfig, topic_config
 from .views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView
 
 if TYPE_CHECKING:
@@ -53,8 +53,12 @@ if TYPE_CHECKING:
     from .kafka import KafkaEngine
     from .typed import BrokerHandle as Handle
     from .typed import BrokerJournal
+    from .typed import BrokerSettings as BrokerSettings
 else:
+    from ..core.settings import keywords_of
     from ..handle import Handle
+
+    BrokerSettings = keywords_of(BrokerConfig, "``Cloud.broker()`` and of the marker")
 
 BrokerEngine: TypeAlias = "MemoryEngine | KafkaEngine"
 """The in-memory engine or the engine on a real cluster, which have the same methods.

@@ -10,7 +10,6 @@ from ..core.errors import ContractError, unknown_name
 from ..core.settings import (
     SWITCH,
     HandleConfig,
-    HandleSettings,
     Kind,
     check,
     check_engine,
@@ -24,36 +23,8 @@ from ..core.settings import (
     texts,
     whole,
 )
-from ..core.timers import Duration
 from .errors import STATUSES
 from .model import TopicConfig, milliseconds
-
-
-class BrokerSettings(HandleSettings, total=False):
-    """Keyword arguments of ``Cloud.broker()`` and of the marker. "Settings" in the reference explains
-    each of them.
-    """
-
-    topics: Mapping[str, int | Mapping[str, Any]] | None
-    retention: Duration | None
-    retention_bytes: int | None
-    username: str
-    password: str | None
-    limits: str | BrokerLimits | None
-    header_prefixes: Sequence[str]
-    idle_close: Duration | None
-    session_timeout: Duration
-    join_delay: Duration
-    offset_retention: Duration | None
-    max_poll_records: int
-    max_partition_bytes: int
-    interleave: Literal["rotate", "random"]
-    fetch_single_topic: bool
-    instance_limit: Literal["cluster", "group"] | None
-    errors: Mapping[str, int | tuple[int, str]] | None
-    engine: str | None
-    isolation: Literal["prefix", "none"]
-
 
 _AMOUNT = optional(whole(0))
 

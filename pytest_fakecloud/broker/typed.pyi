@@ -3,7 +3,8 @@
 ``python -m tests.surface`` writes this file from the tables that are used at run time.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pytest_fakecloud.broker.settings import BrokerLimits
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Journal, Results
 from pytest_fakecloud.core.timers import Duration
@@ -13,8 +14,33 @@ from pytest_fakecloud.faults.plan import FaultPlan, Matchers
 from pytest_fakecloud.faults.table import Fault
 from pytest_fakecloud.handle import Handle
 from pytest_fakecloud.http.messages import HeaderPairs
-from typing import Literal, SupportsIndex, TypedDict, Unpack, overload
+from typing import Any, Literal, SupportsIndex, TypedDict, Unpack, overload
 import re
+
+class BrokerSettings(TypedDict, total=False):
+    name: str | None
+    host: str | None
+    port: int | None
+    token: str | None
+    topics: Mapping[str, int | Mapping[str, Any]] | None
+    retention: Duration | None
+    retention_bytes: int | None
+    username: str
+    password: str | None
+    limits: str | BrokerLimits | None
+    header_prefixes: Sequence[str]
+    idle_close: Duration | None
+    session_timeout: Duration
+    join_delay: Duration
+    offset_retention: Duration | None
+    max_poll_records: int
+    max_partition_bytes: int
+    interleave: Literal['rotate', 'random']
+    fetch_single_topic: bool
+    instance_limit: Literal['cluster', 'group'] | None
+    errors: Mapping[str, int | tuple[int, str]] | None
+    engine: str | None
+    isolation: Literal['prefix', 'none']
 
 class BrokerCallFields(CallFields, total=False):
     group: object

@@ -11,9 +11,9 @@ below it::
         \"\"\"…\"\"\"
 
 ``read()`` creates an instance from the keywords that a test passes. The field of a duration ends
-with its unit, which the keyword omits: ``idle_close="5m"`` sets ``idle_close_ms``. Type checkers
-learn the keywords from a ``TypedDict`` (``BrokerSettings``), which ``tests/test_settings.py``
-compares with the dataclass. The documentation is generated from the dataclass.
+with its unit, which the keyword omits: ``idle_close="5m"`` sets ``idle_close_ms``. The documentation
+is generated from the dataclass, and so is the ``TypedDict`` of the keywords (``BrokerSettings``),
+which type checkers read in the service's ``typed.pyi``.
 
 A fake whose engine can be replaced by a real server (``engine=``) calls ``check_engine()``, which
 rejects settings that the chosen engine ignores. By default, a setting applies only to the engine in
@@ -203,6 +203,18 @@ def settings_of(declared: Any) -> Mapping[str, Setting]:
         setting: Setting = each.metadata["setting"]
         keyword = each.name.removesuffix(setting.kind.suffix)
         found[keyword] = setting._replace(attribute=each.name)
+    return found
+
+
+def keywords_of(declared: Any, methods: str) -> Any:
+    """Return a dataclass of settings as the ``TypedDict`` of the keyword arguments of ``methods``."""
+    make: Any = TypedDict
+    accepted = {name: each.kind.accepts for name, each in settings_of(declared).items()}
+    found = make(declared.__name__.replace("Config", "Settings"), accepted, total=False)
+    found.__module__ = declared.__module__
+    found.__doc__ = (
+        f'Keyword arguments of {methods}. "Settings" in the reference explains each of them.'
+    )
     return found
 
 

@@ -33,7 +33,7 @@ from .reply import (
     word,
 )
 from .routes import KVApp, read_only_token
-from .settings import KVConfig, KVSettings
+from .settings import KVConfig
 
 if TYPE_CHECKING:
     from upstash_redis import Redis
@@ -46,9 +46,13 @@ if TYPE_CHECKING:
     from .search.index import Search
     from .search.views import SearchIndexView
     from .typed import KVHandle as Handle
+    from .typed import KVSettings as KVSettings
     from .typed import SearchFields
 else:
+    from ..core.settings import keywords_of
     from ..handle import Handle
+
+    KVSettings = keywords_of(KVConfig, "``Cloud.kv_server()`` and of the marker")
 
 T = TypeVar("T")
 AnyEngine: TypeAlias = "Engine | RedisEngine"

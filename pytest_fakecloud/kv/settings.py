@@ -12,7 +12,6 @@ from ..core.settings import (
     MOST_PORT,
     SWITCH,
     HandleConfig,
-    HandleSettings,
     Kind,
     changed_settings,
     check_engine,
@@ -26,7 +25,6 @@ from ..core.settings import (
     texts,
     whole,
 )
-from ..core.timers import Duration
 from .table.versions import MODULES, as_numbers
 
 Dialect = Literal["vendor", "redis"]
@@ -43,35 +41,6 @@ VERSION: dict[Dialect, str] = {"vendor": "8.2.0", "redis": "7.0.15"}
 
 _LIMIT = optional(whole(0))
 """A limit; None means no limit."""
-
-
-class KVSettings(HandleSettings, total=False):
-    """Keyword arguments of ``Cloud.kv_server()`` and of the marker. "Settings" in the reference explains
-    each of them.
-    """
-
-    dialect: Dialect
-    version: str | None
-    modules: Sequence[str]
-    max_request_size: int | None
-    daily_limit: int | None
-    max_pipeline_length: int | None
-    max_requests_per_second: int | None
-    max_key_size: int | Literal["dialect"] | None
-    max_record_size: int | None
-    max_data_size: int | None
-    max_connections: int | None
-    max_pending_entries: int | None
-    max_search_indexes: int | None
-    search_ready_after: Duration | None
-    search_ready_after_reads: int | None
-    documented_only: bool
-    debug_command: bool
-    database_port: int | None
-    database_password: str | None
-    int_text: IntText
-    engine: str | None
-    isolation: Isolation
 
 
 def _is_version(version: str) -> bool:

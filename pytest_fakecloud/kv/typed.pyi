@@ -3,7 +3,7 @@
 ``python -m tests.surface`` writes this file from the tables that are used at run time.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Journal, Results
 from pytest_fakecloud.core.timers import Duration
@@ -15,6 +15,34 @@ from pytest_fakecloud.handle import Handle
 from pytest_fakecloud.http.messages import HeaderPairs
 from typing import Literal, SupportsIndex, TypedDict, Unpack, overload
 import re
+
+class KVSettings(TypedDict, total=False):
+    name: str | None
+    host: str | None
+    port: int | None
+    token: str | None
+    dialect: Literal['vendor', 'redis']
+    version: str | None
+    modules: Sequence[str]
+    search_ready_after: Duration | None
+    search_ready_after_reads: int | None
+    documented_only: bool
+    debug_command: bool
+    database_port: int | None
+    database_password: str | None
+    int_text: Literal['integer', 'int']
+    engine: str | None
+    isolation: Literal['prefix', 'database', 'none']
+    max_request_size: int | None
+    daily_limit: int | None
+    max_pipeline_length: int | None
+    max_requests_per_second: int | None
+    max_key_size: int | Literal['dialect'] | None
+    max_record_size: int | None
+    max_data_size: int | None
+    max_connections: int | None
+    max_pending_entries: int | None
+    max_search_indexes: int | None
 
 class KVCallFields(CallFields, total=False):
     command: object

@@ -31,7 +31,7 @@ from .model import DAY, Attempt, Interceptor, SigningKeys
 from .rest.admin import AdministrationRoutes, V1Routes
 from .rest.history import HistoryRoutes, WorkflowRoutes
 from .rest.routes import QueueApp
-from .settings import DeliveryMode, QueueConfig, QueueSettings
+from .settings import DeliveryMode, QueueConfig
 from .signatures import Signer, explain
 from .signatures import signature_clock as clock_of_signatures
 from .views import (
@@ -52,8 +52,12 @@ if TYPE_CHECKING:
 
     from .typed import AttemptFields, DeadLetterFields, ListedFields, MessageFields
     from .typed import QueueHandle as Handle
+    from .typed import QueueSettings as QueueSettings
 else:
+    from ..core.settings import keywords_of
     from ..handle import Handle
+
+    QueueSettings = keywords_of(QueueConfig, "``Cloud.queue()`` and of the marker")
 
 DEV_TOKEN = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0="
 DEV_KEYS = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs")

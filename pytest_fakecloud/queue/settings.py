@@ -27,7 +27,6 @@ from ..core.settings import (
     text,
     whole,
 )
-from ..core.timers import Duration
 from .model import DAY, HOUR, MINUTE
 
 DeliveryMode = Literal["driven", "background"]
@@ -49,34 +48,6 @@ _KEYS: Kind[Mapping[str, str]] = Kind(
     ),
     dict,
 )
-
-
-class QueueSettings(HandleSettings, total=False):
-    """Keyword arguments of ``Cloud.queue()`` and of the marker. "Settings" in the reference explains
-    each of them.
-    """
-
-    delivery: DeliveryMode | None
-    unstubbed: Unstubbed
-    raise_exceptions: bool
-    dev_credentials: bool
-    profile: Profile | None
-    limits: Mapping[str, int | None] | None
-    header_prefix: HeaderPrefix
-    signature_clock: SignatureClock
-    region: str
-    retries: int
-    callback_retries: Literal["inherit"] | int
-    delayed_callbacks: bool
-    dedup_window: Duration
-    dlq_retention: Duration | None
-    message_grace: Duration
-    history: Duration | None
-    no_answer_status: int
-    source_id: SourceSpelling
-    production_checks: bool
-    loop_limit: int
-    attempt_cap: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +180,6 @@ class QueueConfig(HandleConfig):
 
 class DestinationSettings(HandleSettings, total=False):
     """Keyword arguments of ``Cloud.destination()`` and of the marker."""
-
-
-class CallbackCaptureSettings(HandleSettings, total=False):
-    """Keyword arguments of ``Cloud.callback_capture()``. "Settings" in the reference explains each of
-    them.
-    """
-
-    keys: Mapping[str, str] | None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

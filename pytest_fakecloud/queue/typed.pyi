@@ -16,6 +16,40 @@ from pytest_fakecloud.http.messages import HeaderPairs
 from typing import Literal, SupportsIndex, TypedDict, Unpack, overload
 import re
 
+class QueueSettings(TypedDict, total=False):
+    name: str | None
+    host: str | None
+    port: int | None
+    token: str | None
+    delivery: Literal['driven', 'background'] | None
+    unstubbed: Literal['refuse', 'accept']
+    raise_exceptions: bool
+    dev_credentials: bool
+    profile: Literal['free', 'payg'] | None
+    limits: Mapping[str, int | None] | None
+    header_prefix: Literal['Upstash', 'Service']
+    signature_clock: Literal['receiver', 'real', 'virtual']
+    region: str
+    retries: int
+    callback_retries: Literal['inherit'] | int
+    delayed_callbacks: bool
+    dedup_window: Duration
+    dlq_retention: Duration | None
+    message_grace: Duration
+    history: Duration | None
+    no_answer_status: int
+    source_id: Literal['both', 'service', 'specification']
+    production_checks: bool
+    loop_limit: int
+    attempt_cap: float
+
+class CallbackCaptureSettings(TypedDict, total=False):
+    name: str | None
+    host: str | None
+    port: int | None
+    token: str | None
+    keys: Mapping[str, str] | None
+
 class QueueCallFields(CallFields, total=False):
     destination: object
     dlq: object

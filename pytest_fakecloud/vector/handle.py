@@ -41,14 +41,18 @@ from .model import (
     Weighting,
 )
 from .routes import VectorApp, record_json
-from .settings import Loadable, VectorConfig, VectorSettings
+from .settings import Loadable, VectorConfig
 
 if TYPE_CHECKING:
     import upstash_vector
 
     from .typed import VectorHandle as Handle
+    from .typed import VectorSettings as VectorSettings
 else:
+    from ..core.settings import keywords_of
     from ..handle import Handle
+
+    VectorSettings = keywords_of(VectorConfig, "``Cloud.vector_index()`` and of the marker")
 
 
 class VectorIndex(Handle):

@@ -12,7 +12,6 @@ from ..core.errors import ContractError
 from ..core.settings import (
     SWITCH,
     HandleConfig,
-    HandleSettings,
     changed_settings,
     check,
     duration,
@@ -23,32 +22,11 @@ from ..core.settings import (
     whole,
 )
 from ..core.settings import Kind as SettingKind
-from ..core.timers import Duration
 from .model import MOST_DIMENSIONS, Kind, Similarity
 
 E = TypeVar("E", bound=StrEnum)
 Loadable = Iterable[object] | Mapping[Any, object] | str | PathLike[str]
 """The data to load: records, a mapping from id to vector, text or record, or a file's path."""
-
-
-class VectorSettings(HandleSettings, total=False):
-    """Keyword arguments of ``Cloud.vector_index()`` and of the marker. "Settings" in the reference
-    explains each of them.
-    """
-
-    dimension: int | None
-    similarity: str
-    kind: Literal["dense", "sparse", "hybrid"]
-    embedding: bool | str | Callable[[str], object] | Mapping[str, object]
-    namespaces: Iterable[str] | Mapping[str, Loadable]
-    limits: Mapping[str, int | None] | VectorLimits | None
-    range_limit: int
-    ready_after: Duration | None
-    ready_after_reads: int | None
-    recall: float
-    lose_first: bool
-    filter_budget: int | None
-    shuffle_ties: bool
 
 
 _LIMIT = optional(whole(0))

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Journal, Results
 from pytest_fakecloud.core.timers import Duration
@@ -13,8 +14,28 @@ from pytest_fakecloud.faults.plan import FaultPlan, Matchers
 from pytest_fakecloud.faults.table import Fault
 from pytest_fakecloud.handle import Handle
 from pytest_fakecloud.http.messages import HeaderPairs
-from typing import Literal, SupportsIndex, Unpack, overload
+from pytest_fakecloud.vector.settings import VectorLimits
+from typing import Any, Literal, SupportsIndex, TypedDict, Unpack, overload
 import re
+
+class VectorSettings(TypedDict, total=False):
+    name: str | None
+    host: str | None
+    port: int | None
+    token: str | None
+    dimension: int | None
+    similarity: str
+    kind: Literal['dense', 'sparse', 'hybrid']
+    embedding: bool | str | Callable[[str], object] | Mapping[str, object]
+    namespaces: Iterable[str] | Mapping[str, Iterable[object] | Mapping[Any, object] | str | PathLike[str]]
+    limits: Mapping[str, int | None] | VectorLimits | None
+    range_limit: int
+    ready_after: Duration | None
+    ready_after_reads: int | None
+    recall: float
+    lose_first: bool
+    filter_budget: int | None
+    shuffle_ties: bool
 
 class VectorCallFields(CallFields, total=False):
     additionalK: object

@@ -27,14 +27,19 @@ from ..actions import at_least_now
 from ..attempt_reports import dead_letter_lines, unfinished_lines
 from ..delivery.destination_server import RAW_HEADERS, Destination, DestinationServer
 from ..model import DAY
-from ..settings import CallbackCaptureConfig, CallbackCaptureSettings
+from ..settings import CallbackCaptureConfig
 from ..signatures import explain, verified_claims
 from ..views import MESSAGES, PublishedMessage
 from .callbacks import DEFAULT_TIMEOUT, FIELDS, Callback, Patience, Predicate, query_of
 
 if TYPE_CHECKING:
     from ..handle import Queue
+    from ..typed import CallbackCaptureSettings as CallbackCaptureSettings
     from ..typed import CallbackFields
+else:
+    from ...core.settings import keywords_of
+
+    CallbackCaptureSettings = keywords_of(CallbackCaptureConfig, "``Cloud.callback_capture()``")
 
 LONGEST_DRIVE_US = 30 * DAY
 """Maximum time by which a wait for a callback moves the clock."""
