@@ -446,14 +446,11 @@ def dead_letter_lines(engine: Engine, name: Naming = str) -> Iterator[str]:
     """Yield lines about the dead letters that have not expired; ``name`` formats an id."""
     letters_by_text: dict[str, list[tuple[str, str]]] = {}
     for letter in engine.all_dead_letters():
-        message = engine.messages.get(letter.message_id)
-        if message is None:
-            continue
-        made, outcome = len(message.attempts), message.last_outcome
+        made, outcome = len(letter.attempts), letter.last_outcome
         status = None if outcome is None else outcome.status
         last = "no answer" if status is None else f"status {status}"
         text = f"failed after {counted(made, 'attempt')}, last {last}"
-        letters_by_text.setdefault(text, []).append((name(message.public_id), letter.id))
+        letters_by_text.setdefault(text, []).append((name(letter.public_id), str(letter.dlq_id)))
     for text, several in letters_by_text.items():
         ids, letters = zip(*several, strict=True)
         dead = f"{plural('dead letter', len(ids))} {listed(letters, _MAX_IDS_PER_LINE)}"

@@ -29,7 +29,6 @@ from ..core.timers import to_datetime
 from ..handle import action_as
 from .attempt_reports import timeline
 from .engine.engine import Engine
-from .engine.messages import DeadLetter
 from .engine.schedules import Cron, Schedule
 from .errors import QueueError
 from .model import KINDS, Attempt, Kind, Message
@@ -286,14 +285,13 @@ class PublishedMessage:
 class DeadLetterView:
     """A dead letter with its ``id`` for the DLQ endpoints, its ``message``, and the last response."""
 
-    __slots__ = ("_engine", "_letter", "at", "id", "message")
+    __slots__ = ("_engine", "at", "id", "message")
 
-    def __init__(self, engine: Engine, letter: DeadLetter) -> None:
+    def __init__(self, engine: Engine, letter: Message) -> None:
         self._engine = engine
-        self._letter = letter
-        self.id = letter.id
-        self.at = to_datetime(letter.at_us)
-        self.message = PublishedMessage(engine, letter.message_id)
+        self.id = str(letter.dlq_id)
+        self.at = to_datetime(letter.finished_us or 0)
+        self.message = PublishedMessage(engine, letter.id)
 
     @property
     def url(self) -> str:
@@ -331,8 +329,7 @@ class DeadLetterView:
         __tracebackhide__ = True
         engine = self._engine
         with engine.lock:
-            self._check_exists()
-            (accepted,) = engine.retry_dead_letters([engine.dead_message(self._letter)])
+            (accepted,) = engine.retry_dead_letters([self._letter()])
         return PublishedMessage(engine, accepted.message_id)
 
     @action_as("dead_letter.delete")
@@ -343,16 +340,17 @@ class DeadLetterView:
         """
         __tracebackhide__ = True
         with self._engine.lock:
-            self._check_exists()
-            self._engine.delete_dead_letters([self._letter])
+            self._engine.delete_dead_letters([self._letter()])
 
-    def _check_exists(self) -> None:
+    def _letter(self) -> Message:
         __tracebackhide__ = True
-        if self._engine.find_dead_letter(self.id) != self._letter:
+        found = self._engine.find_dead_letter(self.id)
+        if found is None or found.id != self.message._id:
             raise ContractError(
                 f"dead letter {self.id} is gone: it was retried, deleted or expired, or the queue "
                 "was reset or restored"
             )
+        return found
 
     def _owner(self) -> tuple[Any, tuple[str, ...]]:
         return self._engine.owner, (self.id,)

@@ -343,7 +343,7 @@ class Engine(Publisher):
             attempt.is_final = True
             self.end_message(message, "CANCELED", at_us)
         elif attempt.is_final:
-            message.dlq_id = self.add_dead_letter(message, at_us)
+            self.add_dead_letter(message, at_us)
             if message.api != "v1":
                 self._publish_callback(message, "failure_callback", outcome, at_us)
             self.end_message(message, "FAILED", at_us, error=error, outcome=outcome)

@@ -33,7 +33,7 @@ import heapq
 from collections.abc import Iterable
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import existing, not_found
 from ..model import SECOND, Attempt, LogEntry, Message, MessageState, Outcome
@@ -53,13 +53,8 @@ causing: ContextVar[Message | None] = ContextVar("causing", default=None)
 """The message whose delivery runs in this context, including its threads and tasks."""
 
 
-class DeadLetter(NamedTuple):
-    """A dead letter with its id ``<unix-ms>-<n>``, its message, and the time at which it was added."""
-
-    id: str
-    number: int
-    message_id: str
-    at_us: int
+def _letter_number(letter: Message) -> int:
+    return int(str(letter.dlq_id).partition("-")[2])
 
 
 def _loop(message: Message, why: str) -> str:
@@ -74,7 +69,8 @@ class Messages(Admission):
     """The second layer of an engine: creates, finishes and forgets messages, and keeps dead letters.
 
     The methods require the lock unless stated otherwise. ``under_way`` are the messages whose
-    deliveries are being performed. Expired ``dead_letters`` are removed on access.
+    deliveries are being performed. ``dead_letters`` maps the id ``<unix-ms>-<n>`` of each dead letter
+    to the id of its message, with which it ended. Expired ones are removed on access.
     """
 
     workflow: WorkflowRuns
@@ -82,7 +78,7 @@ class Messages(Admission):
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.under_way: dict[str, Message] = {}
-        self.dead_letters: dict[str, DeadLetter] = {}
+        self.dead_letters: dict[str, str] = {}
         self._dead_letter_count = 0
         self._ends = self.settings.history_us is not None
         self._span_us = self.settings.history_us or 0
@@ -324,58 +320,52 @@ class Messages(Admission):
 
     # -- dead letters; acquire the lock ------------------------------------------------------------
 
-    def add_dead_letter(self, message: Message, at_us: int) -> str:
-        letter = DeadLetter(
-            f"{at_us // 1000}-{self._dead_letter_count}", self._dead_letter_count, message.id, at_us
-        )
+    def add_dead_letter(self, message: Message, at_us: int) -> None:
+        message.dlq_id = f"{at_us // 1000}-{self._dead_letter_count}"
+        message.finished_us = at_us
         self._dead_letter_count += 1
-        self.dead_letters[letter.id] = letter
-        return letter.id
+        self.dead_letters[message.dlq_id] = message.id
 
-    def all_dead_letters(self) -> list[DeadLetter]:
-        """Return the dead letters that have not expired, oldest first."""
+    def all_dead_letters(self) -> list[Message]:
+        """Return the messages of the dead letters that have not expired, oldest first."""
         with self.lock:
             self._drop_expired_letters()
-            return list(self.dead_letters.values())
+            return [self.messages[one] for one in self.dead_letters.values()]
 
-    def dead_letter(self, dlq_id: str) -> DeadLetter:
-        """Return a dead letter; raise a 404 error if it does not exist or has expired."""
+    def dead_letter(self, dlq_id: str) -> Message:
+        """Return a dead letter's message; raise a 404 error if it does not exist or has expired."""
         return existing(self.find_dead_letter(dlq_id), "dlq message", dlq_id)
 
-    def find_dead_letter(self, dlq_id: str) -> DeadLetter | None:
-        """Return a dead letter, or None if it does not exist or has expired."""
+    def find_dead_letter(self, dlq_id: str) -> Message | None:
+        """Return a dead letter's message, or None if it does not exist or has expired."""
         with self.lock:
             self._drop_expired_letters()
-            return self.dead_letters.get(dlq_id)
+            return self.messages.get(self.dead_letters.get(dlq_id, ""))
 
     def _drop_expired_letters(self) -> None:
         oldest = self.clock.now_us() - self.limits.retention_us
-        for letter in list(self.dead_letters.values()):
-            if letter.at_us > oldest:
+        for dlq_id, message_id in list(self.dead_letters.items()):
+            if (self.messages[message_id].finished_us or 0) > oldest:
                 break
-            del self.dead_letters[letter.id]
+            del self.dead_letters[dlq_id]
 
-    def dead_message(self, letter: DeadLetter) -> Message:
-        return self.messages[letter.message_id]
-
-    def select_dead_letters(self, filters: Filters) -> tuple[list[DeadLetter], str | None]:
+    def select_dead_letters(self, filters: Filters) -> tuple[list[Message], str | None]:
         """Return a page of the matching dead letters, and the cursor of the next page."""
         with self.lock:
             no_answer = self.settings.no_answer_status
             letters = []
             for letter in self.all_dead_letters():
-                message = self.dead_message(letter)
-                if filters.fields.get("source") == ["workflow"] and message.failure_of is not None:
+                if filters.fields.get("source") == ["workflow"] and letter.failure_of is not None:
                     continue
-                status = (message.last_outcome or Outcome()).status_or(no_answer)
-                own = {"responseStatus": status, "dlqId": letter.id, "dlqIds": letter.id}
-                if filters.matches(message, letter.at_us, own):
+                status = (letter.last_outcome or Outcome()).status_or(no_answer)
+                own = {"responseStatus": status, "dlqId": letter.dlq_id, "dlqIds": letter.dlq_id}
+                if filters.matches(letter, letter.finished_us or 0, own):
                     letters.append(letter)
-            return page(letters, lambda letter: letter.number, filters, latest_first=False)
+            return page(letters, _letter_number, filters, latest_first=False)
 
-    def delete_dead_letters(self, letters: Iterable[DeadLetter]) -> int:
+    def delete_dead_letters(self, letters: Iterable[Message]) -> int:
         with self.lock:
-            return sum(self.dead_letters.pop(letter.id, None) is not None for letter in letters)
+            return sum(self.dead_letters.pop(one.dlq_id or "", None) is not None for one in letters)
 
     # -- forgetting --------------------------------------------------------------------------------
 
@@ -424,10 +414,9 @@ class Messages(Admission):
         if message.finished_us is None or message.open_children:
             return None
         expires = message.finished_us + self._span_us
-        letter = self.dead_letters.get(message.dlq_id or "")
-        if letter is None:
+        if message.dlq_id not in self.dead_letters:
             return expires
-        return max(expires, letter.at_us + self.limits.retention_us)
+        return max(expires, message.finished_us + self.limits.retention_us)
 
     def _forget(self, message: Message) -> None:
         del self.messages[message.id]

@@ -363,7 +363,11 @@ def dead_letters(engine: Any, wanted: Wanted) -> View:
     return page_of(
         _dead_letters(engine),
         wanted,
-        sort_key=lambda letter: (-letter._letter.at_us, -letter.message._record.number, letter.id),
+        sort_key=lambda one: (
+            -round(one.at.timestamp() * 1e6),
+            -one.message._record.number,
+            one.id,
+        ),
         show=show,
         text=lambda letter: f"{letter.id} {_text_of(letter.message._record)}",
     )

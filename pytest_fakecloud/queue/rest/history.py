@@ -25,8 +25,6 @@ from urllib.parse import urlsplit
 
 from ...http.app import Route
 from ...http.messages import Answer, Request
-from ..engine.messages import DeadLetter
-from ..engine.publishing import Accepted
 from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList, Message
 from ..wire import records
@@ -100,22 +98,18 @@ class HistoryRoutes(RouteFamily):
 
     def retry_dead_letter(self, request: Request) -> Answer:
         letter = self.engine.dead_letter(request.segment("id"))
-        (accepted,) = self._retry([letter], request)
+        (accepted,) = self.engine.retry_dead_letters([letter], request.headers.pairs)
         return Answer(accepted_record(accepted), 201)
-
-    def _retry(self, letters: list[DeadLetter], request: Request) -> list[Accepted]:
-        messages = map(self.engine.dead_message, letters)
-        return self.engine.retry_dead_letters(messages, request.headers.pairs)
 
     def retry_dead_letters(self, request: Request) -> Answer:
         letters, cursor = self._chosen_letters(request, known=True)
-        accepted = self._retry(letters, request)
+        accepted = self.engine.retry_dead_letters(letters, request.headers.pairs)
         responses = [accepted_record(one) for one in accepted]
         return Answer({"cursor": cursor or "", "responses": responses}, 201)
 
     def _chosen_letters(
         self, request: Request, *, known: bool = False
-    ) -> tuple[list[DeadLetter], str | None]:
+    ) -> tuple[list[Message], str | None]:
         """Return a page of the dead letters that a bulk request selects, and the next cursor.
 
         With ``known``, raise a 404 error if ids are given and none of them exists.
@@ -386,8 +380,7 @@ class WorkflowRoutes(RouteFamily):
         return {"deleted": 1}
 
     def _failure_of(self, request: Request) -> tuple[WorkflowRun, Message | None]:
-        letter = self._letter(request.segment("id"))
-        run = self.runs.require_run_of(self.engine.dead_message(letter))
+        run = self.runs.require_run_of(self._letter(request.segment("id")))
         return run, self.runs.failure_callback(run)
 
     def start_again(self, request: Request) -> object:
@@ -407,27 +400,26 @@ class WorkflowRoutes(RouteFamily):
         # has been forgotten, start none of them.
         engine = self.engine
         engine.quota.check_room(len(letters))
-        messages = [engine.dead_message(letter) for letter in letters]
-        for message in messages:
-            if not resumes or not self.runs.steps_to_keep(message):
-                self.runs.first_message(message)
+        for letter in letters:
+            if not resumes or not self.runs.steps_to_keep(letter):
+                self.runs.first_message(letter)
         runs = []
-        for letter, message in zip(letters, messages, strict=True):
-            runs.append(start(message, given))
+        for letter in letters:
+            runs.append(start(letter, given))
             engine.delete_dead_letters([letter])
         if single:
             return _created(runs[0])
         return {"workflowRuns": [_created(run) for run in runs]} | without_none(cursor=cursor)
 
-    def _letter(self, dlq_id: str) -> DeadLetter:
+    def _letter(self, dlq_id: str) -> Message:
         letter = self.engine.dead_letter(dlq_id)
-        if self.engine.dead_message(letter).workflow is None:
+        if letter.workflow is None:
             raise not_found("dlq message", dlq_id)
         return letter
 
     def _letters(
         self, pairs: list[tuple[str, str]], request: Request
-    ) -> tuple[list[DeadLetter], str | None]:
+    ) -> tuple[list[Message], str | None]:
         kept = [pair for pair in pairs if pair[1] and pair[0] != "source"]
         chosen = records.read_filters(kept, records.FOR_DEAD_LETTERS)
         if chosen.empty and has_id_field(request, "dlqIds"):

@@ -54,7 +54,6 @@ from .values import (
 )
 
 if TYPE_CHECKING:
-    from ..engine.messages import DeadLetter
     from ..engine.publishing import Publisher
 
 Record = dict[str, Any]
@@ -144,11 +143,10 @@ def message_record(message: Message) -> Record:
     return record
 
 
-def dead_letter_record(engine: Publisher, letter: DeadLetter) -> Record:
-    message = engine.dead_message(letter)
+def dead_letter_record(engine: Publisher, message: Message) -> Record:
     outcome = message.last_outcome or Outcome()
     record = message_record(message)
-    record["dlqId"] = letter.id
+    record["dlqId"] = message.dlq_id
     record["state"] = "failed"
     record["responseStatus"] = outcome.status_or(engine.settings.no_answer_status)
     record["responseHeader"] = shown_headers(outcome.headers, message.response_redaction)

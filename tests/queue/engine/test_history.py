@@ -339,8 +339,8 @@ def test_a_failure_callback_hides_no_run_that_comes_after_it(bench: Bench) -> No
     select = bench.engine.select_dead_letters
     first, report, last = bench.engine.all_dead_letters()
     for row in (first, report, last):
-        bench.engine.dead_message(row).workflow = WorkflowPart("r", URL, "step")
-    bench.engine.dead_message(report).failure_of = first.message_id
+        row.workflow = WorkflowPart("r", URL, "step")
+    report.failure_of = first.id
     assert select(Filters({"source": ["workflow"]})) == ([first, last], None)
     # For other filters, the callback is an ordinary dead letter.
     assert select(Filters({"url": [URL]})) == ([first, report, last], None)

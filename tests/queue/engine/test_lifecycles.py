@@ -186,8 +186,7 @@ class Lives(RuleBasedStateMachine):
         rows = self.engine.all_dead_letters()
         if rows:
             row = rows[pick % len(rows)]
-            message = self.engine.dead_message(row)
-            (again,) = self.engine.retry_dead_letters([message])
+            (again,) = self.engine.retry_dead_letters([row])
             self.engine.delete_dead_letters([row])
             self.accepted.add(again.message_id)
 
