@@ -43,6 +43,7 @@ from pytest_fakecloud.core.settings import settings_of
 from pytest_fakecloud.every_failure import Failure
 from pytest_fakecloud.faults.plan import FaultPlan, table_of
 from pytest_fakecloud.handle import HANDLE_FIELDS, Handle
+from pytest_fakecloud.kv.command_fields import COMMAND_FIELDS
 from pytest_fakecloud.kv.search.index import Search
 from pytest_fakecloud.kv.search.views import SEARCH_FIELDS
 from pytest_fakecloud.kv.settings import KVConfig
@@ -66,6 +67,8 @@ from pytest_fakecloud.queue.views import (
     ScheduleView,
 )
 from pytest_fakecloud.recordings import Difference
+from pytest_fakecloud.vector.handle import QUERY_FIELDS, UPSERT_FIELDS
+from pytest_fakecloud.vector.model import VectorRecord
 from pytest_fakecloud.vector.settings import VectorConfig, VectorLimits
 
 PACKAGE = Path(pytest_fakecloud.__file__).parent
@@ -99,7 +102,15 @@ ITEMS: Mapping[str, Mapping[str, tuple[type, Mapping[str, Field]]]] = {
 """The items that ``Results.where()`` filters: their class and table, by the name of the type."""
 PARTS: Mapping[str, Mapping[str, Names]] = {
     "core": {"ProblemFields": {name for facts in ALLOWABLE.values() for name in facts}},
-    "kv": {"SearchFields": SEARCH_FIELDS.keys() - {"index"}},
+    "kv": {"CommandFields": COMMAND_FIELDS, "SearchFields": SEARCH_FIELDS.keys() - {"index"}},
+    "vector": {
+        "UpsertFields": UPSERT_FIELDS.keys() - {"id"},
+        "QueryFields": QUERY_FIELDS.keys() - {"topK"},
+    },
+    "broker": {
+        "ListedFields": RECORD_FIELDS.keys() - {"topic"},
+        "RecordFields": RECORD_FIELDS.keys() - {"topic", "value"},
+    },
     "queue": {
         "ListedFields": MESSAGES.keys() - {"state"},
         "MessageFields": MESSAGES.keys() - {"state", "url"},
@@ -107,6 +118,16 @@ PARTS: Mapping[str, Mapping[str, Names]] = {
     },
 }
 """The fields of other methods: without those that are parameters of their own, and of ``allow()``."""
+CONDITIONS: Mapping[str, str] = {
+    **dict.fromkeys(("partition", "offset", "timestamp", "top_k", "maxIdle"), "int"),
+    **dict.fromkeys(("includeVectors", "includeMetadata", "includeData"), "bool"),
+    **dict.fromkeys(("key", "data", "namespace", "filter"), "str"),
+    **dict.fromkeys(("weightingStrategy", "fusionAlgorithm", "queryMode"), "str"),
+    **dict.fromkeys(("metadata", "sparseVector"), "Mapping[str, Any]"),
+    "headers": "Headers | Mapping[str, Condition[str]]",
+    "vector": "Sequence[float] | Floats",
+}
+"""The types of values in conditions on records, upserts and queries, by field."""
 SETTINGS: Mapping[str, tuple[type, ...]] = {
     "kv": (KVConfig,),
     "vector": (VectorConfig,),
@@ -201,7 +222,11 @@ def _keywords_of_journal(recorder: Recorder, own: str) -> list[str]:
 def _listed(service: str) -> list[str]:
     """Return the types of the keywords that select the items of a service."""
     items = {name: fields for name, (_, fields) in ITEMS.get(service, {}).items()}
-    return [_keywords(name, fields) for name, fields in {**items, **PARTS.get(service, {})}.items()]
+    types = CONDITIONS if service in ("broker", "vector") else {}
+    return [
+        *(_keywords(name, fields) for name, fields in items.items()),
+        *(_keywords(name, fields, of=types) for name, fields in PARTS.get(service, {}).items()),
+    ]
 
 
 def _class(head: str, lines: Iterable[str]) -> str:
@@ -209,8 +234,13 @@ def _class(head: str, lines: Iterable[str]) -> str:
     return f"class {head}:\n{body}" if body else f"class {head}: ...\n"
 
 
-def _keywords(name: str, fields: Names, base: str = "TypedDict") -> str:
-    return _class(f"{name}({base}, total=False)", [f"{field}: object" for field in sorted(fields)])
+def _keywords(name: str, fields: Names, base: str = "TypedDict", of: Mapping[str, str] = {}) -> str:
+    kinds = {
+        field: f"Condition[{of[field]}]" if field in of else "object" for field in sorted(fields)
+    }
+    return _class(
+        f"{name}({base}, total=False)", [f"{each}: {kind}" for each, kind in kinds.items()]
+    )
 
 
 def _settings(declared: type) -> str:
@@ -287,6 +317,8 @@ def _imports(text: str, owners: Mapping[str, str]) -> str:
         known[shared.__name__] = shared.__module__
     known |= {"Matchers": FaultPlan.__module__, "PathLike": "os", **owners}
     known |= {one.__name__: one.__module__ for one in (BrokerLimits, VectorLimits)}
+    known |= {"Condition": Field.__module__, "Headers": Record.__module__}
+    known["Floats"] = VectorRecord.__module__
     known |= dict.fromkeys(typing.__all__, "typing")
     known |= dict.fromkeys(collections.abc.__all__, "collections.abc")
     lines = [f"import {name}" for name in used - known.keys()]

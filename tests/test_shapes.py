@@ -14,7 +14,6 @@ import pytest
 import pytest_fakecloud
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.base_cloud import fixture_fake
-from pytest_fakecloud.broker.handle import ListedFields as ListedRecordFields
 from pytest_fakecloud.broker.model import MEMBER_FIELDS, OFFSET_FIELDS, RECORD_FIELDS
 from pytest_fakecloud.broker.routes import BrokerApp
 from pytest_fakecloud.broker.views import GROUP_FIELDS, TOPIC_FIELDS
@@ -25,7 +24,7 @@ from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.core.matching import Field, Question
 from pytest_fakecloud.core.problems import ALLOWABLE
 from pytest_fakecloud.faults.plan import fault_words, table_of
-from pytest_fakecloud.kv.command_fields import COMMAND_FIELDS, CommandFields
+from pytest_fakecloud.kv.command_fields import COMMAND_FIELDS
 from pytest_fakecloud.kv.search.views import SEARCH_FIELDS
 from pytest_fakecloud.queue.attempt_reports import AttemptDetails
 from pytest_fakecloud.queue.capture.callbacks import FIELDS as CALLBACKS
@@ -43,7 +42,7 @@ from pytest_fakecloud.queue.views import (
     NAME,
     SCHEDULES,
 )
-from pytest_fakecloud.vector.handle import QUERY_FIELDS, UPSERT_FIELDS, QueryFields, UpsertFields
+from pytest_fakecloud.vector.handle import QUERY_FIELDS, UPSERT_FIELDS
 from tests.harness import check_each, syntax
 
 Fields = Mapping[str, Field]
@@ -146,21 +145,6 @@ def wrong(field_type: FieldType) -> str | None:
         except ContractError:
             return text
     return None
-
-
-@pytest.mark.parametrize(
-    ("typed", "table", "apart"),
-    [
-        (CommandFields, "commands", set()),
-        (ListedRecordFields, "records", {"topic"}),
-        (UpsertFields, "upserts", {"id"}),
-        (QueryFields, "queries", {"topK"}),
-    ],
-)
-def test_type_checkers_know_the_fields_that_can_be_asked(
-    cloud: Cloud, typed: Any, table: str, apart: set[str]
-) -> None:
-    assert set(typed.__annotations__) == set(tables(cloud)[table]) - apart
 
 
 def recorded_events(*methods: str) -> Iterator[ast.Call]:

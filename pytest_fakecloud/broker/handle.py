@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Unpack, overload
 
 from ..core.calls import Call
 from ..core.clock import in_thread
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from .kafka import KafkaEngine
     from .typed import BrokerHandle as Handle
-    from .typed import BrokerJournal
+    from .typed import BrokerJournal, ListedFields, RecordFields
     from .typed import BrokerSettings as BrokerSettings
 else:
     from ..core.settings import keywords_of
@@ -67,25 +67,6 @@ Timeouts are in milliseconds and limit how long a call waits. Every method can r
 ``BrokerError``. An operation that an engine does not support raises ``ContractError``.
 """
 _WHOLE_RECORD = Field(ITEM, lambda record: record, bare=True)
-
-
-class RecordFields(TypedDict, total=False):
-    """Fields of a record that assertions can match, besides its topic and its value.
-
-    ``headers`` is a mapping from header name to a value, a pattern or a function.
-    """
-
-    key: Condition[str]
-    partition: Condition[int]
-    offset: Condition[int]
-    timestamp: Condition[int]
-    headers: Condition[Headers | Mapping[str, Condition[str]]]
-
-
-class ListedFields(RecordFields, total=False):
-    """Fields by which a list of records can be filtered."""
-
-    value: object
 
 
 class AioBroker(Aio["httpx.AsyncClient"]):

@@ -4,9 +4,11 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pytest_fakecloud.broker.model import Headers
 from pytest_fakecloud.broker.settings import BrokerLimits
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Journal, Results
+from pytest_fakecloud.core.matching import Condition
 from pytest_fakecloud.core.timers import Duration
 from pytest_fakecloud.core.typed import CallFields, EventFields
 from pytest_fakecloud.faults.answers import Step
@@ -109,6 +111,21 @@ class GroupWhere(TypedDict, total=False):
     position: object
     state: object
     total_lag: object
+
+class ListedFields(TypedDict, total=False):
+    headers: Condition[Headers | Mapping[str, Condition[str]]]
+    key: Condition[str]
+    offset: Condition[int]
+    partition: Condition[int]
+    timestamp: Condition[int]
+    value: object
+
+class RecordFields(TypedDict, total=False):
+    headers: Condition[Headers | Mapping[str, Condition[str]]]
+    key: Condition[str]
+    offset: Condition[int]
+    partition: Condition[int]
+    timestamp: Condition[int]
 
 class BrokerCalls(Results[Call]):
     def where(self, predicate: Callable[[Call], bool] | None = None, /, **fields: Unpack[BrokerCallFields]) -> BrokerCalls: ...  # type: ignore[override]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 from ..core.calls import Call, field_of
 from ..core.errors import ContractError, did_you_mean
@@ -12,19 +12,6 @@ from ..core.field_types import TEXT, FieldType
 from ..core.matching import Field, Question
 from .acl import keys_of as key_positions
 from .table.registry import COMMANDS, spec_of
-
-
-class CommandFields(TypedDict, total=False):
-    """The fields that commands can be filtered by, for type checkers.
-
-    ``command`` is the name, ``key`` any key of the command, ``words`` the whole line, ``index`` the
-    search index.
-    """
-
-    command: object
-    key: object
-    words: object
-    index: object
 
 
 class _Command(FieldType):

@@ -41,13 +41,12 @@ if TYPE_CHECKING:
 
     from ..core.journal import Results
     from ..http.hub import Mount
-    from .command_fields import CommandFields
     from .redis import RedisEngine
     from .search.index import Search
     from .search.views import SearchIndexView
+    from .typed import CommandFields, SearchFields
     from .typed import KVHandle as Handle
     from .typed import KVSettings as KVSettings
-    from .typed import SearchFields
 else:
     from ..core.settings import keywords_of
     from ..handle import Handle

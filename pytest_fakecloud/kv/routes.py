@@ -143,7 +143,7 @@ class KVApp(App):
         raise RestError(405, errors.METHOD_NOT_ALLOWED, headers=[allow])
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """Return the ``CommandFields`` of a request, and the encoding of strings in the response."""
+        """Return the ``COMMAND_FIELDS`` of a request, and the encoding of strings in the response."""
         if not request.route:
             return {}
         if request.route in ("pipeline", "multi-exec"):

@@ -71,6 +71,12 @@ class SearchWhere(TypedDict, total=False):
     pending: object
     total: object
 
+class CommandFields(TypedDict, total=False):
+    command: object
+    index: object
+    key: object
+    words: object
+
 class SearchFields(TypedDict, total=False):
     command: object
     filter: object

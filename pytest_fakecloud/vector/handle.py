@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 import numpy as np
 import orjson
@@ -46,6 +46,7 @@ from .settings import Loadable, VectorConfig
 if TYPE_CHECKING:
     import upstash_vector
 
+    from .typed import QueryFields, UpsertFields
     from .typed import VectorHandle as Handle
     from .typed import VectorSettings as VectorSettings
 else:
@@ -389,34 +390,6 @@ def shown(item: Item) -> str:
             count = len(indices) if isinstance(indices, list) else 0
         parts.append(f"{name}={brief(value, 80) if count is None else f'<{count} numbers>'}")
     return " ".join(parts)
-
-
-class UpsertFields(TypedDict, total=False):
-    """Fields of an upserted record that assertions can match, besides its id."""
-
-    vector: Condition[Sequence[float] | Floats]
-    sparseVector: Condition[Mapping[str, Any]]
-    metadata: Condition[Mapping[str, Any]]
-    data: Condition[str]
-    namespace: Condition[str]
-
-
-class QueryFields(TypedDict, total=False):
-    """Fields of a query that assertions can match: the names of the API, and ``top_k``."""
-
-    top_k: Condition[int]
-    filter: Condition[str]
-    data: Condition[str]
-    vector: Condition[Sequence[float] | Floats]
-    sparseVector: Condition[Mapping[str, Any]]
-    namespace: Condition[str]
-    includeVectors: Condition[bool]
-    includeMetadata: Condition[bool]
-    includeData: Condition[bool]
-    weightingStrategy: Condition[str]
-    fusionAlgorithm: Condition[str]
-    queryMode: Condition[str]
-    maxIdle: Condition[int]
 
 
 class _Id(FieldType):

@@ -3,10 +3,11 @@
 ``python -m tests.surface`` writes this file from the tables that are used at run time.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Journal, Results
+from pytest_fakecloud.core.matching import Condition
 from pytest_fakecloud.core.timers import Duration
 from pytest_fakecloud.core.typed import CallFields, EventFields
 from pytest_fakecloud.faults.answers import Step
@@ -14,6 +15,7 @@ from pytest_fakecloud.faults.plan import FaultPlan, Matchers
 from pytest_fakecloud.faults.table import Fault
 from pytest_fakecloud.handle import Handle
 from pytest_fakecloud.http.messages import HeaderPairs
+from pytest_fakecloud.vector.model import Floats
 from pytest_fakecloud.vector.settings import VectorLimits
 from typing import Any, Literal, SupportsIndex, TypedDict, Unpack, overload
 import re
@@ -91,6 +93,28 @@ class VectorMatchers(Matchers, total=False):
     topK: object
     uuid: object
     weightingStrategy: object
+
+class UpsertFields(TypedDict, total=False):
+    data: Condition[str]
+    metadata: Condition[Mapping[str, Any]]
+    namespace: Condition[str]
+    sparseVector: Condition[Mapping[str, Any]]
+    vector: Condition[Sequence[float] | Floats]
+
+class QueryFields(TypedDict, total=False):
+    data: Condition[str]
+    filter: Condition[str]
+    fusionAlgorithm: Condition[str]
+    includeData: Condition[bool]
+    includeMetadata: Condition[bool]
+    includeVectors: Condition[bool]
+    maxIdle: Condition[int]
+    namespace: Condition[str]
+    queryMode: Condition[str]
+    sparseVector: Condition[Mapping[str, Any]]
+    top_k: Condition[int]
+    vector: Condition[Sequence[float] | Floats]
+    weightingStrategy: Condition[str]
 
 class VectorCalls(Results[Call]):
     def where(self, predicate: Callable[[Call], bool] | None = None, /, **fields: Unpack[VectorCallFields]) -> VectorCalls: ...  # type: ignore[override]
