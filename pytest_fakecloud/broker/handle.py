@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 
     from .kafka import KafkaEngine
     from .typed import BrokerHandle as Handle
-    from .typed import BrokerJournal, ListedFields, RecordFields
     from .typed import BrokerSettings as BrokerSettings
+    from .typed import ListedFields, RecordFields
 else:
     from ..core.settings import keywords_of
     from ..handle import Handle
@@ -106,9 +106,6 @@ class Broker(Handle):
 
     service: ClassVar[str] = "broker"
     fixture: ClassVar[str] = "broker"
-
-    if TYPE_CHECKING:
-        journal: BrokerJournal
 
     _settings = BrokerConfig
 

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from Stemmer import Stemmer
 
 from ..core.errors import ContractError, did_you_mean, unknown_name
 from ..core.field_types import discard_awaitable
@@ -325,18 +326,8 @@ def _add(total: np.ndarray[Any, np.dtype[np.float64]], token: str, weight: float
     total[(hashed >> 1) % len(total)] += weight if hashed & 1 else -weight
 
 
-def stem(word: str) -> str:
-    """Return a word without the most common English endings, so that related forms share a stem."""
-    for ending, replacement in (("ies", "y"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", "")):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            word = word[: -len(ending)] + replacement
-            break
-    else:
-        if word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3:
-            word = word[:-1]
-    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
-        word = word[:-1]
-    return word[:-1] if len(word) > 3 and word.endswith("e") else word
+stem = Stemmer("english", 0).stemWord
+"""Return the stem that a word has in common with related forms (Snowball)."""
 
 
 def hash_sparse(text: str, *, query: bool = False) -> SparseVector:

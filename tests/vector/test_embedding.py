@@ -102,7 +102,7 @@ def test_bm25_weight_of_one_word() -> None:
     "forms",
     [
         ("databases", "database"), ("running", "runs", "run"), ("cities", "city"),
-        ("quickly", "quick"), ("jumped", "jump", "jumping"),
+        ("quickly", "quick"), ("jumped", "jump", "jumping"), ("used", "use", "uses", "using"),
     ],
 )  # fmt: skip
 def test_related_forms_have_one_stem(forms: tuple[str, ...]) -> None:
@@ -110,8 +110,8 @@ def test_related_forms_have_one_stem(forms: tuple[str, ...]) -> None:
 
 
 def test_short_and_odd_words_are_left_alone() -> None:
-    assert [stem(word) for word in ("bus", "glass", "is", "sing", "red", "used", "x")] == [
-        "bus", "glass", "is", "sing", "red", "used", "x",
+    assert [stem(word) for word in ("bus", "glass", "is", "sing", "red", "x")] == [
+        "bus", "glass", "is", "sing", "red", "x",
     ]  # fmt: skip
 
 
