@@ -258,7 +258,6 @@ class Message:
     retried: int = 0
     topic_name: str | None = None
     endpoint_name: str | None = None
-    endpoint_id: str | None = None
     queue_name: str | None = None
     schedule_id: str | None = None
     api: Api = "v2"

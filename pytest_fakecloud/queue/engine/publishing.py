@@ -52,7 +52,6 @@ class Target(NamedTuple):
     url: str
     topic_name: str | None = None
     endpoint_name: str | None = None
-    endpoint_id: str | None = None
 
 
 class Accepted(NamedTuple):
@@ -315,7 +314,7 @@ class Publisher(Messages):
     ) -> list[Target]:
         """Return the targets of a destination; raise a 400 error if it is invalid."""
         if group is not None:
-            return [Target(one.url, group.name, one.name, one.id) for one in group.endpoints]
+            return [Target(one.url, group.name, one.name) for one in group.endpoints]
         if destination.startswith("api/"):
             named = named_url(destination)
             if named is None:
@@ -402,7 +401,7 @@ class Publisher(Messages):
         self, message: Message, settings: PublishSettings, body: bytes, now: int
     ) -> Message:
         retries = self.quota.check(settings, body, now)
-        target = Target(message.url, message.topic_name, message.endpoint_name, message.endpoint_id)
+        target = Target(message.url, message.topic_name, message.endpoint_name)
         draft = self._draft(target, settings, body, now, retries, message.caller_ip)
         draft.api = message.api
         draft.wait_timeout_us = message.wait_timeout_us
@@ -425,7 +424,7 @@ class Publisher(Messages):
         if settings.not_before_us is not None:
             not_before = max(now_us, settings.not_before_us)
         ceiling = self.limits.timeout_us
-        url, topic_name, endpoint_name, endpoint_id = target
+        url, topic_name, endpoint_name = target
         return Message(
             id="msg_" + self._message_ids.hex(32),
             url=url,
@@ -438,7 +437,6 @@ class Publisher(Messages):
             caller_ip=caller_ip,
             topic_name=topic_name,
             endpoint_name=endpoint_name,
-            endpoint_id=endpoint_id,
             queue_name=settings.queue_name,
             **origin,
         )
