@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ..handle import Handle
     from ..kv.races import Arrival, Sender
     from ..queue.delivery.destinations import RunWork
-    from ..queue.model import Delivery, Exchange, Message, Proceed, Sending
+    from ..queue.model import Delivery, Exchange, Message, Outcome, Proceed
 
 T = TypeVar("T")
 
@@ -362,9 +362,9 @@ class _ExploredDeliveries(Interceptor):
         simulation = self._world.simulation
         return () if simulation is None else simulation.deliveries.faults_of(message.id)
 
-    def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
+    async def deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
         simulation = self._world.simulation
         if simulation is None:
-            return proceed(exchange)
+            return await proceed(exchange)
         route = route_to(self._queue.destinations, exchange.delivery.url)
-        return simulation.deliveries.perform(exchange, proceed, route)
+        return await simulation.deliveries.perform(exchange, proceed, route)

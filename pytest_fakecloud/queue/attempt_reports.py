@@ -39,7 +39,6 @@ from .model import (
     Message,
     Outcome,
     Proceed,
-    Sending,
     SigningKeys,
     first,
 )
@@ -92,9 +91,9 @@ class DeliveryProblems(Interceptor):
             "unstubbed", what, advice=advice, url=url, message_id=message_id, handle=self._name
         )
 
-    def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
+    async def deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
         try:
-            outcome = yield from proceed(exchange)
+            outcome = await proceed(exchange)
         except BaseException as error:
             self._report_ended(Outcome(exception=error), exchange.delivery.url)
             raise
@@ -133,12 +132,12 @@ class AttemptReports(Interceptor):
         self.finished: deque[FinishedDelivery] = deque()
         self._finished_bytes = 0
 
-    def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
+    async def deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
         started = StartedDelivery(self._recorder.reserve(), exchange, [], [])
         logged, failed_checks = started.logged, started.failed_checks
         try:
             if not self._is_driven:
-                outcome = yield from proceed(exchange)
+                outcome = await proceed(exchange)
             else:
                 # Driven deliveries do not overlap in threads. Only then can an exception that is
                 # logged during a delivery be attributed to this delivery.
@@ -146,7 +145,7 @@ class AttemptReports(Interceptor):
                 self._root_logger.addHandler(self._log_handler)
                 try:
                     WATCHER.begin(failed_checks)
-                    outcome = yield from proceed(exchange)
+                    outcome = await proceed(exchange)
                 finally:
                     WATCHER.end(failed_checks)
                     del self._logged[id(logged)]

@@ -9,7 +9,7 @@ returns an ``Outcome``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
@@ -332,18 +332,18 @@ class Message:
 class Exchange:
     """An attempt in progress. ``delivery`` is the request, which interceptors may replace.
 
-    ``error`` is raised in place of the request. It is the exception of a fault's predicate.
+    ``perform`` makes the request. ``error``, the exception of a fault's predicate, is raised in
+    place of the request.
     """
 
     message: Message
     attempt: Attempt
     delivery: Delivery
+    perform: Callable[[Delivery], Outcome | Awaitable[Outcome]]
     error: BaseException | None = None
 
 
-Sending = Generator[Delivery, Outcome, Outcome]
-"""A delivery in progress: yields each request to make, is sent its outcome, and returns the last."""
-Proceed = Callable[[Exchange], Sending]
+Proceed = Callable[[Exchange], Coroutine[Any, Any, Outcome]]
 
 
 class Interceptor:
@@ -352,8 +352,8 @@ class Interceptor:
     Like a middleware, ``deliver()`` may act before and after the rest of the chain, replace the
     request or its outcome, or not proceed at all::
 
-        def deliver(self, exchange, proceed):
-            outcome = yield from proceed(exchange)
+        async def deliver(self, exchange, proceed):
+            outcome = await proceed(exchange)
             return outcome
 
     If ``encloses_engine``, the outcome has been applied to the message when ``proceed`` ends. The
@@ -364,8 +364,8 @@ class Interceptor:
     encloses_engine: ClassVar[bool] = False
     active: tuple[Any, ...] = ()
 
-    def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
-        return proceed(exchange)
+    async def deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
+        return await proceed(exchange)
 
     def overtaken(self, message: Message) -> bool:
         """Return whether other messages overtake this one, which is due."""

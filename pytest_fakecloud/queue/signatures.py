@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 from ..core.ids import RandomStream
 from ..outside.replace import Replacement, replace
 from .delivery.applications import Address
-from .model import Delivery, Exchange, HeaderList, Interceptor, Proceed, Sending, SigningKeys, first
+from .model import Delivery, Exchange, HeaderList, Interceptor, Outcome, Proceed, SigningKeys, first
 from .settings import SignatureClock
 from .wire.values import as_text, shortened_body
 
@@ -68,7 +68,7 @@ class Signer(Interceptor):
     ids: RandomStream
     header: str = "Upstash-Signature"
 
-    def deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
+    async def deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
         """Sign a delivery and send it, with the faults about signatures, bodies and duplicates."""
         delivery, faults = exchange.delivery, exchange.attempt.faults
         signature: HeaderList = []
@@ -85,7 +85,9 @@ class Signer(Interceptor):
             headers=delivery.headers + signature,
             body=delivery.body + b"tampered" if "tamper" in faults else delivery.body,
         )
-        return _twice(exchange, proceed) if "duplicate" in faults else proceed(exchange)
+        if "duplicate" in faults:
+            await proceed(exchange)
+        return await proceed(exchange)
 
     def sign(self, url: str, body: bytes, *, key: str | None = None, age: float = 0.0) -> str:
         """Return a token for a request to ``url``, as published, issued ``age`` seconds ago."""
@@ -103,11 +105,6 @@ class Signer(Interceptor):
             "body": hashed,
         }
         return jwt.encode(claims, self.keys.current if key is None else key, algorithm="HS256")
-
-
-def _twice(exchange: Exchange, proceed: Proceed) -> Sending:
-    yield from proceed(exchange)
-    return (yield from proceed(exchange))
 
 
 def explain(

@@ -36,7 +36,7 @@ from .turns import describe_places
 
 if TYPE_CHECKING:
     from ...queue.delivery.routes import DestinationRoute
-    from ...queue.model import Exchange, Proceed, Sending
+    from ...queue.model import Exchange, Proceed
 
 
 MOST_POINTS = 2_000
@@ -513,16 +513,16 @@ class DeliveryStrands(Part):
                 losses[0] = "unheard"  # The first attempt reaches the destination.
             self._losses[due.message.public_id] = losses
 
-    def perform(
+    async def perform(
         self, exchange: Exchange, proceed: Proceed, route: DestinationRoute | None
-    ) -> Sending:
+    ) -> Outcome:
         """Perform a delivery, or lose it if the schedule says so."""
         losses = self._losses.get(exchange.delivery.message_id)
         loss = losses.pop(0) if losses else None
         if loss == "unreachable":
             error = ConnectionError("the connection was refused")
             return Outcome(exception=error, where="explore")
-        outcome = yield from proceed(exchange)
+        outcome = await proceed(exchange)
         if route is not None and route._where in ("call", "wsgi", "asgi"):
             # Count only exceptions as failures, because a handler may answer 500 on purpose.
             handled = self._run.handler_outcomes.setdefault((route._where, route.prefix), [])

@@ -31,7 +31,6 @@ from ..model import (
     Message,
     Outcome,
     Proceed,
-    Sending,
     SigningKeys,
     first,
 )
@@ -97,16 +96,8 @@ class Engine(Publisher):
         exchange = begun or self.begin(message_id)
         if exchange is None:
             return None
-        sending = self._chain(exchange)
         try:
-            delivery = next(sending)
-            while True:
-                try:
-                    outcome = self.perform(delivery)
-                except BaseException as error:
-                    delivery = sending.throw(error)
-                else:
-                    delivery = sending.send(outcome)
+            self._chain(exchange).send(None)
         except StopIteration as end:
             outcome = end.value
         except BaseException as error:
@@ -129,19 +120,9 @@ class Engine(Publisher):
         exchange = self.begin(message_id)
         if exchange is None:
             return None
-        sending = self._chain(exchange)
-        try:
-            delivery = next(sending)
-            while True:
-                try:
-                    outcome = await self.perform_async(delivery)
-                except BaseException as error:
-                    delivery = sending.throw(error)
-                else:
-                    delivery = sending.send(outcome)
-        except StopIteration as end:
-            outcome = end.value
-        if outcome.raises and self.lane == "driven":
+        exchange.perform = self.perform_async
+        outcome = await self._chain(exchange)
+        if outcome.raises and outcome.exception is not None and self.lane == "driven":
             raise outcome.exception
         return exchange.attempt
 
@@ -156,11 +137,11 @@ class Engine(Publisher):
         make()
         return None
 
-    def _deliver(self, exchange: Exchange, proceed: Proceed) -> Sending:
+    async def _deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
         """Perform a delivery as the cause of messages published during it, and apply the outcome."""
         token = causing.set(exchange.message)
         try:
-            outcome = yield from proceed(exchange)
+            outcome = await proceed(exchange)
         except BaseException as error:
             self.finish(exchange, Outcome(exception=error))
             raise
@@ -225,7 +206,7 @@ class Engine(Publisher):
                 body = self.workflow.delivery_body(message, now)
             prefix, region = self.settings.header_prefix, self.settings.region
             delivery = delivery_of(message, body, prefix=prefix, region=region)
-            exchange = Exchange(message, attempt, delivery)
+            exchange = Exchange(message, attempt, delivery, self.perform)
         if faults:
             self._claim(faults, exchange)
         return exchange
@@ -513,11 +494,12 @@ class Engine(Publisher):
             self.start_waiting()
 
 
-def _send(exchange: Exchange) -> Sending:
-    """Send the request: the innermost part of the chain."""
+async def _send(exchange: Exchange) -> Outcome:
+    """Send the request: the innermost part of the chain. It awaits only in ``run_async()``."""
     if exchange.error is not None:
         raise exchange.error
-    return (yield exchange.delivery)
+    outcome = exchange.perform(exchange.delivery)
+    return outcome if isinstance(outcome, Outcome) else await outcome
 
 
 def _non_retryable(outcome: Outcome) -> bool:
