@@ -39,6 +39,7 @@ from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Handle
 
+from ..stubs import PARTS
 from .world import World
 
 HERE = Path(__file__).parent
@@ -208,13 +209,13 @@ def opened() -> Iterator[World]:
 
 
 def parameters(method: Callable[..., object]) -> set[str]:
-    """Return the names of the arguments of a method, including those of its TypedDict."""
+    """Return the names of the arguments of a method, including those of the TypedDict in its stub."""
     found: set[str] = set()
     for one in inspect.signature(method).parameters.values():
         if one.kind is one.VAR_KEYWORD:
             fields = re.fullmatch(r"Unpack\[(\w+)\]", str(one.annotation))
             assert fields, f"{method.__qualname__}: the fields of **{one.name} have no names"
-            found |= set(inspect.unwrap(method).__globals__[fields[1]].__annotations__)
+            found |= set(PARTS[method.__module__.split(".")[1]][fields[1]])
         else:
             found.add(one.name)
     return found - {"self"}
