@@ -33,7 +33,7 @@ from __future__ import annotations
 import json
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, NoReturn
@@ -168,80 +168,46 @@ def _contains(values: list[Any], literal: Literal) -> bool:
 # -- GLOB ----------------------------------------------------------------------------------------
 
 
+GLOB_TOKEN = re.compile(r"\[(\^?+)(.[^\]]*)\]|.", re.DOTALL)
+"""A character class or another character. A first ``]`` or ``^]`` does not close a class."""
+CLASS_MEMBER = re.compile(r"(.)-(.)|(.)", re.DOTALL)
+
+
 def glob_matcher(pattern: str) -> Callable[[str], bool]:
     """Return a function that matches a string with ``*``, ``?``, ``[abc]``, ``[a-z]``, ``[^abc]``.
 
     Each piece between two stars is searched once from the end of the previous one, so no pattern
     causes backtracking.
     """
-    tokens: list[list[str]] = [[]]
-    for token in _tokens(pattern):
-        if token == "*":
-            tokens.append([])
+    pieces: list[list[str]] = [[]]
+    for token in GLOB_TOKEN.finditer(pattern):
+        if token[0] == "*":
+            pieces.append([])
         else:
-            tokens[-1].append(token)
-    pieces = [re.compile("".join(piece), re.DOTALL) for piece in tokens]
-    if len(pieces) == 1:
-        whole = pieces[0]
-        return lambda text: whole.fullmatch(text) is not None
-    first, *middle, last = pieces
-    longest, last_length = max(map(len, tokens)), len(tokens[-1])
+            pieces[-1].append(_single(token))
+    head, *others = map("".join, pieces)
+    middle = "".join(f"(?>.*?{piece})" for piece in others[:-1])
+    tail = "".join(f".*{piece}" for piece in others[-1:])
+    fullmatch = re.compile(head + middle + tail, re.DOTALL).fullmatch
+    if not others:
+        return lambda text: fullmatch(text) is not None
+    steps = (max(map(len, pieces)) + len(others)) * _STEPS_A_CHARACTER
 
     def matches(text: str) -> bool:
-        spend((longest + len(middle)) * (1 + len(text)) * _STEPS_A_CHARACTER)
-        head = first.match(text)
-        if head is None:
-            return False
-        at = head.end()
-        for piece in middle:
-            found = piece.search(text, at)
-            if found is None:
-                return False
-            at = found.end()
-        start = len(text) - last_length
-        return start >= at and last.fullmatch(text, start) is not None
+        spend(steps * (1 + len(text)))
+        return fullmatch(text) is not None
 
     return matches
 
 
-def _tokens(pattern: str) -> Iterator[str]:
-    """Yield the pattern as regular expressions for single characters; ``*`` is kept."""
-    at = 0
-    while at < len(pattern):
-        character = pattern[at]
-        close = _closing_bracket(pattern, at) if character == "[" else -1
-        if close > 0:
-            yield _character_class(pattern[at + 1 : close])
-            at = close
-        elif character == "*":
-            yield "*"
-        else:
-            yield "." if character == "?" else re.escape(character)
-        at += 1
-
-
-def _closing_bracket(pattern: str, opening: int) -> int:
-    """Return the position of the closing bracket, or -1. A first ``]`` or ``^]`` does not close."""
-    first = opening + 1
-    if pattern[first : first + 1] == "^":
-        first += 1
-    return pattern.find("]", first + 1)
-
-
-def _character_class(inside: str) -> str:
-    negated = inside.startswith("^")
-    body = inside[1:] if negated else inside
-    parts = []
-    at = 0
-    while at < len(body):
-        if body[at + 1 : at + 2] == "-" and at + 2 < len(body):
-            low, high = sorted((body[at], body[at + 2]))
-            parts.append(f"{re.escape(low)}-{re.escape(high)}")
-            at += 3
-        else:
-            parts.append(re.escape(body[at]))
-            at += 1
-    return f"[{'^' if negated else ''}{''.join(parts)}]"
+def _single(token: re.Match[str]) -> str:
+    """Return the regular expression for a token, which matches a single character."""
+    negation, members = token.groups()
+    if members is None:
+        return "." if token[0] == "?" else re.escape(token[0])
+    ends = (sorted(filter(None, member.groups())) for member in CLASS_MEMBER.finditer(members))
+    ranges = "".join("-".join(map(re.escape, pair)) for pair in ends)
+    return f"[{negation}{ranges}]"
 
 
 Literal = str | int | float | bool
