@@ -24,6 +24,7 @@ from .core.errors import (
 )
 from .core.field_types import check_returned, discard_awaitable
 from .core.journal import Results, recorder_of
+from .core.timers import finished
 from .faults.table import Rule, rule_of
 from .kv.command_fields import keys_of, only_prepares
 
@@ -125,12 +126,7 @@ def every_failure(
     than None or True.
     """
     __tracebackhide__ = True
-    try:
-        _Runs(cloud, False, run, **options).fail_each_call().send(None)
-    except StopIteration as end:
-        found: Results[Failure] = end.value
-        return found
-    raise AssertionError("unreachable: nothing is awaited")
+    return finished(_Runs(cloud, False, run, **options).fail_each_call())
 
 
 async def every_failure_async(

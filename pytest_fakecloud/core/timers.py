@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -344,6 +344,17 @@ def weakly(method: Callable[P, T]) -> Callable[P, T]:
         return result
 
     return call
+
+
+def finished(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that waits for nothing, without an event loop."""
+    __tracebackhide__ = True
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("unreachable: nothing is awaited")
 
 
 class on_first_use(Generic[Owner, T]):

@@ -125,7 +125,6 @@ class Queue(QueueActions, Handle):
             context.clock,
             context.ids,
             perform=self._sender.send,
-            perform_async=self._sender.asend,
             keys=self._signer.keys,
             name=name,
             settings=config,

@@ -9,7 +9,7 @@ returns an ``Outcome``.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
@@ -328,19 +328,24 @@ class Message:
         return replace(self, attempts=attempts, log=list(self.log))
 
 
+Perform = Callable[[Delivery, bool], Coroutine[Any, Any, Outcome]]
+"""Performs a delivery, waiting for the running event loop only if the second argument is true."""
+
+
 @dataclass(eq=False, repr=False, slots=True)
 class Exchange:
     """An attempt in progress. ``delivery`` is the request, which interceptors may replace.
 
-    ``perform`` makes the request. ``error``, the exception of a fault's predicate, is raised in
-    place of the request.
+    ``perform`` makes the request, in the running event loop if ``in_loop``. ``error``, the exception
+    of a fault's predicate, is raised in its place.
     """
 
     message: Message
     attempt: Attempt
     delivery: Delivery
-    perform: Callable[[Delivery], Outcome | Awaitable[Outcome]]
+    perform: Perform
     error: BaseException | None = None
+    in_loop: bool = False
 
 
 Proceed = Callable[[Exchange], Coroutine[Any, Any, Outcome]]

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from pytest_fakecloud.core.timers import finished
 from pytest_fakecloud.queue.delivery.applications import Deadlines
 from pytest_fakecloud.queue.delivery.destinations import Destinations, route_to
 from pytest_fakecloud.queue.model import Delivery, HeaderList, Outcome
@@ -134,14 +135,12 @@ class Table(Destinations):
         self.deadlines = deadlines
 
     def deliver(self, sent: Delivery) -> Outcome:
-        route = route_to(self, sent.url)
-        assert route is not None, f"no route for {sent.url}"
-        return route._take(sent, self.deadlines)
+        return finished(self.adeliver(sent, in_loop=False))
 
-    async def adeliver(self, sent: Delivery) -> Outcome:
+    async def adeliver(self, sent: Delivery, in_loop: bool = True) -> Outcome:
         route = route_to(self, sent.url)
         assert route is not None, f"no route for {sent.url}"
-        return await route._atake(sent, self.deadlines)
+        return await route._take(sent, self.deadlines, in_loop)
 
     def status(self, url: str) -> int | None:
         return self.deliver(delivery(url)).status

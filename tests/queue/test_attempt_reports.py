@@ -113,7 +113,7 @@ def test_a_delivery_of_another_cloud_within_one_is_heard_by_both() -> None:
 
 
 @coroutine
-def _answer_sent(delivery: Delivery) -> Iterator[Any]:
+def _answer_sent(delivery: Delivery, in_loop: bool) -> Iterator[Any]:
     """Wait for the outcome that the test sends to the delivery."""
     return (yield)
 

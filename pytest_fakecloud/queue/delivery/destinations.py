@@ -56,7 +56,7 @@ class UnstubbedDestinationError(FakecloudError, ConnectionError):
 
 
 class Sender:
-    """Performs deliveries in the caller's thread (``send``) or in the running loop (``asend``).
+    """Performs deliveries in the caller's thread or in the running event loop.
 
     ``unstubbed`` is ``"refuse"`` (send nothing and call ``report``) or ``"accept"`` (answer with
     200). ``report_raised`` receives each exception that a destination raised in the test's code,
@@ -88,8 +88,12 @@ class Sender:
         self._side_by_side = side_by_side
         self._closed = False
 
-    def send(self, delivery: Delivery) -> Outcome:
+    async def send(self, delivery: Delivery, in_loop: bool = False) -> Outcome:
         """Perform one delivery and return its outcome.
+
+        If ``in_loop``, ASGI applications and coroutine functions run in the running event loop
+        (asyncio or trio), and everything else in the loop's thread. However, connections are made in
+        a worker thread, so that a server in this loop can respond. Otherwise, nothing is awaited.
 
         Exceptions of a destination are part of the outcome. Only exceptions that are not an
         ``Exception`` (``KeyboardInterrupt``, ``pytest.fail()`` in a handler) are raised, and a
@@ -97,31 +101,13 @@ class Sender:
         """
         target = self._destination(delivery)
         if isinstance(target, DestinationRoute):
-            outcome = target._take(delivery, self._deadlines)
-        elif target is None:
+            outcome = await target._take(delivery, self._deadlines, in_loop)
+        elif target is not None:
+            outcome = target
+        else:
             sockets = self.destinations._sockets or self.destinations._loopback(self._deadlines)
-            outcome = sockets.send(delivery, not self._side_by_side)
-        else:
-            outcome = target
-        if outcome.exception is not None:
-            self._report_if_raised_by_test(delivery, outcome)
-        return outcome
-
-    async def asend(self, delivery: Delivery) -> Outcome:
-        """Perform one delivery in the running event loop (asyncio or trio) and return its outcome.
-
-        ASGI applications and coroutine functions run in this loop, and everything else in the
-        loop's thread. However, connections are made in a worker thread, so that a server in this
-        loop can respond.
-        """
-        target = self._destination(delivery)
-        if isinstance(target, DestinationRoute):
-            outcome = await target._atake(delivery, self._deadlines)
-        elif target is None:
-            sockets = self.destinations._loopback(self._deadlines)
-            outcome = await in_thread(sockets.send, delivery, not self._side_by_side)
-        else:
-            outcome = target
+            send = partial(sockets.send, delivery, not self._side_by_side)
+            outcome = await in_thread(send) if in_loop else send()
         if outcome.exception is not None:
             self._report_if_raised_by_test(delivery, outcome)
         return outcome

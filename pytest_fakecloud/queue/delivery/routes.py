@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -191,18 +191,12 @@ class DestinationRoute:
         with self._lock:
             self.deliveries[:], self._given = saved
 
-    def _take(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+    async def _take(self, delivery: Delivery, deadlines: Deadlines, in_loop: bool) -> Outcome:
         self._record(delivery)
         try:
-            answer = self._perform(delivery, deadlines)
-        except Exception as error:
-            answer = _outcome_of_error(error, delivery)
-        return self._completed(answer, delivery)
-
-    async def _atake(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        self._record(delivery)
-        try:
-            answer = await self._aperform(delivery, deadlines)
+            answer = self._perform(delivery, deadlines, in_loop)
+            if in_loop and inspect.isawaitable(answer):
+                answer = await answer
         except Exception as error:
             answer = _outcome_of_error(error, delivery)
         return self._completed(answer, delivery)
@@ -221,12 +215,11 @@ class DestinationRoute:
         if keep is not None and len(self.deliveries) > keep + keep // 4:
             del self.deliveries[: -keep or None]
 
-    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> object:
-        """Return the outcome of a delivery, or the result of a function."""
+    def _perform(self, delivery: Delivery, deadlines: Deadlines, in_loop: bool) -> object:
+        """Return the outcome of a delivery or the result of a function. If ``in_loop``, it may be
+        awaitable.
+        """
         raise NotImplementedError
-
-    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> object:
-        return self._perform(delivery, deadlines)
 
     def __repr__(self) -> str:
         prefix = self.prefix if isinstance(self.prefix, str) else brief(self.prefix)
@@ -242,7 +235,7 @@ ROUTES: Mapping[str, Field] = dict.fromkeys(
 class WsgiRoute(DestinationRoute):
     """Answers deliveries with a WSGI application."""
 
-    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+    def _perform(self, delivery: Delivery, deadlines: Deadlines, in_loop: bool) -> Outcome:
         return call_wsgi(self._to, delivery)
 
 
@@ -263,7 +256,10 @@ class AsgiRoute(DestinationRoute):
         super().__init__(*given)
         self._lifespan = lifespan
 
-    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> object:
+    def _perform(self, delivery: Delivery, deadlines: Deadlines, in_loop: bool) -> object:
+        if in_loop:
+            state = MissingState(_STARTED_BY_TEST)
+            return deadlines.within_cap(call_asgi(self._to, delivery, state))
         return self._table._run("asgi", self._start_and_call(delivery), deadlines)
 
     async def _start_and_call(self, delivery: Delivery) -> Outcome:
@@ -275,32 +271,26 @@ class AsgiRoute(DestinationRoute):
             return failed(broken_promise(error.__cause__) or error)
         return await call_asgi(self._to, delivery, state)
 
-    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        state = MissingState(_STARTED_BY_TEST)
-        return await deadlines.within_cap(call_asgi(self._to, delivery, state))
-
 
 class FunctionRoute(DestinationRoute):
     """Answers deliveries with a function or coroutine function of one ``DeliveredRequest``."""
 
-    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> object:
+    def _perform(self, delivery: Delivery, deadlines: Deadlines, in_loop: bool) -> object:
         value = self._to(DeliveredRequest(delivery))
-        return self._table._run("call", value, deadlines) if inspect.isawaitable(value) else value
-
-    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> object:
-        value = self._to(DeliveredRequest(delivery))
-        return await deadlines.within_cap(value) if inspect.isawaitable(value) else value
+        if not inspect.isawaitable(value):
+            return value
+        if in_loop:
+            return deadlines.within_cap(value)
+        return self._table._run("call", value, deadlines)
 
 
 class ForwardRoute(DestinationRoute):
     """Sends each delivery to a server at another address."""
 
-    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+    def _perform(self, delivery: Delivery, deadlines: Deadlines, in_loop: bool) -> object:
         sender = self._table._loopback(deadlines)
-        return sender.send(self._forwarded(delivery), keeps=False)
-
-    async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        return await in_thread(self._perform, delivery, deadlines)
+        send = partial(sender.send, self._forwarded(delivery), keeps=False)
+        return in_thread(send) if in_loop else send()
 
     def _forwarded(self, delivery: Delivery) -> Delivery:
         published = urlsplit(delivery.url)
@@ -324,7 +314,7 @@ class ForwardRoute(DestinationRoute):
 class PreparedRoute(DestinationRoute):
     """Answers deliveries with prepared responses in turn, and repeats the last one."""
 
-    def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
+    def _perform(self, delivery: Delivery, deadlines: Deadlines, in_loop: bool) -> Outcome:
         with self._lock:
             reply = self._to[min(self._given, len(self._to) - 1)]
             self._given += 1

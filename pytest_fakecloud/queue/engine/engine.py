@@ -11,25 +11,26 @@ one second. In an ordered queue, it instead changes places with the next one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ...core.calls import Headers
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
+from ...core.timers import finished
 from ..errors import LoopError
 from ..model import (
     NON_RETRYABLE,
     SECOND,
     SUCCESS,
     Attempt,
-    Delivery,
     Exchange,
     Interceptor,
     Kind,
     Message,
     Outcome,
+    Perform,
     Proceed,
     SigningKeys,
     first,
@@ -46,27 +47,19 @@ class Engine(Publisher):
 
     Each layer of an engine knows only those below it: the data with its timers and admission
     (``flow``), the life of messages (``messages``), and publishing. This one makes the attempts, in
-    any thread or in the running event loop. ``perform`` and ``perform_async`` make the request of a
-    delivery. ``interceptors`` are around it, outermost first. ``overtaken`` are the ids of messages
+    any thread or in the running event loop. ``perform`` makes the request of a delivery.
+    ``interceptors`` are around it, outermost first. ``overtaken`` are the ids of messages
     that a fault lets other messages overtake.
     """
 
     def __init__(
-        self,
-        clock: Timekeeper,
-        ids: Ids,
-        *,
-        perform: Callable[[Delivery], Outcome],
-        keys: SigningKeys,
-        perform_async: Callable[[Delivery], Awaitable[Outcome]] | None = None,
-        **options: Any,
+        self, clock: Timekeeper, ids: Ids, *, perform: Perform, keys: SigningKeys, **options: Any
     ) -> None:
         super().__init__(clock, ids, **options)
         # Bind the methods once. Bound methods for each message would slow down garbage collection.
         self._run, self._run_async, self._start = self.run, self.run_async, self.start
         self.keys = keys
         self.perform = perform
-        self.perform_async = perform_async
         self.overtaken: list[str] = []
         self.intercept()
 
@@ -97,16 +90,14 @@ class Engine(Publisher):
         if exchange is None:
             return None
         try:
-            self._chain(exchange).send(None)
-        except StopIteration as end:
-            outcome = end.value
+            outcome = finished(self._chain(exchange))
         except BaseException as error:
             # A background delivery ends an advance of the clock only with one like pytest.fail().
             is_fatal = self.clock.driving and not isinstance(error, Exception)
             if self.lane != "background" or is_fatal:
                 raise
             return exchange.attempt
-        if outcome.raises and self.lane == "driven":
+        if outcome.raises and outcome.exception is not None and self.lane == "driven":
             raise outcome.exception
         return exchange.attempt
 
@@ -115,12 +106,10 @@ class Engine(Publisher):
 
         Exceptions are always raised, because only a call of the test awaits this method.
         """
-        if self.perform_async is None:
-            return self.run(message_id, due_us)
         exchange = self.begin(message_id)
         if exchange is None:
             return None
-        exchange.perform = self.perform_async
+        exchange.in_loop = True
         outcome = await self._chain(exchange)
         if outcome.raises and outcome.exception is not None and self.lane == "driven":
             raise outcome.exception
@@ -495,11 +484,10 @@ class Engine(Publisher):
 
 
 async def _send(exchange: Exchange) -> Outcome:
-    """Send the request: the innermost part of the chain. It awaits only in ``run_async()``."""
+    """Send the request: the innermost part of the chain. It waits only in ``run_async()``."""
     if exchange.error is not None:
         raise exchange.error
-    outcome = exchange.perform(exchange.delivery)
-    return outcome if isinstance(outcome, Outcome) else await outcome
+    return await exchange.perform(exchange.delivery, exchange.in_loop)
 
 
 def _non_retryable(outcome: Outcome) -> bool:

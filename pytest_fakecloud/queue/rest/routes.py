@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from ...core.field_types import MESSAGE_ID, METHOD, TEXT, URL
 from ...core.matching import Field
+from ...core.timers import finished
 from ...http.app import App, Route
 from ...http.messages import Answer, Request, bearer_token, json_value, same
 from .. import errors
@@ -424,7 +425,7 @@ class QueueApp(App):
             attempt=0,
             timeout_us=self.engine.limits.timeout_us,
         )
-        outcome = self.engine.perform(delivery)
+        outcome = finished(self.engine.perform(delivery, False))
         if outcome.status is None:
             raise QueueError(502, f"no language model answers: {failure_text(outcome)}")
         framing = {"content-type", *HOP_BY_HOP}

@@ -16,6 +16,7 @@ import pytest
 import trio
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.timers import finished
 from pytest_fakecloud.queue.delivery import loopback
 from pytest_fakecloud.queue.delivery.applications import DestinationTimeoutError
 from pytest_fakecloud.queue.delivery.destinations import Sender
@@ -29,12 +30,14 @@ def test_the_request_is_the_delivery_and_nothing_else(
     sender: Sender, serve: Callable[..., RawServer]
 ) -> None:
     server = serve()
-    outcome = sender.send(
-        delivery(
-            server.url + "/a%2fb%20c?x=%2f&y=1",
-            b"\x00\xff",
-            [("User-Agent", "Upstash-QStash"), ("X-Twice", "1"), ("X-Twice", "2")],
-            "PATCH",
+    outcome = finished(
+        sender.send(
+            delivery(
+                server.url + "/a%2fb%20c?x=%2f&y=1",
+                b"\x00\xff",
+                [("User-Agent", "Upstash-QStash"), ("X-Twice", "1"), ("X-Twice", "2")],
+                "PATCH",
+            )
         )
     )
     assert (outcome.status, outcome.body, outcome.where) == (200, b"ok", "loopback")
@@ -55,7 +58,7 @@ def test_a_client_librarys_own_headers_stay_out(
     sender: Sender, serve: Callable[..., RawServer]
 ) -> None:
     server = serve()
-    sender.send(delivery(server.url, b"", method="GET"))
+    finished(sender.send(delivery(server.url, b"", method="GET")))
     lines = server.requests[0].split(b"\r\n")
     assert lines == [b"GET / HTTP/1.1", b"Host: 127.0.0.1:%d" % server.port, b"", b""]
 
@@ -67,7 +70,7 @@ def test_hop_by_hop_headers_are_dropped(
     sender: Sender, serve: Callable[..., RawServer], name: str
 ) -> None:
     server = serve()
-    outcome = sender.send(delivery(server.url, headers=[(name, "99"), ("X-Kept", "1")]))
+    outcome = finished(sender.send(delivery(server.url, headers=[(name, "99"), ("X-Kept", "1")])))
     assert outcome.status == 200
     assert b": 99" not in server.requests[0]
     assert b"X-Kept: 1" in server.requests[0]
@@ -78,7 +81,7 @@ def test_raw_bytes_in_the_target_and_in_header_values(
 ) -> None:
     server = serve()
     path = "/ä".encode().decode("latin-1")
-    sender.send(delivery(server.url + path, headers=[("X-A", "\xe9"), ("X-B", "\u2603")]))
+    finished(sender.send(delivery(server.url + path, headers=[("X-A", "\xe9"), ("X-B", "\u2603")])))
     assert server.requests[0].startswith("POST /ä HTTP/1.1\r\n".encode())
     assert b"X-A: \xe9\r\n" in server.requests[0]
     assert "X-B: \u2603\r\n".encode() in server.requests[0]
@@ -89,13 +92,13 @@ def test_proxies_of_the_environment_are_not_asked(
     sender: Sender, serve: Callable[..., RawServer], monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.setenv(variable, "http://127.0.0.1:9")
-    assert sender.send(delivery(serve().url)).status == 200
+    assert finished(sender.send(delivery(serve().url))).status == 200
 
 
 def test_redirects_are_answers(sender: Sender, serve: Callable[..., RawServer]) -> None:
     target = serve()
     moved = b"HTTP/1.1 302 Found\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n" % target.url.encode()
-    outcome = sender.send(delivery(serve(RawServer.answer(moved)).url))
+    outcome = finished(sender.send(delivery(serve(RawServer.answer(moved)).url)))
     assert outcome.status == 302
     assert target.requests == []
 
@@ -105,7 +108,7 @@ def test_the_answer_comes_back_raw(sender: Sender, serve: Callable[..., RawServe
         b"HTTP/1.1 503 No\r\nContent-Encoding: gzip\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n"
         b"Retry-After: 7\r\nContent-Length: 3\r\n\r\n\x1f\x8b\x00"
     )
-    outcome = sender.send(delivery(serve(RawServer.answer(answer)).url))
+    outcome = finished(sender.send(delivery(serve(RawServer.answer(answer)).url)))
     assert outcome.status == 503
     assert outcome.body == b"\x1f\x8b\x00"
     assert [v for k, v in outcome.headers if k == "Set-Cookie"] == ["a=1", "b=2"]
@@ -115,7 +118,7 @@ def test_a_chunked_answer(sender: Sender, serve: Callable[..., RawServer]) -> No
     answer = (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
     )
-    assert sender.send(delivery(serve(RawServer.answer(answer)).url)).body == b"abcde"
+    assert finished(sender.send(delivery(serve(RawServer.answer(answer)).url))).body == b"abcde"
 
 
 @pytest.mark.parametrize("status", [204, 304])
@@ -123,8 +126,8 @@ def test_an_answer_without_a_body(
     sender: Sender, serve: Callable[..., RawServer], status: int
 ) -> None:
     server = serve(RawServer.answer(b"HTTP/1.1 %d X\r\n\r\n" % status))
-    assert sender.send(delivery(server.url)).status == status
-    assert sender.send(delivery(server.url)).body == b""
+    assert finished(sender.send(delivery(server.url))).status == status
+    assert finished(sender.send(delivery(server.url))).body == b""
 
 
 def test_a_burst_uses_one_connection(
@@ -133,15 +136,15 @@ def test_a_burst_uses_one_connection(
     monkeypatch.setattr(loopback, "IDLE_SECONDS", 30.0)
     server = serve()
     for _ in range(20):
-        sender.send(delivery(server.url))
+        finished(sender.send(delivery(server.url)))
     assert server.connections == 1
 
 
 def test_release_closes_what_is_idle(sender: Sender, serve: Callable[..., RawServer]) -> None:
     server = serve()
-    sender.send(delivery(server.url))
+    finished(sender.send(delivery(server.url)))
     sender.release()
-    sender.send(delivery(server.url))
+    finished(sender.send(delivery(server.url)))
     assert server.connections == 2
 
 
@@ -156,7 +159,7 @@ def test_an_idle_connection_is_let_go_by_itself(
             gone.set()
         return False
 
-    sender.send(delivery(serve(script).url))
+    finished(sender.send(delivery(serve(script).url)))
     assert gone.wait(5)
 
 
@@ -165,7 +168,7 @@ def test_a_connection_the_server_has_closed_is_not_used_again(
 ) -> None:
     closing = OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
     server = serve(RawServer.answer(closing, stay=False))
-    assert [sender.send(delivery(server.url)).status for _ in range(5)] == [200] * 5
+    assert [finished(sender.send(delivery(server.url))).status for _ in range(5)] == [200] * 5
 
 
 def test_a_server_that_dies_while_it_has_the_request_gets_it_once(
@@ -178,15 +181,15 @@ def test_a_server_that_dies_while_it_has_the_request_gets_it_once(
         return True
 
     server = serve(script)
-    assert sender.send(delivery(server.url)).status == 200
-    assert sender.send(delivery(server.url, b"die")).status is None
+    assert finished(sender.send(delivery(server.url))).status == 200
+    assert finished(sender.send(delivery(server.url, b"die"))).status is None
     assert len(server.requests) == 2
 
 
 def test_many_at_once(sender: Sender, serve: Callable[..., RawServer]) -> None:
     server = serve()
     with ThreadPoolExecutor(8) as pool:
-        outcomes = list(pool.map(lambda _: sender.send(delivery(server.url)), range(200)))
+        outcomes = list(pool.map(lambda _: finished(sender.send(delivery(server.url))), range(200)))
     assert {outcome.status for outcome in outcomes} == {200}
     assert len(server.requests) == 200
 
@@ -208,14 +211,14 @@ def test_a_server_on_ipv6(sender: Sender) -> None:
     threading.Thread(target=serve_once, daemon=True).start()
     with listener:
         port = listener.getsockname()[1]
-        assert sender.send(delivery(f"http://[::1]:{port}/x")).status == 200
+        assert finished(sender.send(delivery(f"http://[::1]:{port}/x"))).status == 200
     assert b"Host: [::1]:%d\r\n" % port in b"".join(seen)
 
 
 def test_a_port_without_a_server(sender: Sender) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    outcome = sender.send(delivery(f"http://127.0.0.1:{port}/"))
+    outcome = finished(sender.send(delivery(f"http://127.0.0.1:{port}/")))
     assert outcome.status is None
     assert isinstance(outcome.exception, ConnectionRefusedError)
 
@@ -228,7 +231,7 @@ def test_a_port_without_a_server(sender: Sender) -> None:
 def test_an_answer_that_is_none(
     sender: Sender, serve: Callable[..., RawServer], answer: bytes
 ) -> None:
-    outcome = sender.send(delivery(serve(RawServer.answer(answer, stay=False)).url))
+    outcome = finished(sender.send(delivery(serve(RawServer.answer(answer, stay=False)).url)))
     assert outcome.status is None
     assert outcome.exception is not None
 
@@ -238,7 +241,7 @@ def test_an_answer_that_is_too_large_is_a_failed_attempt(
 ) -> None:
     monkeypatch.setattr(loopback, "LARGEST_ANSWER", 3)
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlong"
-    outcome = sender.send(delivery(serve(RawServer.answer(answer)).url))
+    outcome = finished(sender.send(delivery(serve(RawServer.answer(answer)).url)))
     assert outcome.status is None
     assert "larger than 3 bytes" in str(outcome.exception)
 
@@ -257,7 +260,7 @@ def test_an_unsendable_request_is_a_failed_attempt(
     sender: Sender, serve: Callable[..., RawServer], given: dict[str, Any]
 ) -> None:
     server = serve()
-    outcome = sender.send(delivery(**{"url": server.url, **given}))
+    outcome = finished(sender.send(delivery(**{"url": server.url, **given})))
     assert outcome.status is None
     assert outcome.exception is not None
     assert server.requests == []
@@ -295,7 +298,7 @@ def test_a_server_with_a_certificate_of_its_own(sender: Sender) -> None:
 
     threading.Thread(target=serve, daemon=True).start()
     with listener:
-        outcome = sender.send(delivery(f"https://127.0.0.1:{listener.getsockname()[1]}/"))
+        outcome = finished(sender.send(delivery(f"https://127.0.0.1:{listener.getsockname()[1]}/")))
     assert outcome.status == 200
 
 
@@ -304,7 +307,7 @@ def test_an_attempt_ends_at_the_cap_whatever_its_virtual_timeout(
     serve: Callable[..., RawServer], script: Script
 ) -> None:
     sender = Sender(cap=0.2)
-    outcome = sender.send(delivery(serve(script).url, timeout_us=900_000_000))
+    outcome = finished(sender.send(delivery(serve(script).url, timeout_us=900_000_000)))
     sender.close()
     assert outcome.status is None
     assert isinstance(outcome.exception, DestinationTimeoutError)
@@ -325,12 +328,12 @@ def test_while_time_passes_a_timeout_is_kept_in_real_seconds(
     if forwarded:
         sender.destinations.forward(FORWARDED, url)
         url = FORWARDED
-    outcome = sender.send(delivery(url, timeout_us=50_000))
+    outcome = finished(sender.send(delivery(url, timeout_us=50_000)))
     assert "no answer within 0.05 s, its timeout" in str(outcome.exception)
-    outcome = asyncio.run(sender.asend(delivery(url, timeout_us=50_000)))
+    outcome = asyncio.run(sender.send(delivery(url, timeout_us=50_000), in_loop=True))
     assert "no answer within 0.05 s, its timeout" in str(outcome.exception)
     passes = False
-    outcome = sender.send(delivery(url, timeout_us=50_000))
+    outcome = finished(sender.send(delivery(url, timeout_us=50_000)))
     assert "no answer within 0.4 s of real time" in str(outcome.exception)
     sender.close()
 
@@ -347,7 +350,7 @@ def test_closing_interrupts_deliveries(serve: Callable[..., RawServer], forwarde
     if forwarded:
         sender.destinations.forward(FORWARDED, url)
         url = FORWARDED
-    outcome = sender.send(delivery(url))
+    outcome = finished(sender.send(delivery(url)))
     assert outcome.status is None
     assert not isinstance(outcome.exception, DestinationTimeoutError)
 
@@ -360,7 +363,9 @@ def test_a_timeout_is_kept_while_connecting() -> None:
         # One accepted connection fills the backlog, so that the next one waits.
         with socket.create_connection(address):
             started = time.monotonic()
-            outcome = sender.send(delivery(f"http://127.0.0.1:{address[1]}/", timeout_us=50_000))
+            outcome = finished(
+                sender.send(delivery(f"http://127.0.0.1:{address[1]}/", timeout_us=50_000))
+            )
             assert time.monotonic() - started < 15
     sender.close()
     assert "no answer within 0.05 s, its timeout" in str(outcome.exception)
@@ -382,7 +387,7 @@ def test_the_cap_holds_while_time_is_frozen(serve: Callable[..., RawServer], too
     sender = Sender(cap=0.2)
     server = serve(silent)
     with frozen(tool):
-        outcome = sender.send(delivery(server.url))
+        outcome = finished(sender.send(delivery(server.url)))
     sender.close()
     assert isinstance(outcome.exception, DestinationTimeoutError)
 
@@ -394,7 +399,7 @@ def test_in_a_running_loop_the_words_name_the_awaitable_form(
     server = serve(silent)
 
     async def blocking() -> Outcome:
-        return sender.send(delivery(server.url))
+        return finished(sender.send(delivery(server.url)))
 
     outcome = asyncio.run(blocking())
     sender.close()
@@ -413,13 +418,13 @@ def test_a_server_on_the_running_loop_can_answer(sender: Sender) -> None:
         server = await asyncio.start_server(answer_on_this_loop, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            return await sender.asend(delivery(f"http://127.0.0.1:{port}/"))
+            return await sender.send(delivery(f"http://127.0.0.1:{port}/"), in_loop=True)
 
     assert asyncio.run(main()).status == 200
 
 
 def test_trio_too(sender: Sender, serve: Callable[..., RawServer]) -> None:
-    assert trio.run(sender.asend, delivery(serve().url)).status == 200
+    assert trio.run(sender.send, delivery(serve().url), True).status == 200
 
 
 @pytest.mark.parametrize(
@@ -427,7 +432,7 @@ def test_trio_too(sender: Sender, serve: Callable[..., RawServer]) -> None:
 )
 def test_loopback_names(sender: Sender, serve: Callable[..., RawServer], host: str) -> None:
     server = serve()
-    outcome = sender.send(delivery(f"http://{host}:{server.port}/hook"))
+    outcome = finished(sender.send(delivery(f"http://{host}:{server.port}/hook")))
     assert outcome.status == 200, outcome.exception
     # The Host header is the published one.
     assert b"Host: %s:%d\r\n" % (host.encode(), server.port) in server.requests[0]

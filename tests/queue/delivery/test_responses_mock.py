@@ -13,6 +13,7 @@ import requests
 import responses
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.timers import finished
 from pytest_fakecloud.queue.delivery import responses_mock as mocked
 from pytest_fakecloud.queue.delivery.destinations import Sender
 
@@ -31,11 +32,13 @@ def test_an_active_mock_answers(sender: Sender) -> None:
             responses.matchers.json_params_matcher({"a": 1}),
         ],
     )
-    outcome = sender.send(
-        delivery(
-            "https://app.example.com/hook?x=1",
-            b'{"a":1}',
-            [("User-Agent", "Upstash-QStash"), ("Content-Type", "application/json")],
+    outcome = finished(
+        sender.send(
+            delivery(
+                "https://app.example.com/hook?x=1",
+                b'{"a":1}',
+                [("User-Agent", "Upstash-QStash"), ("Content-Type", "application/json")],
+            )
         )
     )
     assert (outcome.status, outcome.body, outcome.where) == (202, b"made", "responses")
@@ -47,7 +50,7 @@ def test_an_active_mock_answers(sender: Sender) -> None:
 @responses.activate
 def test_the_mock_sees_the_published_escapes(sender: Sender) -> None:
     responses.post("https://app.example.com/a%2fb")
-    assert sender.send(delivery("https://app.example.com/a%2fb")).status == 200
+    assert finished(sender.send(delivery("https://app.example.com/a%2fb"))).status == 200
     assert responses.calls[0].request.url == "https://app.example.com/a%2fb"
 
 
@@ -55,14 +58,14 @@ def test_the_mock_sees_the_published_escapes(sender: Sender) -> None:
 def test_a_mocked_url_outside_ascii(sender: Sender) -> None:
     responses.post("https://app.example.com/ä")
     raw = "https://app.example.com/ä".encode().decode("latin-1")
-    assert sender.send(delivery(raw)).status == 200
+    assert finished(sender.send(delivery(raw))).status == 200
 
 
 @responses.activate
 def test_answers_in_turn(sender: Sender) -> None:
     for status in (500, 200):
         responses.post("https://app.example.com/", status=status)
-    got = [sender.send(delivery("https://app.example.com/")).status for _ in range(3)]
+    got = [finished(sender.send(delivery("https://app.example.com/"))).status for _ in range(3)]
     assert got == [500, 200, 200]
 
 
@@ -71,21 +74,21 @@ def test_a_mock_never_keeps_a_delivery_from_a_loopback_server(
     sender: Sender, serve: Callable[..., RawServer]
 ) -> None:
     responses.post("https://app.example.com/")
-    assert sender.send(delivery(serve().url)).where == "loopback"
+    assert finished(sender.send(delivery(serve().url))).where == "loopback"
     assert len(responses.calls) == 0
 
 
 @responses.activate
 def test_a_mock_of_a_loopback_url_comes_first(sender: Sender) -> None:
     responses.post("http://127.0.0.1:9/hook", status=418)
-    assert sender.send(delivery("http://127.0.0.1:9/hook")).status == 418
+    assert finished(sender.send(delivery("http://127.0.0.1:9/hook"))).status == 418
 
 
 @responses.activate
 def test_a_mock_that_does_not_match_is_named(sender: Sender) -> None:
     responses.get("https://app.example.com/")
     responses.post("https://other.example.com/")
-    outcome = sender.send(delivery("https://app.example.com/"))
+    outcome = finished(sender.send(delivery("https://app.example.com/")))
     assert outcome.unstubbed is not None
     assert "GET https://app.example.com/: Method does not match" in outcome.unstubbed
     assert "POST https://other.example.com/: URL does not match" in outcome.unstubbed
@@ -105,7 +108,7 @@ def test_a_mock_that_raises_is_a_failed_connection(
     sender: Sender, error: Exception, waits: bool
 ) -> None:
     responses.post("https://app.example.com/", body=error)
-    outcome = sender.send(delivery("https://app.example.com/"))
+    outcome = finished(sender.send(delivery("https://app.example.com/")))
     assert outcome.status is None
     assert outcome.exception is error
     assert outcome.virtual_us == (30_000_000 if waits else 0)
@@ -117,7 +120,7 @@ def test_an_error_inside_a_mocks_callback_is_a_500(sender: Sender) -> None:
         raise KeyError("boom")
 
     responses.add_callback(responses.POST, "https://app.example.com/", broken)
-    outcome = sender.send(delivery("https://app.example.com/"))
+    outcome = finished(sender.send(delivery("https://app.example.com/")))
     assert outcome.status == 500
     assert isinstance(outcome.exception, KeyError)
 
@@ -125,8 +128,8 @@ def test_an_error_inside_a_mocks_callback_is_a_500(sender: Sender) -> None:
 def test_a_mock_that_was_stopped_answers_no_more(sender: Sender) -> None:
     with responses.RequestsMock() as mock:
         mock.post("https://app.example.com/")
-        assert sender.send(delivery("https://app.example.com/")).status == 200
-    assert sender.send(delivery("https://app.example.com/")).unstubbed
+        assert finished(sender.send(delivery("https://app.example.com/"))).status == 200
+    assert finished(sender.send(delivery("https://app.example.com/"))).unstubbed
 
 
 @responses.activate
@@ -140,7 +143,7 @@ def test_a_mock_under_another_tools_wrapper(sender: Sender) -> None:
     responses.post("https://app.example.com/", status=201)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(requests.adapters.HTTPAdapter, "send", send)
-        assert sender.send(delivery("https://app.example.com/")).status == 201
+        assert finished(sender.send(delivery("https://app.example.com/"))).status == 201
 
 
 def test_the_in_process_transport_keeps_every_byte() -> None:
@@ -160,7 +163,7 @@ def test_the_in_process_transport_keeps_every_byte() -> None:
 def test_a_route_comes_before_a_mock(sender: Sender) -> None:
     responses.post("https://app.example.com/", status=500)
     sender.destinations.respond("https://app.example.com", 201)
-    assert sender.send(delivery("https://app.example.com/")).status == 201
+    assert finished(sender.send(delivery("https://app.example.com/"))).status == 201
     assert len(responses.calls) == 0
 
 
@@ -170,25 +173,28 @@ def test_a_route_for_everything_leaves_the_clouds_own_fakes_alone(
     server = serve()
     sender = Sender(is_fake=lambda url: url.startswith(server.url))
     sender.destinations.accept()
-    assert sender.send(delivery(server.url + "/x")).where == "loopback"
-    assert asyncio.run(sender.asend(delivery(server.url + "/x"))).where == "loopback"
-    assert sender.send(delivery("http://127.0.0.1:9/x")).where == "accept"
+    assert finished(sender.send(delivery(server.url + "/x"))).where == "loopback"
+    assert asyncio.run(sender.send(delivery(server.url + "/x"), in_loop=True)).where == "loopback"
+    assert finished(sender.send(delivery("http://127.0.0.1:9/x"))).where == "accept"
     sender.destinations.respond(server.url, 418)
-    assert sender.send(delivery(server.url + "/x")).status == 418
+    assert finished(sender.send(delivery(server.url + "/x"))).status == 418
     sender.close()
 
 
 def test_mocks_and_refusals_in_the_awaitable_form(sender: Sender) -> None:
     with responses.RequestsMock() as mock:
         mock.post("https://app.example.com/", status=201)
-        assert asyncio.run(sender.asend(delivery("https://app.example.com/"))).status == 201
-    assert asyncio.run(sender.asend(delivery("https://app.example.com/"))).unstubbed
+        assert (
+            asyncio.run(sender.send(delivery("https://app.example.com/"), in_loop=True)).status
+            == 201
+        )
+    assert asyncio.run(sender.send(delivery("https://app.example.com/"), in_loop=True)).unstubbed
 
 
 @responses.activate
 def test_a_response_that_lets_pass_sends_nothing_to_the_network(sender: Sender) -> None:
     responses.add(responses.PassthroughResponse("POST", "http://app.example.com/hook"))
-    outcome = sender.send(delivery("http://app.example.com/hook"))
+    outcome = finished(sender.send(delivery("http://app.example.com/hook")))
     assert outcome.unstubbed
     assert "lets it pass, but the queue sends to loopback addresses only" in str(outcome.exception)
 
@@ -200,7 +206,7 @@ def test_a_response_that_lets_pass_to_loopback_is_delivered(
     with responses.RequestsMock() as mock:
         mock.add(responses.PassthroughResponse("POST", server.url))
         mock.assert_all_requests_are_fired = False
-        assert sender.send(delivery(server.url)).where == "loopback"
+        assert finished(sender.send(delivery(server.url))).where == "loopback"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +223,7 @@ def test_a_passthru_prefix_does_not_let_the_queue_use_the_network(
 ) -> None:
     with responses.RequestsMock() as mock:
         mock.add_passthru(prefix)
-        outcome = sender.send(delivery("http://app.example.com/hook"))
+        outcome = finished(sender.send(delivery("http://app.example.com/hook")))
     assert outcome.status is None
     assert ("a passthru prefix matches, but" in str(outcome.exception)) is matches
 
@@ -243,6 +249,6 @@ def test_a_mock_undone_in_between_sends_nothing_to_the_network(
     monkeypatch.setattr(mocked, "_mismatch", then_undone)
     monkeypatch.setattr("socket.socket.connect", lambda *args: pytest.fail("to the network"))
     monkeypatch.setattr("socket.getaddrinfo", lambda *args: pytest.fail("to the network"))
-    outcome = sender.send(delivery("http://app.example.com/hook"))
+    outcome = finished(sender.send(delivery("http://app.example.com/hook")))
     assert outcome.status is None
     assert isinstance(outcome.exception, OSError)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_fakecloud.core.timers import finished
 from pytest_fakecloud.queue.delivery.destinations import (
     Destinations,
     Sender,
@@ -20,7 +21,7 @@ def test_unstubbed_destinations_are_refused_and_reported() -> None:
     told: list[tuple[str, str, Delivery]] = []
     sender = Sender(report=lambda *report: told.append(report))
     sent = delivery("https://app.example.com/hook")
-    outcome = sender.send(sent)
+    outcome = finished(sender.send(sent))
     assert outcome.where == "unstubbed"
     assert outcome.status is None
     assert isinstance(outcome.exception, UnstubbedDestinationError)
@@ -66,7 +67,7 @@ def test_an_attempt_to_nowhere_fails_a_passing_test(pytester: pytest.Pytester) -
 def test_unstubbed_accept_answers_200() -> None:
     told: list[str] = []
     sender = Sender(unstubbed="accept", report=lambda text, delivery: told.append(text))
-    outcome = sender.send(delivery("https://app.example.com/hook"))
+    outcome = finished(sender.send(delivery("https://app.example.com/hook")))
     assert (outcome.status, outcome.where) == (200, "accepted")
     assert told == []
 
@@ -84,7 +85,7 @@ def test_exceptions_raised_by_the_driving_call() -> None:
         raise error
 
     destinations.call("https://e.example.com", replace_route)
-    outcomes = [sender.send(delivery(f"https://{host}.example.com")) for host in "abcde"]
+    outcomes = [finished(sender.send(delivery(f"https://{host}.example.com"))) for host in "abcde"]
     assert [outcome.raises for outcome in outcomes] == [True, False, False, False, True]
 
 

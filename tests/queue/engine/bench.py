@@ -57,7 +57,7 @@ class Bench:
         """Let an interceptor decide about faults."""
         self.engine.intercept(self.signer, faults)
 
-    def perform(self, delivery: Delivery) -> Outcome:
+    async def perform(self, delivery: Delivery, in_loop: bool = False) -> Outcome:
         self.sent.append(delivery)
         self.sent_us.append(self.clock.now_us())
         return self.answer(delivery)

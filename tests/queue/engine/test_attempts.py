@@ -54,13 +54,9 @@ def drive(bench: Bench, how: str) -> None:
         bench.clock.advance(0)
         return
 
-    async def perform(delivery: Delivery) -> Outcome:
-        return bench.perform(delivery)
-
     async def whole() -> None:
         await AioClock(bench.clock).advance("0s")
 
-    bench.engine.perform_async = perform
     asyncio.run(whole())
 
 

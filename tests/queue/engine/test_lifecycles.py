@@ -91,7 +91,7 @@ class Lives(RuleBasedStateMachine):
         self.saved: tuple[list[Any], set[str], int, int] | None = None
         self.paused_at_some_time = False
 
-    def _perform(self, delivery: Delivery) -> Outcome:
+    async def _perform(self, delivery: Delivery, in_loop: bool) -> Outcome:
         assert not self.engine.lock._is_owned()  # type: ignore[attr-defined]
         self.sent.append((delivery.message_id, delivery.attempt, self.clock.now_us()))
         return outcome_of(delivery)
