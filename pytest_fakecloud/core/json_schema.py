@@ -1,4 +1,4 @@
-"""Validate JSON from users: state files, HTTP archives, and requests to the control API.
+"""Validate JSON from users: state files, HTTP archives, requests and responses.
 
 The supported keywords of JSON Schema are ``type``, ``enum``, ``anyOf``, ``minimum``, ``maximum``,
 ``properties``, ``required``, ``additionalProperties``, ``items`` and ``minItems``.
@@ -95,3 +95,17 @@ def _members(
             yield unknown_name(f"field of {place or whole}", name, names)
         elif isinstance(rest, dict):
             yield from violations(item, rest, whole, below)
+
+
+def check_nesting(value: Any, most: int) -> Any:
+    """Return a JSON value unchanged; raise ``ValueError`` if it is nested ``most`` levels deep."""
+    level = [value]
+    for _ in range(most):
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict | list):
+                inner += one.values() if isinstance(one, dict) else one
+        level = inner
+        if not level:
+            return value
+    raise ValueError("the body is nested too deeply")

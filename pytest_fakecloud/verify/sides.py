@@ -21,6 +21,7 @@ import urllib3
 
 from ..cloud import Cloud
 from ..core.errors import ContractError, ServiceError, unknown_name
+from ..core.json_schema import check_nesting
 from ..reporting.values import Mask
 from . import RUN_SECONDS
 from .catalogue import Scenario, Step
@@ -185,22 +186,9 @@ def _reply(request: Callable[[], requests.Response], began: float, bounds: Bound
 def _parsed(text: str) -> Any:
     """Return the JSON value of a response, or the text if it is no JSON or nested too deeply."""
     try:
-        value = json.loads(text)
+        return check_nesting(json.loads(text), DEEPEST)
     except (ValueError, RecursionError):
         return text
-    return text if _is_deep(value) else value
-
-
-def _is_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(DEEPEST):
-        level = [
-            below
-            for value in level
-            if isinstance(value, list | dict)
-            for below in (value.values() if isinstance(value, dict) else value)
-        ]
-    return bool(level)
 
 
 def _late() -> Unreachable:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from urllib.parse import unquote
 
 from ...core.field_types import MESSAGE_ID, METHOD, TEXT, URL
+from ...core.json_schema import check_nesting
 from ...core.matching import Field
 from ...core.timers import finished
 from ...http.app import App, Route
@@ -31,10 +32,10 @@ from ..wire import records
 from ..wire.headers import LLM_URL
 from ..wire.values import (
     HOP_BY_HOP,
+    MAX_NESTING,
     as_text,
     as_wire,
     check_name,
-    check_nesting,
     failure_text,
     first_setting,
     json_headers,
@@ -69,7 +70,7 @@ class RouteFamily:
 
 def _read_json(body: bytes, what: str) -> Any:
     try:
-        return check_nesting(json_value(body))
+        return check_nesting(json_value(body), MAX_NESTING)
     except ValueError as error:
         raise bad_request(f"invalid {what}: {error}") from None
 

@@ -29,6 +29,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...core.json_schema import check_nesting
 from .. import errors
 from ..errors import bad_request
 from ..model import (
@@ -147,23 +148,9 @@ _DURATION = r"(?a)(?:\d{1,15}[smhd])+\Z"
 _UNIT = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": DAY}
 
 
-def check_nesting(value: Any) -> Any:
-    """Return a JSON value unchanged; raise ``ValueError`` if it is nested too deeply."""
-    level = [value]
-    for _ in range(MAX_NESTING):
-        inner: list[Any] = []
-        for one in level:
-            if isinstance(one, dict | list):
-                inner += one.values() if isinstance(one, dict) else one
-        level = inner
-        if not level:
-            return value
-    raise ValueError("the body is nested too deeply")
-
-
 def read_json(text: str | bytes) -> Any:
     try:
-        return check_nesting(json.loads(text))
+        return check_nesting(json.loads(text), MAX_NESTING)
     except RecursionError:
         raise ValueError("the body is nested too deeply") from None
 
