@@ -14,11 +14,10 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from Stemmer import Stemmer
 
 from ..core.errors import ContractError, did_you_mean, unknown_name
 from ..core.field_types import discard_awaitable
@@ -326,8 +325,14 @@ def _add(total: np.ndarray[Any, np.dtype[np.float64]], token: str, weight: float
     total[(hashed >> 1) % len(total)] += weight if hashed & 1 else -weight
 
 
-stem = Stemmer("english", 0).stemWord
-"""Return the stem that a word has in common with related forms (Snowball)."""
+@cache
+def stemmer() -> Callable[[str], str]:
+    """Return a function of a word that returns the stem that related forms have in common."""
+    # Imported here, because most indexes embed no sparse vectors.
+    from Stemmer import Stemmer
+
+    stem: Callable[[str], str] = Stemmer("english", 0).stemWord
+    return stem
 
 
 def hash_sparse(text: str, *, query: bool = False) -> SparseVector:
@@ -335,7 +340,7 @@ def hash_sparse(text: str, *, query: bool = False) -> SparseVector:
 
     If a text contains only stop words, they are kept, because a sparse vector cannot be empty.
     """
-    found = words(text)
+    found, stem = words(text), stemmer()
     terms = [stem(word) for word in found if word not in STOP_WORDS] or found
     saturation = K1 * (1 - B + B * len(terms) / AVERAGE_LENGTH)
     weights: dict[int, float] = {}
