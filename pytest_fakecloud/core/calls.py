@@ -149,6 +149,8 @@ NO_HEADERS = Headers()
 _NOTHING_CUT: Mapping[str, int] = MappingProxyType({})
 
 
+# Slots, because a server's journal keeps thousands of calls.
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Call:
     """One request and its response.
 
@@ -163,66 +165,29 @@ class Call:
     and facts that the journal has cut to their full sizes.
     """
 
-    # Slots, because a server's journal keeps thousands of calls.
-    __slots__ = (
-        "__weakref__", "_facts", "_read_facts", "_until", "at_us", "client", "cut", "fault",
-        "faults", "handle", "method", "note", "number", "outcome", "problem", "reached",
-        "request_body", "request_headers", "response_body", "response_headers", "route", "service",
-        "status", "target",
-    )  # fmt: skip
-    status: int | None
-    response_headers: Headers
-    response_body: bytes
-    route: str
-    fault: str | None
-    faults: Sequence[Mapping[str, str]]
-    outcome: Outcome
-    reached: bool
-    problem: str | None
-    note: str
-    cut: Mapping[str, int]
-    _until: int
-    _read_facts: Callable[[Call], dict[str, Any]] | None
-    _facts: dict[str, Any] | None
-
-    def __init__(
-        self,
-        number: int,
-        at_us: int,
-        service: str,
-        handle: str,
-        method: str,
-        target: str,
-        request_headers: Headers | Iterable[tuple[str, str]] = NO_HEADERS,
-        request_body: bytes = b"",
-        client: tuple[str, int] | None = None,
-        facts: Callable[[Call], dict[str, Any]] | None = None,
-    ) -> None:
-        self.number = number
-        self.at_us = at_us
-        self.service = service
-        self.handle = handle
-        self.method = method
-        self.target = target
-        if not isinstance(request_headers, Headers):
-            request_headers = Headers(tuple(request_headers))
-        self.request_headers = request_headers
-        self.request_body = request_body
-        self.client = client
-        self.status = None
-        self.response_headers = NO_HEADERS
-        self.response_body = b""
-        self.route = ""
-        self.outcome = "open"
-        self.reached = False
-        self.fault = None
-        self.faults = ()
-        self.problem = None
-        self.note = ""
-        self.cut = _NOTHING_CUT
-        self._until = 0
-        self._read_facts = facts
-        self._facts = None
+    number: int
+    at_us: int
+    service: str
+    handle: str
+    method: str
+    target: str
+    request_headers: Headers = field(default_factory=lambda: NO_HEADERS)
+    request_body: bytes = b""
+    client: tuple[str, int] | None = None
+    _read_facts: Callable[[Call], dict[str, Any]] | None = None
+    status: int | None = None
+    response_headers: Headers = field(default_factory=lambda: NO_HEADERS)
+    response_body: bytes = b""
+    route: str = ""
+    fault: str | None = None
+    faults: Sequence[Mapping[str, str]] = ()
+    outcome: Outcome = "open"
+    reached: bool = False
+    problem: str | None = None
+    note: str = ""
+    cut: Mapping[str, int] = field(default_factory=lambda: _NOTHING_CUT)
+    _until: int = 0
+    _facts: dict[str, Any] | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -347,7 +312,7 @@ def set_facts(call: Call, facts: dict[str, Any]) -> None:
 
 def parts_of(call: Call) -> dict[str, Any]:
     """Return the attributes of a call, without those that nothing has set since its request."""
-    values = {name: getattr(call, name) for name in Call.__slots__ if name[0] != "_"}
+    values = {name: getattr(call, name) for name in sorted(Call.__slots__) if name[0] != "_"}
     return {
         name: value
         for name, value in values.items()

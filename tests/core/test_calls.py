@@ -29,7 +29,7 @@ from pytest_fakecloud.core.matching import HEADERS, Question
 
 
 def call(facts: dict[str, Any] | None = None, **fields: Any) -> Call:
-    made = Call(7, 0, "demo", "demo_1", "POST", "/x?y=1", [("X", "1")], b"body")
+    made = Call(7, 0, "demo", "demo_1", "POST", "/x?y=1", Headers([("X", "1")]), b"body")
     made._facts = facts or {}
     for name, value in fields.items():
         setattr(made, name, value)
@@ -151,7 +151,7 @@ def test_who_sent_without_credentials_is_not_read() -> None:
         read.append(each)
         return {}
 
-    one = Call(1, 0, "demo", "demo_1", "POST", "/", [], b"x" * 10, facts=facts)
+    one = Call(1, 0, "demo", "demo_1", "POST", "/", Headers(), b"x" * 10, _read_facts=facts)
     shorten(one, read_facts=False)
     assert (read, one.facts, dict(one.cut)) == ([], {}, {"facts": 10})
     # Facts that were already read are kept.
@@ -179,7 +179,9 @@ def test_what_is_cut_cannot_be_told_and_all_else_can() -> None:
 
 
 def test_a_fact_may_be_among_those_that_were_given_up() -> None:
-    one = Call(1, 0, "demo", "demo_1", "POST", "/", [], b"x" * 10, facts=lambda each: {})
+    one = Call(
+        1, 0, "demo", "demo_1", "POST", "/", Headers(), b"x" * 10, _read_facts=lambda each: {}
+    )
     shorten(one, read_facts=False)
     with pytest.raises(CannotTell, match=r"the command \(10 bytes\)"):
         field_of(one, "command")
@@ -211,7 +213,9 @@ def test_bytes_that_were_cut_tell_what_their_beginning_tells() -> None:
 def test_the_parts_of_a_call_are_what_was_set() -> None:
     asked = {"number", "at_us", "service", "handle", "method", "target", "client"}
     asked |= {"request_headers", "request_body"}
-    one = Call(1, 0, "demo", "demo_1", "GET", "/", client=("127.0.0.1", 9), facts=lambda each: {})
+    one = Call(
+        1, 0, "demo", "demo_1", "GET", "/", client=("127.0.0.1", 9), _read_facts=lambda each: {}
+    )
     assert parts_of(one).keys() == asked
     end_faults(one, 12)
     one.status, one.outcome = 200, "answered"

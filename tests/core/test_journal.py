@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import pytest_fakecloud
-from pytest_fakecloud.core.calls import KEEP_BYTES, Call, Event, weight_of
+from pytest_fakecloud.core.calls import KEEP_BYTES, Call, Event, Headers, weight_of
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import TEXT, URL
 from pytest_fakecloud.core.journal import Journal
@@ -36,7 +36,7 @@ def call_on(
     journal: Both, method: str = "GET", target: str = "/x", body: bytes = b"", **fields: Any
 ) -> Call:
     facts = fields.pop("facts", {})
-    headers = [("X-One", "1"), ("x-one", "2")]
+    headers = Headers([("X-One", "1"), ("x-one", "2")])
     at_us = journal._now_us()
     call = Call(0, at_us, "", "", method, target, headers, body, None, lambda call: facts)
     journal.open_call(call)
@@ -383,8 +383,8 @@ def test_a_call_under_way_is_not_cut_before_it_is_answered(cloud: Both) -> None:
 def test_long_heads_count_and_are_cut(cloud: Both) -> None:
     calls = []
     for _ in range(10):
-        headers = [("X-Long", "v" * 20_000), *((f"X-{n}", "v") for n in range(200))]
-        call = Call(0, 0, "", "", "GET", "/" + "t" * 10_000, headers)
+        pairs = [("X-Long", "v" * 20_000), *((f"X-{n}", "v") for n in range(200))]
+        call = Call(0, 0, "", "", "GET", "/" + "t" * 10_000, Headers(pairs))
         cloud.open_call(call, 31_000)
         call.outcome = "answered"
         cloud.answered(call)
