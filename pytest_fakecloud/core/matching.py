@@ -22,7 +22,6 @@ whose result must be awaited or iterated. All of this was decided here.
 
 from __future__ import annotations
 
-import inspect
 import re
 import types
 import typing
@@ -40,7 +39,7 @@ from .field_types import (
     Absent,
     FieldType,
     OneOf,
-    discard_awaitable,
+    has_not_run,
     is_pattern,
     is_predicate,
 )
@@ -160,7 +159,7 @@ class Question:
                 f"{self.name}={brief(self.wanted)} raised {brief(error)} for {brief(found)}: "
                 "pass a function that works for every value of the field"
             ) from error
-        if discard_awaitable(answer) or inspect.isgenerator(answer):
+        if has_not_run(answer):
             raise ContractError(
                 f"what {self.name}={brief(self.wanted)} returns must be awaited or iterated: "
                 "pass a plain function"
@@ -249,7 +248,7 @@ def _pairs(found: Any) -> list[tuple[str, str]]:
 HEADERS, PAIRS = _Headers(), _Pairs()
 
 
-def agree_together(matched: Iterable[tuple[Question, Field, Any]], item: Any) -> bool:
+def _agree_together(matched: Iterable[tuple[Question, Field, Any]], item: Any) -> bool:
     """Return whether a single part of an item satisfies all questions about parts.
 
     ``matched`` are questions that the item satisfies, each with its field and the field's value. A
@@ -337,7 +336,7 @@ class Query:
             yield question.type.identifies, partial(question.refusal, value)
         if undecided is not None and not differs:
             raise undecided
-        if not differs and not agree_together(matched, item):
+        if not differs and not _agree_together(matched, item):
             yield True, lambda: f"no single command matches {self}"
 
     def unlikeness(self, item: Any) -> float:

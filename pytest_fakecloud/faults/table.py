@@ -9,22 +9,21 @@ Rules of the same level apply in the order they were added, so ``answer(503, tim
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cached_property, partial
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
-from ..core.calls import CallNames, NamesOf, cannot_tell, end_faults
+from ..core.calls import CallNames, NamesOf, end_faults, field_of
 from ..core.errors import ContractError, brief, counted, shortfall, shown
-from ..core.field_types import ABSENT, positional_parameters
-from ..core.matching import Field, Question, agree_together, check_fields
+from ..core.field_types import discard_awaitable, positional_parameters
+from ..core.matching import Field, Query, Question, check_fields
 from ..core.recorder import Recorder, code_place, is_own, stack_of
 from ..core.settings import optional, whole
 from ..core.timers import monotonic
@@ -45,10 +44,6 @@ Respond: TypeAlias = Callable[[Serve], AnyResponse]
 _COMMON = frozenset({"times", "skip", "route", "when"})
 _closing = threading.Condition()
 """Wakes the delays of all fakes when one of them closes."""
-
-
-_Condition: TypeAlias = tuple[Question, Field, Callable[[Any], object]]
-"""A question, its field, and the function that reads the field's value from a request."""
 
 
 class Rule:
@@ -96,25 +91,22 @@ class Rule:
             for name, wanted in matchers.items()
             if wanted is not None and name not in _COMMON
         }
-        self._conditions = list(self._read_conditions(table))
+        self._query = self._query_of_calls()
+        self._when = None if self.when is None else Question("when", self.when)
         self.removed = False
 
-    def _read_conditions(self, table: FaultTable) -> Iterator[_Condition]:
-        """Yield the conditions on a request. The test's function is last, because it is slowest."""
-        if self.route is not None:
-            app = table.answers.app
-            names = CallNames(tuple if app is None else app.words)
-            field = Field(names, parts=NamesOf.each_command)
-            yield Question("route", self.route, names), field, lambda one: NamesOf(one.call)
-        for name, wanted in self.facts.items():
-            known = self.fields[name]
-            yield (
-                Question(name, wanted, known.type, known.several),
-                known,
-                partial(_fact_of, name=name),
-            )
-        if self.when is not None:
-            yield Question("when", self.when), Field(), lambda request: request
+    def _query_of_calls(self) -> Query:
+        """Return the conditions on the call of a request."""
+        fields = {
+            name: self.fields[name]._replace(read=partial(field_of, name=name))
+            for name in self.facts
+        }
+        if self.route is None:
+            return Query(self.facts, fields, "fault")
+        app = self.table.answers.app
+        names = CallNames(tuple if app is None else app.words)
+        fields["route"] = Field(names, NamesOf, parts=NamesOf.each_command)
+        return Query({"route": self.route, **self.facts}, fields, "fault")
 
     @property
     def fields(self) -> Mapping[str, Field]:
@@ -167,14 +159,9 @@ class Rule:
 
     def matches(self, request: Any) -> bool:
         """Return whether the fault matches; raise ``ContractError`` if a predicate raises."""
-        matched: list[tuple[Question, Field, Any]] = []
         try:
-            for question, field, read in self._conditions:
-                value = read(request)
-                if not question.agrees(value):
-                    return False
-                matched.append((question, field, value))
-            return agree_together(matched, request.call)
+            # The test's function is last, because it is slowest.
+            return self._query(request.call) and (self._when is None or self._when.agrees(request))
         except ContractError as error:
             raise ContractError(f"a predicate of {shown(self)} failed: {error}") from error
 
@@ -263,13 +250,6 @@ def _caller() -> str:
     return f"at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
 
 
-def _fact_of(request: Any, name: str) -> object:
-    call = request.call
-    if name in getattr(call, "cut", ()):  # a delivery has no journal entry
-        raise cannot_tell(f"the {name} ({call.cut[name]:,} bytes) of {call!r}")
-    return call.facts.get(name, ABSENT)
-
-
 class RandomRule(Rule):
     """Applies a step to a random share of the requests.
 
@@ -289,16 +269,13 @@ class RandomRule(Rule):
     ) -> None:
         super().__init__(table, "random", description, matchers, step)
         self._rate = rate
-        self._stream = table.stream
-        self._draws = 0
 
     @property
     def used(self) -> int:
-        return self._draws
+        return max(0, self.seen - self.skip)
 
     def decide(self) -> bool:
-        self._draws += 1
-        return self._stream.random() < self._rate
+        return self.table.stream.random() < self._rate
 
 
 class RateLimitRule(Rule):
@@ -372,8 +349,7 @@ class CallRule(Rule):
             result = self._function(request) if self._takes_request else self._function()
         except Exception as error:
             raise ContractError(f"the function of {shown(self)} failed: {shown(error)}") from error
-        if inspect.iscoroutine(result):
-            result.close()
+        if discard_awaitable(result):
             raise ContractError(
                 f"the function of {shown(self)} must be awaited: pass a plain function"
             )

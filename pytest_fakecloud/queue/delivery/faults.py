@@ -70,7 +70,13 @@ class DeliverySubject:
         }
         # Fault rules read these attributes of a recorded call.
         self.call = SimpleNamespace(
-            facts=facts, method=method, path=self.url, route="delivery", fault=None, faults=()
+            facts=facts,
+            method=method,
+            path=self.url,
+            route="delivery",
+            fault=None,
+            faults=(),
+            cut={},
         )
 
 
