@@ -124,7 +124,7 @@ class Headers(Mapping[str, str]):
         if not isinstance(other, Mapping):
             return NotImplemented
         theirs = other if isinstance(other, Headers) else Headers(tuple(other.items()))
-        return self._folded() == theirs._folded()
+        return _folded(self) == _folded(theirs)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -141,8 +141,9 @@ class Headers(Mapping[str, str]):
         wanted = name.lower()
         return [value for key, value in self.pairs if key.lower() == wanted]
 
-    def _folded(self) -> dict[str, list[str]]:
-        return {name.lower(): self.getlist(name) for name in self}
+
+def _folded(headers: Headers) -> dict[str, list[str]]:
+    return {name.lower(): headers.getlist(name) for name in headers}
 
 
 NO_HEADERS = Headers()

@@ -98,9 +98,9 @@ class Question:
         if isinstance(found, Absent):
             return False
         if self.several and isinstance(found, list | tuple | set | frozenset):
-            if any(map(self._agrees, found)) or self.agrees_whole(found):
+            if any(map(self.agrees_with_one, found)) or self.agrees_whole(found):
                 return True
-        elif self._agrees(found):
+        elif self.agrees_with_one(found):
             return True
         self.type.check_not_cut(found, self.wanted)
         return False
@@ -124,10 +124,12 @@ class Question:
             if self._parts is None:
                 return self._equals([*found], [*wanted])
             pairs = zip(self._parts, found, strict=False)
-            return len(wanted) == len(found) and all(part._agrees(one) for part, one in pairs)
+            return len(wanted) == len(found) and all(
+                part.agrees_with_one(one) for part, one in pairs
+            )
         return self._equals(found, wanted)
 
-    def _agrees(self, found: Any) -> bool:
+    def agrees_with_one(self, found: Any) -> bool:
         if self._parts is not None:
             return False  # the test gave a list, which can only match a list as a whole
         if self.is_predicate:

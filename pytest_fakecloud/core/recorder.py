@@ -153,32 +153,32 @@ class Recorder:
     ) -> None:
         self._now_us = now_us
         self._service = service
-        self._handle = handle
+        self.handle = handle
         self._parent = parent
         self.entries: list[Entry] = []
-        self._watchers: Registry[Callable[[Entry], None]] = Registry()
-        self._apps: dict[str, tuple[type[Filterable], weakref.ref[Filterable]]] = {}
-        self._names = {handle} - {""}
+        self.watchers: Registry[Callable[[Entry], None]] = Registry()
+        self.apps: dict[str, tuple[type[Filterable], weakref.ref[Filterable]]] = {}
+        self.names = {handle} - {""}
         """Names of all fakes whose calls this recorder records, including closed ones."""
         self.shared: SharedRecords = SharedRecords() if parent is None else parent.shared
         if parent is not None:
             self.keep = parent.keep
-            parent._names |= self._names
-            parent._children.add(self)
+            parent.names |= self.names
+            parent.children.add(self)
 
     @on_first_use
-    def _children(self) -> weakref.WeakSet[Recorder]:
+    def children(self) -> weakref.WeakSet[Recorder]:
         """The recorders of a cloud's fakes. A fake's recorder has none."""
         return weakref.WeakSet()
 
     def register_app(self, service: str, app: Filterable) -> None:
         """Register the facts, routes and commands that a service's calls can be filtered by."""
-        known = self._apps[service] = type(app), weakref.ref(app)
+        known = self.apps[service] = type(app), weakref.ref(app)
         if self._parent is not None:
-            self._parent._apps[service] = known
+            self._parent.apps[service] = known
 
     def words(self) -> Iterator[str]:
-        for _, reference in self._apps.values():
+        for _, reference in self.apps.values():
             app = reference()
             if app is not None:
                 yield from app.words()
@@ -187,7 +187,7 @@ class Recorder:
     def call_fields(self) -> Mapping[str, Field]:
         """The fields that calls can be filtered by: their own and their services' facts."""
         declared: dict[str, list[Field]] = {}
-        for app, _ in self._apps.values():
+        for app, _ in self.apps.values():
             for name, known in app.fact_fields.items():
                 declared.setdefault(name, []).append(known)
         facts = {
@@ -204,20 +204,20 @@ class Recorder:
             **facts,
             **CALL_FIELDS,
             "route": Field(Listed("name of a route", self.words)),
-            "service": Field(Listed("service of a fake here", lambda: self._apps)),
-            "handle": Field(Listed("name of a fake here", lambda: self._names)),
+            "service": Field(Listed("service of a fake here", lambda: self.apps)),
+            "handle": Field(Listed("name of a fake here", lambda: self.names)),
         }
 
     @property
     def event_fields(self) -> Mapping[str, Field]:
         fields = {**EVENT_FIELDS}
-        for app, _ in self._apps.values():
+        for app, _ in self.apps.values():
             fields.update(app.event_fields)
         return fields
 
     def event_kinds(self) -> frozenset[str]:
-        kinds = (app.event_kinds for app, _ in self._apps.values())
-        return EVENT_KINDS.union(*kinds) if self._apps else frozenset()
+        kinds = (app.event_kinds for app, _ in self.apps.values())
+        return EVENT_KINDS.union(*kinds) if self.apps else frozenset()
 
     @property
     def is_known(self) -> bool:
@@ -230,7 +230,7 @@ class Recorder:
         """Record a received request; the server adds the response. ``size`` is the approximate
         number of bytes that were received, by default those of the body.
         """
-        call.service, call.handle = self._service, self._handle
+        call.service, call.handle = self._service, self.handle
         self._append(call)
         shared = self.shared
         if shared.reads is not None:
@@ -250,7 +250,7 @@ class Recorder:
         sizes = self.shared.large.sizes
         if len(call.response_body) > LIGHT or (sizes and call in sizes):
             self._update_size(call)
-        if self._watchers.items or (self._parent is not None and self._parent._watchers.items):
+        if self.watchers.items or (self._parent is not None and self._parent.watchers.items):
             self._notify(call)
 
     def _update_size(self, call: Call) -> None:
@@ -270,7 +270,7 @@ class Recorder:
 
     def add_event(self, kind: str, text: str, *, at_us: int | None = None, **data: object) -> Event:
         at_us = self._now_us() if at_us is None else at_us
-        event = Event(0, at_us, self._service, self._handle, kind, text, data)
+        event = Event(0, at_us, self._service, self.handle, kind, text, data)
         self._append(event)
         return event
 
@@ -290,7 +290,7 @@ class Recorder:
         # Create the Action only for a report, because most tests need none.
         self.shared.recorded.append(
             (
-                self._handle,
+                self.handle,
                 self._service,
                 number,
                 self._now_us(),
@@ -329,7 +329,7 @@ class Recorder:
 
     def watch(self, watcher: Callable[[Entry], None]) -> Callable[[], None]:
         """Call the watcher with new entries and answered calls; return a function that stops it."""
-        return self._watchers.add(watcher)
+        return self.watchers.add(watcher)
 
     def _append(self, entry: Entry) -> None:
         parent = self._parent
@@ -339,26 +339,26 @@ class Recorder:
             entry.number = next(self.shared.numbers)
             self.entries.append(entry)
             if self.keep is not None:
-                forgotten = self._forget_oldest()
+                forgotten = self.forget_oldest()
             if parent is not None:  # then the fake's recorder has returned no calls
                 parent.entries.append(entry)
                 if parent.keep is not None:
-                    forgotten = parent._forget_oldest()
+                    forgotten = parent.forget_oldest()
         for each in forgotten:
             shorten(each)
-        if self._watchers.items or (parent is not None and parent._watchers.items):
+        if self.watchers.items or (parent is not None and parent.watchers.items):
             self._notify(entry)
 
     def _notify(self, entry: Entry) -> None:
-        for watcher in self._watchers.items:
+        for watcher in self.watchers.items:
             watcher(entry)
         if self._parent is not None:
-            for watcher in self._parent._watchers.items:
+            for watcher in self._parent.watchers.items:
                 watcher(entry)
 
     # -- forgetting ------------------------------------------------------------------------------
 
-    def _forget_oldest(self) -> Iterable[Call]:
+    def forget_oldest(self) -> Iterable[Call]:
         """Drop the oldest entries. The cloud's recorder also drops them from the fakes' journals,
         because the limit applies to all fakes together, and returns the large calls among them.
         """
@@ -376,7 +376,7 @@ class Recorder:
         gone = [call for call in large.sizes if call.number <= last and call.outcome != "open"]
         large.remove(gone)
         self.shared.forget_sites(lambda number: number <= last)
-        for child in list(self._children):
+        for child in list(self.children):
             kept = child.entries
             child.entries = kept[bisect_right(kept, last, key=_number_of) :]
         return gone
@@ -389,10 +389,10 @@ class Recorder:
             gone = {entry.number for entry in entries}
             if parent is None:
                 shared.recorded.clear()
-                for child in list(self._children):
+                for child in list(self.children):
                     child.entries = []
             else:
-                others = [one for one in shared.recorded if one[0] != self._handle]
+                others = [one for one in shared.recorded if one[0] != self.handle]
                 shared.recorded = deque(others, _ACTIONS)
                 parent.entries = [each for each in parent.entries if each.number not in gone]
             shared.forget_sites(gone.__contains__)
@@ -402,8 +402,8 @@ class Recorder:
         """Replace all entries by those of another cloud's recorder, and continue its numbers."""
         with self.shared.lock:
             self.entries = list(other.entries)
-            for child in self._children:
-                child.entries = [one for one in self.entries if one.handle == child._handle]
+            for child in self.children:
+                child.entries = [one for one in self.entries if one.handle == child.handle]
             self.shared.sites.update(other.shared.sites)
             last = self.entries[-1].number if self.entries else 0
             self.shared.numbers = itertools.count(last + 1)
@@ -412,7 +412,7 @@ class Recorder:
         """Undo a trial run: forget the entries after a number from ``reserve()`` in all journals."""
         with self.shared.lock:
             self.shared.forget_sites(lambda each: each > number)
-            for recorder in (self, *self._children):
+            for recorder in (self, *self.children):
                 at = bisect_right(recorder.entries, number, key=_number_of)
                 gone, recorder.entries = recorder.entries[at:], recorder.entries[:at]
                 self.shared.large.remove(gone)

@@ -144,7 +144,7 @@ class Dispatcher:
         self._thread: threading.Thread | None = None
         self._under_way = 0  # number of deliveries in progress
         self._busy: set[int] = set()  # IDs of the threads that make them
-        self._stopped = False
+        self.stopped = False
         self._wake = threading.Event()
         # Keep no idle threads: each pool serves one dispatcher and ends with it.
         self._workers = WorkerPool(keep=0, spare=at_once, name="fakecloud-delivery")
@@ -156,7 +156,7 @@ class Dispatcher:
         if self._thread is None and self._clock.next_due_us(BACKGROUND) is None:
             return
         with self._lock:
-            if self._thread is None and not self._stopped:
+            if self._thread is None and not self.stopped:
                 thread = threading.Thread(
                     target=_run,
                     args=(weakref.ref(self), self._wake),
@@ -169,7 +169,7 @@ class Dispatcher:
                 atexit.register(self._at_exit)
         self._wake.set()
 
-    def _fire_due(self) -> float | None:
+    def fire_due(self) -> float | None:
         """Fire due timers; return the seconds to wait, or None to wait until woken."""
         self._wake.clear()
         try:
@@ -192,7 +192,7 @@ class Dispatcher:
         return "\n".join(filter(None, map(place_of, sorted(idents))))
 
     def _is_paused(self) -> bool:
-        return self._stopped or self._under_way >= self._at_once
+        return self.stopped or self._under_way >= self._at_once
 
     def _hand_over(self, rest: Callable[[], object]) -> None:
         with self._lock:
@@ -220,7 +220,7 @@ class Dispatcher:
     def stop(self, timeout: float = 6.0) -> bool:
         """Stop delivering; return whether deliveries, except the caller's, have ended in time."""
         with self._lock:
-            self._stopped = True
+            self.stopped = True
         self._unlisten()
         thread = self._thread
         if thread is None:
@@ -236,8 +236,8 @@ class Dispatcher:
 
 
 def _run(me: weakref.ref[Dispatcher], wake: threading.Event) -> None:
-    while (dispatcher := me()) is not None and not dispatcher._stopped:
-        seconds = dispatcher._fire_due()
+    while (dispatcher := me()) is not None and not dispatcher.stopped:
+        seconds = dispatcher.fire_due()
         del dispatcher
         wake.wait(seconds)
 

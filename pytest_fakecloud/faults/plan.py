@@ -188,8 +188,9 @@ class FaultPlan:
         """
         rate = number(0, 1).read("rate", rate)
         taken = self._table.answers.step(step)
-        description = f"random {step} at {rate:g}"
-        return self._add(RandomRule(self._table, rate, taken, description, matchers))
+        rule = RandomRule(self._table, "random", f"random {step} at {rate:g}", matchers, taken)
+        rule.rate = rate
+        return self._add(rule)
 
     def call(
         self,

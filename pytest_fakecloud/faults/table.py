@@ -258,24 +258,15 @@ class RandomRule(Rule):
     """
 
     deed = "was drawn"
-
-    def __init__(
-        self,
-        table: FaultTable,
-        rate: float,
-        step: Respond,
-        description: str,
-        matchers: Mapping[str, Any],
-    ) -> None:
-        super().__init__(table, "random", description, matchers, step)
-        self._rate = rate
+    rate = 1.0
+    """The probability with which the rule fires."""
 
     @property
     def used(self) -> int:
         return max(0, self.seen - self.skip)
 
     def decide(self) -> bool:
-        return self.table.stream.random() < self._rate
+        return self.table.stream.random() < self.rate
 
 
 class RateLimitRule(Rule):

@@ -41,21 +41,6 @@ LEAVE_SECONDS = 1.0
 _ACCEPTS = 64  # maximum connections accepted from one listener before the others get their turn
 
 
-class Acceptor:
-    """Accepts connections for a mount without keeping the mount alive."""
-
-    def __init__(self, mount: Mount) -> None:
-        self._mount = weakref.ref(mount)
-
-    def ready(self) -> None:
-        mount = self._mount()
-        if mount is not None:
-            mount.ready()
-
-    def __repr__(self) -> str:
-        return repr(self._mount())
-
-
 class Mount:
     """An application at an address. ``Hub.mount()`` returns it.
 
@@ -94,11 +79,10 @@ class Mount:
         self.origin = "http" if tls is None else "https", host, self.port
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{self.origin[0]}://{shown}:{self.port}"
-        self.acceptor = Acceptor(self)
 
     def __del__(self) -> None:
         # Take no lock here: the garbage collector may run in code that holds it.
-        if hasattr(self, "acceptor") and not self.closed:
+        if hasattr(self, "url") and not self.closed:
             self.hub.unregister(self.listener)
             self.listener.close()
 
@@ -171,7 +155,7 @@ class Mount:
             else:
                 self.listener, _ = self.hub.bind(self.host, self.port)
             self._listening = True
-            self.hub.register(self.listener, self.acceptor)
+            self.hub.register(self.listener, self)
 
     def gate(self, shut: bool) -> None:
         if shut:
@@ -322,7 +306,7 @@ class Hub:
         # Remove the final dot of "localhost.", because clients compare host names as strings.
         mount = Mount(self, app, host.rstrip(".") or host, port, tls, protocol)
         self._mounts.add(mount)
-        self.register(mount.listener, mount.acceptor)
+        self.register(mount.listener, mount)
         return mount
 
     def stop(self) -> None:
@@ -369,9 +353,11 @@ class Hub:
                         raise
         raise OSError(errno.EADDRINUSE, "every port of the range is in use")
 
-    def register(self, sock: socket.socket, data: Acceptor | Watch) -> bool:
-        """Call ``data.ready()`` whenever the socket is readable; return False if not running."""
-        selector = self._selector
+    def register(self, sock: socket.socket, owner: Mount | Watch) -> bool:
+        """Call ``owner.ready()`` whenever the socket is readable; return False if not running. The
+        hub does not keep the owner alive.
+        """
+        selector, data = self._selector, weakref.ref(owner)
         if selector is None:
             return False
         try:
@@ -451,8 +437,11 @@ class Hub:
         """Handle one ready socket; return whether the thread continues."""
         if key.data is None:
             return self._catch_up(inner)
+        owner: Mount | Watch | None = key.data()
+        if owner is None:
+            return True
         try:
-            key.data.ready()
+            owner.ready()
             self._scarce = False
         except OSError as error:
             if error.errno in _NO_SOCKET:
@@ -460,7 +449,7 @@ class Hub:
             else:
                 # The system is out of file descriptors or memory. Clients stay in the backlog and
                 # can be accepted after others disconnect.
-                self._report_scarce(key.data, error)
+                self._report_scarce(owner, error)
                 give_way(SCARCE_SECONDS)
         except Exception as error:
             # Continue, because a failing socket must not affect the others. It may work again
@@ -485,7 +474,7 @@ class Hub:
                 print_error(error)
         return True
 
-    def _report_scarce(self, data: object, error: OSError) -> None:
+    def _report_scarce(self, owner: object, error: OSError) -> None:
         if self._scarce:
             return  # report each shortage only once
         self._scarce = True
@@ -493,7 +482,7 @@ class Hub:
         if error.errno in _SCARCE:
             advice = ". Close unused clients, or raise the limit (ulimit -n)"
         print(
-            f"pytest-fakecloud: {data!r} cannot accept a connection: {error.strerror or error}; "
+            f"pytest-fakecloud: {owner!r} cannot accept a connection: {error.strerror or error}; "
             f"clients wait until others disconnect{advice}",
             file=sys.stderr,
         )

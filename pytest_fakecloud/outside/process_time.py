@@ -137,7 +137,7 @@ class ProcessTime:
     """
 
     def __init__(self, clock: Timekeeper, mode: ProcessTimeMode = True) -> None:
-        self._clock = clock
+        self.clock = clock
         self._autojump = mode == AUTOJUMP
         self._ends = ExitStack()
         self._sleepers: Sleepers | None = None
@@ -160,15 +160,15 @@ class ProcessTime:
             return
         with ExitStack() as ends:
             ends.callback(self._release)
-            ends.callback(self._clock.anchor())
+            ends.callback(self.clock.anchor())
             self._begin_travel()
             ends.callback(self._end_travel)
-            ends.callback(self._clock.on_move(self._follow))
+            ends.callback(self.clock.on_move(self._follow))
             if self._autojump:
                 from .loops import Autojump
                 from .sleepers import Sleepers
 
-                self._sleepers = Sleepers(self._clock)
+                self._sleepers = Sleepers(self.clock)
                 ends.callback(self._sleepers.stop)
                 jumps = Autojump(self._sleepers)
                 ends.callback(jumps.stop)
@@ -178,7 +178,7 @@ class ProcessTime:
     def _claim(self) -> bool:
         """Take control of the sleeps of this process; return False if they already move this clock."""
         with _lock:
-            if _sleeping and _sleeping[0]._clock is self._clock:
+            if _sleeping and _sleeping[0].clock is self.clock:
                 return False
             if _sleeping:
                 raise ContractError(
@@ -208,14 +208,14 @@ class ProcessTime:
         """Show the time of the clock, which must be frozen."""
         if datetime.datetime.__name__ == "FakeDatetime" and "freezegun" in sys.modules:
             shown_us = datetime.datetime.now(datetime.UTC).timestamp() * 1e6
-            if abs(shown_us - self._clock.now_us()) > _TOLERANCE_US:
+            if abs(shown_us - self.clock.now_us()) > _TOLERANCE_US:
                 raise ContractError(
                     "freezegun has set this process's time, which differs from this clock's time: "
                     "omit now=, or freezegun, because process_time controls the process's time"
                 )
         else:
-            self._travel = _Travel(self._clock.now(), self._note_read)
-        self._shown_us = self._clock.now_us()
+            self._travel = _Travel(self.clock.now(), self._note_read)
+        self._shown_us = self.clock.now_us()
 
     def _end_travel(self) -> None:
         """Restore the wall clock, even if another tool controls it now."""
@@ -226,7 +226,7 @@ class ProcessTime:
 
     def _follow(self) -> None:
         with self._lock:
-            now_us = self._clock.now_us()
+            now_us = self.clock.now_us()
             moved = datetime.timedelta(microseconds=now_us - self._shown_us)
             self._shown_us = now_us
             self.reads.clear()

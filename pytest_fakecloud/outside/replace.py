@@ -37,7 +37,7 @@ class ShortcutWarning(UserWarning):
 class Replacement:
     """A replaced attribute of a module, class or object, until ``restore()``."""
 
-    __slots__ = ("_before", "_ended", "_holder", "_place", "value")
+    __slots__ = ("_ended", "_holder", "_place", "before", "value")
 
     def __init__(self, holder: Any, place: Any, value: Any) -> None:
         self._holder = holder
@@ -45,7 +45,7 @@ class Replacement:
         self._ended = False
         self.value = value
         with _lock:
-            self._before = original_of(self._read()) if _covered else self._read()
+            self.before = original_of(self._read()) if _covered else self._read()
             _covered.pop(id(value), None)
             self._write(value)
 
@@ -59,7 +59,7 @@ class Replacement:
                 return
             self._ended = True
             if self._read() is self.value:
-                self._write(original_of(self._before) if _covered else self._before)
+                self._write(original_of(self.before) if _covered else self.before)
             else:
                 _covered[id(self.value)] = self
 
@@ -96,7 +96,7 @@ def original_of(value: Any) -> Any:
     code may keep a replacement, or restore it later.
     """
     while (ended := _covered.get(id(value))) is not None:
-        value = ended._before
+        value = ended.before
     return value
 
 

@@ -190,7 +190,7 @@ def test_what_is_due_beyond_the_bound_waits_for_one_to_end(clock: Timekeeper) ->
     assert begun[0].wait(10)
     assert begun[1].wait(10)
     assert not begun[2].wait(0.05)
-    assert dispatcher._fire_due() is None  # there is nothing to do before a delivery ends
+    assert dispatcher.fire_due() is None  # there is nothing to do before a delivery ends
     go_on[1].set()
     assert begun[2].wait(10)
     for event in go_on:
