@@ -193,7 +193,8 @@ class BaseCloud:
                 from .outside.inprocess import origins
                 from .outside.shortcut import Shortcut
 
-                handle.on_close(origins.add(handle._mount.origin, Shortcut(handle._mount)))
+                mount = handle._mount
+                handle.on_close(origins.add(mount.origin, Shortcut(mount)))
             for listener in self._context.listeners.items:
                 listener(handle)
         except BaseException:
@@ -357,7 +358,7 @@ def replace_early_fakes(cloud: BaseCloud, early: BaseCloud) -> list[tuple[Handle
     context, formers = context_of(cloud), context_of(early).fixture_handles
     try:
         for former in formers.values():
-            for mount in former._mounts():
+            for mount in former._mounts:
                 hand_over(mount.host, mount.port, mount.listener)
         early.close()
         for fixture, former in formers.items():

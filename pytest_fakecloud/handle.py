@@ -105,11 +105,9 @@ class Context:
     def start(self, kind: type[Handle], settings: Mapping[str, Any]) -> Handle:
         """Start a fake; raise ``ContractError`` for unknown or invalid settings."""
         reject_unknown(kind._settings, settings, kind.fixture)
-        make: Any = kind
+        make: Callable[..., Handle] = kind
         with self._starting:
-            handle: Handle = make(self, **settings)
-        handle._given_settings = settings
-        return handle
+            return make(self, **settings)
 
     def name_for(self, fixture: str, given: str | None) -> str:
         """Return the fake's name: the given one, the fixture's, or the fixture's with a number.
@@ -272,7 +270,7 @@ class Handle:
     name = ""
     """The name in reports and in the control API."""
     _given_settings: Mapping[str, Any] | None = None
-    """The settings that a cloud started the fake with, for reports that replay its journal."""
+    """The settings that the fake was started with, for reports that replay its journal."""
     _rewound = 0
     """The journal number at which data was last restored."""
 
@@ -313,13 +311,16 @@ class Handle:
         self._mount = context.mount(app, host=config.host or "127.0.0.1", port=config.port or 0)
         self._mount.on_close.append(self._fault_table.close)
         self._mount.on_error.append(self._reports_failure())
-        self._fault_table.gate = self._mount.gate
+        self._mounts = [self._mount]
+        """All servers of the fake."""
+        self._fault_table.gate = partial(_gate, self._mounts)
         self._baseline = self._first_baseline()
         self.closed = False
         context.entered.add(self)
 
     def _configure(self, context: Context, declared: type[C], given: Mapping[str, Any]) -> C:
         """Parse the constructor's keywords and choose a name if none is given."""
+        self._given_settings = given
         config = read(declared, given, self.fixture)
         self.name = context.name_for(self.fixture, config.name)
         return config
@@ -369,9 +370,6 @@ class Handle:
         """Restore credentials that ``_tokens()`` returned."""
         for name, token in zip(self._token_names, tokens, strict=True):
             setattr(self, name, token)
-
-    def _mounts(self) -> list[Mount]:
-        return [self._mount]
 
     def _take_over(self, former: Any) -> None:
         """Use the credentials of the fake that served this address before and is closed now."""
@@ -489,7 +487,8 @@ class Handle:
 
     def _end_connections(self) -> None:
         """Abort requests in progress and close every open connection. The address does not change."""
-        self._mount.reset_connections()
+        for mount in self._mounts:
+            mount.reset_connections()
 
     def close(self) -> None:
         """Stop the fake: refuse connections, close open ones, wake waiting calls.
@@ -560,6 +559,15 @@ class Aio(Generic[Client]):
         """
         __tracebackhide__ = True
         return self._handle._official(self._make, options)
+
+
+def _gate(mounts: Sequence[Mount], shut: bool) -> None:
+    """Make the servers of a fake refuse connections, or accept them again."""
+    for mount in mounts:
+        if shut:
+            mount.refuse()
+        else:
+            mount.accept()
 
 
 def _report_failure(problems: Problems, name: str, error: BaseException) -> None:

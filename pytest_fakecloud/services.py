@@ -127,6 +127,11 @@ def handle_class(service: Service) -> type[Handle]:
     return found
 
 
+def settings_class(service: Service) -> Any:
+    """Return the dataclass that declares the settings of a service."""
+    return handle_class(service)._settings
+
+
 def view_of(service: Service) -> Callable[[Any], dict[str, Any]] | None:
     """Import the function of a descriptor's ``view``; None if there is none."""
     return None if service.view is None else _imported(service.view)

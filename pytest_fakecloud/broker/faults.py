@@ -66,7 +66,7 @@ class _Reordering(Fault):
     """The fault of ``reorder()``, whose ``with`` block must reorder something."""
 
     def __exit__(self, *error: object) -> None:
-        self._remove(sys._getframe(1))
+        self._rule.table.withdraw(self._rule, sys._getframe(1))
         if error[0] is None and not self.hits:
             raise ContractError(
                 "reorder() mixed nothing: no consumer received records of two partitions at once in "

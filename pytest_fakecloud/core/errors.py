@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
@@ -97,10 +96,11 @@ def describe_error(error: BaseException) -> str:
         text = "str() of it raises"
     if issubclass(type(error), ContractError | OSError) and text:
         return text
+    from traceback import walk_tb  # imported here, because most processes never need it
+
     place = ""
-    for trace in _traceback_entries(error):
-        file = os.path.basename(trace.tb_frame.f_code.co_filename)
-        place = f" ({file}:{trace.tb_lineno})"
+    for frame, line in walk_tb(error.__traceback__):
+        place = f" ({os.path.basename(frame.f_code.co_filename)}:{line})"
     return f"{type(error).__name__}: {text}{place}"
 
 
@@ -115,13 +115,6 @@ def formatted(error: BaseException) -> str:
 def print_error(error: BaseException) -> None:
     """Print an exception with its traceback to standard error."""
     print(formatted(error), end="", file=sys.stderr)
-
-
-def _traceback_entries(error: BaseException) -> Iterator[TracebackType]:
-    trace = error.__traceback__
-    while trace is not None:
-        yield trace
-        trace = trace.tb_next
 
 
 @contextmanager
@@ -220,8 +213,10 @@ def runs_through_test(error: BaseException) -> bool:
     ``conftest``, ``test_…`` or ``…_test``, or another one outside this package whose assertions
     pytest has rewritten.
     """
-    for trace in _traceback_entries(error):
-        names = trace.tb_frame.f_globals
+    from traceback import walk_tb
+
+    for frame, _ in walk_tb(error.__traceback__):
+        names = frame.f_globals
         module = str(names.get("__name__", ""))
         if module.startswith(_PACKAGE):
             continue  # pytest also rewrites the modules of plugins

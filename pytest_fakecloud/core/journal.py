@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, Unpack, overload
@@ -79,8 +80,8 @@ class Results(Items[T]):
         return _fields_of_items(self) if self else dict.fromkeys(asked, Field())
 
     def _with_items(self, items: Iterable[T]) -> Results[T]:
-        made: Results[T] = Results(items)
-        made._fields, made._kind, made._notes = self._fields, self._kind, self._notes
+        made = copy.copy(self)
+        made[:] = items
         return made
 
     def _with_notes(self, text: str) -> str:

@@ -177,6 +177,8 @@ class _Pairs(FieldType):
 
     samples: tuple[object, ...] = ({}, [])
     expected = "a dict from names to strings, patterns or functions"
+    normal: Callable[[str], str] = staticmethod(str)
+    """Returns a name as it is compared with others."""
 
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)
@@ -210,20 +212,17 @@ class _Pairs(FieldType):
         pairs = _pairs(found)
         for name, value in wanted.items():
             question = Question(f"header {name}", value, TEXT)
-            values = [one for key, one in pairs if self._normal(key) == self._normal(name)]
+            wanted_name = self.normal(name)
+            values = [one for key, one in pairs if self.normal(key) == wanted_name]
             if not values:
                 names = ", ".join(sorted({key for key, _ in pairs})) or "none"
                 yield f"header {name} is absent, not {brief(value)} (there are: {names})"
             elif not any(map(question.agrees, values)):
                 yield question.refusal(values[0] if len(values) == 1 else values)
 
-    def _normal(self, name: str) -> str:
-        return name
-
 
 class _Headers(_Pairs):
-    def _normal(self, name: str) -> str:
-        return name.lower()
+    normal = staticmethod(str.lower)
 
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)

@@ -128,9 +128,9 @@ class FaultPlan:
 
     def up(self) -> None:
         """Remove all faults that ``down()`` injected."""
-        for fault in self:
-            if fault.kind == "down":
-                fault._remove(sys._getframe(1))
+        for rule in self._table.active:
+            if rule.kind == "down":
+                self._table.withdraw(rule, sys._getframe(1))
 
     def rate_limit(
         self,
@@ -205,9 +205,6 @@ class FaultPlan:
         check_function(function, "to call()")
         choice("before", "after").read("moment", moment)
         return self._add(CallRule(self._table, function, moment, matchers))
-
-    def __bool__(self) -> bool:
-        return bool(self._table.active)
 
     def __iter__(self) -> Iterator[Fault]:
         return iter([rule.fault for rule in self._table.active])

@@ -219,17 +219,13 @@ class Fault:
 
     def remove(self) -> None:
         """Remove the fault, so that it never fires again."""
-        self._remove(sys._getframe(1))
-
-    def _remove(self, caller: FrameType) -> None:
-        self._rule.table.remove(self._rule)
-        self._rule.table.record_change("remove_fault", caller, fault=self.description)
+        self._rule.table.withdraw(self._rule, sys._getframe(1))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._remove(sys._getframe(1))
+        self._rule.table.withdraw(self._rule, sys._getframe(1))
 
     def __repr__(self) -> str:
         return repr(self._rule)
@@ -409,6 +405,11 @@ class FaultTable:
             rule.removed = True
             self._retire(rule)
         self._update_refusing()
+
+    def withdraw(self, rule: Rule, caller: FrameType) -> None:
+        """Remove a rule, and record this if the test did."""
+        self.remove(rule)
+        self.record_change("remove_fault", caller, fault=rule.description)
 
     def clear(self) -> None:
         """Remove all rules, including those that are unused."""

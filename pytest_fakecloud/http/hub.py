@@ -23,7 +23,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ContractError, print_error
+from ..core.errors import ContractError, call_all, print_error
 from ..core.threads import WorkerPool, place_of
 from ..core.timers import give_way, monotonic
 from .app import App
@@ -72,7 +72,7 @@ class Mount:
         self.on_close: list[Callable[[], None]] = []
         self.on_reset: list[Callable[[], None]] = []
         self.on_error: list[Callable[[BaseException], None]] = []
-        self._live: set[Connection] = set()
+        self.live: set[Connection] = set()
         self._listening = True
         self.listener, self.port = hub.bind(host, port)
         self.address = host, self.port
@@ -109,7 +109,7 @@ class Mount:
             if self._listening:
                 self.hub.unregister(self.listener)
             self.listener.close()
-            live = self._end_connections() if self._live else []
+            live = self._end_connections() if self.live else []
         self.hub.forget(self)
         self._await_handlers(live, self.on_close)
 
@@ -157,12 +157,6 @@ class Mount:
             self._listening = True
             self.hub.register(self.listener, self)
 
-    def gate(self, shut: bool) -> None:
-        if shut:
-            self.refuse()
-        else:
-            self.accept()
-
     def report(self, error: BaseException) -> None:
         """Pass an exception from a handler to ``on_error``, or print it to standard error."""
         if not self.on_error:
@@ -182,35 +176,30 @@ class Mount:
                 except (BlockingIOError, InterruptedError, ConnectionError):
                     return
                 connection = Connection(sock, address, self)
-                self._live.add(connection)
+                self.live.add(connection)
             self.hub.workers.submit(connection.serve, partial(self.forget, connection))
 
     def forget(self, connection: Connection) -> None:
         """Close a connection after a worker has served it. Called by that worker."""
         with self.lock:
-            self._live.discard(connection)
+            self.live.discard(connection)
             with contextlib.suppress(OSError):
                 connection.sock.close()
 
     def _end_connections(self) -> list[Connection]:
-        live = list(self._live)
+        live = list(self.live)
         for connection in live:
             connection.end()
         return live
 
     def _await_handlers(self, ended: list[Connection], callbacks: list[Callable[[], None]]) -> None:
         """Call the callbacks, which wake handlers, and warn of handlers that stay in the engine."""
-        errors: list[Exception] = []
-        for callback in tuple(callbacks):
-            # The other callbacks wake handlers, which would otherwise wait in vain.
-            try:
-                callback()
-            except Exception as error:
-                errors.append(error)
-        for connection in self._still_busy(ended) if ended else ():
-            warnings.warn(_describe_busy(connection), RuntimeWarning, stacklevel=4)
-        if errors:
-            raise errors[0]
+        try:
+            # If one raises, the others still wake handlers, which would otherwise wait in vain.
+            call_all(tuple(callbacks))
+        finally:
+            for connection in self._still_busy(ended) if ended else ():
+                warnings.warn(_describe_busy(connection), RuntimeWarning, stacklevel=4)
 
     def _still_busy(self, busy: list[Connection]) -> list[Connection]:
         """Wait for handlers in the engine; return the connections of those that stay there."""
@@ -229,10 +218,10 @@ class Mount:
         """Close the copies of the sockets in a child process; its parent keeps serving."""
         self.lock = threading.Lock()
         self.closed = True
-        for sock in (self.listener, *(connection.sock for connection in self._live)):
+        for sock in (self.listener, *(connection.sock for connection in self.live)):
             with contextlib.suppress(OSError):
                 socket.socket.close(sock)
-        self._live.clear()
+        self.live.clear()
 
 
 def _describe_busy(connection: Connection) -> str:

@@ -163,25 +163,10 @@ class KVServer(Handle):
         mount = open_port(engine, self._app, open_mount)
         mount.on_error.append(self._reports_failure())
         self.on_close(mount.close)
-        gate_of_rest = self._mount.gate
-
-        def gate(shut: bool) -> None:
-            gate_of_rest(shut)
-            mount.gate(shut)
-
-        self._fault_table.gate = gate
+        self._mounts.append(mount)
         if self.faults.is_down:
             mount.refuse()
         return mount
-
-    def _end_connections(self) -> None:
-        """End requests in progress and close every open connection; the addresses stay the same."""
-        super()._end_connections()
-        if self._port is not None:
-            self._port.reset_connections()
-
-    def _mounts(self) -> list[Mount]:
-        return [self._mount] if self._port is None else [self._mount, self._port]
 
     def _take_over(self, former: KVServer) -> None:
         """Also use the database port and its password, unless the commands run on a real server."""

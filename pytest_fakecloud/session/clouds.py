@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from ..base_cloud import begin_test, context_of, fixture_fake, keep_only, replac
 from ..cloud import Cloud
 from ..core.errors import call_all
 from ..outside.replace import replace
-from ..services import SERVICES
+from ..services import SERVICES, find, settings_class
 from .options import PER_TEST_SETTINGS, SESSION_SETTINGS, RunOptions, fixture_of, misuse
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _replace_default_opener() -> Callable[[], None]:
     return replace(urllib.request, "_opener", default).restore
 
 
-def _check_connections(early: Mapping[str, Handle], settings: Mapping[str, Any]) -> None:
+def _check_connections(early: Container[str], settings: Mapping[str, Any]) -> None:
     """Fail the test if settings would change the addresses or credentials of early fakes."""
     from ..core.settings import connection_settings
 
@@ -84,9 +84,10 @@ def _check_connections(early: Mapping[str, Handle], settings: Mapping[str, Any])
             "before the settings are known: set fakecloud_scope = session instead of fakecloud_early"
         )
     for name, given in settings.items():
-        handle = early.get(fixture_of(name))
-        wrong = [] if handle is None else connection_settings(handle._settings).intersection(given)
-        if wrong:
+        fixture = fixture_of(name)
+        if fixture not in early:
+            continue
+        if wrong := connection_settings(settings_class(find(fixture))).intersection(given):
             raise misuse(
                 f"{', '.join(sorted(wrong))} of {name} in {SESSION_SETTINGS} has no effect, because "
                 "fakecloud_early has already chosen the address and the credentials: leave it out, or "
@@ -228,7 +229,7 @@ class SessionCloud(LastingCloud):
 
     def _replaced(self, early: Cloud, settings: Mapping[str, Any]) -> Cloud:
         """Replace early fakes by fakes with the settings of the session, at the same addresses."""
-        _check_connections({each.fixture: each for each in early.fakes()}, settings)
+        _check_connections({each.fixture for each in early.fakes()}, settings)
         cloud = self.create([settings], "background")
         try:
             for former, handle in replace_early_fakes(cloud, early):

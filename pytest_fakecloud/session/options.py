@@ -25,7 +25,7 @@ from ..core.settings import (
     settings_of,
 )
 from ..core.timers import Instant, instant_us
-from ..services import SERVICES, handle_class, named
+from ..services import SERVICES, named, settings_class
 
 Node: TypeAlias = pytest.Item | pytest.Collector
 T = TypeVar("T")
@@ -261,8 +261,7 @@ class RunOptions:
         # Check the merged settings, because some only go together; even if the test has no such fake.
         for name, service in SERVICES.items():
             if name in settings:
-                declared = handle_class(service)._settings
-                without_traceback(partial(read, declared, settings[name], name))
+                without_traceback(partial(read, settings_class(service), settings[name], name))
         if settings["process_time"]:
             self._check_process_time(settings)
         return settings

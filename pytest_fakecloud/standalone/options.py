@@ -20,7 +20,7 @@ from ..core.calls import KEEP_BYTES
 from ..core.errors import ContractError, brief, unknown_name
 from ..core.settings import MOST_PORT, Kind, choice, settings_of, text, whole
 from ..files import read_file
-from ..services import handle_class, named, services_by_word
+from ..services import named, services_by_word, settings_class
 from ..subcommands import Subparsers, Usage
 from . import commands
 from .addresses import CONTROL_PORT, DEVELOPMENT
@@ -46,8 +46,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 def _list_of_settings() -> str:
     found = []
     for word, service in services_by_word().items():
-        declared: Any = handle_class(service)._settings
-        names = settings_of(declared)
+        names = settings_of(settings_class(service))
         found.append(textwrap.fill(
             ", ".join(names), initial_indent=f"  --{word} ", subsequent_indent=" " * 11
         ))  # fmt: skip

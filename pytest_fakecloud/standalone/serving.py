@@ -31,7 +31,7 @@ from ..handle import app_of
 from ..http.app import GUARD
 from ..http.ports import keep, release
 from ..reporting.values import make_private
-from ..services import find, handle_class, named, services_by_word
+from ..services import find, named, services_by_word, settings_class
 from ..subcommands import EXIT_CANNOT_START, Usage, complain, ended_by_signals
 from .addresses import CONTROL_PORT, CONTROL_URL, Hosts, control_token, defaults, is_loopback
 
@@ -489,7 +489,7 @@ def _isolated_options(options: Options, wanted: Mapping[str, Any]) -> Options:
     if services is None:
         services = {}
         for word, settings in options.services.items():
-            own = connection_settings(handle_class(services_by_word()[word])._settings)
+            own = connection_settings(settings_class(services_by_word()[word]))
             services[word] = {key: one for key, one in settings.items() if key not in own}
     for word in services:
         if word not in services_by_word():

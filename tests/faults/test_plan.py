@@ -220,7 +220,7 @@ def test_hang_is_silent_until_the_client_gives_up(demo: Demo) -> None:
     assert demo._engine.words == []
     assert fault.hits == 1
     assert demo.journal.calls().only().outcome == "hung"
-    wait_until(lambda: not demo.mount._live)
+    wait_until(lambda: not demo.mount.live)
 
 
 @pytest.mark.parametrize("prepare", [lambda faults: faults.hang(), lambda faults: faults.delay(60)])

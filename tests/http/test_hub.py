@@ -239,7 +239,7 @@ def test_closing_ends_open_connections(demo: Demo, unhindered: Unhindered) -> No
             demo.close()
         assert used.is_closed()
         assert idle.is_closed()
-    wait_until(lambda: not demo.mount._live)
+    wait_until(lambda: not demo.mount.live)
 
 
 def test_closing_wakes_parked_handlers(demo: Demo, unhindered: Unhindered) -> None:
@@ -262,7 +262,7 @@ def test_connections_are_shut_before_handlers_are_woken(hub: Hub) -> None:
     mount = hub.mount(app_that(lambda: b"late" * release.wait(10)))
     with Raw(mount.address) as raw:
         raw.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-        wait_until(lambda: any(c.inside for c in mount._live))
+        wait_until(lambda: any(c.inside for c in mount.live))
 
         def wake() -> None:
             order.append(raw.is_closed())
@@ -297,7 +297,7 @@ def test_a_handler_that_does_not_leave_is_named(hub: Hub, monkeypatch: pytest.Mo
     mount = hub.mount(app_that(stubborn))
     with Raw(mount.address) as raw:
         raw.send("POST /publish HTTP/1.1\r\nHost: h\r\n\r\n")
-        wait_until(lambda: any(c.inside for c in mount._live))
+        wait_until(lambda: any(c.inside for c in mount.live))
         with pytest.warns(RuntimeWarning, match="still busy 0.05 s after") as caught:
             mount.close()
     text = str(caught[0].message)
@@ -305,7 +305,7 @@ def test_a_handler_that_does_not_leave_is_named(hub: Hub, monkeypatch: pytest.Mo
     assert "fakecloud-worker-" in text
     assert "in stubborn" in text
     release.set()
-    wait_until(lambda: not mount._live)
+    wait_until(lambda: not mount.live)
 
 
 def test_a_handler_may_close_its_own_server(hub: Hub, unhindered: Unhindered) -> None:
@@ -395,7 +395,7 @@ def test_closing_leaves_no_port_in_time_wait(hub: Hub) -> None:
         raw.get("/")
         mount.close()
         raw.is_closed()
-        wait_until(lambda: not mount._live)
+        wait_until(lambda: not mount.live)
     local = f"0100007F:{mount.port:04X}"
     with open("/proc/net/tcp", encoding="ascii") as table:
         assert not [line for line in table if line.split()[1] == local]
@@ -494,7 +494,7 @@ while len(clients) > 2:
 clients[0].sendall(b"GET / HTTP/1.1\\r\\nHost: h\\r\\n\\r\\n")
 assert b"hello" in clients[0].recv(1000)
 deadline = time.monotonic() + 5
-while len(mount._live) > 2 and time.monotonic() < deadline:
+while len(mount.live) > 2 and time.monotonic() < deadline:
     threading.Event().wait(0.01)
 with socket.create_connection(mount.address, 5) as another:
     another.sendall(b"GET / HTTP/1.1\\r\\nHost: h\\r\\n\\r\\n")
@@ -543,7 +543,7 @@ def test_what_nobody_takes_is_printed(hub: Hub, capfd: pytest.CaptureFixture[str
     mount = hub.mount(None, protocol=broken)
     with Raw(mount.address) as raw:
         assert raw.is_closed()
-    wait_until(lambda: not mount._live)
+    wait_until(lambda: not mount.live)
     assert "KeyError: 'no such command'" in capfd.readouterr().err
 
 
@@ -675,7 +675,7 @@ def test_mounts_that_were_used_leave_no_descriptor(hub: Hub) -> None:
         with hub.mount(hello) as mount, Raw(mount.address) as raw:
             assert raw.get("/").body == b"hello"
             Raw(mount.address).sock.close()
-        wait_until(lambda: not mount._live)
+        wait_until(lambda: not mount.live)
 
     use()
     wait_until(lambda: len(hub.workers.idle) == len(hub.workers.threads))
@@ -732,7 +732,7 @@ def test_clients_that_vanish_at_any_point(demo: Demo) -> None:
             raw.send(request[:position])
             if position % 2:
                 raw.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-    wait_until(lambda: not demo.mount._live)
+    wait_until(lambda: not demo.mount.live)
     assert len(demo.app.seen) <= 1  # only a complete request counts
     assert fetch(demo.mount, "/echo/x").status == 200
     assert demo.context.problems == []

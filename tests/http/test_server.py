@@ -410,7 +410,7 @@ def test_a_refusal_stays_readable_while_the_client_still_sends(demo: Demo, raw: 
 
 def test_a_refused_client_that_stays_is_closed_after_a_moment(demo: Demo, raw: Raw) -> None:
     assert raw.ask("nonsense\r\n\r\n").status == 400
-    wait_until(lambda: not demo.mount._live)
+    wait_until(lambda: not demo.mount.live)
 
 
 def test_bodies_are_limited(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -551,7 +551,7 @@ def test_a_client_that_leaves_a_stream_is_noticed(demo: Demo, farewell: str) -> 
         if farewell != "shutdown":
             raw.sock.close()
         assert demo.app.closed_streams.acquire(timeout=10)
-    wait_until(lambda: not demo.mount._live)
+    wait_until(lambda: not demo.mount.live)
 
 
 def test_closing_the_fake_ends_a_stream(demo: Demo, unhindered: Unhindered) -> None:
@@ -713,7 +713,7 @@ def test_what_is_sent_ahead_of_the_end_of_a_stream_is_answered_after_it(demo: De
     with Raw(demo.mount.address) as raw:
         demo.park(raw)
         raw.send("GET /echo/first HTTP/1.1\r\nHost: h\r\n\r\nGET /echo/")
-        wait_until(lambda: any(held.early for held in demo.mount._live))
+        wait_until(lambda: any(held.early for held in demo.mount.live))
         demo.clock.advance("2h")
         assert raw.reply().status == 200
         assert b"/echo/first" in raw.reply().body

@@ -45,7 +45,7 @@ class ClientConnection:
     def server_end(self) -> Connection | None:
         """Return the fake's end of the connection, or None if the fake has not accepted it yet."""
         if self._server_end is None:
-            for each in list(self.mount._live):
+            for each in list(self.mount.live):
                 if each.address[1] == self.port:
                     self._server_end = each
         return self._server_end
@@ -63,7 +63,7 @@ class ClientConnection:
         server_end = self.server_end()
         if server_end is None:
             return self.sent == 0
-        if server_end.ended or server_end not in self.mount._live:
+        if server_end.ended or server_end not in self.mount.live:
             return False  # The client still has to read the end of the connection.
         return not (self.has_unhandled() or self.is_sending() or self.has_unread())
 
@@ -80,7 +80,7 @@ class ClientConnection:
         return server_end.inside or server_end.handled - self._received_before < self.sent
 
     def is_served(self) -> bool:
-        return self.server_end() in self.mount._live
+        return self.server_end() in self.mount.live
 
     def is_sending(self) -> bool:
         """Return whether the fake, which executes no command, still has messages to send."""
@@ -196,7 +196,7 @@ class Connections:
     def mount_at(self, port: int) -> Any:
         """Return the mount of the fake that listens on a port without TLS, or None."""
         for handle in self._handles:
-            for mount in handle._mounts():
+            for mount in handle._mounts:
                 if mount.port == port and mount.tls is None:
                     return mount
         return None
