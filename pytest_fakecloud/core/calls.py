@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from itertools import repeat
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -150,6 +151,12 @@ NO_HEADERS = Headers()
 _NOTHING_CUT: Mapping[str, int] = MappingProxyType({})
 
 
+# All calls share these defaults. They are methods of iterators, because functions would be called in
+# Python for every request.
+_no_headers = repeat(NO_HEADERS).__next__
+_nothing_cut = repeat(_NOTHING_CUT).__next__
+
+
 # Slots, because a server's journal keeps thousands of calls.
 @dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Call:
@@ -172,12 +179,12 @@ class Call:
     handle: str
     method: str
     target: str
-    request_headers: Headers = field(default_factory=lambda: NO_HEADERS)
+    request_headers: Headers = field(default_factory=_no_headers)
     request_body: bytes = b""
     client: tuple[str, int] | None = None
     _read_facts: Callable[[Call], dict[str, Any]] | None = None
     status: int | None = None
-    response_headers: Headers = field(default_factory=lambda: NO_HEADERS)
+    response_headers: Headers = field(default_factory=_no_headers)
     response_body: bytes = b""
     route: str = ""
     fault: str | None = None
@@ -186,7 +193,7 @@ class Call:
     reached: bool = False
     problem: str | None = None
     note: str = ""
-    cut: Mapping[str, int] = field(default_factory=lambda: _NOTHING_CUT)
+    cut: Mapping[str, int] = field(default_factory=_nothing_cut)
     _until: int = 0
     _facts: dict[str, Any] | None = None
 

@@ -68,17 +68,11 @@ class RandomStream:
     def randrange(self, stop: int) -> int:
         return self._random.randrange(stop)
 
-    def choice(self, items: Sequence[T]) -> T:
-        return self._random.choice(items)
-
     def sample(self, items: Sequence[T], count: int) -> list[T]:
         return self._random.sample(items, count)
 
     def shuffle(self, items: MutableSequence[T]) -> None:
         self._random.shuffle(items)
-
-    def bytes(self, count: int) -> bytes:
-        return self._random.randbytes(count)
 
     def hex(self, digits: int) -> str:
         return self._random.randbytes((digits + 1) // 2).hex()[:digits]

@@ -299,7 +299,7 @@ class App:
         text = f"{status} for bytes that are not a valid request: {shortened(reason)}"
         self.recorder.add_event("refused", text)
 
-    def foreign(self, request: Request) -> Answer:
+    def foreign(self, request: Request) -> AnyResponse:
         """Return the response to a request with a method that no path accepts, of which only the
         method and the target have been read. The response for an unknown path lists the methods of
         all paths.
@@ -310,14 +310,11 @@ class App:
         found = self.table.find(request.method, request.path)
         allowed = found if isinstance(found, frozenset) else None
         self._unrouted(request, allowed)
-        try:
-            everywhere = (route.allowed for route in self.table.routes)
-            answer = self.wrong_method(request, allowed or frozenset().union(*everywhere))
-        except ServiceError as error:
-            answer = self.render_error(error)
-        self._finished(answer)
-        self._record(call, answer)
-        return answer
+        everywhere = (route.allowed for route in self.table.routes)
+        allowed = allowed or frozenset().union(*everywhere)
+        response = self._serve(request, partial(self.wrong_method, allowed=allowed))
+        self._record(call, response)
+        return response
 
     def stream_failed(self, request: Request, error: Exception) -> None:
         """Report an exception that interrupted a stream. The client receives a truncated response."""

@@ -143,7 +143,7 @@ class ControlApp(App):
         """Answer a request, and protect the response from pages of other sites with headers."""
         return _guarded(super().answer(request))
 
-    def foreign(self, request: Request) -> Answer:
+    def foreign(self, request: Request) -> AnyResponse:
         """Answer a request whose method no path accepts, with the same headers."""
         return _guarded(super().foreign(request))
 
