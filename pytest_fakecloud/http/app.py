@@ -264,9 +264,10 @@ class App:
         return self.wrong_method(request, allowed)
 
     def _new_call(self, request: Request) -> Call:
+        # The recorder sets the number, the service and the fake's name.
         call = request.call = Call(
-            0, 0, self.service, self.name, request.method, request.target, request.headers,
-            request.body, request.client, self._read_facts,
+            0, 0, "", "", request.method, request.target, request.headers, request.body,
+            request.client, self._read_facts,
         )  # fmt: skip
         call.route = request.route
         return call
