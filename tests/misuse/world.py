@@ -61,7 +61,7 @@ def gone_through(given: object) -> Iterator[bool]:
 def explored(**options: Any) -> None:
     """Explore one call with a budget of one run, in a cloud of its own."""
     with Cloud(delivery="driven") as own:
-        own.explore(own.kv_server().client().ping, **{"budget": 1, **options})
+        own.explore(own.kv_server().client().ping, **{"budget": 1, "trust": False, **options})
 
 
 def start_with_a_setting_named(name: Any) -> None:
