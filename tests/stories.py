@@ -3,13 +3,14 @@ r"""HTTP requests to a fake with their responses, as text: the part of the notat
 `POST /v2/publish/DEST | -Retries: 0 < hello => 200 {"messageId": "$m"}` is a request with a header, a
 body and its response. All three are optional; the status is 2xx if none is given. A body may be a Python
 literal, `b"\xff"`. A line that begins with `<` sends the last request with another body, `3x` before a
-request sends it three times, and `{GET|PUT} /info` sends one request for each alternative.
+request sends it three times, and `{GET|PUT} /info` sends one request for each alternative of a word.
 
 A response is the whole JSON, `has <JSON>` for a part of it (of a list of objects, a part of each), or
 `lacks <keys>`. After a status it may also be the text of the error, or `has` and a part of this text.
 A string that ends in `...` matches by its beginning. The first `$name` in a response keeps a value,
-which `$name` is from then on. `@ 5s` advances the clock, `save` and `restore` make and restore a
-snapshot, `{x*9}` repeats a text.
+which `$name` is from then on. A response may end with headers, ` | X-A: 1`, of which one without a
+value is absent. `@ 5s` advances the clock, `save` and `restore` make and restore a snapshot, `{x*9}`
+repeats a text.
 
 Each scenario (`== <name> <settings>`) has a fake of its own, with settings as JSON. The lines before
 the first scenario are played before each of them. A line that begins with `#` is a comment.
@@ -32,7 +33,8 @@ from _pytest.mark import ParameterSet
 from pytest_fakecloud.http.messages import Answer, Request
 
 _REPLY = re.compile(r"(\d{3})?\s*(has |lacks )?(.*)", re.DOTALL)
-_ALTERNATIVES = re.compile(r"\{([A-Z]+(?:\|[A-Z]+)+)\}")
+_HEADERS = re.compile(r"(?: \| [\w-]+:[^|]*)+$")
+_ALTERNATIVES = re.compile(r"\{([\w.-]+(?:\|[\w.-]+)+)\}")
 
 
 @dataclass
@@ -140,6 +142,10 @@ class Player(ABC):
 
     def check(self, answer: Fetched, reply: str) -> None:
         """Compare a response."""
+        if headers := _HEADERS.search(reply):
+            reply = reply[: headers.start()]
+            for name, value in parts(headers[0])[1]:
+                assert answer.headers.get(name, "") == value, (name, answer)
         status, how, expected = _REPLY.fullmatch(reply).groups()  # type: ignore[union-attr]
         if status is None:
             assert 200 <= answer.status <= 299, answer
@@ -202,7 +208,7 @@ class RestPlayer(Player):
 
 
 def alternatives(text: str) -> list[str]:
-    """Return a line for each combination of the methods in braces."""
+    """Return a line for each combination of the alternatives in braces."""
     pieces = _ALTERNATIVES.split(text)
     choices = [one.split("|") if at % 2 else [one] for at, one in enumerate(pieces)]
     return ["".join(chosen) for chosen in product(*choices)]

@@ -29,36 +29,10 @@ def delivered(scene: Scene) -> list[str]:
     return [request.text for request in scene.to(DEST)]
 
 
-def waits_for(scene: Scene, *ids: str) -> list[str]:
-    """Return the wait reasons of messages that have no due time."""
-    found = [scene.queue.message(each)._record for each in ids]
-    assert [one.due_us for one in found] == [None] * len(ids)
-    return [one.wait_reason for one in found]
-
-
 def with_slow_destination(parallelism: int | None) -> Scene:
     scene = Scene(limits={"parallelism": parallelism})
     scene.answer = lambda request: Response(200, after=10 if request.url == SLOW else 0)
     return scene
-
-
-def test_a_paused_queue_keeps_its_order_and_forgets_the_cancelled(scene: Scene) -> None:
-    way = "/v2/enqueue/line/"
-    scene.ok("POST", "/v2/queues/", json={"queueName": "line", "parallelism": 2})
-    first = scene.publish({}, b"first", way=way)
-    scene.ok("POST", "/v2/queues/line/pause")
-    second, _, last = (
-        scene.publish({}, body, way=way) for body in (b"second", b"third", b"fourth")
-    )
-    assert delivered(scene) == []
-    scene.ok("DELETE", f"/v2/messages/{second}")
-    assert delivered(scene) == []
-    assert scene.get("/v2/queues/line")["paused"] is True
-    scene.ok("POST", "/v2/queues/line/resume")
-    assert scene.get("/v2/queues/line")["paused"] is False
-    assert delivered(scene) == ["first", "third", "fourth"]
-    resumed = "(queue line resumed)"
-    assert [resumed in scene.queue.message(one).timeline for one in (first, last)] == [True, False]
 
 
 def test_a_message_stays_due_after_an_error_of_a_fault_that_would_delay_it(scene: Scene) -> None:
@@ -88,35 +62,6 @@ def enqueue(scene: Scene, name: str, flow: str | None = None, *, to: str = DEST)
     publish(scene, name, flow, to=to, way="/v2/enqueue/line/")
 
 
-def test_a_message_parked_first_does_not_overtake(limited: tuple[Scene, str | None]) -> None:
-    scene, flow = limited
-    enqueue(scene, "first", flow)
-    assert delivered(scene) == []
-    enqueue(scene, "second", flow)
-    scene.ok("POST", "/v2/queues/line/pause")
-    # The second message is due in the paused queue while the first waits for the limit.
-    assert delivered(scene) == []
-    scene.queue.clock.advance("10s")
-    scene.ok("POST", "/v2/queues/line/resume")
-    assert delivered(scene) == ["first", "second"]
-
-
-def test_a_message_that_waits_for_a_limit_does_not_overtake_a_parked_one(
-    limited: tuple[Scene, str | None],
-) -> None:
-    scene, flow = limited
-    enqueue(scene, "first", flow)
-    publish(scene, "slow too", flow, to=SLOW)
-    enqueue(scene, "second", flow)
-    assert delivered(scene) == []
-    scene.ok("POST", "/v2/queues/line/pause")
-    scene.queue.clock.advance("15s")
-    # Now the first message waits for the limit again, after the second.
-    scene.ok("POST", "/v2/queues/line/resume")
-    scene.queue.clock.advance("5s")
-    assert delivered(scene) == ["first", "second"]
-
-
 def test_a_reordered_message_leaves_its_slot_to_the_next(limited: tuple[Scene, str | None]) -> None:
     scene, flow = limited
     for name in ("first", "second"):
@@ -126,46 +71,6 @@ def test_a_reordered_message_leaves_its_slot_to_the_next(limited: tuple[Scene, s
     scene.queue.faults.reorder(times=1)
     scene.queue.clock.advance("10s")
     assert delivered(scene) == ["second", "first"]
-
-
-def test_attempts_that_end_at_the_same_time_do_not_change_the_order_of_a_queue() -> None:
-    with with_slow_destination(2) as scene:
-        enqueue(scene, "slow", to=SLOW)
-        publish(scene, "slow too", to=SLOW)
-        enqueue(scene, "first")
-        # The end of the first slow message makes this one due, and admits the one before it.
-        enqueue(scene, "second")
-        scene.queue.clock.advance("10s")
-        assert delivered(scene) == ["first", "second"]
-
-
-def test_the_wait_reason_for_global_parallelism() -> None:
-    with with_slow_destination(1) as scene:
-        publish(scene, "slow", to=SLOW)
-        ids = [publish(scene, "plain"), publish(scene, "keyed", "parallelism=1")]
-        assert delivered(scene) == []
-        assert waits_for(scene, *ids) == ["global parallelism 1", "global parallelism 1"]
-        scene.queue.clock.advance("9s")
-        assert delivered(scene) == []
-        scene.queue.clock.advance("1s")
-        assert delivered(scene) == ["plain", "keyed"]
-        for each in ids:
-            assert "after 10 s (global parallelism 1)" in scene.queue.message(each).timeline
-
-
-def test_a_key_that_lets_nobody_in_is_what_its_messages_wait_for() -> None:
-    with with_slow_destination(2) as scene:
-        publish(scene, "slow", "parallelism=1", to=SLOW)
-        keyed = publish(scene, "keyed", "parallelism=1")
-        assert delivered(scene) == []
-        assert waits_for(scene, keyed) == ["flow control tenant"]
-        # The wait reason stays the same when global parallelism is exhausted as well.
-        publish(scene, "slow too", to=SLOW)
-        late = publish(scene, "late", "parallelism=1")
-        assert delivered(scene) == []
-        assert waits_for(scene, keyed, late) == ["flow control tenant", "flow control tenant"]
-        scene.queue.clock.advance("10s")
-        assert delivered(scene) == ["keyed", "late"]
 
 
 @pytest.mark.parametrize("keyed", range(4))

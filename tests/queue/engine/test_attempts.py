@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -367,19 +366,6 @@ def test_an_answer_at_the_end_of_the_timeout_is_one(
         assert (bench.state(message_id), attempt.status) == ("FAILED", None)
 
 
-def told(bench: Bench, url: str) -> list[dict[str, Any]]:
-    """Return the bodies of the deliveries to a callback URL."""
-    return [json.loads(one.body) for one in bench.sent if one.url == url]
-
-
-def test_callbacks_about_a_step_tell_of_its_run(bench: Bench) -> None:
-    run = {"Workflow_Init": "true", "Workflow_RunId": "r"}
-    plain, step = bench.publish(Callback=CALLBACK), bench.publish(Callback=CALLBACK, **run)
-    bench.clock.advance(0)
-    by_source = {one["sourceMessageId"]: one.get("workflowRunId") for one in told(bench, CALLBACK)}
-    assert by_source == {plain: None, step: "r"}
-
-
 @pytest.mark.parametrize(
     ("kind", "lost", "comes"),
     [(CALLBACK, "callback", FAILURE), (FAILURE, "failure_callback", CALLBACK)],
@@ -427,14 +413,6 @@ def test_responses_that_are_not_retried(
     assert [one.url for one in bench.sent] == [URL, CALLBACK][: 1 + final]
 
 
-def test_a_date_that_a_destination_asks_for_is_one_of_the_queues_clock(bench: Bench) -> None:
-    asked = [("Retry-After", "Thu, 01 Jan 2026 00:01:30 GMT")]
-    bench.answer = lambda delivery: Outcome(200 if delivery.attempt else 503, asked)
-    bench.publish(Delay="10s")
-    bench.clock.advance("1h")
-    assert bench.times() == [10, 90]
-
-
 def test_the_last_attempt_of_a_cancelled_message_is_final(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500, virtual_us=SECOND)
     message_id = bench.publish(Callback=CALLBACK, Failure_Callback=FAILURE)
@@ -449,17 +427,6 @@ def test_the_last_attempt_of_a_cancelled_message_is_final(bench: Bench) -> None:
     assert (message.dlq_id, message.last_error_us) == (None, bench.start_us + SECOND)
     # The callback reports the attempt; a cancelled message has no failure callback.
     assert [one.url for one in bench.sent] == [URL, CALLBACK]
-
-
-@pytest.mark.parametrize("open_up", [True, False])
-def test_an_end_lets_the_next_of_a_key_and_of_the_crowd_go(open_up: bool) -> None:
-    bench = Bench(limits={"parallelism": 1} if open_up else {})
-    bench.answer = lambda delivery: Outcome(500, virtual_us=SECOND)
-    headers = {} if open_up else {"Flow_Control_Key": "k", "Flow_Control_Value": "parallelism=1"}
-    for _ in range(3):
-        bench.publish(Retries="0", **headers)
-    bench.clock.advance("1m")
-    assert bench.times() == [0, 1, 2]
 
 
 def test_attempts_begun_elsewhere_are_made_once(bench: Bench) -> None:

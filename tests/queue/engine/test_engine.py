@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,10 +12,8 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import to_datetime
 from pytest_fakecloud.queue.attempt_reports import timeline, waiting_text
-from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import SECOND, Delivery, Interceptor, Message, Outcome
-from pytest_fakecloud.queue.settings import PlanLimits
 
 from .bench import CALLBACK, URL, Bench
 
@@ -94,72 +90,10 @@ def enqueue(bench: Bench, name: str, url: str = URL, **headers: str) -> str:
     return bench.publish(url, Queue_Name=name, **headers)
 
 
-def test_the_next_waits_for_the_callbacks_too(bench: Bench) -> None:
-    def answer(delivery: Delivery) -> Outcome:
-        failing = delivery.url == CALLBACK and delivery.attempt == 0
-        return Outcome(500 if failing or delivery.message_id == first else 200)
-
-    bench.answer = answer
-    first = enqueue(bench, "q", Retries="0", Failure_Callback=CALLBACK)
-    message = bench.engine.messages[first]
-    nested = [("Upstash-Retries", "1")]
-    message.settings = message.settings._replace(failure_callback_headers=nested)
-    second = enqueue(bench, "q")
-    bench.clock.advance("1s")
-    assert bench.state(second) == "CREATED"
-    bench.clock.advance("1h")
-    assert [one.url for one in bench.sent] == [URL, CALLBACK, CALLBACK, URL]
-    assert bench.times()[2] == bench.times()[3]
-
-
-def test_a_queue_deleted_twice_loses_nothing_that_was_in_flight(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(500, virtual_us=10 * SECOND)
-    message_id = bench.publish(Queue_Name="q", Retry_Delay="1000")
-    bench.clock.advance(0)
-    bench.engine.delete_queue("q")
-    bench.engine.upsert_queue("q", paused=True)
-    bench.clock.advance("1m")
-    bench.engine.delete_queue("q")
-    bench.clock.advance("1h")
-    assert bench.times() == [0]
-    assert bench.engine.messages[message_id].state == "CANCELED"
-    assert not bench.engine.pending
-
-
 def flowing(bench: Bench, value: str, count: int = 1, url: str = URL) -> list[str]:
     return [
         bench.publish(url, Flow_Control_Key="k", Flow_Control_Value=value) for _ in range(count)
     ]
-
-
-def test_messages_of_a_day_callbacks_included() -> None:
-    bench = Bench(limits={"daily_messages": 3})
-    bench.publish(Callback=CALLBACK)
-    bench.clock.advance(0)
-    bench.publish()
-    with pytest.raises(QueueError, match="daily") as caught:
-        bench.publish()
-    assert caught.value.status == 429
-    # Callbacks count toward the daily limit but are never refused.
-    bench.clock.advance("1d")
-    bench.publish()
-
-
-def test_a_place_in_global_parallelism_is_given_up_at_the_next_gate() -> None:
-    bench = Bench(limits={"parallelism": 1})
-    bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
-    bench.publish()
-    held = enqueue(bench, "q")
-    limited = flowing(bench, "rate=1,period=1h", 2)
-    last = bench.publish()
-    bench.clock.advance(0)
-    bench.engine.set_queue_paused("q", True)
-    bench.clock.advance("2m")
-    assert [one.message_id for one in bench.sent[1:]] == [limited[0], last]
-    bench.engine.set_queue_paused("q", False)
-    bench.clock.advance("2h")
-    assert [one.message_id for one in bench.sent[3:]] == [held, limited[1]]
-    assert bench.engine.active == set()
 
 
 def test_global_parallelism_and_flow_control_never_hand_messages_to_and_fro() -> None:
@@ -174,18 +108,6 @@ def test_global_parallelism_and_flow_control_never_hand_messages_to_and_fro() ->
         assert fired < 100
         timer.callback(timer.due_us)
     assert bench.times() == [0, 0, 1, 3, 3, 5]
-
-
-def test_a_start_that_global_parallelism_prevents_is_not_counted(bench: Bench) -> None:
-    bench.engine.limits = PlanLimits(parallelism=1)
-    bench.answer = lambda delivery: Outcome(200, virtual_us=25 * SECOND)
-    flowing(bench, "rate=1,period=10s", 3)
-    bench.publish()
-    bench.clock.advance("5m")
-    flowed = [one for one in bench.engine.attempts if one.url == URL]
-    windows = [(one.at_us - bench.start_us) // (10 * SECOND) for one in flowed]
-    assert bench.times() == [0, 25, 50, 75]
-    assert len(set(windows)) == 4
 
 
 def test_a_callback_that_a_quota_forbids_is_in_the_timeline() -> None:
@@ -345,48 +267,6 @@ def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
     assert waits == {delayed: "delay", next_one: "turn in queue q"}
 
 
-@pytest.mark.parametrize(
-    ("ask", "what"),
-    [
-        (lambda engine: engine.message("x"), "message x"),
-        (lambda engine: engine.tasks("x"), "message x"),
-        (lambda engine: engine.cancel("x"), "message x"),
-        (lambda engine: engine.dead_letter("x"), "dlq message x"),
-        (lambda engine: engine.queue("x"), "queue x"),
-        (lambda engine: engine.set_queue_paused("x", True), "queue x"),
-        (lambda engine: engine.flow.get("x"), "flow control key x"),
-        (lambda engine: engine.schedules.get("x"), "schedule x"),
-        (lambda engine: engine.schedules.delete("x"), "schedule x"),
-        (lambda engine: engine.schedules.set_paused("x", True), "schedule x"),
-        (lambda engine: engine.schedules.run_now("x"), "schedule x"),
-        (lambda engine: engine.url_groups.get("x"), "topic x"),
-        (lambda engine: engine.url_groups.endpoint("x"), "endpoint x"),
-    ],
-)
-def test_errors_name_what_was_not_found(
-    bench: Bench, ask: Callable[[Engine], object], what: str
-) -> None:
-    with pytest.raises(QueueError) as caught:
-        ask(bench.engine)
-    assert (caught.value.status, caught.value.message) == (404, f"{what} not found")
-
-
-@pytest.mark.parametrize("finished", [True, False])
-def test_a_message_that_has_ended_can_be_read_for_half_a_minute(
-    bench: Bench, finished: bool
-) -> None:
-    message_id = bench.publish(Delay="0s" if finished else "1h")
-    bench.clock.advance(0)
-    bench.clock.advance("30s")
-    assert bench.engine.message(message_id).id == message_id
-    bench.clock.advance(timedelta(microseconds=1))
-    if finished:
-        with pytest.raises(QueueError, match=rf"^message {message_id} not found$"):
-            bench.engine.message(message_id)
-    else:
-        assert bench.engine.message(message_id).id == message_id
-
-
 def test_a_message_to_a_topic_of_v1_is_read_and_cancelled_by_its_one_id(bench: Bench) -> None:
     bench.engine.url_groups.add_all("g", [(URL, None), (CALLBACK, None)], 0)
     publish = bench.engine.publish
@@ -458,17 +338,6 @@ def test_a_closed_engine_begins_nothing_any_more(bench: Bench) -> None:
     # A message whose timer had already fired does not start either.
     assert bench.engine.run(before, bench.start_us) is None
     assert (bench.sent, bench.state(before)) == ([], "CREATED")
-
-
-def test_a_cancelled_message_of_a_copy_ends_when_it_would_have_been_due(bench: Bench) -> None:
-    message_id = bench.publish(Delay="10s")
-    bench.engine.cancel(message_id)
-    saved = bench.engine.snapshot()
-    for _ in range(2):
-        bench.engine.restore(saved)
-        assert bench.state(message_id) == "CANCEL_REQUESTED"
-        bench.clock.advance("10s")
-        assert bench.state(message_id) == "CANCELED"
 
 
 def test_the_next_due_time_ignores_schedules(bench: Bench) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from pytest_fakecloud.queue.engine.flow import FlowControl, FlowKey
-from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import SECOND, Outcome
 
 from .bench import Bench
@@ -36,23 +34,6 @@ def test_a_start_of_an_earlier_period_is_not_subtracted_from_the_next(
     assert key.started == 0
 
 
-def test_a_record_shows_limits_that_are_not_there_as_zero() -> None:
-    record = FlowControl().get_or_create("k", 5 * SECOND).record(5 * SECOND)
-    assert record == {
-        "flowControlKey": "k",
-        "waitListSize": 0,
-        "parallelismMax": 0,
-        "parallelismCount": 0,
-        "rateMax": 0,
-        "rateCount": 0,
-        "ratePeriod": 1,
-        "ratePeriodStart": 5,
-        "isPaused": False,
-        "isPinnedParallelism": False,
-        "isPinnedRate": False,
-    }
-
-
 def test_a_record_counts_in_whole_seconds() -> None:
     flow = FlowControl()
     record = flow.pin("k", 1_700_000, parallelism=None, rate=2, period_us=60 * SECOND).record(
@@ -60,32 +41,6 @@ def test_a_record_counts_in_whole_seconds() -> None:
     )
     found = (record["ratePeriod"], record["ratePeriodStart"])
     assert [(one, type(one)) for one in found] == [(60, int), (1, int)]
-
-
-@pytest.mark.parametrize(
-    ("asked", "text"),
-    [
-        ({}, "invalid pin: pass parallelism, rate, or both"),
-        ({"period_us": SECOND}, "invalid pin: pass parallelism, rate, or both"),
-        ({"parallelism": 1, "period_us": SECOND}, "invalid pin: a period needs a rate"),
-    ],
-)
-def test_a_pin_that_says_too_little(asked: dict[str, Any], text: str) -> None:
-    flow = FlowControl()
-    with pytest.raises(QueueError) as caught:
-        flow.pin("k", 0, **({"parallelism": None, "rate": None, "period_us": None} | asked))
-    assert (caught.value.status, caught.value.message) == (400, text)
-    assert flow.keys == {}
-
-
-@pytest.mark.parametrize("parallelism", [False, True])
-@pytest.mark.parametrize("rate", [False, True])
-def test_each_dimension_is_unpinned_by_itself(parallelism: bool, rate: bool) -> None:
-    flow = FlowControl()
-    flow.pin("k", 0, parallelism=1, rate=1, period_us=None)
-    record = flow.unpin("k", parallelism=parallelism, rate=rate).record(0)
-    assert record["isPinnedParallelism"] is (not parallelism)
-    assert record["isPinnedRate"] is (not rate)
 
 
 def test_a_paused_key_that_has_used_up_its_rate_opens_at_no_instant() -> None:

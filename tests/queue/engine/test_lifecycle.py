@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any
 
@@ -12,9 +11,7 @@ from pytest_fakecloud.queue.engine.messages import causing
 from pytest_fakecloud.queue.errors import LoopError
 from pytest_fakecloud.queue.model import SECOND, Delivery, Outcome
 
-from .bench import CALLBACK, URL, Bench
-
-OTHER = "https://other.example.com/"
+from .bench import CALLBACK, Bench
 
 
 def rows(bench: Bench, message_id: str) -> list[tuple[Any, ...]]:
@@ -287,67 +284,3 @@ def test_finished_messages_have_no_timer(bench: Bench) -> None:
     bench.engine.cancel(bench.publish(Delay="1h"))
     bench.clock.advance("2h")
     assert bench.engine.timers == {}
-
-
-def test_no_message_starts_in_a_deleted_queue(bench: Bench) -> None:
-    head = bench.publish(Queue_Name="q", Delay="1m")
-    waiting = bench.publish(Queue_Name="q", Delay="1h")
-    bench.engine.delete_queue("q")
-    # The head has a planned attempt; the other message was waiting for its turn.
-    assert (bench.state(head), bench.state(waiting)) == ("CANCEL_REQUESTED", "CANCELED")
-
-
-def test_a_delivery_in_flight_outlives_its_queue(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(500 if delivery.attempt == 0 else 200, virtual_us=1)
-    message_id = bench.publish(Queue_Name="q", Retry_Delay="1000")
-    bench.clock.advance(0)
-    assert bench.state(message_id) == "ACTIVE"
-    bench.engine.delete_queue("q")
-    assert bench.state(message_id) == "ACTIVE"
-    bench.clock.advance("1m")
-    assert bench.state(message_id) == "DELIVERED"
-    assert len(bench.sent) == 2
-
-
-def test_deleting_a_queue_twice_is_nothing(bench: Bench) -> None:
-    bench.publish(Queue_Name="q")
-    for _ in range(2):
-        bench.engine.delete_queue("q")
-    assert bench.engine.queues == {}
-
-
-def failing(*urls: str) -> Callable[[Delivery], Outcome]:
-    return lambda delivery: Outcome(500 if delivery.url in urls else 200)
-
-
-def callback_of(bench: Bench, kind: str = "callback") -> str:
-    return next(one.id for one in bench.engine.messages.values() if one.kind == kind)
-
-
-def test_the_next_goes_when_the_callback_it_waits_for_is_cancelled(bench: Bench) -> None:
-    bench.answer = failing(CALLBACK)
-    bench.publish(Queue_Name="q", Callback=CALLBACK)
-    bench.publish(OTHER, Queue_Name="q")
-    bench.clock.advance("1s")
-    assert [one.url for one in bench.sent] == [URL, CALLBACK]
-    bench.engine.cancel(callback_of(bench))
-    bench.clock.advance(0)
-    # The next message starts immediately, not when the callback would have been retried.
-    assert [one.url for one in bench.sent] == [URL, CALLBACK, OTHER]
-
-
-def test_a_cancelled_callback_frees_its_message_once(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(200 if delivery.url == OTHER else 500)
-    bench.publish(
-        Queue_Name="q", Retries="0", Callback=CALLBACK, Failure_Callback=f"{CALLBACK}/failure",
-        Callback_Retries="5", Failure_Callback_Retries="5",
-    )  # fmt: skip
-    bench.publish(OTHER, Queue_Name="q")
-    bench.clock.advance("1s")
-    bench.engine.cancel(callback_of(bench))
-    bench.clock.advance("1m")
-    assert bench.state(callback_of(bench)) == "CANCELED"
-    assert OTHER not in [one.url for one in bench.sent]
-    bench.engine.cancel(callback_of(bench, "failure_callback"))
-    bench.clock.advance(0)
-    assert bench.sent[-1].url == OTHER

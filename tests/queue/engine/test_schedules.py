@@ -8,7 +8,7 @@ import pytest
 
 from pytest_fakecloud.queue.engine.schedules import Schedule
 from pytest_fakecloud.queue.errors import QueueError
-from pytest_fakecloud.queue.model import SECOND, Outcome, PublishSettings
+from pytest_fakecloud.queue.model import SECOND, PublishSettings
 
 from ..scene import DEST, NOW_MS, Scene, after
 from .bench import URL, Bench
@@ -45,17 +45,6 @@ def test_a_paused_one_stays_off_the_clock_when_a_copy_is_restored(scene: Scene) 
     assert scene.queue.clock.next_due() is None
 
 
-@pytest.mark.parametrize("verb", ["pause", "resume"])
-def test_pausing_or_resuming_twice_changes_nothing(scene: Scene, verb: str) -> None:
-    create(scene)
-    scene.ok("PATCH", f"/v2/schedules/s/{verb}")
-    due = scene.queue.clock.next_due()
-    shown = scene.get("/v2/schedules/s")
-    scene.ok("PATCH", f"/v2/schedules/s/{verb}")
-    assert scene.queue.clock.next_due() == due
-    assert scene.get("/v2/schedules/s") == shown
-
-
 def test_every_so_often_counts_from_the_creation(scene: Scene) -> None:
     scene.queue.clock.advance("10.5s")
     created = scene.queue.schedule(DEST, "@every 90m", id="often")
@@ -89,6 +78,11 @@ def test_a_schedule_has_an_id_of_its_own_unless_it_is_given_one(bench: Bench) ->
     assert scheduled(bench, Schedule_Id="mine").id == "mine"
 
 
+def test_a_schedule_that_does_not_exist_cannot_run(bench: Bench) -> None:
+    with pytest.raises(QueueError, match=r"^schedule x not found$"):
+        bench.engine.schedules.run_now("x")
+
+
 def test_its_messages_are_plain_ones_of_the_caller_that_made_it(bench: Bench) -> None:
     once = {"Deduplication_Id": "once", "Content_Based_Deduplication": "true"}
     schedule = scheduled(bench, Schedule_Id="mine", **once)
@@ -96,46 +90,6 @@ def test_its_messages_are_plain_ones_of_the_caller_that_made_it(bench: Bench) ->
     message = bench.engine.messages[ids[0]]
     assert (message.caller_ip, message.schedule_id) == ("192.0.2.7", schedule.id)
     assert message.settings == PublishSettings()
-
-
-@pytest.mark.parametrize(
-    ("headers", "text"),
-    [
-        ([], "invalid schedule: the Upstash-Cron header is missing"),
-        (
-            [("Upstash-Cron", "@hourly"), ("Upstash-Not-Before", "1800000000")],
-            "invalid schedule: Upstash-Not-Before cannot be used with a schedule",
-        ),
-        (
-            [("Upstash-Cron", "@every 9000000000m")],
-            "invalid cron expression '@every 9000000000m': it never fires",
-        ),
-    ],
-)
-def test_invalid_schedules(bench: Bench, headers: list[tuple[str, str]], text: str) -> None:
-    with pytest.raises(QueueError) as caught:
-        bench.engine.publish(URL, headers, b"", schedule_only=True)
-    assert (caught.value.status, caught.value.message) == (400, text)
-    assert bench.engine.schedules.by_id == {}
-
-
-@pytest.mark.parametrize(
-    ("status", "cancel", "word"),
-    [(200, False, "SUCCESS"), (500, False, "FAIL"), (200, True, "FAIL")],
-)
-def test_how_the_messages_of_the_last_run_ended(
-    bench: Bench, status: int, cancel: bool, word: str
-) -> None:
-    bench.answer = lambda delivery: Outcome(status)
-    schedule = scheduled(bench, Retries="0")
-    (message_id,) = bench.engine.schedules.run_now(schedule.id)
-    assert bench.engine.states_of_run(schedule) == {message_id: "IN_PROGRESS"}
-    if cancel:
-        bench.engine.cancel(message_id)
-    bench.clock.advance(0)
-    assert bench.engine.states_of_run(schedule) == {message_id: word}
-    bench.engine.restore(bench.engine.snapshot())
-    assert bench.engine.schedules.get(schedule.id).last_ids == [message_id]
 
 
 def test_a_run_after_a_copy_is_not_in_the_copy(bench: Bench) -> None:
@@ -167,13 +121,3 @@ def test_a_schedule_after_its_last_run_has_no_next_run(bench: Bench) -> None:
     assert schedule.next_runs(3, bench.clock.now_us()) == []
     bench.engine.restore(bench.engine.snapshot())
     assert bench.clock.next_due_us() is None
-
-
-def test_a_run_that_is_due_when_a_copy_is_restored_is_made(bench: Bench) -> None:
-    scheduled(bench)
-    saved = bench.engine.snapshot()
-    bench.engine.schedules.delete(next(iter(bench.engine.schedules.by_id)))
-    bench.clock.advance("1m")
-    bench.engine.restore(saved)
-    bench.clock.advance(0)
-    assert bench.times() == [60]

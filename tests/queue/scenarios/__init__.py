@@ -5,14 +5,15 @@ one of `Upstash`. `NOW+1000` is a time in Unix milliseconds, counted from the st
 
 `@ 5s` advances the clock, `@ due` delivers what is due, `@ idle` delivers everything. Indented lines
 below it are all deliveries since the last such line, `<seconds> <METHOD> <URL> | X-A: 1 < body`, of
-which a header without a value is absent, and a body may be `has <JSON>` or `lacks <keys>`; the line
-`none` means that nothing was delivered. The body of a delivery to a workflow is the list of its
-steps, `steps first, second`. `! DEST 500 after 10 | X-A: 1 < body` makes a destination answer with a
-status, after ten seconds; `*` are all destinations, and `500 200` answers with each status in turn.
-`states $m => CREATED ACTIVE` are the states in the log of a message, `ids /v2/dlq => $a $b` the ids
-of the messages in a listing, and `runs <query> => s r` the ids of workflow runs. `start r` and `run r`
-send the headers of the first and of a later step of a run at `APP`, and `flow rate=1` the headers of
-flow control with the key `k`.
+which a header without a value is absent, `$name` keeps a value, and a body may be `has <JSON>` or
+`lacks <keys>`; the line `none` means that nothing was delivered. The body of a delivery to a workflow
+is the list of its steps, `steps first, second`. `! DEST 500 after 10 | X-A: 1 < body` makes a
+destination answer with a status, after ten seconds; `*` are all destinations, and `500 200` answers
+with each status in turn. `states $m => CREATED ACTIVE` are the states in the log of a message, `waits
+$m => <reason>` is why a message without a due time waits, and `timeline $m => <text>` a part of its
+timeline. `ids /v2/dlq => $a $b` are the ids of the messages in a listing, and `runs <query> => s r`
+the ids of workflow runs. `start r` and `run r` send the headers of the first and of a later step of a
+run at `APP`, and `flow rate=1` the headers of flow control with the key `k`.
 
 In `headers.txt`, `publish` is a request to DEST whose settings (`-Retries: 0`) the tests also spell in
 other ways. KIND is Callback or Failure-Callback, and STATUS the status that causes it. The request of
@@ -85,6 +86,11 @@ class _Player(Player):
             ]
         elif line.startswith("states "):
             assert self.scene.states(line.split()[1]) == reply.split()
+        elif line.startswith("waits "):
+            record = self.scene.queue.message(line[6:])._record
+            assert (record.due_us, record.wait_reason) == (None, reply)
+        elif line.startswith("timeline "):
+            assert reply in self.scene.queue.message(line[9:]).timeline
         elif line.startswith(("ids ", "runs")):
             path = line[4:] if line[0] == "i" else f"/v2/workflows/events?{line[5:]}"
             rows = next(iter(self.scene.get(path).values()))
@@ -121,7 +127,7 @@ class _Player(Player):
         seconds, method, url = target.split()
         assert (round(at, 3), request.method, request.url) == (float(seconds), method, url)
         for name, value in headers:
-            assert ", ".join(request.headers.getlist(name)) == value, (name, request.headers)
+            self.compare(", ".join(request.headers.getlist(name)), value, part=False)
         if body.startswith(b"steps"):
             assert all(set(one) == {"messageId", "body", "callType"} for one in request.json())
             assert {one["callType"] for one in request.json()} == {"step"}
