@@ -34,7 +34,7 @@ from pytest_fakecloud.http.messages import Answer, Request
 
 _REPLY = re.compile(r"(\d{3})?\s*(has |lacks )?(.*)", re.DOTALL)
 _HEADERS = re.compile(r"(?: \| [\w-]+:[^|]*)+$")
-_ALTERNATIVES = re.compile(r"\{([\w.-]+(?:\|[\w.-]+)+)\}")
+_ALTERNATIVES = re.compile(r'\{([^\s{}|"]+(?:\|[^\s{}|"]+)+)\}')
 
 
 @dataclass
@@ -142,10 +142,7 @@ class Player(ABC):
 
     def check(self, answer: Fetched, reply: str) -> None:
         """Compare a response."""
-        if headers := _HEADERS.search(reply):
-            reply = reply[: headers.start()]
-            for name, value in parts(headers[0])[1]:
-                assert answer.headers.get(name, "") == value, (name, answer)
+        reply = self.without_headers(answer, reply)
         status, how, expected = _REPLY.fullmatch(reply).groups()  # type: ignore[union-attr]
         if status is None:
             assert 200 <= answer.status <= 299, answer
@@ -162,6 +159,13 @@ class Player(ABC):
         elif answer.body or expected != '""':
             wanted = expected if expected[0] == "$" else json.loads(expected)
             self.compare(answer.json(), wanted, part=bool(how))
+
+    def without_headers(self, answer: Fetched, reply: str) -> str:
+        """Compare the headers at the end of a reply, and return the rest."""
+        found = _HEADERS.search(reply)
+        for name, value in parts(found[0])[1] if found else ():
+            assert answer.headers.get(name, "") == value, (name, answer)
+        return reply[: found.start()] if found else reply
 
     def compare(self, value: Any, expected: Any, *, part: bool) -> None:
         """Compare JSON values; with `part`, objects may have more members."""
@@ -195,9 +199,14 @@ class RestPlayer(Player):
     def fake(self) -> Any:
         return self._fake
 
+    def authorized(self, headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return the headers of a request with those that authenticate it."""
+        if "Authorization" in dict(headers):
+            return headers
+        return [("Authorization", self.fake.headers["Authorization"]), *headers]
+
     def send(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Fetched:
-        if "Authorization" not in dict(headers):
-            headers = [("Authorization", self.fake.headers["Authorization"]), *headers]
+        headers = self.authorized(headers)
         raw = path.encode().decode("latin-1")
         answer = self.fake._app.answer(Request(method, raw, headers, body))
         assert isinstance(answer, Answer)
