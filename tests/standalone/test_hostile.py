@@ -140,10 +140,6 @@ def test_a_token_of_any_bytes_is_only_wrong(app: ControlApp) -> None:
         assert answer.status == 401
 
 
-def test_a_body_that_is_not_json_is_refused(app: ControlApp) -> None:
-    assert ask(app, "POST", "/reset", b"{broken")[0] == 400
-
-
 def test_a_place_that_cannot_be_had_is_refused(app: ControlApp) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for place in ({"port": taken.getsockname()[1]}, {"host": "192.0.2.1"}):
