@@ -85,25 +85,26 @@ class Requests(RestPlayer):
             assert agree(reply, text if text[0] == "-" else json.loads(text)), reply
 
 
-@pytest.mark.parametrize("name", STORIES)
-def test_story(context: Context, name: str) -> None:
-    settings, lines = STORIES[name]
-    with KVServer(context, **settings) as server:
-        Requests(server).play(lines)
-        assert {problem.kind for problem in server._app.problems} <= {"unrouted"}
+class TestStories:
+    @pytest.mark.parametrize("name", STORIES)
+    def test_story(self, context: Context, name: str) -> None:
+        settings, lines = STORIES[name]
+        with KVServer(context, **settings) as server:
+            Requests(server).play(lines)
+            assert {problem.kind for problem in server._app.problems} <= {"unrouted"}
 
 
-def test_head_runs_without_a_body(http: httpx.Client) -> None:
-    answer = http.head("/set/k/v")
-    assert (answer.status_code, answer.content) == (200, b"")
-    assert answer.headers["Content-Length"] == str(len('{"result":"OK"}'))
-    assert http.get("/get/k").json() == {"result": "v"}
+class TestMethods:
+    def test_head_runs_without_a_body(self, http: httpx.Client) -> None:
+        answer = http.head("/set/k/v")
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert answer.headers["Content-Length"] == str(len('{"result":"OK"}'))
+        assert http.get("/get/k").json() == {"result": "v"}
 
-
-def test_a_405_is_not_recorded_as_a_command(server: KVServer, http: httpx.Client) -> None:
-    http.delete("/get/k")
-    http.post("/", json=["GET", "k"])
-    assert server.assert_called("GET", times=1).only().method == "POST"
+    def test_a_405_is_not_recorded_as_a_command(self, server: KVServer, http: httpx.Client) -> None:
+        http.delete("/get/k")
+        http.post("/", json=["GET", "k"])
+        assert server.assert_called("GET", times=1).only().method == "POST"
 
 
 class TestEncoding:

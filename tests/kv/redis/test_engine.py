@@ -46,7 +46,7 @@ from ...clients.surface import Used
 from ...harness import check_each, in_threads, together
 from .. import test_routes
 from ..backing import BINARIES, CLUSTER, MISSING, OWN, Server, publishing, started
-from ..test_routes import EVENTS, listening, sent
+from ..test_routes import EVENTS, STORIES, listening, shown
 
 pytestmark = pytest.mark.slow
 test_upstash_redis = pytest.importorskip("tests.clients.test_upstash_redis")
@@ -159,12 +159,29 @@ def test_keys_are_listed_with_their_values(server: KVServer) -> None:
 
 
 TestMethods = again(test_routes.TestMethods)
-TestStories = again(test_routes.TestStories)
-TestCommands = again(test_routes.TestCommands)
-TestDialectOfErrors = again(test_routes.TestDialectOfErrors)
+
+
+class TestStories(again(test_routes.TestStories)):  # type: ignore[misc]
+    @pytest.mark.parametrize(
+        "name",
+        [name for name, (_, lines) in STORIES.items() if not any(line[0] == "@" for line in lines)],
+    )
+    def test_story(self, context: Context, name: str) -> None:
+        """Play the stories in which no time passes, which only wall-clock time does here."""
+        super().test_story(context, name)
+
+
 TestEncoding = again(test_routes.TestEncoding)
 TestTokens = again(test_routes.TestTokens)
 TestAvailability = again(test_routes.TestAvailability)
+
+
+def sent(server: KVServer, line: Any, path: str = "/") -> Any:
+    answer = httpx.post(server.url + path, json=line, headers=server.headers)
+    reply = shown(answer.json())
+    failed = isinstance(reply, str) and reply.startswith("-")
+    assert answer.status_code == (400 if failed else 200)
+    return reply
 
 
 def at_the_start_of_a_second(server: KVServer) -> int:
@@ -181,7 +198,7 @@ class TestLimits(test_routes.TestLimits):
             pytest.skip("real time is waited for once: what counts stands in front of each server")
 
     @pytest.mark.usefixtures("once")
-    def test_daily_limit_until_midnight(  # type: ignore[override]
+    def test_daily_limit_until_midnight(
         self, make: Callable[..., KVServer], context: Context, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # Midnight does not come on demand in real time, so a day lasts for a second here.
@@ -195,9 +212,7 @@ class TestLimits(test_routes.TestLimits):
             wait_until(lambda: sent(server, line) == 4)
 
     @pytest.mark.usefixtures("once")
-    def test_commands_per_second(  # type: ignore[override]
-        self, make: Callable[..., KVServer], context: Context
-    ) -> None:
+    def test_commands_per_second(self, make: Callable[..., KVServer], context: Context) -> None:
         text = "-ERR max requests limit exceeded. "
         with make(context, max_requests_per_second=2) as server:
             at_the_start_of_a_second(server)
