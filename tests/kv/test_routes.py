@@ -4,7 +4,8 @@
 v => "OK"`. A reply is the JSON of the result, an error (`-ERR ...`) with the status 400 unless one is
 given, or the bytes of the whole answer after a status; those of a pipeline are in a list. `$token`,
 `$read_only` and `$command` are the tokens of the server and the name of the command in the path; a
-request with an empty `Authorization` has no such header.
+request with an empty `Authorization` has no such header. `"$name"` as a reply keeps it.
+A story `in memory: ...` and one in which time passes are not played in front of real servers.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ class Requests(RestPlayer):
             return
         assert answer.headers["Content-Type"] == "application/json"
         reply = shown(answer.json())
-        if text:
+        if text[:2] == '"$':
+            self.kept[text[2:-1]] = reply
+        elif text:
             assert agree(reply, text if text[0] == "-" else json.loads(text)), reply
 
 
