@@ -76,13 +76,9 @@ def filled(api: Api) -> Api:
 # -- transport -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["PATCH", "OPTIONS", "HEAD"])
-def test_other_methods_are_refused(api: Api, method: str) -> None:
-    answer = api.send(method, "/info")
-    assert answer.status_code == 405
-    assert answer.headers["allow"] == "DELETE, GET, POST, PUT"
-    if method != "HEAD":
-        assert answer.json()["status"] == 405
+def test_a_head_request_is_refused(api: Api) -> None:
+    answer = api.send("HEAD", "/info")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "DELETE, GET, POST, PUT")
 
 
 @pytest.mark.parametrize("path", ["/", "/nope", "/upserts", "/info/extra"])
