@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import operator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,9 @@ from pytest_fakecloud.vector.filter import (
     glob_matcher,
     why_not,
 )
-from tests.harness import check_each
+from tests.harness import check_each, rows
+
+TABLES = Path(__file__).with_name("filters.txt")
 
 CITY: dict[str, Any] = {
     "pop": 15, "geo": {"cont": "Asia", "pos": {"lat": -35.5}}, "tags": ["a", "b"], "cap": False,
@@ -29,88 +32,11 @@ CITY: dict[str, Any] = {
 }  # fmt: skip
 
 
-RULES = [
-    ("pop > 10 OR x = 1 AND y = 2", True),
-    ("(pop > 10 OR x = 1) AND y = 2", False),
-    ("nope != 3", False),
-    ("nope NOT IN (3)", False),
-    ("nope NOT GLOB 'x'", False),
-    ("nope NOT CONTAINS 'x'", False),
-    ("geo.nope != 'x'", False),
-    ("nope.deeper != 'x'", False),
-    ("pop.deeper != 'x'", False),
-    ("HAS FIELD census", True),
-    ("HAS NOT FIELD census", False),
-    ("HAS FIELD nope", False),
-    ("HAS NOT FIELD nope", True),
-    ("HAS NOT FIELD nope.deeper", True),
-    ("HAS NOT FIELD pop.deeper", True),
-    ("HAS FIELD tags[1]", True),
-    ("HAS FIELD tags[2]", False),
-    ("census = 0", False),
-    ("census != 0", False),
-    ("census NOT IN (0)", False),
-    ("tags[#-1] = 'b'", True),
-    ("tags[#-2] = 'a'", True),
-    ("tags[#-3] = 'a'", False),
-    ("tags[#-0] = 'a'", False),
-    ("tags[0] = 'a'", True),
-    ("tags[5] = 'b'", False),
-    ("tags[99999999999999999999999] = 'b'", False),
-    ("rows[1][#-1] = 4", True),
-    ("people[0].name = 'x'", True),
-    ("people[#-1].name = 'y'", True),
-    ("geo.pos.lat < -35", True),
-    ("geo.cont NOT IN ('Europe')", True),
-    ("geo.cont IN ('Europe', 'Asia')", True),
-    ("geo.cont = 'asia'", False),
-    ("geo[0] = 'Asia'", False),
-    ("cap = 0", True),
-    ("cap = false", True),
-    ("cap = true", False),
-    ("cap != 1", True),
-    ("zero = false", True),
-    ("cap < 1", True),
-    ("pop = '15'", False),
-    ("pop = 15.0", True),
-    ("pop != '15'", True),
-    ("pop != 15", False),
-    ("name != 15", True),
-    ("geo != 'x'", False),
-    ("tags != 'x'", False),
-    ("tiny = 0.0000000001", True),
-    ("tiny > 0", True),
-    ("name < 5", False),
-    ("name > 5", False),
-    ("name < 'B'", False),
-    ("name >= 'Ankara'", False),
-    ("pop > 'x'", False),
-    ("nope < 'x'", False),
-    ("pop > false", True),
-    ("geo GLOB '*'", False),
-    ("pop GLOB '*'", False),
-    ("pop NOT GLOB 'x'", False),
-    ("name GLOB 'A*a'", True),
-    ("name GLOB 'a*'", False),
-    ("name GLOB 'An?ar[aeiou]'", True),
-    ("name GLOB 'Ankar'", False),
-    ("name NOT GLOB 'B*'", True),
-    ("tags CONTAINS 'a'", True),
-    ("tags NOT CONTAINS 'z'", True),
-    ("tags NOT CONTAINS 'a'", False),
-    ("name CONTAINS 'A'", False),
-    ("name NOT CONTAINS 'z'", False),
-    ("industries#-1] = 1", False),
-    ("HAS NOT FIELD industries#-1]", False),
-    ("HAS NOT FIELD tags[1x]", False),
-]
-
-
 def test_rules() -> None:
-    def check(text: str, passes: bool) -> None:
-        assert compile_filter(text)(CITY) is passes
+    def check(text: str, passes: str) -> None:
+        assert str(compile_filter(text)(CITY)).lower() == passes
 
-    check_each(check, RULES)
+    check_each(check, rows(TABLES, "rules"))
 
 
 def test_a_record_without_metadata_lacks_every_field() -> None:
@@ -266,34 +192,11 @@ def test_no_glob_is_catastrophic(pattern: str) -> None:
 RECORD: dict[str, Any] = {"city": "Bern", "n": 4, "tags": ["a", "b"], "open": True, "none": None}
 
 
-REASONS = [
-    ("city = 'Bern'", None),
-    ("city = 'Bern' AND n > 3", None),
-    ("city = 'Basel' OR n = 4", None),
-    ("city = 'Basel'", 'city is the string "Bern", compared with the string "Basel"'),
-    ("n >= 5", "n is the number 4, compared by >= with the number 5"),
-    ("city = 'Bern' AND n < 2 AND open = false",
-     "n is the number 4, compared by < with the number 2"),
-    ("city = 'Basel' OR n = 5",
-     'city is the string "Bern", compared with the string "Basel", and n is the number 4, '
-     "compared with the number 5"),
-    ("zip = 3000", "zip is absent (its metadata has only city, n, none, open, tags)"),
-    ("HAS FIELD zip", "zip is absent"),
-    ("HAS NOT FIELD city", "city is present"),
-    ("city IN ('Basel', 'Chur')",
-     'city is the string "Bern", not one of the string "Basel", the string "Chur"'),
-    ("n NOT IN (4, 5)", "n is the number 4, excluded by the number 4, the number 5"),
-    ("city GLOB 'Z*'", 'city is the string "Bern", compared with the pattern "Z*"'),
-    ("tags CONTAINS 'c'", 'tags is the array ["a", "b"], searched for the string "c"'),
-    ("open = false", "open is the boolean true, compared with the boolean false"),
-]  # fmt: skip
-
-
 def test_the_first_condition_that_does_not_hold() -> None:
-    def check(text: str, why: str | None) -> None:
-        assert why_not(text, RECORD) == why
+    def check(text: str, why: str) -> None:
+        assert str(why_not(text, RECORD)) == why
 
-    check_each(check, REASONS)
+    check_each(check, rows(TABLES, "reasons"))
 
 
 def test_nothing_is_there_where_there_is_no_metadata() -> None:

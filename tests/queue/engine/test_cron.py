@@ -19,7 +19,9 @@ from pytest_fakecloud.queue.engine.schedules import Cron
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import SECOND
 from pytest_fakecloud.queue.wire.values import LATEST_US
-from tests.harness import check_each
+from tests.harness import check_each, rows
+
+TABLES = Path(__file__).with_name("cron.txt")
 
 
 def us(*when: int) -> int:
@@ -41,57 +43,10 @@ JANUARY = us(2026, 1, 1)
 
 
 def test_next_runs() -> None:
-    def check(text: str, expected: list[str]) -> None:
-        assert runs(text, JANUARY, 2) == expected
+    def check(text: str, expected: str) -> None:
+        assert runs(text, JANUARY, 2) == expected.split(", ")
 
-    check_each(
-        check,
-        [
-            ("* * * * *", ["2026-01-01 00:01", "2026-01-01 00:02"]),
-            ("*/30 9-10 * * *", ["2026-01-01 09:00", "2026-01-01 09:30"]),
-            ("0 0 1,15 * *", ["2026-01-15 00:00", "2026-02-01 00:00"]),
-            ("0 0 * * 0", ["2026-01-04 00:00", "2026-01-11 00:00"]),
-            ("0 0 * * MON-tue", ["2026-01-05 00:00", "2026-01-06 00:00"]),
-            ("0 0 1 feb *", ["2026-02-01 00:00", "2027-02-01 00:00"]),
-            # If both day fields are restricted, either may match.
-            ("0 0 13 * 5", ["2026-01-02 00:00", "2026-01-09 00:00"]),
-            ("0 0 ? * 1", ["2026-01-05 00:00", "2026-01-12 00:00"]),
-            ("0 0 */10 * 1", ["2026-01-05 00:00", "2026-01-11 00:00"]),
-            ("0 0 13 * */3", ["2026-01-03 00:00", "2026-01-04 00:00"]),
-            ("0 0 */1 * 1", ["2026-01-05 00:00", "2026-01-12 00:00"]),
-            ("0 0 */2 * *", ["2026-01-03 00:00", "2026-01-05 00:00"]),
-            ("0 0 * * */2", ["2026-01-03 00:00", "2026-01-04 00:00"]),
-            ("0 0 29 2 *", ["2028-02-29 00:00", "2032-02-29 00:00"]),
-            ("10/20 0 * * *", ["2026-01-01 00:10", "2026-01-01 00:30"]),
-            ("@hourly", ["2026-01-01 01:00", "2026-01-01 02:00"]),
-            ("@daily", ["2026-01-02 00:00", "2026-01-03 00:00"]),
-            ("@midnight", ["2026-01-02 00:00", "2026-01-03 00:00"]),
-            ("@weekly", ["2026-01-04 00:00", "2026-01-11 00:00"]),
-            ("@monthly", ["2026-02-01 00:00", "2026-03-01 00:00"]),
-            ("@yearly", ["2027-01-01 00:00", "2028-01-01 00:00"]),
-            ("@Annually", ["2027-01-01 00:00", "2028-01-01 00:00"]),
-            ("  0   12  * * *  ", ["2026-01-01 12:00", "2026-01-02 12:00"]),
-            ("@every 5m", ["2026-01-01 00:05", "2026-01-01 00:10"]),
-            ("@EVERY  1h30m", ["2026-01-01 01:30", "2026-01-01 03:00"]),
-            ("TZ=Asia/Tokyo @every 1440m", ["2026-01-02 00:00", "2026-01-03 00:00"]),
-            ("5-5/2 * * * *", ["2026-01-01 00:05", "2026-01-01 01:05"]),
-            ("5-5 3-3/1 * * *", ["2026-01-01 03:05", "2026-01-02 03:05"]),
-            ("58/1 * * * *", ["2026-01-01 00:58", "2026-01-01 00:59"]),
-            ("*/1 */1 */1 */1 */1", ["2026-01-01 00:01", "2026-01-01 00:02"]),
-            ("*/90 * * * *", ["2026-01-01 01:00", "2026-01-01 02:00"]),
-            ("007,08 0 * * *", ["2026-01-01 00:07", "2026-01-01 00:08"]),
-            ("0 0 1-31 * 1", ["2026-01-02 00:00", "2026-01-03 00:00"]),
-            ("0 0 *,5 * 1", ["2026-01-05 00:00", "2026-01-12 00:00"]),
-            ("0 0 1 jan-Mar/2 *", ["2026-03-01 00:00", "2027-01-01 00:00"]),
-            ("0 0 * * fri-SAT", ["2026-01-02 00:00", "2026-01-03 00:00"]),
-            ("0 0 ?/2 * ?", ["2026-01-03 00:00", "2026-01-05 00:00"]),
-            ("TZ=Asia/Tokyo 0 9 * * *", ["2026-01-02 00:00", "2026-01-03 00:00"]),
-            ("CRON_TZ=Asia/Tokyo 0 9 * * *", ["2026-01-02 00:00", "2026-01-03 00:00"]),
-            ("CRON_TZ=UTC 0 9 * * *", ["2026-01-01 09:00", "2026-01-02 09:00"]),
-            ("TZ=utc 0 9 * * *", ["2026-01-01 09:00", "2026-01-02 09:00"]),
-            ("CRON_TZ=America/New_York @daily", ["2026-01-01 05:00", "2026-01-02 05:00"]),
-        ],
-    )
+    check_each(check, rows(TABLES, "runs"))
 
 
 def test_a_run_exactly_now_is_the_next_one_later() -> None:
@@ -177,56 +132,9 @@ def test_malformed_expressions() -> None:
             Cron(text)
         start, _, found = caught.value.message.partition(": ")
         assert (caught.value.status, start) == (400, f"invalid cron expression {text.strip()!r}")
-        assert re.search(why, found)
+        assert re.search(why.replace("KNOWN", known), found)
 
-    check_each(
-        check,
-        [
-            ("", "expected 5 fields, got 0"),
-            ("* * *", "^expected 5 fields, got 3$"),
-            ("* * * * * *", "expected 5 fields, got 6"),
-            ("0 0 L * *", "unexpected 'L' in field 3"),
-            ("0 0 15W * *", "unexpected '15W'"),
-            ("0 0 * * 1#2", "unexpected '1#2'"),
-            ("0 0 * * 7", "unexpected '7' in field 5"),
-            ("0 0 * * 5-7", "unexpected '5-7' in field 5"),
-            ("60 * * * *", "Bad minute"),
-            ("* 24 * * *", "Bad hour"),
-            ("* * 32 * *", "Bad day-of-month"),
-            ("* * * 13 *", "Bad month"),
-            ("*/0 * * * *", "Bad minute"),
-            ("5-1 * * * *", "Bad minute"),
-            (
-                "0 0 * 5-1 *",
-                "^Bad month: unexpected '5-1' in field 4, expected numbers from 1 to 12$",
-            ),
-            ("? * * * *", "unexpected '\\?' in field 1"),
-            ("JAN * * * *", "unexpected 'JAN' in field 1"),
-            ("* * * * FOO", "unexpected 'FOO' in field 5"),
-            (" @reboot ", f"^unknown name @reboot, known are {known}$"),
-            ("@every", f"^unknown name @every, known are {known}$"),
-            ("@every soon", "expected a duration such as @every 5m"),
-            ("@every 5", "^expected a duration such as @every 5m or @every 1h30m$"),
-            ("@every 1h 30m", "expected a duration"),
-            ("@every -5m", "the finest step is one minute"),
-            ("@every 59.9s", "^the finest step is one minute$"),
-            ("1,,2 * * * *", "Bad minute: unexpected '' in field 1, expected numbers from 0 to 59"),
-            ("*-5 * * * *", "unexpected '\\*-5' in field 1"),
-            ("1-2-3 * * * *", "unexpected '1-2-3' in field 1"),
-            ("1/2/3 * * * *", "unexpected '1/2/3' in field 1"),
-            ("5- * * * *", "Bad minute"),
-            ("-5 * * * *", "Bad minute"),
-            ("0 0 * * MONDAY", "unexpected 'MONDAY' in field 5"),
-            ("99999999999999999999 * * * *", "Bad minute"),
-            ("*/" + "9" * 5000 + " * * * *", "Bad minute"),
-            ("CRON_TZ=Nowhere/City * * * * *", "unknown time zone 'Nowhere/City'"),
-            ("TZ=Nowhere/City @daily", "^unknown time zone 'Nowhere/City'$"),
-            ("CRON_TZ=../etc/passwd * * * * *", "unknown time zone"),
-            ("CRON_TZ=America * * * * *", "unknown time zone 'America'"),
-            ("CRON_TZ=UTC", "expected 5 fields"),
-            ("* * * * *; rm", "expected 5 fields"),
-        ],
-    )
+    check_each(check, rows(TABLES, "invalid"))
 
 
 def test_an_expression_that_never_fires() -> None:
