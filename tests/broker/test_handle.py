@@ -125,58 +125,6 @@ def test_add_partitions_delete_records_and_retention(broker: Broker, rest: Rest)
     assert [r.value for r in broker.records("orders")] == ["g", "h"]
 
 
-def test_a_deleted_topic_is_gone_for_clients_groups_and_tests(broker: Broker, rest: Rest) -> None:
-    broker.create_topic("other", partitions=2)
-    rest.produce("orders", "a", partition=0)
-    rest.produce("other", "x", partition=0)
-    for instance in ("i", "crashed"):
-        rest.consume("g", instance, "orders", "other", **MANUAL)
-    rest.consume("g", "i", "orders", "other")
-    rest("POST", "/commit/g/i")
-    broker.faults.crash("g", "crashed")
-    broker._time.wait_cap = 10
-    poll = Parked(lambda: rest.consume("g", "i", "orders", "other", timeout=60_000))
-    until_parked(broker)
-    broker.topic("orders").delete()
-    assert poll.result() == []
-    assert partition_counts(broker) == {"other": 2}
-    view = broker.group("g")
-    assert {tp.topic for tp in (*view.committed, *view.position, *view.lag)} == {"other"}
-    rest("POST", "/produce/orders", {"value": "b"}, status=404)
-    rest("POST", "/consume/g/i", {"topics": ["orders"]}, status=404)
-    with pytest.raises(ContractError, match="'orders'"):
-        broker.topic("orders").delete()
-
-
-def test_a_topic_that_is_created_again_is_new_and_its_readers_get_it(
-    make_broker: Make, tmp_path: Path
-) -> None:
-    broker = make_broker()
-    rest = Rest(broker)
-    rest.produce("orders", "old", partition=0)
-    assert rest.values("g", "i", "orders", **MANUAL) == ["old"]
-    saved = broker.snapshot()
-    for again in (lambda: broker.create_topic("orders"), lambda: broker.load({"orders": ["n"]})):
-        broker.topic("orders").delete()
-        assert rest.assignments("g") == {"i": {}}
-        again()
-        assert rest.assignments("g") == {"i": {"orders": [0]}}
-    assert rest.values("g", "i", "orders") == ["n"]
-    broker.restore(saved)
-    assert [record.value for record in broker.records("orders")] == ["old"]
-
-
-def test_retention_of_a_topic_applies_to_clients(broker: Broker, rest: Rest) -> None:
-    broker.create_topic("short", retention="10s")
-    broker.commit("g", "short", 0, 0)
-    rest.produce("short", "old")
-    broker.clock.advance("11s")
-    assert broker.group("g").total_lag == 0
-    rest.produce("short", "new")
-    assert rest.values("g", "i", "short", **MANUAL) == ["new"]
-    rest("POST", "/fetch", {"topic": "short", "partition": 0, "offset": 0}, status=400)
-
-
 def test_topics_can_be_given_with_their_options(make_broker: Make) -> None:
     broker = make_broker(
         retention="1h",
@@ -271,26 +219,6 @@ def test_a_joined_instance_starts_where_it_is_told_to(broker: Broker, rest: Rest
     ):
         view = broker.join(group, "i", ["orders"], **options)  # type: ignore[arg-type]
         assert view.position[TopicPartition("orders", 0)] == position
-
-
-def test_redeliver_wakes_a_waiting_consumer_and_survives_a_crash(
-    broker: Broker, rest: Rest
-) -> None:
-    rest.produce("orders", "a", partition=0)
-    rest.consume("g", "i", "orders", **MANUAL)
-    rest("POST", "/commit/g/i")
-    poll = park_consume(rest, join=False)
-    broker.faults.redeliver("g")
-    assert poll.result() == ["a"]
-    broker.faults.redeliver("g")
-    broker.faults.crash("g", "i")
-    assert rest.values("g", "i", "orders", **MANUAL) == ["a"]
-    for wrong in (
-        lambda: broker.faults.redeliver("h"),
-        lambda: broker.faults.redeliver("g", last=0),
-    ):
-        with pytest.raises(ContractError):
-            wrong()
 
 
 def test_reorder_mixes_partitions_by_the_seed_and_keeps_each_ones_order(make_broker: Make) -> None:
@@ -782,23 +710,6 @@ def test_headers_may_have_the_form_of_the_api(broker: Broker, rest: Rest) -> Non
 # -- what waits, and what is put back ------------------------------------------------------------
 
 
-def test_records_that_are_left_go_to_the_consume_whose_turn_comes(make_broker: Make) -> None:
-    broker = make_broker(max_poll_records=1)
-    rest = Rest(broker)
-    polls = [park_consume(rest), park_consume(rest, join=False)]
-    until_parked(broker, 2)
-    rest.produce("orders", "a", "b", partition=0)
-    assert sorted(poll.result() for poll in polls) == [["a"], ["b"]]
-
-
-def test_a_consumer_that_was_put_back_wakes_at_a_record(broker: Broker, rest: Rest) -> None:
-    rest.consume("g", "i", "orders")
-    broker.restore(broker.snapshot())
-    poll = park_consume(rest, join=False)
-    rest.produce("orders", "a")
-    assert poll.result() == ["a"]
-
-
 def test_on_a_running_clock_who_waits_wakes_for_a_timer_that_is_planned_meanwhile(
     make_broker: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -821,22 +732,6 @@ def test_what_a_plan_allows_is_there_again_after_a_restore(make_broker: Make) ->
     assert rest("POST", "/produce/orders", {"value": "b"}, status=429)["status"] == 429
     broker.restore(before)
     rest.produce("orders", "b")
-
-
-@pytest.mark.parametrize("consuming", ["0s", "15s"])
-def test_an_instance_copied_while_consuming_idles_from_then(
-    make_broker: Make, consuming: str
-) -> None:
-    broker = make_broker(idle_close="10s")
-    rest = Rest(broker)
-    poll = park_consume(rest, join=consuming == "15s")
-    broker.clock.advance(consuming)
-    broker.restore(broker.snapshot())
-    assert poll.result() == []
-    broker.clock.advance("9s")
-    assert rest.assignments("g") == {"i": {"orders": [0, 1, 2]}}
-    broker.clock.advance("1s")
-    assert rest.assignments("g") == {}
 
 
 @pytest.mark.parametrize("meanwhile", ["add_partitions", "restore"])
@@ -883,17 +778,6 @@ def test_redeliver_skips_nothing_that_was_not_committed(
     broker.group("g").expire("i")
     assert [record.value for record in broker.faults.redeliver("g")] == list(again)
     assert rest.values("g", "j", "orders", **settings) == list(again)
-
-
-def test_who_has_yet_to_read_again_is_not_caught_up(broker: Broker, rest: Rest) -> None:
-    rest.consume("g", "i", "orders", Enable_Auto_Commit="false")
-    rest.produce("orders", "a", "b", partition=0)
-    assert rest.values("g", "i", "orders") == ["a", "b"]
-    broker.group("g").rebalance()
-    broker.assert_caught_up("g")
-    broker.faults.redeliver("g")
-    assert broker.group("g").total_lag == 1
-    assert rest.values("g", "i", "orders") == ["b"]
 
 
 def test_a_group_that_reads_and_has_committed_nothing_is_not_caught_up(
