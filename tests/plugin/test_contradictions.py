@@ -34,22 +34,6 @@ def test_process_time_and_a_running_clock(
     result.stdout.fnmatch_lines(["*fakecloud: clock='running' is not possible: *"])
 
 
-def test_class_and_function_together(run: Run) -> None:
-    result = run(
-        """
-        import pytest
-
-        @pytest.mark.fakecloud(clock="running")
-        class TestIt:
-            @pytest.mark.fakecloud(process_time="autojump")
-            def test_it(self):
-                pass
-        """
-    )
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*fakecloud: clock='running' is not possible: *"])
-
-
 @pytest.mark.parametrize(
     "settings",
     [{"process_time": True}, {"clock": "frozen"}, {"now": "2026-01-01T00:00:00Z"}],
@@ -63,22 +47,3 @@ def test_a_real_server_and_a_clock_that_stands(
 ) -> None:
     with Cloud(**settings) as cloud, pytest.raises(ContractError, match="uses real time"):
         cloud._start(fixture, {"engine": engine})
-
-
-def test_settings_of_one_fake_from_two_markers(run: Run) -> None:
-    result = run(
-        """
-        import pytest
-
-        @pytest.mark.fakecloud(kv_server={"version": "7.2"})
-        class TestVersion:
-            @pytest.mark.fakecloud(kv_server={"dialect": "redis"})
-            def test_goes_with_the_dialect(self, kv_server):
-                assert kv_server.execute("INFO", "server")
-
-            def test_alone(self, kv_server):
-                pass
-        """
-    )
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*version='7.2' applies only to a stock server*"])

@@ -56,27 +56,3 @@ def test_what_ran_before_a_test_does_not_matter(run_in_scope: Run) -> None:
     all_of_them, _ = seen_and_seed(run_in_scope(SOURCE))
     alone, _ = seen_and_seed(run_in_scope(SOURCE, "-k", "test_random"))
     assert alone == all_of_them
-
-
-def test_a_seed_given_for_the_session_holds_for_every_test(
-    run: Run, pytester: pytest.Pytester
-) -> None:
-    pytester.makeini("[pytest]\nfakecloud_scope = session")
-    run(
-        """
-        import pytest
-
-        @pytest.fixture(scope="session")
-        def fakecloud_session_settings():
-            return {"seed": 7}
-
-        ids = set()
-
-        @pytest.mark.parametrize("turn", range(3))
-        def test_it(fakecloud, queue, turn):
-            queue.destinations.accept()  # the queue delivers in the background
-            ids.add(queue.publish("https://app.test/hook").id)
-            assert fakecloud.seed == 7
-            assert len(ids) == 1
-        """
-    ).assert_outcomes(passed=3)

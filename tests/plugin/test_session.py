@@ -83,68 +83,6 @@ def test_a_scope_keeps_address_and_credentials_and_nothing_else(
     run(source).assert_outcomes(passed=7, failed=1)
 
 
-def test_settings_of_one_test_are_refused(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nfakecloud_scope = session")
-    result = run(
-        """
-        import pytest
-
-        @pytest.mark.fakecloud(now="2026-01-01T00:00:00Z", broker={"topics": {"a": 1}})
-        def test_it(broker):
-            pass
-
-        @pytest.mark.fakecloud(strict=False)
-        def test_strict_may_be_set(broker):
-            pass
-        """
-    )
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*broker, now cannot be set for one test*session*"])
-
-
-def test_session_settings_come_from_a_session_fixture(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nfakecloud_scope = session")
-    run(
-        """
-        import pytest
-
-        @pytest.fixture(scope="session")
-        def fakecloud_session_settings():
-            return {"broker": {"topics": {"orders": 3}}}
-
-        @pytest.mark.parametrize("turn", range(2))
-        def test_it(broker, turn):
-            assert broker.topic("orders").partitions == 3
-            broker.create_topic("more")
-        """
-    ).assert_outcomes(passed=2)
-
-
-def test_own_session_fixtures_load_a_baseline(run: Run) -> None:
-    run(
-        """
-        import pytest
-
-        @pytest.fixture(scope="session")
-        def shop(fakecloud_session):
-            broker = fakecloud_session.broker(name="shop")
-            broker.create_topic("orders", partitions=1)
-            broker.produce("orders", "loaded")
-            broker.set_baseline()
-            return broker
-
-        @pytest.mark.parametrize("turn", range(3))
-        def test_baseline(shop, turn):
-            assert [record.value for record in shop.records("orders")] == ["loaded"]
-            shop.produce("orders", "more")
-
-        def test_the_fixtures_are_another_cloud(shop, broker):
-            assert broker.topics() == []
-            assert broker.url != shop.url
-        """
-    ).assert_outcomes(passed=4)
-
-
 SHARED = {
     "test_1": """
         import pytest
@@ -204,42 +142,6 @@ def test_a_modules_fakes_last_for_the_module(run: Run, pytester: pytest.Pytester
     pytester.runpytest_inprocess(*QUIET).assert_outcomes(passed=5)
 
 
-def test_a_classs_fakes_last_for_the_class(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nfakecloud_scope = class")
-    run(
-        """
-        import pytest
-
-        URLS = []
-
-        @pytest.mark.fakecloud(seed=7, queue={"retries": 1})
-        class TestOne:
-            @pytest.fixture(scope="class")
-            def app(self, queue):
-                return queue.url
-
-            def test_1(self, app, fakecloud):
-                assert fakecloud.seed == 7
-                URLS.append(app)
-
-            @pytest.mark.fakecloud(strict=False)
-            def test_2(self, app, queue):
-                assert app == queue.url == URLS[0]
-
-        class TestTwo:
-            def test_1(self, queue, fakecloud):
-                assert fakecloud.seed != 7
-                assert queue.url != URLS[0]
-                URLS.append(queue.url)
-
-        @pytest.mark.fakecloud(now="2026-01-01T00:00:00Z")
-        def test_alone(queue, fakecloud):
-            assert fakecloud.clock.now().year == 2026
-            assert queue.url not in URLS
-        """
-    ).assert_outcomes(passed=4)
-
-
 @pytest.mark.parametrize("scope", ["class", "module", "session"])
 @pytest.mark.parametrize("way", ["marker", "ini"])
 def test_variables_are_those_of_the_tests_with_fakes(
@@ -279,20 +181,6 @@ def test_workers_have_their_own_modules(pytester: pytest.Pytester) -> None:
     body = "    assert kv_server.client().incr('n') == 1\n"
     pytester.makepyfile(test_1=source + body, test_2=source + body)
     apart(pytester, "-n2", plugins=("xdist",)).assert_outcomes(passed=8)
-
-
-def test_what_a_test_starts_itself_ends_with_it(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nfakecloud_scope = session")
-    run(
-        """
-        def test_1(fakecloud):
-            fakecloud.broker(name="mine")
-            assert [handle.name for handle in fakecloud.fakes()] == ["mine"]
-
-        def test_2(fakecloud):
-            assert fakecloud.fakes() == []
-        """
-    ).assert_outcomes(passed=2)
 
 
 @pytest.mark.slow
