@@ -142,11 +142,6 @@ def test_a_callback_is_tried_as_often_as_the_run_says(scene: RunScene) -> None:
     assert [one.max_retries for one in scene.queue.messages(kind="failure_callback")] == [5, 2]
 
 
-def rejected(scene: RunScene) -> list[dict[str, Any]]:
-    problems = scene.queue._context.problems
-    return [one.facts for one in problems if one.kind == "rejected_step"]
-
-
 def test_a_rejected_step_in_a_batch_is_a_problem(scene: RunScene) -> None:
     scene.start()
     of_run = {"Upstash-Workflow-RunId": "r", "Upstash-Workflow-Init": "false"}
@@ -169,40 +164,6 @@ def test_a_rejected_step_in_a_batch_is_a_problem(scene: RunScene) -> None:
         f"queue: rejected item 2 of a batch, a step of workflow run r at {APP}:"
         f" 400 {answers[1]['error']}"
     )
-
-
-@pytest.mark.parametrize(
-    ("item", "run_id", "url"),
-    [
-        ({"destination": "x", "headers": {"Service-Workflow-RunId": "r"}}, "r", "x"),
-        ({"destination": 5, "headers": {"upstash-workflow-runid": ["r", "s"]}}, "r", "5"),
-        ({"headers": {"Upstash-Workflow-RunId": 7}}, "7", "None"),
-        ({"destination": APP, "headers": {"Upstash-Workflow-RunId": "new"}, "body": 5}, "new", APP),
-    ],
-)
-def test_a_malformed_step_is_a_problem_too(
-    scene: RunScene, item: Any, run_id: str, url: str
-) -> None:
-    (answer,) = scene.ask("POST", "/v2/batch", json=[item])
-    assert answer["status"] == 400
-    assert rejected(scene) == [{"run_id": run_id, "url": url, "handle": "queue"}]
-
-
-@pytest.mark.parametrize(
-    "item",
-    [
-        7,
-        None,
-        {},
-        {"headers": []},
-        {"headers": None},
-        {"headers": {"Upstash-Workflow-RunId": []}},
-        {"headers": {"Upstash-Workflow-RunId": ""}},
-    ],
-)
-def test_a_rejected_item_of_no_run_is_no_problem(scene: RunScene, item: Any) -> None:
-    scene.ask("POST", "/v2/batch", json=[item])
-    assert rejected(scene) == []
 
 
 def test_a_rejected_step_with_half_a_character_can_be_reported(scene: RunScene) -> None:
@@ -673,32 +634,12 @@ def test_a_handler_that_acts_for_its_run_is_a_workflow(
     assert no_workflows(scene) == []
 
 
-@pytest.mark.parametrize("header", ["Upstash-Workflow-Sdk-Version", "upstash-workflow-sdk-version"])
-def test_an_answer_of_a_workflow_client_is_one_of_a_workflow(scene: RunScene, header: str) -> None:
-    scene.queue.destinations.respond(APP, (200, "", {header: "1"}))
-    scene.ask("POST", f"/v2/trigger/{APP}")
-    scene.queue.run_until_idle()
-    assert [run["workflowState"] for run in scene.runs()] == ["RUN_STARTED"]
-    assert no_workflows(scene) == []
-
-
 def test_a_message_cancelled_during_its_delivery_is_no_failed_trigger(scene: RunScene) -> None:
     made = scene.ask("POST", f"/v2/trigger/{APP}")
     path = f"/v2/messages/{made['messageId']}"
     scene.queue.destinations.call(APP, lambda request: scene.ask("DELETE", path) and 200)
     scene.queue.run_until_idle()
     assert [run["workflowState"] for run in scene.runs()] == ["RUN_STARTED"]
-    assert no_workflows(scene) == []
-
-
-def test_only_triggers_that_ask_for_it_and_no_later_steps_are_checked(scene: RunScene) -> None:
-    scene.start_and_deliver("plain")
-    detecting = {"Upstash_Feature_Set": DETECTING["Upstash-Feature-Set"]}
-    scene.queue.destinations.respond(APP, (200, "", {"Upstash-Workflow-Sdk-Version": "1"}), 200)
-    scene.start_and_deliver("r", **detecting)
-    scene.send("r", step(1), **detecting)
-    scene.queue.run_until_idle()
-    assert {run["workflowState"] for run in scene.runs()} == {"RUN_STARTED"}
     assert no_workflows(scene) == []
 
 
