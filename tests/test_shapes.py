@@ -43,6 +43,7 @@ from pytest_fakecloud.queue.views import (
     SCHEDULES,
 )
 from pytest_fakecloud.vector.handle import QUERY_FIELDS, UPSERT_FIELDS
+from tests.faults.conftest import ARGUMENTS
 from tests.harness import check_each, syntax
 
 Fields = Mapping[str, Field]
@@ -281,18 +282,9 @@ def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
 
 
 def bound_fault(word: str, method: Ask) -> Ask:
-    first: dict[str, tuple[object, ...]] = {
-        "respond": (503,),
-        "partial_produce": (1,),
-        "call": (print,),
-        "delay": (0,),
-        "random": (0.5,),
-        "sequence": ([503],),
-        "rate_limit": (1,),
-        "burst_limit": (1,),
-        "daily_limit": (1,),
-    }
-    return lambda **where: method(*first.get(word, ()), **where)
+    of_services = {name: [1] for name in ("partial_produce", "burst_limit", "daily_limit")}
+    first = {**ARGUMENTS, **of_services}.get(word, [])
+    return lambda **where: method(*first, **where)
 
 
 def test_a_string_that_can_never_be_is_an_error_wherever_it_is_asked(cloud: Cloud) -> None:
