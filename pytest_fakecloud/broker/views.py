@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from ..core.journal import Results, results_of
 from ..core.matching import Field, fields_of
 from ..core.settings import optional, whole
 from ..core.timers import Duration
-from ..handle import action_as
+from ..handle import action_as, engine_of
 from .model import (
     GROUP_STATES,
     TOPIC,
@@ -25,7 +26,7 @@ from .model import (
 )
 
 if TYPE_CHECKING:
-    from .handle import Broker
+    from .handle import Broker, BrokerEngine
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -34,6 +35,12 @@ class _NamedView:
 
     _broker: Broker
     name: str
+
+    @contextmanager
+    def _settled(self, **names: str) -> Iterator[BrokerEngine]:
+        """Fire due timers, and yield the engine, whose errors become ``ContractError`` in the block."""
+        with self._broker._settled(**names):
+            yield engine_of(self._broker)
 
     def _owner(self) -> tuple[Broker, tuple[Any, ...]]:
         return self._broker, (self.name,)
@@ -54,48 +61,48 @@ class TopicView(_NamedView):
     @property
     def partitions(self) -> int:
         """The number of partitions."""
-        with self._broker._settled():
-            return self._broker._engine.topics.check(self.name)
+        with self._settled() as engine:
+            return engine.topics.check(self.name)
 
     @property
     def records(self) -> Results[Record]:
         """The records in (partition, offset) order."""
-        with self._broker._settled():
-            count = self._broker._engine.topics.check(self.name)
-            records = self._broker._engine.records.all(self.name)
+        with self._settled() as engine:
+            count = engine.topics.check(self.name)
+            records = engine.records.all(self.name)
         return results_of(records, record_fields(count), "record")
 
     @property
     def start_offsets(self) -> list[int]:
         """For each partition, the offset of its oldest record."""
-        with self._broker._settled():
-            return [start for start, _ in self._broker._engine.topics.bounds(self.name)]
+        with self._settled() as engine:
+            return [start for start, _ in engine.topics.bounds(self.name)]
 
     @property
     def end_offsets(self) -> list[int]:
         """For each partition, the offset that its next record will get."""
-        with self._broker._settled():
-            return [end for _, end in self._broker._engine.topics.bounds(self.name)]
+        with self._settled() as engine:
+            return [end for _, end in engine.topics.bounds(self.name)]
 
     @action_as("topic.delete")
     def delete(self) -> None:
         """Delete the topic with its records and committed offsets. Its groups rebalance."""
-        with self._broker._settled():
-            self._broker._engine.topics.delete(self.name)
+        with self._settled() as engine:
+            engine.topics.delete(self.name)
 
     @action_as("topic.add_partitions")
     def add_partitions(self, count: int = 1) -> int:
         """Add partitions, rebalance the topic's groups, and return the new partition count."""
-        with self._broker._settled():
-            return self._broker._engine.topics.add_partitions(self.name, count)
+        with self._settled() as engine:
+            return engine.topics.add_partitions(self.name, count)
 
     @action_as("topic.set_retention")
     def set_retention(
         self, retention: Duration | None = None, *, retention_bytes: int | None = None
     ) -> None:
         """Set how long the topic keeps records, and how many bytes per partition; None: no limit."""
-        with self._broker._settled():
-            self._broker._engine.topics.set_retention(
+        with self._settled() as engine:
+            engine.topics.set_retention(
                 self.name, retention_ms=milliseconds(retention), retention_bytes=retention_bytes
             )
 
@@ -104,8 +111,8 @@ class TopicView(_NamedView):
         """Delete the records below an offset in one partition or in all; return their number."""
         whole(0).read("before", before)
         optional(whole(0)).read("partition", partition)
-        with self._broker._settled():
-            return self._broker._engine.topics.delete_records(self.name, partition, before)
+        with self._settled() as engine:
+            return engine.topics.delete_records(self.name, partition, before)
 
     def __repr__(self) -> str:
         try:
@@ -129,8 +136,8 @@ class GroupView(_NamedView):
 
     def _described(self) -> GroupDescription:
         """Return all data of the group at one moment."""
-        with self._broker._settled():
-            return self._broker._engine.groups.describe(self.name)
+        with self._settled() as engine:
+            return engine.groups.describe(self.name)
 
     @property
     def state(self) -> str:
@@ -189,20 +196,20 @@ class GroupView(_NamedView):
     @action_as("group.rebalance")
     def rebalance(self) -> None:
         """Make the group rebalance, after the usual automatic commits of its members."""
-        with self._broker._settled():
-            self._broker._engine.groups.rebalance(self.name)
+        with self._settled() as engine:
+            engine.groups.rebalance(self.name)
 
     @action_as("group.leave")
     def leave(self, instance: str) -> None:
         """Make an instance leave the group, as a delete-consumer request does."""
-        with self._broker._settled(instance=instance):
-            self._broker._engine.groups.delete(self.name, instance)
+        with self._settled(instance=instance) as engine:
+            engine.groups.delete(self.name, instance)
 
     @action_as("group.expire")
     def expire(self, instance: str) -> None:
         """End an instance's session, reassign its partitions, and reject its later commits."""
-        with self._broker._settled(instance=instance):
-            self._broker._engine.groups.expire(self.name, instance)
+        with self._settled(instance=instance) as engine:
+            engine.groups.expire(self.name, instance)
 
     def __repr__(self) -> str:
         try:
