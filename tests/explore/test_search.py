@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import selectors
 import socket
@@ -187,6 +188,26 @@ def test_two_delays_are_tried_together_early(cloud: Cloud, kv: KVServer, redis: 
     found = failure(cloud, clients, once, kinds=("slow", "tick", "nearly", "drop", "crash"))
     assert found.schedule.count(" slow ") == 2
     assert found.tried < 60
+
+
+def test_a_fault_is_repeated_at_the_retries_that_it_causes(cloud: Cloud, kv: KVServer) -> None:
+    """The third attempt exists only after two failures, so no run with one event contains it."""
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+
+    def run() -> None:
+        redis.set("begun", "yes")
+        for _ in range(3):
+            with contextlib.suppress(Exception):
+                redis.set("done", "yes")
+                return
+        redis.set("given up", "yes")
+
+    def check() -> None:
+        assert kv.value("given up") is None
+
+    for kinds in (None, ("respond", "delay"), ("drop", "crash")):
+        found = failure(cloud, run, check, kinds=kinds, budget=150)
+        assert found.schedule.count("run.") == 3, found.schedule
 
 
 def test_a_time_budget_that_allows_no_event_is_an_error(cloud: Cloud, redis: Redis) -> None:

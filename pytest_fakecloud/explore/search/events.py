@@ -227,8 +227,6 @@ DEPTHS = (2, 3, 4)
 """The bug depths (numbers of ordered switches) to search for, in turn."""
 MOST_REPEATED = 100
 """Number of consecutive random schedules already tried, after which the search ends."""
-_MUTATED = 0.5
-"""Share of the random schedules that are a change of a schedule that reached a new state."""
 
 
 class Priorities:
@@ -264,14 +262,12 @@ class Priorities:
 
 
 class RandomRuns:
-    """Runs random schedules, some of them changed from good ones, and random priorities, in turn."""
+    """Runs random schedules and random priorities, in turn."""
 
     def __init__(self, player: Player, runs: Iterable[Run], chance: random.Random) -> None:
         self._player = player
         self._chance = chance
         self._events = sorted({e for run in runs for point in run.points for e in point.events()})
-        self._kept: list[Schedule] = []
-        self._reached: set[object] = set()
 
     def runs(self) -> Iterator[Run]:
         """Run schedules of all sources in turn, until one source has tried nearly all of its own."""
@@ -290,10 +286,6 @@ class RandomRuns:
             except StopIteration:
                 return
             if run is not None:
-                pairs = _call_pairs(run)
-                if not pairs <= self._reached:
-                    self._reached |= pairs
-                    self._kept.append(Schedule(run.fired))
                 yield run
 
     def _with_priorities(self, others: Sequence[Event]) -> Iterator[Run]:
@@ -329,25 +321,7 @@ class RandomRuns:
 
     def _schedule(self) -> Schedule:
         chance, events = self._chance, self._events
-        if self._kept and chance.random() < _MUTATED:
-            # Add or replace one event; a full schedule may remain the same.
-            changed = list(chance.choice(self._kept))
-            if changed and chance.random() < 0.5:
-                changed.pop(chance.randrange(len(changed)))
-            if len(changed) < MOST_EVENTS:
-                changed.append(chance.choice(events))
-            return Schedule(changed)
         # With other random numbers, one event may break a promise that it did not break before.
         least = 1 if self._player.varies_numbers else 2
         count = chance.randint(min(least, len(events)), min(MOST_EVENTS, len(events)))
         return Schedule(sorted(chance.sample(events, count)))
-
-
-def _call_pairs(run: Run) -> set[object]:
-    """Return each pair of consecutive calls with their outcomes; a new pair shows a new state."""
-    calls = [
-        (line.strand, line.call.route, line.call.status, line.words)
-        for line in run.lines
-        if line.call is not None
-    ]
-    return set(itertools.pairwise(calls))

@@ -4,8 +4,8 @@ The search tries, in this order:
 
 1. Failures that an earlier search stored.
 2. If only the order of calls is explored: interleavings alone, for a part of the budget.
-3. First phase: interleavings and schedules with one event take turns, and soon schedules with two
-   events that the first ones make likely, until each likely single event has been tried.
+3. First phase: interleavings and schedules with one event take turns, and soon schedules that the
+   first ones make likely, with two events or a repeated fault, until each likely event was tried.
 4. Second phase: the other schedules with one event, then all with two events, take turns with
    interleavings (also of timers) and with random schedules.
 
@@ -28,7 +28,7 @@ from ..run import Redundant, Run, Scope
 from ..schedule import AT_DELIVERIES, EDGE, ENDS, ORDERS, SWITCHES, TRIED, Event, Kind, Schedule
 from .dpor import Interleavings
 from .events import Pairs, RandomRuns, Singles, delayed_again, has_overlap, likelihood, paused_again
-from .player import Budget, Player, Search
+from .player import MOST_EVENTS, Budget, Player, Search
 
 _HEAD_START = 20
 """Number of interleavings to run before anything else, because they explain a failure best."""
@@ -40,6 +40,8 @@ _FOR_FIRST_SINGLES = 0.8
 """Maximum share of the budget for the first phase."""
 _LIKELY_PAIRS = ((delayed_again, 1.0), (paused_again, 0.5))
 """Functions that list likely schedules with two events, and their weights; two pauses are rarer."""
+_REPEATED = 0.25
+"""Weight of the schedules that repeat a fault, relative to one search for interleavings."""
 _FIRST_SINGLES = 1.5
 """Weight of the likely single events, relative to all other searches of the first phase."""
 _SPARE_FOR_SINGLES = 1.25
@@ -109,6 +111,7 @@ class Explorer:
         )
         others = [*orders, *pairs]
         first = Search(likely, _FIRST_SINGLES * len(others), _HEAD_START)
+        others.append(Search(self._run_repeated(), _REPEATED, _BEFORE_PAIRS))
         budget = self._budget.part(self._tally.tried, _FOR_FIRST_SINGLES)
         run = self._take_turns([first, *others], budget, until=first)
         if run is not None:
@@ -243,6 +246,32 @@ class Explorer:
         self._tally.all_pairs = len(pairs)
         yield from self._run_pairs(pairs.in_any_order(self._chance))
         self._tally.all_pairs = self._tally.pairs
+
+    def _run_repeated(self) -> Iterator[Run | None]:
+        """Repeat the fault of a run at each call that only it led to, such as a retry, and so on."""
+        tally, singles = self._tally, self._runs_of_singles
+        known = {(point.strand, point.number, "") for point in self._undisturbed.points}
+        seen, further = 0, list[Run]()
+        while further or seen < len(singles) or tally.singles < tally.all_singles:
+            if not further:
+                further = singles[seen : seen + 1]
+                seen += len(further)
+            if not further:
+                yield None
+                continue
+            run = further.pop(0)
+            event = run.last_event
+            if event is None or event.kind in ORDERS or len(run.fired) >= MOST_EVENTS:
+                continue
+            for point in run.points:
+                here = point.strand, point.number, event.kind
+                is_new = not known & {here, (*here[:2], "")}
+                if is_new and (event.kind, event.detail) in point.choices:
+                    known.add(here)
+                    tally.drawn += 1
+                    again = Event(point.strand, point.number, event.kind, event.detail)
+                    further.append(self._player.play(Schedule(run.fired) + again, notes=True))
+                    yield further[-1]
 
     def _run_pairs(self, schedules: Iterable[Schedule]) -> Iterator[Run]:
         for schedule in schedules:
