@@ -227,7 +227,6 @@ class RunClock(Part):
         """Return whether schedules may still fire although no strand waits. Retries do not count,
         because messages that are never handled would let schedules fire for hours.
         """
-        # Retries do not count: messages that are never handled would let schedules fire for hours.
         horizon_us = self._state.scope.horizon_us
         if horizon_us is None:
             return self._firings < FIRINGS

@@ -142,7 +142,6 @@ class Turns:
             return True
         with self._lock:
             strand.is_stepped_over = False
-            # While the strand was blocked, another thread may have passed the turn on.
             return self.current is None and not self._switching
 
     def _resume(self, strand: Strand) -> None:
