@@ -27,6 +27,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.session.outcomes import report_on
 
 PACKAGE = pytest_fakecloud.reporting
+OF_SERVICES = [f"pytest_fakecloud.{name}.report" for name in ("kv", "vector", "broker", "queue")]
 BESIDE = {
     pytest_fakecloud.queue.attempt_reports: ("exchange", "_failure", "_published"),
     pytest_fakecloud.queue.signatures: (
@@ -47,9 +48,10 @@ BROKEN: list[str] = []
 
 
 def modules() -> Iterator[ModuleType]:
-    for one in pkgutil.walk_packages(PACKAGE.__path__, f"{PACKAGE.__name__}."):
-        if LEFT_OUT.isdisjoint(one.name.split(".")):
-            yield importlib.import_module(one.name)
+    for package in (PACKAGE, *map(importlib.import_module, OF_SERVICES)):
+        for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if LEFT_OUT.isdisjoint(one.name.split(".")):
+                yield importlib.import_module(one.name)
     yield from BESIDE
 
 

@@ -206,57 +206,60 @@ _LOCK_NAME = re.compile(
 
 @dataclass(slots=True)
 class _Updates:
-    """The last SET of a key, and the GETs and WATCHes of connections before and after it."""
+    """The last write of a key or field, and the reads and WATCHes of connections around it."""
 
-    last_set: Command | None = None
-    """None if another command may have changed the key since."""
+    last: Command | None = None
+    """None if another command may have changed the value since."""
     current: dict[object, Command] = field(default_factory=dict)
-    """The last GET of each connection, if after the last SET."""
+    """The last read of each connection, if after the last write."""
     outdated: dict[object, Command] = field(default_factory=dict)
-    """The last GET of each connection, if before the last SET."""
+    """The last read of each connection, if before the last write."""
     late_watchers: set[object] = field(default_factory=set)
-    """Connections that have sent WATCH since the last SET."""
+    """Connections that have sent WATCH since the last write."""
 
-    def note_set(self, command: Command) -> Finding | None:
-        """Note a SET; return a finding if it loses a SET by another connection."""
+    def note_write(self, command: Command) -> Finding | None:
+        """Note a write; return a finding if it loses a write by another connection."""
         client = command.client
-        get, lost = self.outdated.pop(client, None), self.last_set
+        read, lost = self.outdated.pop(client, None), self.last
         late = client in self.late_watchers
         self.current.pop(client, None)
         if client is not None:
-            self.last_set = command
+            self.last = command
             self.outdated |= self.current
             self.current.clear()
             self.late_watchers.clear()
-        if get is None or lost is None or lost.client == client:
+        if read is None or lost is None or lost.client == client:
             return None
-        # `check_then_set` reports keys that did not exist.
-        if get.result in (None, lost.words[2]):
+        # `check_then_set` reports values that did not exist.
+        if read.result in (None, lost.words[-1]):
             return None
-        values = {"written": command.words[2], "overwritten": lost.words[2], "read": get.result}
+        values = {"written": command.words[-1], "overwritten": lost.words[-1], "read": read.result}
+        values |= {"by": [command.name, read.name], "item": " ".join(_item(command))}
         return command.finding("lost_update", watch_late=late, **values)
 
 
 def lost_update(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
-    """Find SET commands that replaced what another connection wrote after this connection's GET.
+    """Find writes that replaced what another connection wrote after this connection's read.
 
     Example: client A sends ``GET k``, client B sends ``SET k 1``, A sends ``SET k 2``.
     """
-    updates: defaultdict[str, _Updates] = defaultdict(_Updates)
+    updates: defaultdict[tuple[str, ...], _Updates] = defaultdict(_Updates)
     for command in by_execution(test, handle):
+        item = _item(command)
         if command.name == "WATCH":
-            for key in command.arguments:
-                updates[key].late_watchers.add(command.client)
-        elif command.name == "GET":
-            update = updates[command.key]
-            update.outdated.pop(command.client, None)
-            update.current[command.client] = command
-        elif command.name == "SET" and len(command.words) == 3 and command.succeeded:
-            if finding := updates[command.key].note_set(command):
+            for (key, *_), update in updates.items():
+                if key in command.arguments:
+                    update.late_watchers.add(command.client)
+        elif command.name in ("GET", "HGET"):
+            updates[item].outdated.pop(command.client, None)
+            updates[item].current[command.client] = command
+        elif item and len(command.words) == len(item) + 2 and command.result is not UNKNOWN:
+            if finding := updates[item].note_write(command):
                 yield finding
         elif command.changes:
-            for key in updates if command.changes_any else updates.keys() & command.arguments:
-                updates[key].last_set = None
+            for other in updates:
+                if command.changes_any or other[0] in command.arguments:
+                    updates[other].last = None
 
 
 @dataclass(slots=True)

@@ -219,9 +219,10 @@ def _result(value: Any, is_base64: bool = False) -> str:
 def _replaced(values: Values, lookups: Lookups) -> str:
     late = "; its WATCH came after that write" if values["watch_late"] else ""
     mine, other, read = (_result(values[name]) for name in ("written", "overwritten", "read"))
+    write, get = values["by"]
     return (
-        f"SET {shortened(values['key'])} wrote {mine} over {other}, which another connection had "
-        f"written after this connection's GET returned {read}{late}"
+        f"{write} {shortened(values['item'])} wrote {mine} over {other}, which another connection had "
+        f"written after this connection's {get} returned {read}{late}"
     )
 
 
