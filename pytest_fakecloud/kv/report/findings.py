@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any
 
 from ...core.calls import Call, Event
-from ...reporting.calls import PUBLISHING, SEVERAL, lines_of
-from ...reporting.model import Finding, Subject
+from ...core.errors import ContractError
+from ...reporting.calls import (
+    PUBLISHING,
+    QUEUED,
+    SEVERAL,
+    command_of,
+    envelope,
+    has_full_answer,
+    lines_of,
+)
+from ...reporting.model import Finding, Severity, Subject
 from ...reporting.report import Detector, ObservedTest, Write, about_entry
+from ...reporting.values import parsed
 from ..command_fields import keys_of
 from . import keys
 from .history import ADDING, SCRIPTS, WRITES, Command, commands, databases_of, history, scores_of
@@ -101,6 +112,65 @@ def commands_failed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             )  # fmt: skip
 
 
+def never_executed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find commands that a transaction queued and did not execute, and that no later one repeated.
+
+    The connection sent DISCARD or no EXEC, or a watched key was changed.
+    """
+    queued: dict[object, list[Call]] = {}
+    missed: dict[tuple[tuple[str, ...], ...], tuple[Call, str]] = {}
+    for call in test.calls_of(handle):
+        name = command_of(call)
+        if call.response_body == QUEUED and call.fault is None:
+            queued.setdefault(call.client, []).append(call)
+        elif name in ("EXEC", "DISCARD") and (steps := queued.pop(call.client, None)):
+            sent = _names_and_keys(steps)
+            if name == "DISCARD":
+                missed[sent] = call, "discarded"
+            elif call.status == 200 and has_full_answer(call) and envelope(call) is None:
+                missed[sent] = call, "changed"
+            else:
+                missed.pop(sent, None)
+    missed |= {_names_and_keys(steps): (steps[-1], "no_exec") for steps in queued.values()}
+    for sent, (call, why) in missed.items():
+        # An application expects that a watched key may change.
+        severity: Severity = "hint" if why == "changed" else "cause"
+        named = list(map(" ".join, sent))
+        found = about_entry("never_executed", call, severity=severity, why=why, commands=named)
+        keys_sent = dict.fromkeys(key for _, *keys_of_one in sent for key in keys_of_one)
+        subjects = tuple(Subject("key", key, call.handle) for key in keys_sent)
+        yield replace(found, subjects=subjects)
+
+
+def _names_and_keys(calls: Iterable[Call]) -> tuple[tuple[str, ...], ...]:
+    return tuple((command_of(one), *keys_of(lines_of(one)[0])) for one in calls)
+
+
+def searched_before_ready(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find searches without a hit while changes were not searchable yet that match by now."""
+    searching = [one for one in history(test, handle) if one.name in _SEARCHING]
+    made = handle.searches() if searching else []
+    for command, search in zip(reversed(searching), reversed(made), strict=False):
+        is_same = parsed(command.words[2]) == search.filter
+        if search.total or not search.pending or not is_same:
+            continue
+        with suppress(ContractError):
+            index = handle.search_index(search.index)
+            known = {*index.documents, *index.pending}
+            # The only reason of a key that would match is that its change was not indexed yet.
+            keys = [
+                key
+                for key in known
+                if len(why := index.explain(key, search.filter)) < 2
+                and all("not indexed yet" in one for one in why)
+            ]
+            if keys:
+                yield command.finding("searched_before_ready", keys=keys)
+
+
+_SEARCHING = {"SEARCH.QUERY", "SEARCH.COUNT", "SEARCH.AGGREGATE"}
+
+
 # -- requests and deliveries that the application received -----------------------------------------
 
 
@@ -152,30 +222,6 @@ def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]
         yield replace(finding, subjects=(*finding.subjects, *about))
 
 
-def effect_outside_steps(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find writes that several deliveries of a workflow run made, the last of them in no step.
-
-    A delivery that runs a step publishes its result, so one that publishes nothing ran no step.
-    """
-    made: dict[tuple[str, str], dict[int, tuple[Event, Command]]] = {}
-    for command in commands(test, handle) if test.attempts else ():
-        attempt = test.attempt_around(command.entry) if command.name in ADDING else None
-        if attempt is None or not isinstance(status := attempt.data.get("status"), int):
-            continue
-        run = test.lookups.header(attempt.data["began"], "upstash-workflow-runid")
-        if run and status < 300:
-            deliveries = made.setdefault((run, repr(command.words)), {})
-            deliveries[attempt.number] = attempt, command
-    for (run, _), deliveries in made.items():
-        *others, (attempt, last) = deliveries.values()
-        after = range(last.entry.number, attempt.number)
-        ran_step = any(one.number in after and one.route in PUBLISHING for one in test.calls)
-        if others and not ran_step:
-            numbers = [command.entry.number for _, command in others]
-            values = {"command": last.name, "times": len(deliveries), "run": run}
-            yield last.finding("effect_outside_steps", numbers, **values)
-
-
 def _requests(test: ObservedTest) -> Iterator[_Try]:
     for one in test.served:
         if one.ended and not one.overlaps:
@@ -193,7 +239,7 @@ def _attempts(test: ObservedTest) -> Iterator[_Try]:
         yield _Try(message, began, event.number, failed, message, event.handle, attempt)
 
 
-_OF_SERVERS = (commands_failed, keys.no_subscriber)
+_OF_SERVERS = (commands_failed, never_executed, searched_before_ready, keys.no_subscriber)
 
 
 def _for_each_database(detect: Detector) -> Detector:
@@ -216,11 +262,10 @@ FINDINGS = tuple(
         keys.check_then_set, keys.ttl_not_set, keys.wrong_time,
         keys.lock_without_ttl, keys.key_mismatch, keys.lock_of_another, keys.ttl_removed,
         keys.ttl_renewed, keys.value_of_other_kind, keys.null_in_script,
-        keys.lost_update, commands_failed, scan_not_finished, keys.counter_recreated,
+        keys.lost_update, commands_failed, never_executed, searched_before_ready, scan_not_finished, keys.counter_recreated,
         keys.read_after_expiry, keys.no_subscriber, equal_scores, keys.changed_nothing,
         keys.same_member,
         repeated_after_failure, never_acknowledged,
-        effect_outside_steps,
     )
 )  # fmt: skip
 OF_TEST = ()

@@ -318,7 +318,19 @@ def _other_kind(values: Values, lookups: Lookups) -> str:
     return f"{text}, which is JSON inside a JSON string: it was encoded twice"
 
 
+def _never_executed(values: Values, lookups: Lookups) -> str:
+    why = {
+        "discarded": "DISCARD followed",
+        "changed": "a watched key was changed, so EXEC executed nothing",
+        "no_exec": "no EXEC followed",
+    }[values["why"]]
+    return f"{listed(values['commands'], 3)} queued in a transaction, but not executed: {why}"
+
+
 SENTENCES: Sentences = {
+    "never_executed": _never_executed,
+    "searched_before_ready": "the search found nothing because changes of {keys:list} were not indexed "
+    "yet: run SEARCH.WAITINDEXING before it",
     "ttl_in_other_unit": _other_unit,
     "score_in_other_unit": "{command} {key} has the bound {bound}, Unix time in {unit}; the scores, "
     "such as {score}, are in {other}",
@@ -326,8 +338,6 @@ SENTENCES: Sentences = {
     "same_member": "this ZADD added nothing: an earlier ZADD had added {members:list} to {key} with the "
     "same score",
     "null_in_script": "this script decodes {value}: null becomes cjson.null, which Lua takes for true",
-    "effect_outside_steps": "{command} {key} ran in {times:raw} deliveries of workflow run {run:raw}, "
-    "the last of which ran no step: code outside of steps runs again at each delivery",
     "lock_without_ttl": "{key} was set with NX and has no TTL: the command had neither EX nor PX",
     "ttl_not_set": "{key} has no TTL: the {command} was not executed",
     "key_mismatch": _key_mismatch,

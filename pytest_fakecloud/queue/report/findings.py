@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from ...core.calls import Call, Event
 from ...handle import engine_of, time_of
 from ...reporting.calls import PUBLISHING, Lookups, has_full_answer
 from ...reporting.model import Finding, Severity, Subject
-from ...reporting.report import ObservedTest, about_entry, about_message
-from ...reporting.values import items_of, parsed
+from ...reporting.report import ObservedTest, Write, about_entry, about_message
+from ...reporting.values import decoded, items_of, parsed
+from ...services import report_part
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 
 
@@ -133,15 +137,12 @@ def handled_twice(test: ObservedTest) -> Iterator[Finding]:
 
 def base64_not_decoded(test: ObservedTest) -> Iterator[Finding]:
     """Find callbacks whose handler stored or published a Base64 field, or parsed it as JSON."""
-    for event in test.attempts:
-        callback = parsed(str(event.data.get("sent") or ""))
-        if not isinstance(callback, dict) or "sourceMessageId" not in callback:
-            continue
+    for event, callback in _callbacks(test):
         inside = range(event.data["began"], event.number)
         calls = [one for one in test.calls_to("queue") if one.route in PUBLISHING]
         used = [one.request_body.decode("latin-1") for one in calls if one.number in inside]
         used += event.data.get("not_json") or ()
-        for write in chain.from_iterable(test.writes()):
+        for write in _writes(test):
             used += write.words[1:] if write.number in inside else ()
         # An application may keep the whole callback.
         parts = [one for one in used if "sourceMessageId" not in one]
@@ -184,6 +185,131 @@ def failed_with_exception(test: ObservedTest) -> Iterator[Finding]:
             severity="hint" if message in accepted else "cause",
             url=event.data.get("url"), status=event.data.get("status"), raised=raised,
         )  # fmt: skip
+
+
+def error_accepted(test: ObservedTest) -> Iterator[Finding]:
+    """Find callbacks that report an error answer and whose handler wrote or published something."""
+    for event, callback in _callbacks(test):
+        status = callback.get("status")
+        is_error = isinstance(status, int) and not 200 <= status < 300
+        if is_error and event.data["message_kind"] == "callback" and (made := _made(test, event)):
+            values = {"about": callback["sourceMessageId"], "url": callback.get("url"), "made": made}
+            values |= {"status": status, "run": str(event.data.get("run") or "")}
+            message = event.data.get("message_id")
+            yield about_message("error_accepted", event, message, severity="hint", **values)
+
+
+def _made(test: ObservedTest, event: Event) -> list[str]:
+    """Return the writes and the publish requests that were made during a delivery."""
+    inside = range(event.data["began"], event.number)
+    made = {one.number: " ".join(one.words[:2]) for one in _writes(test)}
+    made |= {one.number: one.route for one in test.calls_to("queue") if one.route in PUBLISHING}
+    return [made[number] for number in sorted(made) if number in inside]
+
+
+def _writes(test: ObservedTest) -> list[Write]:
+    return sorted(chain.from_iterable(test.writes()))
+
+
+def _callbacks(test: ObservedTest) -> Iterator[tuple[Event, dict[str, Any]]]:
+    for event in test.attempts:
+        callback = parsed(str(event.data.get("sent") or ""))
+        if isinstance(callback, dict) and "sourceMessageId" in callback:
+            yield event, callback
+
+
+class _Delivery(NamedTuple):
+    """A successful delivery of a workflow run, and whether it may have run a function of a step."""
+
+    event: Event
+    run: str
+    may_run_step: bool
+    writes: list[Write]
+
+
+def _deliveries_of_runs(test: ObservedTest) -> Iterator[_Delivery]:
+    every = _writes(test) if test.attempts else ()
+    for event in _accepted(test):
+        inside = range(event.data.get("began") or event.number, event.number)
+        sent = [one for one in test.calls_to("queue") if one.number in inside]
+        sent = [one for one in sent if one.route in PUBLISHING]
+        # The delivery that starts a run is the message of a client, which belongs to no run yet.
+        started = (one.name for call in sent for one in subjects(call) if one.kind == "run")
+        run = event.data.get("run") or test.lookups.header(inside.start, "upstash-workflow-runid")
+        if run := run or next(started, ""):
+            writes = [one for one in every if one.number in inside]
+            yield _Delivery(event, run, any(map(_has_result, sent)), writes)
+
+
+def _has_result(call: Call) -> bool:
+    """Return whether a publish request may have the result of a step, which its function returned."""
+    bodies = [str(one.get("body")) for one in items_of(call.request_body)]
+    steps = [step for body in bodies for step in items_of(body) if "stepType" in step]
+    return any(one["stepType"] == "Run" and not one.get("targetStep") for one in steps)
+
+
+def effect_outside_steps(test: ObservedTest) -> Iterator[Finding]:
+    """Find writes that several deliveries of a workflow run made, one of them in no step."""
+    made: dict[tuple[str, str], list[tuple[_Delivery, Write]]] = {}
+    for one in _deliveries_of_runs(test):
+        for write in one.writes:
+            if write.adds:
+                made.setdefault((one.run, repr(write.words)), []).append((one, write))
+    for (run, _), found in made.items():
+        times = len({one.event.number for one, _ in found})
+        outside = [write for one, write in found if not one.may_run_step]
+        if times > 1 and outside:
+            write = outside[-1]
+            values = {"write": " ".join(write.words[:2]), "times": times, "run": run}
+            numbers = [other.number for _, other in found]
+            yield _about_write("effect_outside_steps", test, write, numbers, **values)
+
+
+_MADE = re.compile(r"([A-Za-z][\w.]*[-_:./])((?=[a-f-]*\d)[0-9a-f]{8,}(?:-[0-9a-f]{4,})*|\d{6,})")
+"""A random or current value, such as a UUID or a time, after a prefix that says what it identifies."""
+
+
+def made_again(test: ObservedTest) -> Iterator[Finding]:
+    """Find keys and values of a workflow run that differ in a random or current part between two
+    deliveries, of which the later one received neither: no step had returned them.
+    """
+    used: dict[tuple[str, str], tuple[str, int]] = {}
+    for one in _deliveries_of_runs(test):
+        sent = test.lookups.attempts.get(one.event.data["began"])
+        received = repr(decoded(parsed(sent.body))) if sent is not None else None
+        for write in one.writes:
+            for prefix, part in dict.fromkeys(_MADE.findall(" ".join(write.words))):
+                first, number = used.setdefault((one.run, prefix), (part, write.number))
+                is_known = received is None or first in received or part in received
+                if first != part and not is_known and number < one.event.data["began"]:
+                    values = {"now": prefix + part, "before": prefix + first, "run": one.run}
+                    yield _about_write("made_again", test, write, [number], **values)
+
+
+def _about_write(
+    kind: str, test: ObservedTest, write: Write, evidence: Iterable[int], /, **values: Any
+) -> Finding:
+    call = next(one for one in test.calls if one.number == write.number)
+    of_service = report_part(call.service, "findings").subjects
+    return replace(about_entry(kind, call, evidence, **values), subjects=tuple(of_service(call)))
+
+
+def no_waiter(test: ObservedTest) -> Iterator[Finding]:
+    """Find notified events that woke no run, while runs wait for an event that nothing notified."""
+    calls = [one for one in test.calls_to("queue") if has_full_answer(one)]
+    waits = {_event_of(one): one for one in calls if one.route == "wait_for_event"}
+    notified = {_event_of(one): one for one in calls if one.route == "notify_event"}
+    others = [one for one in waits if one not in notified]
+    for name, call in notified.items():
+        if parsed(call.response_body) == [] and (name in waits or others):
+            number = waits[name if name in waits else others[-1]].number
+            values = {"event": name, "others": [] if name in waits else others}
+            if name not in waits or call.number < number:
+                yield about_entry("no_waiter", call, [number], **values)
+
+
+def _event_of(call: Call) -> str:
+    return unquote(call.path.rpartition("/")[2])
 
 
 _SHORT_RETRY_MS = 1000
@@ -237,7 +363,7 @@ FINDINGS = ()
 OF_TEST = (
     deduplicated, redirected, wrong_signature, scheduled_twice,
     handled_twice, base64_not_decoded, accepted_with_error, failed_with_exception, unlikely_duration,
-    header_not_forwarded,
+    header_not_forwarded, error_accepted, effect_outside_steps, made_again, no_waiter,
 )  # fmt: skip
 
 

@@ -352,7 +352,30 @@ def _valid_signature(values: Values, lookups: Lookups) -> str:
     )
 
 
+def _no_waiter(values: Values, lookups: Lookups) -> str:
+    text = f"the event {shortened(values['event'])} woke no workflow run"
+    if not values["others"]:
+        return f"{text}: a run waited for it only later"
+    return f"{text}; runs wait for {listed(values['others'], 3)}, which nothing notified"
+
+
+def _error_accepted(values: Values, lookups: Lookups) -> str:
+    text = f"{values['url']} answered {lookups.short(values['about'])} with {values['status']}, as this "
+    if not values["run"]:
+        return f"{text}callback says, and its handler went on with {listed(values['made'], 3)}"
+    return (
+        f"{text}callback says, and the workflow run went on: context.call() returns such an answer and "
+        "does not raise, so check its status"
+    )
+
+
 SENTENCES: Sentences = {
+    "error_accepted": _error_accepted,
+    "effect_outside_steps": "{write} ran in {times:raw} deliveries of workflow run {run:raw}, one of "
+    "which ran no step: code outside of steps runs again at each delivery",
+    "made_again": "this delivery of workflow run {run:raw} used {now}, an earlier one {before}, and no "
+    "step had returned either: a value made outside of steps is made again at each delivery",
+    "no_waiter": _no_waiter,
     "deduplicated": _deduplicated,
     "redirected": "{message:id} was answered {status}; the queue does not follow redirects and counts "
     "only 200 to 299 as delivered",

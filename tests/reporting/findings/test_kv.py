@@ -189,3 +189,27 @@ def test_commands_of_the_test_itself_are_part_of_the_history(cloud: Cloud) -> No
     send("GET k")
     send("GET n")
     assert kinds(cloud) == []
+
+
+def search(text: str, steps: str, **settings: Any) -> Scene:
+    """Create an index, run steps, and search for a word."""
+    index = "SEARCH.CREATE i ON HASH PREFIX 1 p. SCHEMA t TEXT"
+    return commands(f"{index} | {steps} | SEARCH.QUERY i '{{\"t\":\"{text}\"}}'", **settings)
+
+
+SLOW: dict[str, Any] = {"search_ready_after": "1s"}
+SEARCHES: dict[str, Scene] = {
+    "a search before a change is indexed": search("red", "HSET p.1 t red", **SLOW),
+    "a search that counts its reads": search("red", "HSET p.1 t red", search_ready_after_reads=2),
+    "a search of a change that is indexed later": commands(
+        "SEARCH.CREATE i ON HASH PREFIX 1 p. SCHEMA t TEXT | HSET p.1 t red | "
+        "SEARCH.COUNT i '{\"t\":\"red\"}' | +2s | SEARCH.COUNT i '{\"t\":\"red\"}'", **SLOW
+    ),
+    "a search with a hit": search("red", "HSET p.1 t red | +2s | HSET p.2 t red", **SLOW),
+    "a search of an indexed word": search("blue", "HSET p.1 t red | +2s", **SLOW),
+    "a search after SEARCH.WAITINDEXING": search(
+        "red", "HSET p.1 t red | SEARCH.WAITINDEXING i", **SLOW
+    ),
+    "a search of another prefix": search("red", "HSET q:1 t red", **SLOW),
+}
+test_findings_about_searches = check("kv", SEARCHES)

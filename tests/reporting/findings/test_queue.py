@@ -158,9 +158,10 @@ def in_a_run(*deliveries: str) -> Scene:
 
         def take(request: object) -> int:
             for line in next(left).split(" & "):
-                if line == "step":
-                    url = f"{queue.url}/v2/publish/{HOOK}/next"
-                    httpx.post(url, headers=queue.headers)
+                if line in ("step", "sleep"):
+                    step = {"stepId": 1, "stepName": "a", "stepType": "Run" if line == "step" else "SleepFor"}
+                    item = {"destination": f"{HOOK}/next", "body": json.dumps(step)}
+                    httpx.post(f"{queue.url}/v2/batch", json=[item], headers=queue.headers)
                 elif line:
                     httpx.post(server.url, json=line.split(), headers=server.headers)
             return 200
@@ -168,6 +169,24 @@ def in_a_run(*deliveries: str) -> Scene:
         queue.destinations.call(HOOK, take)
         for _ in deliveries:
             deliver(queue, HOOK, headers={"Upstash-Workflow-RunId": "wfr_1"})
+
+    return run
+
+
+def waits(*requests: str) -> Scene:
+    """Wait for events in a workflow run, and notify them."""
+
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        queue.destinations.accept(HOOK)
+        headers = {**queue.headers, "Upstash-Workflow-RunId": "wfr_1"}
+        init = {**headers, "Upstash-Workflow-Init": "true", "Upstash-Workflow-Url": HOOK}
+        httpx.post(f"{queue.url}/v2/publish/{HOOK}", headers=init)
+        queue.deliver_due()
+        wait = {"url": HOOK, "timeout": "1d", "step": {"stepId": 1}}
+        for path in requests:
+            body = wait if path.startswith("wait") else {}
+            httpx.post(f"{queue.url}/v2/{path}", json=body, headers=headers)
 
     return run
 
@@ -289,6 +308,28 @@ CASES: dict[str, Scene] = {
             "in each step": ("INCR n & step", "INCR n & step", ""),
             "once": ("step", "INCR n"),
             "a value": ("SET a 1", "SET a 1"),
+            "before it sleeps": ("INCR n & sleep", "INCR n & step"),
+            "an id made anew": ("SET order:5ad6f71e 1 & step", "SET order:77ab01c2 1"),
+            "a time made anew": ("HSET o at t-1772366400 & step", "RPUSH l t-1772366401 & step"),
+            "a UUID made anew": (
+                "HSET locks a lock/0b5c9e52-8f6d-4c8e-9d1c-1f2a3b4c5d6e & step",
+                "SADD open lock/1b5c9e52-8f6d-4c8e-9d1c-1f2a3b4c5d6e",
+            ),
+            "an id of two deliveries": ("SET order:5ad6f71e 1 & step", "GET order:5ad6f71e"),
+            "parts with numbers": ("SET part:1 1 & step", "SET part:2 1 & step"),
+            "ids of other things": ("SET order:5ad6f71e 1 & step", "SET user:77ab01c2 1"),
+            "two ids in one step": ("SET a:5ad6f71e 1 & SET a:77ab01c2 1 & step", ""),
+        }.items()
+    },
+    **{
+        f"a workflow run that waits for {name}": waits(*requests)
+        for name, requests in {
+            "another event": ("wait/order-paid-7", "notify/paid-7"),
+            "an event that came before": ("notify/paid", "wait/paid"),
+            "one of two events": ("wait/a", "wait/b", "notify/a", "notify/c"),
+            "an event that comes": ("wait/paid", "notify/paid"),
+            "an event that comes twice": ("wait/paid", "notify/paid", "notify/paid"),
+            "nothing": ("notify/paid",),
         }.items()
     },
 }
