@@ -226,23 +226,19 @@ def received_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     ]
     for (group, by, first, again), places in together.items():
         repeated = _repeated_commands(test, first, again)
-        if repeated:
-            ((name, times),) = repeated.most_common(1)
-            values = {"records": len(places), "command": name, "times": times}
-            yield about_group("redelivered_and_repeated", again, group, **values)
-        elif group not in without_commits:
-            committed = {commit for number, commit in commits if number <= again.number}
-            by_partition = {one.of_partition for name, one in committed if name == group}
-            without = dict.fromkeys(one.of_partition for one in places) if by_partition else {}
-            yield about_group(
-                "received_again", again, group, severity="hint",
-                records=[f"{one.of_partition}@{one.offset}" for one in places], by=list(by),
-                # A client that commits a record's own offset, and not the next, receives it again.
-                last=[f"{one.of_partition}={one.offset}" for one in places
-                      if (group, one) in committed],
-                uncommitted=[one for one in without if one not in by_partition],
-                committed=sorted(by_partition),
-            )  # fmt: skip
+        if group in without_commits and not repeated:
+            continue
+        committed = {commit for number, commit in commits if number <= again.number}
+        by_partition = {one.of_partition for name, one in committed if name == group}
+        without = dict.fromkeys(one.of_partition for one in places) if by_partition else {}
+        # A client that commits a record's own offset, and not the next, receives it again.
+        last = [f"{one.of_partition}={one.offset}" for one in places if (group, one) in committed]
+        yield about_group(
+            "received_again", again, group, severity="cause" if repeated or last else "hint",
+            records=[f"{one.of_partition}@{one.offset}" for one in places], by=list(by), last=last,
+            uncommitted=[one for one in without if one not in by_partition],
+            committed=sorted(by_partition), repeated=repeated.most_common(1),
+        )  # fmt: skip
 
 
 def _repeated_commands(test: ObservedTest, first: Call, again: Call) -> Counter[str]:
@@ -301,17 +297,34 @@ def started_at_end(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             received.setdefault(place.of_partition, set()).add(place.offset)
         found = _group(handle, group)
         committed = () if found is None else found.committed
+        skipped: dict[str, int] = {}
         for member in _members(handle, group):
-            if member.config.auto_offset_reset != "latest":
-                continue
-            for tp, position in member.position.items():
+            at_end = member.config.auto_offset_reset == "latest"
+            for tp, position in member.position.items() if at_end else ():
                 partition = f"{tp.topic}-{tp.partition}"
                 start = handle.topic(tp.topic).start_offsets[tp.partition]
                 reached = min(received.get(partition, ()), default=position)
-                if tp in committed or reached is None or reached <= start:
-                    continue
-                values = {"skipped": reached - start, "partition": partition}
-                yield about_group("started_at_end", calls[0][0], group, **values)
+                if tp not in committed and reached is not None and reached > start:
+                    skipped[partition] = reached - start
+        if skipped:
+            values = {"skipped": sum(skipped.values()), "partitions": list(skipped)}
+            yield about_group("started_at_end", calls[0][0], group, **values)
+
+
+def topic_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find empty topics that were consumed, while other topics have records that were not."""
+    consumed = {
+        topic: call
+        for calls in _consume_calls(test, handle).values()
+        for call, _ in calls
+        for topic in call.facts["topic"]
+    }
+    ends = {name: sum(offsets) for (fake, name), offsets in test.lookups.end_offsets.items()
+            if fake == handle.name}  # fmt: skip
+    others = [name for name, end in ends.items() if end and name not in consumed]
+    for topic, call in consumed.items():
+        if others and ends.get(topic) == 0:
+            yield about("topic", "topic_mismatch", call, topic, others=others)
 
 
 def no_order(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -370,7 +383,7 @@ def shared_group(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 FINDINGS = (
     commit_too_high, unknown_header, committed_before_failure, received_again,
-    started_at_end, shared_group, records_skipped, never_committed, no_order,
+    started_at_end, topic_mismatch, shared_group, records_skipped, never_committed, no_order,
 )  # fmt: skip
 OF_TEST = ()
 

@@ -209,12 +209,12 @@ def _received_again(values: Values, lookups: Lookups) -> str:
     if values["uncommitted"]:
         text += f"; it had committed only {listed(values['committed'])}, and nothing in "
         text += listed(values["uncommitted"])
-    if not values["last"]:
-        return text
-    return (
-        f"{text}; it had committed {listed(values['last'], 4)}, and a committed offset is the next "
-        "one to receive: commit the offset of the last processed record + 1"
-    )
+    if values["last"]:
+        text += f"; it had committed {listed(values['last'], 4)}, and a committed offset is the next "
+        text += "one to receive: commit the offset of the last processed record + 1"
+    for command, times in values["repeated"]:
+        text += f"; {command} was repeated {counted(times, 'time')}"
+    return text
 
 
 def _skipped(values: Values, lookups: Lookups) -> str:
@@ -266,10 +266,10 @@ SENTENCES: Sentences = {
     "unknown_header": _unknown_header,
     "received_again": _received_again,
     "records_skipped": _skipped,
-    "redelivered_and_repeated": "group {group} received {records:record} again, and {command} was "
-    "repeated {times} times",
-    "started_at_end": "group {group} started at the end of {partition} (auto.offset.reset is latest) "
-    "and skipped {skipped:earlier record}",
+    "started_at_end": "group {group} started at the end of {partitions:list} (auto.offset.reset is "
+    "latest) and skipped {skipped:earlier record}",
+    "topic_mismatch": "{topic}, which was consumed, has no records; nothing consumed {others:list}, which "
+    "has some",
     "shared_group": "the instances {instances:list} shared group {group}: each record is delivered to "
     "only one of them (services that each need every record need a group each)",
     "never_committed": _never_committed,
