@@ -408,6 +408,16 @@ class ObservedTest:
         chain = [] if self.raised is None else [self.raised, *causes_of(self.raised)]
         return not chain or any(pattern.search(str(one)) for one in chain)
 
+    @cached_property
+    def error_text(self) -> str:
+        """The message of the failed assertion; empty if another exception, or none, was raised."""
+        return str(self.raised) if isinstance(self.raised, AssertionError) else ""
+
+    def mentions(self, value: str) -> bool:
+        """Return whether the message of the failed assertion contains a value as a whole word."""
+        words = rf"(?<![\w.-]){re.escape(value)}(?![\w-]|\.\d)"
+        return value in self.error_text and bool(re.search(words, self.error_text))
+
     def calls_of(self, handle: Any) -> list[Call]:
         return [call for call in self.calls if call.handle == handle.name]
 

@@ -264,7 +264,7 @@ FINDINGS = tuple(
         keys.ttl_renewed, keys.value_of_other_kind, keys.null_in_script,
         keys.lost_update, commands_failed, never_executed, searched_before_ready, scan_not_finished, keys.counter_recreated,
         keys.read_after_expiry, keys.no_subscriber, equal_scores, keys.changed_nothing,
-        keys.same_member,
+        keys.value_lost, keys.found_nothing, keys.started_late, keys.newest_first,
         repeated_after_failure, never_acknowledged,
     )
 )  # fmt: skip

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from ...core.calls import Call, Entry, Event
 from ...core.timers import to_datetime
@@ -21,6 +22,7 @@ from .history import (
     ADDING,
     COUNTING,
     READS,
+    SCRIPTS,
     UNKNOWN,
     WRITES,
     Command,
@@ -127,6 +129,9 @@ def wrong_time(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 if abs(int(ttl.number) * _UNITS_US[unit] - now_us) < _NEAR_US:
                     values = {"given": str(ttl), "unit": own, "is_time": ttl.unit.is_absolute}
                     yield command.finding("ttl_in_other_unit", meant=unit, **values)
+            if not ttl.unit.is_absolute and _is_unlikely(int(ttl.number), own):
+                values = {"given": str(ttl), "seconds": (deadline - now_us) / 1e6}
+                yield command.finding("unlikely_ttl", severity="hint", **values)
         elif (known := scores.get(command.key)) and (bounds := _score_bounds(command)):
             for unit, in_unit in _TIMES.items():
                 bound = next((one for one in bounds if _whole(one) in in_unit), "")
@@ -136,6 +141,14 @@ def wrong_time(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                     yield command.finding(
                         "score_in_other_unit", score=known[-1], other=other, **values
                     )
+
+
+def _is_unlikely(number: int, unit: str) -> bool:
+    """Return whether a duration is a usual one in the other unit: minutes, as a number of it."""
+    if unit == "seconds":
+        # Ten years, for example, are a multiple of a day.
+        return number % 60_000 == 0 and (number % 86_400 > 0 or number in (86_400_000, 604_800_000))
+    return number <= 3600 and number % 60 == 0
 
 
 def _whole(text: str) -> int:
@@ -438,21 +451,156 @@ def _prevented(command: Command) -> tuple[str, list[str]]:
     return "", []
 
 
-def same_member(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
-    """Find ZADDs that added nothing, because another one, which no retry repeats, had added all."""
-    added: dict[tuple[str, ...], tuple[Command, object]] = {}
+def value_lost(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+    """Find values that the test's error mentions and that a later command replaced or removed, and
+    ZADDs that added nothing, because another one, which no retry repeats, had added all.
+    """
+    known: dict[tuple[str, ...], tuple[Command, str]] = {}
     for command in history(test, handle):
-        if command.name != "ZADD" or command.zadd_options:
-            continue
-        attempt = test.attempt_around(command.entry)
-        message = attempt.data.get("message_id") if attempt is not None else command.entry
-        members = command.words[3::2]
-        first, by = added.get(tuple(command.words), (command, message))
-        if command.result == len(members):
-            added[tuple(command.words)] = command, message
-        elif command.result == 0 and by != message:
-            evidence, values = [first.entry.number], {"members": members}
-            yield command.finding("same_member", evidence, severity="hint", **values)
+        written = _written(command)
+        for item in [one for one in known if one not in written and _removes(command, one)]:
+            first, value = known.pop(item)
+            if _is_expected(test, value, item):
+                yield _loss(first, value, command, item, "")
+        same = 0
+        for item, value in written.items():
+            first, before = known.get(item, (command, value))
+            known[item] = command, value
+            if before != value and _is_expected(test, before, item):
+                yield _loss(first, before, command, item, value)
+            same += first is not command and before == value and not _is_retry(test, first, command)
+        if command.name == "ZADD" and command.result == 0 and same == len(written) > 0:
+            members = [member for _, member in written]
+            yield command.finding("same_member", severity="hint", members=members)
+
+
+def _is_expected(test: ObservedTest, value: str, item: tuple[str, ...]) -> bool:
+    # A single digit is in many messages.
+    return test.mentions(value) and (len(value) > 1 or test.mentions(item[-1]))
+
+
+def _loss(first: Command, value: str, command: Command, item: Iterable[str], now: str) -> Finding:
+    values = {"item": " ".join(item), "value": value, "now": now, "by": [first.name, command.name]}
+    return command.finding("value_lost", [first.entry.number], severity="hint", **values)
+
+
+def _written(command: Command) -> dict[tuple[str, ...], str]:
+    """Return the values that a command wrote to a key, to fields or to members with its scores."""
+    key, words = command.key, command.words
+    if command.name == "SET" and command.succeeded:
+        return {(key,): words[2]}
+    if command.name == "HSET":
+        return {(key, name): value for name, value in zip(words[2::2], words[3::2], strict=False)}
+    if command.name == "ZADD" and not command.zadd_options:
+        return {(key, name): score for score, name in zip(words[2::2], words[3::2], strict=False)}
+    return {}
+
+
+def _removes(command: Command, item: tuple[str, ...]) -> bool:
+    if command.name in ("HDEL", "ZREM"):
+        return item in [(command.key, name) for name in command.words[2:]]
+    return command.changes_any or (command.replaces and item[0] in command.arguments)
+
+
+def _is_retry(test: ObservedTest, first: Command, command: Command) -> bool:
+    attempts = [test.attempt_around(one.entry) for one in (first, command)]
+    messages = {one.data.get("message_id") for one in attempts if one is not None}
+    return None not in attempts and len(messages) == 1
+
+
+def found_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+    """Find keys, fields and members that a command did not find and nothing ever wrote, while the
+    same name in another spelling was written: in capitals, with other separators, as a plural.
+    """
+    every = history(test, handle)
+    written: dict[tuple[str, ...], Command] = {}
+    for command in every:
+        if command.name == "" or command.name in SCRIPTS:
+            return
+        places = dict.fromkeys((key,) for key in command.keys) if command.changes else {}
+        if command.name not in _SEEKING:
+            for item in (*places, *_written(command), *_members(command)):
+                written.setdefault(item, command)
+    loaded = {key for one in every if one.name == "LOAD" for key in one.arguments}
+    read = {one.key for one in every if one.name in _READS}
+    spelled = {tuple(map(_plain, item)): item for item in written}
+    for command in commands(test, handle):
+        is_missing = not command.result or command.result == -2
+        for item in _sought(command) if is_missing else ():
+            other = spelled.get(tuple(map(_plain, item)), item)
+            is_mismatch = command.name in _READS and other[0] not in read  # see `key_mismatch`
+            if item in written or other == item or item[0] in loaded or is_mismatch:
+                continue
+            number = written[other].entry.number
+            yield command.finding(
+                "found_nothing", [number], command=command.name, item=" ".join(item),
+                other=" ".join(other),
+            )  # fmt: skip
+
+
+_SEEKING = {
+    "GET", "EXISTS", "TTL", "PTTL", "DEL", "UNLINK", "GETDEL", "EXPIRE", "PEXPIRE", "EXPIREAT",
+    "PEXPIREAT", "PERSIST", "HGETALL", "SMEMBERS", "LRANGE", "HGET", "HDEL", "HEXISTS", "SREM",
+    "SISMEMBER", "ZREM", "ZSCORE", "ZRANK", "LPOP", "RPOP",
+}  # fmt: skip
+"""Commands whose result shows that a key, or a field or member of it, does not exist."""
+_OF_MEMBERS = {"HGET", "HDEL", "HEXISTS", "SREM", "SISMEMBER", "ZREM", "ZSCORE", "ZRANK"}
+
+
+def _sought(command: Command) -> list[tuple[str, ...]]:
+    """Return what a command looks for: keys, or members of a key."""
+    if command.name in _OF_MEMBERS:
+        return [(command.key, name) for name in command.words[2:]]
+    return [(key,) for key in command.keys] if command.name in _SEEKING else []
+
+
+def _members(command: Command) -> list[tuple[str, ...]]:
+    """Return the members that a command adds to a set, and the field or member that it increments."""
+    start, end = {"SADD": (2, None), "HINCRBY": (2, 3), "HSETNX": (2, 3), "ZINCRBY": (3, 4)}.get(
+        command.name, (0, 0)
+    )
+    return [(command.key, name) for name in command.words[start:end]]
+
+
+def _plain(name: str) -> str:
+    """Return a name without differences in capitals, separators, spaces and plurals."""
+    parts = re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", ":", unquote(name)))
+    return ":".join(part.casefold().removesuffix("s") for part in parts)
+
+
+def started_late(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+    """Find groups and reads of streams that start at the end, after entries had been added."""
+    added: dict[str, list[int]] = {}
+    for command in history(test, handle):
+        words = command.words
+        if command.name == "XADD":
+            added.setdefault(command.key, []).append(command.entry.number)
+        elif command.name == "XGROUP" and words[1:2] and words[1].upper() == "CREATE":
+            if words[4:5] == ["$"] and (numbers := added.get(words[2])):
+                values = {"group": words[3], "skipped": len(numbers)}
+                yield about("key", "started_late", command.entry, words[2], numbers, **values)
+        elif command.name == "XREAD" and not command.result:
+            for key in (one for one in command.keys if "$" in words and one in added):
+                values = {"group": "", "skipped": len(added[key]), "severity": "hint"}
+                yield about("key", "started_late", command.entry, key, added[key], **values)
+        command.drop_replaced(added)
+
+
+def newest_first(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+    """Find pops from the end of a list at which elements are pushed, while it has several."""
+    pushed: dict[str, tuple[Command, str]] = {}
+    for command in history(test, handle):
+        side = _SIDES.get(command.name.removeprefix("B"))
+        if command.name in ("LPUSH", "RPUSH"):
+            pushed[command.key] = command, command.name[0]
+        elif side and command.result and command.key in pushed:
+            push, end = pushed.pop(command.key)
+            if side == end and isinstance(push.result, int) and push.result > 1:
+                numbers, values = [push.entry.number], {"push": push.name, "pop": command.name}
+                yield command.finding("newest_first", numbers, severity="hint", **values)
+
+
+_SIDES = {"LPOP": "L", "RPOP": "R", "RPOPLPUSH": "R"}
 
 
 # -- names of keys and channels --------------------------------------------------------------------
@@ -627,7 +775,8 @@ def no_subscriber(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             heard.add(command.key)
     others = [one for one in subscribed if one not in heard and one not in unheard]
     for channel, (command, index) in unheard.items():
-        if others and channel not in heard and channel not in subscribed:
-            values = {"others": others, "line": index}
-            evidence = [subscribed[one] for one in others]
+        late = [channel] if subscribed.get(channel, 0) > command.entry.number else []
+        if channel not in heard and (late or (others and channel not in subscribed)):
+            values = {"others": [] if late else others, "line": index}
+            evidence = [subscribed[one] for one in late or others]
             yield about("channel", "no_subscriber", command.entry, channel, evidence, **values)

@@ -318,6 +318,29 @@ def _other_kind(values: Values, lookups: Lookups) -> str:
     return f"{text}, which is JSON inside a JSON string: it was encoded twice"
 
 
+def _value_lost(values: Values, lookups: Lookups) -> str:
+    first, by = values["by"]
+    item = shortened(values["item"])
+    what = f"wrote {_result(values['now'])} over" if values["now"] else "removed"
+    return f"{by} {item} {what} {_result(values['value'])}, which a {first} had written"
+
+
+def _started_late(values: Values, lookups: Lookups) -> str:
+    what = f"group {shortened(values['group'])}" if values["group"] else "this XREAD"
+    skipped = counted(values["skipped"], "earlier XADD")
+    return f"{what} starts at $, the end of {shortened(values['key'])}, and skips {skipped}"
+
+
+def _no_subscriber(values: Values, lookups: Lookups) -> str:
+    channel, others = shortened(values["channel"]), listed(values["others"], 3)
+    if not others:
+        return f"this message to {channel} is lost: a client subscribed to it only later"
+    return (
+        f"no client subscribes to {channel}, to which a message was published; clients subscribe to "
+        f"{others}, to which nothing was published"
+    )
+
+
 def _never_executed(values: Values, lookups: Lookups) -> str:
     why = {
         "discarded": "DISCARD followed",
@@ -354,8 +377,13 @@ SENTENCES: Sentences = {
     "lost_update": _replaced,
     "check_then_set": _check_then_set,
     "read_after_expiry": _read_after_expiry,
-    "no_subscriber": "no client subscribes to {channel}, to which a message was published; clients "
-    "subscribe to {others:list}, to which nothing was published",
+    "no_subscriber": _no_subscriber,
+    "value_lost": _value_lost,
+    "started_late": _started_late,
+    "found_nothing": "{command} {item} found nothing, and nothing wrote it; {other} was written",
+    "newest_first": "{push:raw} and {pop:raw} use the same end of {key}: the newest element comes first",
+    "unlikely_ttl": lambda values, lookups: f"{values['given']} of {shortened(values['key'])} is "
+    f"{_duration(values['seconds'])}",
     "expires_by_wall_clock": "{command} {key} expires at {at:raw}, computed from the wall clock; the "
     "fake's clock is at {now:raw}: use EX, or clock=real",
     "commands_failed": _failed_inside,

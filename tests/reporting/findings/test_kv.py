@@ -15,8 +15,10 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.reporting.applications import ServedRequest
+from pytest_fakecloud.reporting.calls import Lookups
 from pytest_fakecloud.reporting.report import MOST
 from pytest_fakecloud.reporting.text import section
+from pytest_fakecloud.reporting.wording import sentence
 
 from .cases import EXPECTED, Scene, check, commands, found, judge, kinds, loses_answer, read
 
@@ -213,3 +215,30 @@ SEARCHES: dict[str, Scene] = {
     "a search of another prefix": search("red", "HSET q:1 t red", **SLOW),
 }
 test_findings_about_searches = check("kv", SEARCHES)
+
+
+@pytest.mark.parametrize(
+    ("scene", "message", "lost"),
+    [
+        ("SET cache:top ten | SET cache:top twelve", "assert 'twelve' == 'ten'", "wrote twelve over ten"),
+        ("HSET prices tea 30 | HSET prices tea 25", "assert 25 == 30", 'wrote "25" over "30"'),
+        ("ZADD board 310 ada | ZADD board 45 ada", "{'ada': 45} == {'ada': 310}", "over"),
+        ("SET user:7 ada | DEL user:7", "assert None == 'ada'", "removed ada"),
+        ("HSET user name ada | HDEL user name mail", "assert None == 'ada'", "removed ada"),
+        ("SET stock:tea 5 | SET stock:tea 3", "'3' == '5'\nwhere '3' = value('stock:tea')", "over"),
+        ("SET cache:top ten | SET cache:top ten", "assert 1 == 'ten'", ""),
+        ("SET cache:top ten | SET cache:top twelve", "assert 'twelve' == 'often'", ""),
+        ("SET cache:top ten | SET cache:low twelve", "assert 'twelve' == 'ten'", ""),
+        ("HSET prices tea 3 | HSET prices tea 2", "assert 2 == 3", ""),
+        ("SET cache:top ten | GET cache:top", "assert None == 'ten'", ""),
+    ],
+)
+def test_a_value_that_the_failure_mentions_was_replaced_or_removed(
+    cloud: Cloud, scene: str, message: str, lost: str
+) -> None:
+    commands(scene)(cloud)
+    assert "value_lost" not in kinds(cloud)
+    every = found(cloud, raised=AssertionError(message))
+    said = [sentence(one, Lookups()) for one in every if one.kind == "value_lost"]
+    assert len(said) == bool(lost)
+    assert lost in " ".join(said)
