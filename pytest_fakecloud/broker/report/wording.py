@@ -210,7 +210,9 @@ def _received_again(values: Values, lookups: Lookups) -> str:
         text += f"; it had committed only {listed(values['committed'])}, and nothing in "
         text += listed(values["uncommitted"])
     if values["last"]:
-        text += f"; it had committed {listed(values['last'], 4)}, and a committed offset is the next "
+        text += (
+            f"; it had committed {listed(values['last'], 4)}, and a committed offset is the next "
+        )
         text += "one to receive: commit the offset of the last processed record + 1"
     for command, times in values["repeated"]:
         text += f"; {command} was repeated {counted(times, 'time')}"

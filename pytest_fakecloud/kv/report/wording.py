@@ -382,8 +382,9 @@ SENTENCES: Sentences = {
     "started_late": _started_late,
     "found_nothing": "{command} {item} found nothing, and nothing wrote it; {other} was written",
     "newest_first": "{push:raw} and {pop:raw} use the same end of {key}: the newest element comes first",
-    "unlikely_ttl": lambda values, lookups: f"{values['given']} of {shortened(values['key'])} is "
-    f"{_duration(values['seconds'])}",
+    "unlikely_ttl": lambda values, lookups: (
+        f"{values['given']} of {shortened(values['key'])} is {_duration(values['seconds'])}"
+    ),
     "expires_by_wall_clock": "{command} {key} expires at {at:raw}, computed from the wall clock; the "
     "fake's clock is at {now:raw}: use EX, or clock=real",
     "commands_failed": _failed_inside,

@@ -193,7 +193,11 @@ def error_accepted(test: ObservedTest) -> Iterator[Finding]:
         status = callback.get("status")
         is_error = isinstance(status, int) and not 200 <= status < 300
         if is_error and event.data["message_kind"] == "callback" and (made := _made(test, event)):
-            values = {"about": callback["sourceMessageId"], "url": callback.get("url"), "made": made}
+            values = {
+                "about": callback["sourceMessageId"],
+                "url": callback.get("url"),
+                "made": made,
+            }
             values |= {"status": status, "run": str(event.data.get("run") or "")}
             message = event.data.get("message_id")
             yield about_message("error_accepted", event, message, severity="hint", **values)

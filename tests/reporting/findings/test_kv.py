@@ -196,7 +196,7 @@ def test_commands_of_the_test_itself_are_part_of_the_history(cloud: Cloud) -> No
 def search(text: str, steps: str, **settings: Any) -> Scene:
     """Create an index, run steps, and search for a word."""
     index = "SEARCH.CREATE i ON HASH PREFIX 1 p. SCHEMA t TEXT"
-    return commands(f"{index} | {steps} | SEARCH.QUERY i '{{\"t\":\"{text}\"}}'", **settings)
+    return commands(f'{index} | {steps} | SEARCH.QUERY i \'{{"t":"{text}"}}\'', **settings)
 
 
 SLOW: dict[str, Any] = {"search_ready_after": "1s"}
@@ -205,7 +205,8 @@ SEARCHES: dict[str, Scene] = {
     "a search that counts its reads": search("red", "HSET p.1 t red", search_ready_after_reads=2),
     "a search of a change that is indexed later": commands(
         "SEARCH.CREATE i ON HASH PREFIX 1 p. SCHEMA t TEXT | HSET p.1 t red | "
-        "SEARCH.COUNT i '{\"t\":\"red\"}' | +2s | SEARCH.COUNT i '{\"t\":\"red\"}'", **SLOW
+        'SEARCH.COUNT i \'{"t":"red"}\' | +2s | SEARCH.COUNT i \'{"t":"red"}\'',
+        **SLOW,
     ),
     "a search with a hit": search("red", "HSET p.1 t red | +2s | HSET p.2 t red", **SLOW),
     "a search of an indexed word": search("blue", "HSET p.1 t red | +2s", **SLOW),
@@ -220,7 +221,11 @@ test_findings_about_searches = check("kv", SEARCHES)
 @pytest.mark.parametrize(
     ("scene", "message", "lost"),
     [
-        ("SET cache:top ten | SET cache:top twelve", "assert 'twelve' == 'ten'", "wrote twelve over ten"),
+        (
+            "SET cache:top ten | SET cache:top twelve",
+            "assert 'twelve' == 'ten'",
+            "wrote twelve over ten",
+        ),
         ("HSET prices tea 30 | HSET prices tea 25", "assert 25 == 30", 'wrote "25" over "30"'),
         ("ZADD board 310 ada | ZADD board 45 ada", "{'ada': 45} == {'ada': 310}", "over"),
         ("SET user:7 ada | DEL user:7", "assert None == 'ada'", "removed ada"),

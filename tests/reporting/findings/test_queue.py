@@ -159,7 +159,11 @@ def in_a_run(*deliveries: str) -> Scene:
         def take(request: object) -> int:
             for line in next(left).split(" & "):
                 if line in ("step", "sleep"):
-                    step = {"stepId": 1, "stepName": "a", "stepType": "Run" if line == "step" else "SleepFor"}
+                    step = {
+                        "stepId": 1,
+                        "stepName": "a",
+                        "stepType": "Run" if line == "step" else "SleepFor",
+                    }
                     item = {"destination": f"{HOOK}/next", "body": json.dumps(step)}
                     httpx.post(f"{queue.url}/v2/batch", json=[item], headers=queue.headers)
                 elif line:
