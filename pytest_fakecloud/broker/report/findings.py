@@ -134,40 +134,15 @@ def commit_too_high(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 def unknown_header(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find headers that the broker ignored and whose name is similar to one that it reads."""
-    reported: set[str] = set()
-    for call in _calls_of(test, handle):
-        for name, value in call.request_headers.items():
-            setting = _intended_setting(name)
-            if not setting or name in reported:
-                continue
-            reported.add(name)
-            disables = setting == "enable-auto-commit" and value.lower() == "false"
-            commits = _auto_commits_after(test, call) if disables else []
+    sent = {name: (call, value) for call in reversed(_calls_of(test, handle))
+            for name, value in call.request_headers.items()}  # fmt: skip
+    for name, (call, value) in sent.items():
+        prefix, _, setting = name.lower().partition("-")
+        known = difflib.get_close_matches(setting, CONSUMER_HEADERS, 1)
+        if prefix == "kafka" and known and known[0] != setting:
             # Keep the spelling of the prefix "Kafka-".
-            yield about_entry(
-                "unknown_header", call, [event.number for event in commits],
-                header=name, known=f"{name[: len('kafka-')]}{setting.title()}", value=value,
-                committed=[f"{topic}-{partition}={offset}" for event in commits
-                           for topic, partition, offset in event.data["offsets"]],
-            )  # fmt: skip
-
-
-def _intended_setting(header: str) -> str:
-    """Return the setting with a name similar to an unknown header's; empty if there is none."""
-    prefix, _, setting = header.lower().partition("-")
-    if prefix != "kafka" or setting in CONSUMER_HEADERS:
-        return ""
-    return next(iter(difflib.get_close_matches(setting, CONSUMER_HEADERS, 1)), "")
-
-
-def _auto_commits_after(test: ObservedTest, call: Call) -> list[Event]:
-    consumer = call.handle, call.facts.get("group"), call.facts.get("instance")
-    return [
-        event
-        for event in test.events("auto commit")
-        if event.number > call.number
-        and (event.handle, event.data["group"], event.data["instance"]) == consumer
-    ]
+            meant = f"{name[: len('kafka-')]}{known[0].title()}"
+            yield about_entry("unknown_header", call, header=name, known=meant, value=value)
 
 
 def committed_before_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -254,39 +229,6 @@ def _repeated_commands(test: ObservedTest, first: Call, again: Call) -> Counter[
             before.remove(write.words)
             repeated[write.name] += 1
     return repeated
-
-
-def records_skipped(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find records between a committed offset and the next record that the group received.
-
-    Example: a group commits the offset 3 and next receives the record at 5, so it skipped two.
-    """
-    topics = {topic.name for topic in handle.topics()}
-    committed: dict[tuple[str, str], int] = {}
-    received: dict[tuple[str, str], set[int]] = {}
-    for call in _calls_of(test, handle):
-        if not executed(call):
-            continue
-        group = _group_of(call)
-        for place in _committed_places(call):
-            committed[group, place.of_partition] = place.offset
-        for place in map(_Place.of, _received_records(call)):
-            partition = group, place.of_partition
-            known, first = received.setdefault(partition, set()), committed.get(partition)
-            skipped = first is not None and first < place.offset and max(known, default=-1) < first
-            known.add(place.offset)
-            if first is None or not skipped or place.topic not in topics:
-                continue  # nothing is known about the log of a deleted topic
-            start = handle.topic(place.topic).start_offsets[place.partition]
-            members = _members(handle, group)
-            resets = {one.name: one.config.auto_offset_reset for one in members}
-            yield about_group(
-                "records_skipped", call, group,
-                partition=place.of_partition, committed=first, received=place.offset,
-                skipped=place.offset - first, start=start,
-                deleted=max(0, min(start, place.offset) - first),
-                latest=resets.get(_instance_of(call)) == "latest",
-            )  # fmt: skip
 
 
 def started_at_end(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -383,7 +325,7 @@ def shared_group(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 FINDINGS = (
     commit_too_high, unknown_header, committed_before_failure, received_again,
-    started_at_end, topic_mismatch, shared_group, records_skipped, never_committed, no_order,
+    started_at_end, topic_mismatch, shared_group, never_committed, no_order,
 )  # fmt: skip
 OF_TEST = ()
 

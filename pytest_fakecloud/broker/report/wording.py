@@ -219,24 +219,6 @@ def _received_again(values: Values, lookups: Lookups) -> str:
     return text
 
 
-def _skipped(values: Values, lookups: Lookups) -> str:
-    name, count, deleted = values["partition"], values["skipped"], values["deleted"]
-    text = f"group {values['group']} had committed {name}={values['committed']} and next received "
-    text += f"{name}@{values['received']}: "
-    if not deleted:
-        return f"{text}{counted(count, 'record')} skipped"
-    exist = "exists" if deleted == 1 else "exist"
-    gone = f"no longer {exist} (the log now starts at {values['start']})"
-    if deleted == count:
-        return f"{text}the {counted(count, 'record')} in between {gone}"
-    was = "was" if count - deleted == 1 else "were"
-    text += f"of the {count} records in between, {deleted} {gone} and "
-    text += f"{count - deleted} {was} skipped"
-    if not values["latest"]:
-        return text
-    return f"{text} (auto.offset.reset is latest): earliest continues at the oldest record"
-
-
 def _never_committed(values: Values, lookups: Lookups) -> str:
     count, deliveries = values["records"], values["deliveries"]
     again = f" in {deliveries} deliveries" if deliveries > count else ""
@@ -253,21 +235,11 @@ def _behind(values: Values, lookups: Lookups) -> str:
     return f"group {values['group']} is {listed(parts)}"
 
 
-def _unknown_header(values: Values, lookups: Lookups) -> str:
-    header, value = values["header"], shortened(values["value"])
-    text = f"the header '{header}: {value}' was ignored"
-    if values["committed"]:
-        was = "was" if len(values["committed"]) == 1 else "were"
-        text += f", so {listed(values['committed'], 4)} {was} committed automatically"
-    return f"{text}; did you mean {values['known']}?"
-
-
 SENTENCES: Sentences = {
     "commit_too_high": _commit_too_high,
     "committed_before_failure": "group {group} committed {records:record} before a call failed",
-    "unknown_header": _unknown_header,
+    "unknown_header": "the header {header:raw}: {value} was ignored; did you mean {known:raw}?",
     "received_again": _received_again,
-    "records_skipped": _skipped,
     "started_at_end": "group {group} started at the end of {partitions:list} (auto.offset.reset is "
     "latest) and skipped {skipped:earlier record}",
     "topic_mismatch": "{topic}, which was consumed, has no records; nothing consumed {others:list}, which "

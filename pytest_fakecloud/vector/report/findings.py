@@ -118,87 +118,17 @@ def filter_rejected(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 yield query.finding("filter_rejected", ids=ids, why=first)
 
 
-def no_longer_matches(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find records that a filter rejects but would have accepted when they were first written.
+def lacks_records(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find queries that lack records which existed and match, because they were still pending (the
+    query has fewer hits than requested), or which the failed assertion mentions.
 
-    The metadata of the first write is compared with the metadata now; metadata between them and
-    writes without metadata are ignored.
-    """
-    writes: dict[tuple[str, str], list[tuple[Call, Any]]] = {}
-    for call in _calls(test, handle):
-        for item in _written(call, _WRITES):
-            if item.get("metadata") is not None:
-                key = _namespace(call), str(item.get("id"))
-                writes.setdefault(key, []).append((call, item["metadata"]))
-    for query in _queries(test, handle):
-        condition, namespace = query.options.get("filter"), query.namespace
-        if not condition or namespace not in handle.namespaces():
-            continue
-        if _written_after(test, handle, query, namespace) != set():
-            continue
-        for record in handle.vectors(namespace=namespace):
-            record_id = str(record["id"])
-            steps = writes.get((namespace, record_id), [])
-            if record_id in query.ids or len(steps) < 2:
-                continue
-            (_, first), (last, _) = steps[0], steps[-1]
-            with suppress(ServiceError):
-                why = why_not(condition, record.get("metadata"))
-                if why is not None and why_not(condition, first) is None:
-                    yield about_namespace(
-                        "no_longer_matches", last, namespace, [query.call.number],
-                        id=record_id, why=why, route=last.route,
-                        mode=_update_mode(last, record_id), writes=len(steps) - 1,
-                    )  # fmt: skip
-
-
-def _update_mode(write: Call, record_id: str) -> str:
-    """Return the mode in which an update wrote a record's metadata; empty for other writes."""
-    if write.route != "update":
-        return ""
-    items = [item for item in items_of(write.request_body) if str(item.get("id")) == record_id]
-    return str(items[-1].get("metadataUpdateMode") or "OVERWRITE")
-
-
-def deleted_by_prefix(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find deletions by prefix that also removed IDs with a longer word.
-
-    Example: the prefix ``doc-1`` removes ``doc-12`` too, beside ``doc-1:a``.
-    """
-    known: dict[str, set[str]] = {}
-    for call in _calls(test, handle):
-        body, namespace = parsed(call.request_body), _namespace(call)
-        ids = known.setdefault(namespace, set())
-        ids.update(str(one["id"]) for one in _written(call) if "id" in one)
-        if call.route not in _REMOVALS or not executed(call):
-            continue
-        prefix = body.get("prefix") if isinstance(body, dict) else ""
-        if not isinstance(prefix, str) or not prefix[-1:].isalnum():
-            del known[namespace]
-            continue
-        deleted = {one for one in ids if one.startswith(prefix)}
-        ids -= deleted
-        beyond = sorted(one for one in deleted if one[len(prefix) :][:1].isalnum())
-        meant = sorted(deleted.difference(beyond))
-        separators = {one[len(prefix) :][:1] for one in meant}
-        if beyond and len(separators) == 1 and "" not in separators:
-            narrower = prefix + separators.pop()
-            yield about_namespace(
-                "deleted_by_prefix", call, namespace,
-                prefix=prefix, ids=beyond, narrower=narrower, others=meant,
-            )  # fmt: skip
-
-
-def queried_before_ready(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find queries with fewer hits than requested that lack records which existed and match.
-
-    Such a record was still pending: queries see a record some time after the upsert's answer.
+    Queries see a record some time after the upsert's answer.
     """
     if engine_of(handle).identity.kind.has_sparse:
         return  # a query returns only records that have a dimension in common with it
     for query in _queries(test, handle):
-        most = query.options.get("topK") or query.options.get("k")
-        if query.call.route == "resumable-query" or len(query.hits) >= (most or 10):
+        most = query.options.get("topK") or query.options.get("k") or 10
+        if query.call.route == "resumable-query":
             continue
         condition = query.options.get("filter") or ""
         with suppress(ServiceError):
@@ -207,6 +137,11 @@ def queried_before_ready(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 for one, metadata in _unchanged_metadata(test, handle, query).items()
                 if one not in query.ids and not (condition and why_not(condition, metadata))
             ]
+            if len(query.hits) >= most:
+                if missing := list(filter(test.mentions, missing)):
+                    values = {"ids": missing, "top": most, "severity": "hint"}
+                    yield query.finding("beyond_top", **values)
+                continue
             upserts = [
                 one.number
                 for one in _calls(test, handle)
@@ -215,6 +150,20 @@ def queried_before_ready(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             ]
             if missing and upserts:
                 yield query.finding("queried_before_ready", upserts[-1:], ids=missing)
+
+
+def deleted_by_prefix(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find deletions by prefix of records that the failed assertion mentions."""
+    known: set[tuple[str, str]] = set()
+    for call in _calls(test, handle):
+        known |= {(_namespace(call), str(item.get("id"))) for item in _written(call)}
+        body = parsed(call.request_body) if call.route == "delete" and executed(call) else None
+        prefix = body.get("prefix") if isinstance(body, dict) else None
+        deleted = [one for space, one in sorted(known) if space == _namespace(call)
+                   and isinstance(prefix, str) and one.startswith(prefix)]  # fmt: skip
+        if any(map(test.mentions, deleted)):
+            values = {"prefix": prefix, "ids": deleted, "severity": "hint"}
+            yield about_namespace("deleted_by_prefix", call, _namespace(call), **values)
 
 
 def empty_namespace(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -247,22 +196,28 @@ def metadata_not_included(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             yield query.finding("metadata_not_included", severity="hint")
 
 
-def upsert_replaced(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find upserts that replaced records of an earlier upsert with other metadata."""
+def metadata_replaced(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find upserts and updates that replaced the metadata of earlier ones with other metadata."""
     known: dict[tuple[str, str], Any] = {}
     for call in _calls(test, handle):
-        if call.route in (*_REMOVALS, "update"):
+        if call.route in _REMOVALS:
             known.clear()
-        namespace, replaced = _namespace(call), []
-        for item in _written(call):
+        namespace, replaced, lost = _namespace(call), [], set()
+        for item in _written(call, _WRITES):
             record_id, metadata = str(item.get("id")), item.get("metadata")
+            if metadata is None or item.get("metadataUpdateMode") == "PATCH":
+                continue
             before = known.get((namespace, record_id))
-            if metadata and before and before != metadata:
+            dropped = before.keys() - metadata.keys() if metadata and before else set()
+            # An update that changes a field is meant to replace it.
+            if before and metadata and before != metadata and (dropped or call.route != "update"):
                 replaced.append(record_id)
+                lost |= dropped
             known[namespace, record_id] = metadata
         if replaced:
-            values = {"count": len(replaced), "ids": replaced}
-            yield about_namespace("upsert_replaced", call, namespace, severity="hint", **values)
+            values = {"count": len(replaced), "ids": replaced, "lost": sorted(lost)}
+            values |= {"route": call.route.removesuffix("-data"), "severity": "hint"}
+            yield about_namespace("metadata_replaced", call, namespace, **values)
 
 
 def none_in_id(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -296,8 +251,8 @@ def deleted_elsewhere(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 FINDINGS = (
-    filter_rejected, no_longer_matches, deleted_by_prefix, queried_before_ready,
-    empty_namespace, metadata_not_included, upsert_replaced, none_in_id, deleted_elsewhere,
+    filter_rejected, deleted_by_prefix, lacks_records,
+    empty_namespace, metadata_not_included, metadata_replaced, none_in_id, deleted_elsewhere,
 )  # fmt: skip
 OF_TEST = ()
 

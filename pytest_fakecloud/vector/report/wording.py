@@ -114,23 +114,17 @@ def _hits(hits: list[dict[str, Any]]) -> str:
     return f"{counted(len(hits), 'hit')}: {listed(shown)}"
 
 
-def _no_longer_matches(values: Values, lookups: Lookups) -> str:
-    mode, writes = values["mode"], values["writes"]
-    route = values["route"].partition("-")[0]
-    did = "changed" if mode == "PATCH" else "replaced"
-    write = f"this {route}, which" if writes == 1 else f"its {writes} later writes; this {route}"
-    metadata = f"metadata ({mode})" if mode else "metadata"
-    advice = "; PATCH keeps the other fields" if mode == "OVERWRITE" else ""
-    return (
-        f"{shortened(values['id'])} would match the filter of the query without {write} {did} its "
-        f"{metadata}: {values['why']}{advice}"
-    )
-
-
 def _empty_namespace(values: Values, lookups: Lookups) -> str:
     spaces = values["others"].items()
     others = ", ".join(f"{namespace(name)} has {count}" for name, count in spaces)
     return f"{namespace(values['namespace'])} has no vectors; {others}"
+
+
+def _metadata_replaced(values: Values, lookups: Lookups) -> str:
+    records = counted(values["count"], "record")
+    text = f"this {values['route']} replaced {records} that had other metadata: {listed(values['ids'])}"
+    text += f"; {listed(values['lost'])} was dropped" if values["lost"] else ""
+    return f"{text} (PATCH keeps it)" if values["lost"] and values["route"] == "update" else text
 
 
 def _score(score: float) -> str:
@@ -141,15 +135,14 @@ def _score(score: float) -> str:
 
 SENTENCES: Sentences = {
     "filter_rejected": "the filter rejected {ids:list}: {why:raw}",
-    "no_longer_matches": _no_longer_matches,
-    "deleted_by_prefix": "the prefix {prefix:json} also deleted {ids:list}; the prefix {narrower:json} "
-    "matches only {others:list}",
+    "deleted_by_prefix": "the prefix {prefix:json} deleted {ids:list}",
     "queried_before_ready": "the query ran before {ids:list} could be found: an upsert is answered "
     "before its records are indexed; wait until the index has no pending vectors",
+    "beyond_top": "{ids:list} matches but is not among the top {top:raw}",
     "empty_namespace": _empty_namespace,
     "metadata_not_included": "the query did not ask for metadata (includeMetadata), so its hits have "
     "none",
-    "upsert_replaced": "this upsert replaced {count:record} that had other metadata: {ids:list}",
+    "metadata_replaced": _metadata_replaced,
     "none_in_id": "the id {id} contains None, which is how Python writes a missing value",
     "deleted_elsewhere": "nothing was deleted from {namespace:namespace}; {other:namespace} has "
     "{ids:quoted}",

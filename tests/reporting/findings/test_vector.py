@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import httpx
+import pytest
 
 from pytest_fakecloud import Cloud, Response
 from pytest_fakecloud.vector.report import findings as vector
@@ -162,6 +163,15 @@ CASES: dict[str, Scene] = {
         ("update", {"id": "a", "metadata": {"m": 3}}),
         ("query", query("n = 1")),
     ),
+    "an update that keeps the other fields": asks(
+        record("a", {"n": 1, "m": 2}),
+        ("update", {"id": "a", "metadata": {"m": 3}, "metadataUpdateMode": "PATCH"}),
+    ),
+    "an update of a record that an update wrote": asks(
+        record("a", {"n": 1, "m": 2}),
+        ("update", {"id": "a", "metadata": {"n": 1, "m": 3}}),
+        ("update", {"id": "a", "metadata": {"m": 3}}),
+    ),
     "an upsert again under another id": lambda cloud: lost_upsert(cloud, "upsert"),
     "an upsert again under another id after a truncated answer": lambda cloud: lost_upsert(
         cloud, "upsert", lambda faults: faults.truncate(times=1)
@@ -226,3 +236,28 @@ def test_later_writes_do_not_explain_an_earlier_query(cloud: Cloud) -> None:
     assert kinds(cloud) == ["empty_namespace"]
     asks(("delete/other", ["c"]), index=index)(cloud)
     assert kinds(cloud) == []
+
+
+BOTH = [record(f"doc-{name}", {"n": 1}) for name in ("1-0", "12-0")]
+
+
+@pytest.mark.parametrize(
+    ("requests", "message", "kind"),
+    [
+        ([*BOTH, ("delete", {"prefix": "doc-1"})], "assert [] == ['doc-12-0']", "deleted_by_prefix"),
+        ([*BOTH, ("delete", {"prefix": "doc"})], "assert 'doc-1-0' in []", "deleted_by_prefix"),
+        ([*BOTH, ("delete", {"prefix": "doc-1-"})], "assert [] == ['doc-12-0']", ""),
+        ([*BOTH, ("delete", {"prefix": "doc-1"})], "assert 0 == 2", ""),
+        ([*BOTH, ("delete", ["doc-12-0"])], "assert [] == ['doc-12-0']", ""),
+        ([*BOTH, ("query", query() | {"topK": 1})], "assert 'doc-12-0' in ['doc-1-0']", "beyond_top"),
+        ([*BOTH, ("query", query("n = 1") | {"topK": 1})], "missing: doc-12-0", "beyond_top"),
+        ([*BOTH, ("query", query("n = 2") | {"topK": 1})], "missing: doc-12-0", "filter_rejected"),
+        ([*BOTH, ("query", query() | {"topK": 1})], "assert 0.5 == 1", ""),
+        ([*BOTH, ("query", query() | {"topK": 2})], "missing: doc-12-0", ""),
+    ],
+)
+def test_records_that_the_failure_mentions(
+    cloud: Cloud, requests: list[Any], message: str, kind: str
+) -> None:
+    asks(*requests)(cloud)
+    assert kinds(cloud, raised=AssertionError(message)) == ([kind] if kind else [])
