@@ -259,7 +259,7 @@ def _for_each_database(detect: Detector) -> Detector:
 FINDINGS = tuple(
     one if one in _OF_SERVERS else _for_each_database(one)
     for one in (
-        keys.check_then_set, keys.ttl_not_set, keys.wrong_time,
+        keys.check_then_set, keys.wrong_time,
         keys.lock_without_ttl, keys.key_mismatch, keys.lock_of_another, keys.ttl_removed,
         keys.ttl_renewed, keys.value_of_other_kind, keys.null_in_script,
         keys.lost_update, commands_failed, never_executed, searched_before_ready, scan_not_finished, keys.counter_recreated,

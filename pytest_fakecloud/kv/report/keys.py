@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 from ...core.calls import Call, Entry, Event
@@ -58,7 +58,7 @@ def ttl_renewed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     # The first of a key's commands set its TTL, and the others renewed it.
     setters: dict[str, list[Command]] = {}
     for command, expiries in with_expiries(test, handle):
-        key = command.key
+        key, chain = command.key, setters.get(command.key, [])
         if command.name in ("INCR", "INCRBY"):
             counted.add(key)
         renews = command.name in ("EXPIRE", "PEXPIRE") and len(command.words) == 3
@@ -66,37 +66,14 @@ def ttl_renewed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             continue
         if key not in expiries or expiries.expired(key, command.at_us):
             setters[key] = [command]
-            continue
-        chain = setters.get(key, [])
-        if expiries[key] not in chain[-1:]:
-            chain = [expiries[key]]  # another command has set the TTL since then
-        setters[key] = [*chain, command]
+        else:  # Another command may have set the TTL since then.
+            chain = chain if expiries[key] in chain[-1:] else [expiries[key]]
+            setters[key] = [*chain, command]
     for first, *renewals in setters.values():
         end_us = first.deadline_us or 0
         if len(renewals) > 1 and renewals[-1].at_us >= end_us:
             span = f"{(end_us - first.at_us) / 1e6:g}"
             yield renewals[-1].finding("ttl_renewed", seconds=span, times=len(renewals))
-
-
-def ttl_not_set(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find keys without a TTL whose EXPIRE was not executed, and that got no other TTL."""
-    others = {
-        key: one.entry.number
-        for one in history(test, handle)
-        if one.deadline_us
-        for key in one.keys
-    }
-    for call in test.calls_of(handle):
-        if call.facts.get("database", 0) != getattr(handle, "number", 0):
-            continue
-        rejected = call.status == 400 and call.fault is None
-        for line in lines_of(call) if rejected or not call.reached else ():
-            command = Command(call, [line[0].upper(), *line[1:]], UNKNOWN)
-            sets_span = command.spec is not None and command.spec.effects.ttl_unit is not None
-            if not sets_span or command.ttl is None or command.ttl.unit.is_absolute:
-                continue
-            if others.get(command.key, 0) < call.number and has_no_ttl(handle, command.key):
-                yield command.finding("ttl_not_set", command=command.name)
 
 
 _TIMES = {"seconds": range(10**8, 10**11), "milliseconds": range(10**11, 10**14)}
@@ -275,74 +252,53 @@ def lost_update(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Findin
                     updates[other].last = None
 
 
-@dataclass(slots=True)
-class _Race:
-    """Checks that found a key or field missing, and the unconditional writes after them."""
-
-    checks: list[Command] = field(default_factory=list)
-    writes: list[Command] = field(default_factory=list)
-    checkers: set[object] = field(default_factory=set)
-    writers: set[object] = field(default_factory=set)
-
-    def add(self, test: ObservedTest, command: Command) -> bool:
-        """Add a check before all writes, or a write after the checks of several clients; reject
-        other commands, and those of the test itself.
-        """
-        words, result = command.words, command.result
-        found_nothing = len(words) == _CHECKS.get(command.name) and result in (None, 0)
-        overwrites = command.name in _UNCHECKED and not command.options & {"NX", "XX"}
-        if found_nothing and not self.writes:
-            sent, clients = self.checks, self.checkers
-        elif len(self.checkers) > 1 and overwrites and result is not UNKNOWN:
-            sent, clients = self.writes, self.writers
-        else:
-            return False
-        attempt = test.attempt_around(command.entry)
-        client = command.client if attempt is None else attempt.number
-        if client is None:
-            return False
-        sent.append(command)
-        clients.add(client)
-        return True
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether all happened within a second, and each write replaced the one before it."""
-        replaced = all(
-            (deadline := earlier.deadline_us) is None or later.at_us < deadline
-            for earlier, later in itertools.pairwise(self.writes)
-        )
-        return replaced and self.writes[-1].at_us - self.checks[0].at_us <= _RACE_US
-
-    def finding(self) -> Finding:
-        last = self.writes[-1]
-        evidence = [command.entry.number for command in (*self.checks, *self.writes)]
-        reads = " or ".join(dict.fromkeys(check.name for check in self.checks))
-        values = {"read": reads, "write": last.name, "item": " ".join(_item(last))}
-        return last.finding("check_then_set", evidence, clients=len(self.checkers), **values)
-
-
 def check_then_set(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
     """Find clients that all found a value missing, within a second, and then all wrote it.
 
     Example: client A sends ``GET k``, client B sends ``GET k``, A sends ``SET k 1``, B sends
     ``SET k 2``.
     """
-    races: dict[tuple[str, ...], _Race] = {}
+    # The checks and then the writes of each key or field, with their clients or deliveries.
+    races: dict[tuple[str, ...], tuple[list[_Sent], list[_Sent]]] = {}
     for command in by_execution(test, handle):
-        item = _item(command)
-        race = races.get(item, _Race())
-        if race.add(test, command):
-            races[item] = race
-            if race.writers == race.checkers:
+        item, attempt = _item(command), test.attempt_around(command.entry)
+        checks, writes = races.get(item, ([], []))
+        client = command.client if attempt is None else attempt.number
+        is_check = len(command.words) == _CHECKS.get(command.name) and command.result in (None, 0)
+        is_write = command.name in _UNCHECKED and not command.options & {"NX", "XX"}
+        is_write = is_write and command.result is not UNKNOWN and len(_clients(checks)) > 1
+        if client is not None and ((is_check and not writes) or is_write):
+            (checks if is_check else writes).append((client, command))
+            races[item] = checks, writes
+            if _clients(writes) == _clients(checks):
                 del races[item]
-                if race.is_certain:
-                    yield race.finding()
+                yield from _race([one for _, one in checks], [one for _, one in writes])
         elif command.changes_any:
             races.clear()
         else:
             for other in [other for other in races if other[0] in command.arguments]:
                 del races[other]
+
+
+_Sent: TypeAlias = tuple[object, Command]
+
+
+def _clients(sent: Iterable[_Sent]) -> set[object]:
+    return {client for client, _ in sent}
+
+
+def _race(checks: list[Command], writes: list[Command]) -> Iterator[Finding]:
+    """Yield a finding if all happened within a second, and each write replaced the one before it."""
+    replaced = all(
+        (deadline := earlier.deadline_us) is None or later.at_us < deadline
+        for earlier, later in itertools.pairwise(writes)
+    )
+    last = writes[-1]
+    if replaced and last.at_us - checks[0].at_us <= _RACE_US:
+        evidence = [command.entry.number for command in (*checks, *writes)]
+        reads = " or ".join(dict.fromkeys(check.name for check in checks))
+        values = {"read": reads, "write": last.name, "item": " ".join(_item(last))}
+        yield last.finding("check_then_set", evidence, clients=len(checks), **values)
 
 
 def _item(command: Command) -> tuple[str, ...]:
@@ -388,26 +344,6 @@ def lock_of_another(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fi
         command.drop_replaced(holders)
 
 
-class _Setters(dict[str, Event]):
-    """The delivery attempt during which each key was set with NX; replaced keys are removed."""
-
-    def follow(self, command: Command, attempt: Event | None) -> None:
-        command.drop_replaced(self)
-        if command.sets_nx and command.succeeded and attempt is not None:
-            self[command.key] = attempt
-
-    def failed_before(self, command: Command, attempt: Event | None) -> Event | None:
-        """Return the failed attempt of the same message that set the key of a command with NX."""
-        setter = self.get(command.key)
-        was_prevented = command.sets_nx and not command.succeeded
-        if not was_prevented or setter is None or attempt is None or setter is attempt:
-            return None
-        is_same = setter.data.get("message_id") == attempt.data.get("message_id")
-        status = setter.data.get("status")
-        has_failed = not isinstance(status, int) or status >= 300
-        return setter if is_same and has_failed else None
-
-
 def changed_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
     """Find writes that had no effect because of NX or XX.
 
@@ -416,26 +352,37 @@ def changed_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fi
     """
     every = history(test, handle)
     counters = {command.key for command in every if command.name in COUNTING}
-    setters = _Setters()
+    setters: dict[str, Event] = {}
+    """The delivery attempt during which each key was set with NX; replaced keys are removed."""
     for command in every:
-        attempt = test.attempt_around(command.entry)
-        setters.follow(command, attempt)
+        attempt, setter = test.attempt_around(command.entry), setters.get(command.key)
+        command.drop_replaced(setters)
+        if command.sets_nx and command.succeeded and attempt is not None:
+            setters[command.key] = attempt
         if command.result is UNKNOWN or len(command.words) < 3 or command.key in counters:
             continue
         option, members = _prevented(command)
-        values = {"message": "", "attempt": 0}
-        if failed := setters.failed_before(command, attempt):
+        values: dict[str, Any] = {"message": "", "attempt": 0}
+        is_retry = command.sets_nx and not command.succeeded and _has_failed(setter, attempt)
+        if is_retry and setter is not None:
             option = option or "NX"
-            values = {
-                "message": str(failed.data.get("message_id")),
-                "attempt": failed.data.get("number"),
-            }
+            values = {name: setter.data.get(name) for name in ("message_id", "number")}
+            values = {"message": str(values["message_id"]), "attempt": values["number"]}
         elif _LOCK_NAME.search(command.key):
             continue
         if option:
             values |= {"command": command.name, "option": option, "members": members}
             found = command.finding("changed_nothing", **values)
-            yield with_message(found, attempt) if failed else found
+            yield with_message(found, attempt) if is_retry else found
+
+
+def _has_failed(earlier: Event | None, attempt: Event | None) -> bool:
+    """Return whether an attempt is an earlier one of the same message, and failed."""
+    if earlier is None or attempt is None or earlier is attempt:
+        return False
+    status = earlier.data.get("status")
+    is_same = earlier.data.get("message_id") == attempt.data.get("message_id")
+    return is_same and (not isinstance(status, int) or status >= 300)
 
 
 def _prevented(command: Command) -> tuple[str, list[str]]:
@@ -641,11 +588,12 @@ def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         of_same = [one for one in others if _last_part(one) == _last_part(key) != ""]
         nearest = alike or difflib.get_close_matches(key, of_same or others, 1, 0.0)
         for other in nearest:
-            write = written[other].entry
-            run = _same_run(test, command.entry, write)
             severity: Severity = "cause" if alike or key not in read else "hint"
-            values = {"other": other, "run": run, "is_read": key in read}
-            yield command.finding("key_mismatch", [write.number], severity=severity, **values)
+            evidence, values = (
+                [written[other].entry.number],
+                {"other": other, "is_read": key in read},
+            )
+            yield command.finding("key_mismatch", evidence, severity=severity, **values)
 
 
 def _decremented(every: Iterable[Command]) -> dict[str, Command]:
@@ -689,14 +637,6 @@ def _used_only_by(every: Iterable[Command], uses: Callable[[Command], bool]) -> 
         else:
             others.update(command.arguments)
     return {key: command for key, command in found.items() if key not in others}
-
-
-def _same_run(test: ObservedTest, *entries: Entry) -> str:
-    """Return the ID of the workflow run that contains all entries; empty if there is none."""
-    attempts = map(test.attempt_around, entries)
-    numbers = {one.data["began"] if one is not None else None for one in attempts}
-    runs = {test.lookups.header(number, "upstash-workflow-runid") for number in numbers}
-    return runs.pop() if len(runs) == 1 else ""
 
 
 def _of_one_kind(key: str, read: Iterable[str], written: Iterable[str]) -> list[str]:

@@ -266,13 +266,7 @@ def _failed_inside(values: Values, lookups: Lookups) -> str:
 def _key_mismatch(values: Values, lookups: Lookups) -> str:
     key, other = shortened(values["key"]), shortened(values["other"])
     read, written = ("read", "written") if values["is_read"] else ("decremented", "set")
-    text = f"{key} was {read} but never {written}; {other} was {written} but never read"
-    if values["run"]:
-        text += (
-            f", both during workflow run {values['run']}: code outside of steps is executed "
-            "again at each delivery, so create the key in a step"
-        )
-    return text
+    return f"{key} was {read} but never {written}; {other} was {written} but never read"
 
 
 def _read_after_expiry(values: Values, lookups: Lookups) -> str:
@@ -362,7 +356,6 @@ SENTENCES: Sentences = {
     "same score",
     "null_in_script": "this script decodes {value}: null becomes cjson.null, which Lua takes for true",
     "lock_without_ttl": "{key} was set with NX and has no TTL: the command had neither EX nor PX",
-    "ttl_not_set": "{key} has no TTL: the {command} was not executed",
     "key_mismatch": _key_mismatch,
     "read_only_token": "{command} was sent with the read-only token and rejected",
     "lock_of_another": "{key} was deleted while it held {holder:json}; {earlier:json} had set it "
