@@ -13,17 +13,22 @@ import os
 import re
 import sys
 import time
+import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CoroutineType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ..core.errors import did_you_mean
+from ..core.calls import Call
+from ..core.errors import counted, did_you_mean
 from ..public_names import PUBLIC_NAMES
+from .calls import command_of, has_full_answer, lines_of, on_connection, reply
 from .missing_requests import (
     FAKE_ADDRESS,
+    attributes_of,
     chain,
     fixture_of_client,
     frames_of,
@@ -34,7 +39,7 @@ from .missing_requests import (
     request_of,
     root,
 )
-from .values import Mask
+from .values import Mask, parsed
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
@@ -65,7 +70,88 @@ def mistakes(cloud: BaseCloud, error: BaseException) -> list[str]:
     for one in errors:
         found += _misspelt(one)
     frames = frames_of(error)
+    found += [*_never_sent(frames), *_answers_in_bytes(cloud)]
     return list(dict.fromkeys([*found, *_moved_clocks(frames), *_patched_sleep(frames)]))
+
+
+# -- calls that were not made, and their answers ----------------------------------------------------
+
+_NOT_AWAITED = re.compile(r"coroutine '(.+)' was never awaited")
+_MOST_VALUES = 5000
+"""Maximum number of values that are searched for coroutines and pipelines."""
+_TEXTS = {"GET", "HGET", "HGETALL", "HKEYS", "KEYS", "LRANGE", "SMEMBERS", "SISMEMBER", "ZRANGE"}
+_OPENING = {"Redis", "StrictRedis", "from_url", "ConnectionPool"}
+"""Functions of redis-py that create a client."""
+
+
+def _never_sent(frames: Sequence[FrameType]) -> Iterator[str]:
+    """Yield hints about coroutines that nothing awaited, and pipelines that were not executed."""
+    # pytest collects the warnings of a test in a list. Python warns when it frees such a coroutine.
+    warned = getattr(getattr(warnings, "_showwarnmsg_impl", None), "__self__", ())
+    for one in warned if isinstance(warned, list) else ():
+        if found := _NOT_AWAITED.search(str(getattr(one, "message", ""))):
+            place = f"{Path(one.filename).name}:{one.lineno}"
+            yield f"{place}: {found[1]}() was never awaited, so it did nothing"
+    for value in _reachable(frames):
+        kind = type(value)
+        if kind is CoroutineType and inspect.getcoroutinestate(value) == inspect.CORO_CREATED:
+            yield f"{value.__qualname__}() was never awaited, so it did nothing"
+        elif root(kind) in ("redis", "upstash_redis") and "Pipeline" in kind.__name__:
+            parts = attributes_of(value)
+            waiting = parts.get("command_stack") or parts.get("_command_stack")
+            if isinstance(waiting, list):
+                yield f"a pipeline has {counted(len(waiting), 'command')} that were not executed"
+
+
+def _reachable(frames: Iterable[FrameType]) -> Iterator[object]:
+    """Yield the values that functions of a traceback name, and then those that these contain."""
+    waiting = deque(
+        value for frame in frames for value in (*frame.f_locals.values(), *frame.f_globals.values())
+    )
+    seen: dict[int, object] = {}
+    while waiting and len(seen) < _MOST_VALUES:
+        value = waiting.popleft()
+        if id(value) not in seen:
+            seen[id(value)] = value
+            yield value
+            waiting.extend(attributes_of(value).values())
+            if type(value) in (list, tuple):
+                waiting.extend(value)
+
+
+def _answers_in_bytes(cloud: BaseCloud) -> Iterator[str]:
+    """Yield a hint if redis-py returned texts as bytes, and the application never handles bytes."""
+    calls = [one for one in cloud.journal.entries if isinstance(one, Call) and on_connection(one)]
+    texts = [one for one in calls if command_of(one) in _TEXTS and _returns_text(one)]
+    places: list[str] = []
+    for file, tree in _trees() if texts else ():
+        uses_redis = any(package == "redis" for _, package in _imports(tree))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr == "decode":
+                return
+            if isinstance(node, ast.Constant) and isinstance(node.value, bytes):
+                return
+            if uses_redis and isinstance(node, ast.Call) and _opens(node):
+                places.append(_place(file, node.lineno))
+    if places:
+        sent = " ".join(lines_of(texts[0])[0][:2])
+        yield f"{places[0]} creates a client without decode_responses=True: {sent} returned bytes"
+
+
+def _returns_text(call: Call) -> bool:
+    """Return whether an answer has a string that is neither a number nor JSON, which accept bytes."""
+    if not has_full_answer(call) or "response_body" in call.cut:
+        return False
+    result = reply(call).get("result")
+    values = [*result, *result.values()] if isinstance(result, dict) else result
+    values = values if isinstance(values, list) else [values]
+    return any(isinstance(one, str) and one and parsed(one) is None for one in values)
+
+
+def _opens(node: ast.Call) -> bool:
+    name = ast.unparse(node.func).rpartition(".")[2]
+    options = {keyword.arg for keyword in node.keywords}
+    return name in _OPENING and options.isdisjoint({None, "decode_responses", "connection_pool"})
 
 
 # -- names -----------------------------------------------------------------------------------------

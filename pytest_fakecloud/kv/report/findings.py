@@ -9,17 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any
 
-from ...core.calls import Call, Event
+from ...core.calls import Call
 from ...core.errors import ContractError
-from ...reporting.calls import (
-    PUBLISHING,
-    QUEUED,
-    SEVERAL,
-    command_of,
-    envelope,
-    has_full_answer,
-    lines_of,
-)
+from ...reporting.calls import QUEUED, SEVERAL, command_of, envelope, has_full_answer, lines_of
 from ...reporting.model import Finding, Severity, Subject
 from ...reporting.report import Detector, ObservedTest, Write, about_entry
 from ...reporting.values import parsed

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-from ...core.calls import Call, Entry, Event
+from ...core.calls import Call, Event
 from ...core.timers import to_datetime
 from ...reporting.calls import executed_at, lines_of
 from ...reporting.model import Finding, Severity
