@@ -94,13 +94,15 @@ def _never_sent(frames: Sequence[FrameType]) -> Iterator[str]:
             yield f"{place}: {found[1]}() was never awaited, so it did nothing"
     for value in _reachable(frames):
         kind = type(value)
-        if kind is CoroutineType and inspect.getcoroutinestate(value) == inspect.CORO_CREATED:
-            yield f"{value.__qualname__}() was never awaited, so it did nothing"
+        if isinstance(value, CoroutineType):
+            if inspect.getcoroutinestate(value) == inspect.CORO_CREATED:
+                yield f"{value.__qualname__}() was never awaited, so it did nothing"
         elif root(kind) in ("redis", "upstash_redis") and "Pipeline" in kind.__name__:
             parts = attributes_of(value)
             waiting = parts.get("command_stack") or parts.get("_command_stack")
-            if isinstance(waiting, list):
-                yield f"a pipeline has {counted(len(waiting), 'command')} that were not executed"
+            if isinstance(waiting, list) and waiting:
+                was = "was" if len(waiting) == 1 else "were"
+                yield f"a pipeline has {counted(len(waiting), 'command')} that {was} not executed"
 
 
 def _reachable(frames: Iterable[FrameType]) -> Iterator[object]:
@@ -122,30 +124,32 @@ def _reachable(frames: Iterable[FrameType]) -> Iterator[object]:
 def _answers_in_bytes(cloud: BaseCloud) -> Iterator[str]:
     """Yield a hint if redis-py returned texts as bytes, and the application never handles bytes."""
     calls = [one for one in cloud.journal.entries if isinstance(one, Call) and on_connection(one)]
-    texts = [one for one in calls if command_of(one) in _TEXTS and _returns_text(one)]
+    texts = {one: text for one in calls if command_of(one) in _TEXTS if (text := _text_of(one))}
     places: list[str] = []
     for file, tree in _trees() if texts else ():
         uses_redis = any(package == "redis" for _, package in _imports(tree))
         for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and node.attr == "decode":
-                return
-            if isinstance(node, ast.Constant) and isinstance(node.value, bytes):
+            is_bytes = isinstance(node, ast.Constant) and isinstance(node.value, bytes)
+            if is_bytes or (isinstance(node, ast.Attribute) and node.attr == "decode"):
                 return
             if uses_redis and isinstance(node, ast.Call) and _opens(node):
                 places.append(_place(file, node.lineno))
-    if places:
-        sent = " ".join(lines_of(texts[0])[0][:2])
-        yield f"{places[0]} creates a client without decode_responses=True: {sent} returned bytes"
+    for call, text in [*texts.items()][:1] if places else ():
+        sent = " ".join(lines_of(call)[0][:2])
+        yield (
+            f"{places[0]} creates a client without decode_responses=True, so {sent} returned bytes, "
+            f"such as {text.encode()!r}"
+        )
 
 
-def _returns_text(call: Call) -> bool:
-    """Return whether an answer has a string that is neither a number nor JSON, which accept bytes."""
+def _text_of(call: Call) -> str:
+    """Return the first string of an answer that is no number and no JSON, which accept bytes."""
     if not has_full_answer(call) or "response_body" in call.cut:
-        return False
+        return ""
     result = reply(call).get("result")
-    values = [*result, *result.values()] if isinstance(result, dict) else result
-    values = values if isinstance(values, list) else [values]
-    return any(isinstance(one, str) and one and parsed(one) is None for one in values)
+    values = result if isinstance(result, list | dict) else [result]
+    texts = (one for one in values if isinstance(one, str) and parsed(one) is None)
+    return next(filter(None, texts), "")
 
 
 def _opens(node: ast.Call) -> bool:

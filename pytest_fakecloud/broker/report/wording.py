@@ -242,8 +242,8 @@ SENTENCES: Sentences = {
     "received_again": _received_again,
     "started_at_end": "group {group} started at the end of {partitions:list} (auto.offset.reset is "
     "latest) and skipped {skipped:earlier record}",
-    "topic_mismatch": "{topic}, which was consumed, has no records; nothing consumed {others:list}, which "
-    "has some",
+    "topic_mismatch": "{topic}, which was consumed, has no records; nothing consumed {others:list}, "
+    "which has some",
     "shared_group": "the instances {instances:list} shared group {group}: each record is delivered to "
     "only one of them (services that each need every record need a group each)",
     "never_committed": _never_committed,

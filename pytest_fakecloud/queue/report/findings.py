@@ -307,9 +307,9 @@ def no_waiter(test: ObservedTest) -> Iterator[Finding]:
     for name, call in notified.items():
         if parsed(call.response_body) == [] and (name in waits or others):
             number = waits[name if name in waits else others[-1]].number
-            values = {"event": name, "others": [] if name in waits else others}
             if name not in waits or call.number < number:
-                yield about_entry("no_waiter", call, [number], **values)
+                waited = [] if name in waits else others
+                yield about_entry("no_waiter", call, [number], event=name, others=waited)
 
 
 def _event_of(call: Call) -> str:

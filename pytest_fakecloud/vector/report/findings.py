@@ -202,7 +202,8 @@ def metadata_replaced(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     for call in _calls(test, handle):
         if call.route in _REMOVALS:
             known.clear()
-        namespace, replaced, lost = _namespace(call), [], set()
+        namespace, replaced = _namespace(call), []
+        lost: set[str] = set()
         for item in _written(call, _WRITES):
             record_id, metadata = str(item.get("id")), item.get("metadata")
             if metadata is None or item.get("metadataUpdateMode") == "PATCH":

@@ -244,12 +244,20 @@ BOTH = [record(f"doc-{name}", {"n": 1}) for name in ("1-0", "12-0")]
 @pytest.mark.parametrize(
     ("requests", "message", "kind"),
     [
-        ([*BOTH, ("delete", {"prefix": "doc-1"})], "assert [] == ['doc-12-0']", "deleted_by_prefix"),
+        (
+            [*BOTH, ("delete", {"prefix": "doc-1"})],
+            "assert [] == ['doc-12-0']",
+            "deleted_by_prefix",
+        ),
         ([*BOTH, ("delete", {"prefix": "doc"})], "assert 'doc-1-0' in []", "deleted_by_prefix"),
         ([*BOTH, ("delete", {"prefix": "doc-1-"})], "assert [] == ['doc-12-0']", ""),
         ([*BOTH, ("delete", {"prefix": "doc-1"})], "assert 0 == 2", ""),
         ([*BOTH, ("delete", ["doc-12-0"])], "assert [] == ['doc-12-0']", ""),
-        ([*BOTH, ("query", query() | {"topK": 1})], "assert 'doc-12-0' in ['doc-1-0']", "beyond_top"),
+        (
+            [*BOTH, ("query", query() | {"topK": 1})],
+            "assert 'doc-12-0' in ['doc-1-0']",
+            "beyond_top",
+        ),
         ([*BOTH, ("query", query("n = 1") | {"topK": 1})], "missing: doc-12-0", "beyond_top"),
         ([*BOTH, ("query", query("n = 2") | {"topK": 1})], "missing: doc-12-0", "filter_rejected"),
         ([*BOTH, ("query", query() | {"topK": 1})], "assert 0.5 == 1", ""),

@@ -1,0 +1,89 @@
+"""Hints about calls that were never made, and about answers that are bytes."""
+
+from __future__ import annotations
+
+import pytest
+
+from ..harness import Run
+
+pytestmark = pytest.mark.slow
+
+SHOP = """
+import asyncio
+import redis, redis.asyncio
+from upstash_redis.asyncio import Redis as Upstash
+
+class Shop:
+    def __init__(self, kv):
+        self.kv = kv
+        self.client = redis.Redis.from_url(kv.database_url, decode_responses=True)
+        self.pipe = self.client.pipeline()
+        self.waiting = []
+
+    async def note(self):
+        async with Upstash(self.kv.url, self.kv.token) as client:
+            await client.set("a", "ten")
+
+    async def forget(self):
+        client = redis.asyncio.Redis.from_url(self.kv.database_url)
+        client.set("a", "ten")
+        await client.aclose()
+
+def test_it(kv_server):
+    shop = Shop(kv_server)
+    {does}
+    shop.client.set("b", 1)
+    assert kv_server.value("a") == "nine"
+"""
+NEVER_SENT = {
+    "a client's method": ("asyncio.run(shop.forget())", "execute_command() was never awaited"),
+    "a method of the application": ("shop.note()", "Shop.note() was never awaited"),
+    "a task that was kept": ("shop.waiting.append(shop.note())", "Shop.note() was never awaited"),
+    "a pipeline": ("shop.pipe.set('a', 'ten')", "a pipeline has 1 command that was not executed"),
+    "commands of a pipeline": ("shop.pipe.set('a', 1).incr('b')", "a pipeline has 2 commands"),
+    "an awaited method": ("asyncio.run(shop.note())", ""),
+    "a pipeline that was executed": ("shop.pipe.set('a', 'ten').execute()", ""),
+    "another value": ("shop.client.set('a', 'eleven')", ""),
+}
+
+
+@pytest.mark.parametrize("name", NEVER_SENT)
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "default::RuntimeWarning")
+def test_a_call_that_was_never_made_is_named(run: Run, name: str) -> None:
+    does, hint = NEVER_SENT[name]
+    lines = run(SHOP.replace("{does}", does)).stdout.str()
+    assert hint in lines
+    assert ("was never awaited, so" in lines or "a pipeline has" in lines) is bool(hint)
+
+
+READS = {
+    "a hash": ("hset('h', 'colour', 'red')", "hgetall('h')", "HGETALL h"),
+    "a value": ("set('k', 'on')", "get('k')", "GET k"),
+    "a set": ("sadd('s', 'ada')", "smembers('s')", "SMEMBERS s"),
+    "a number": ("set('k', '5')", "get('k')", ""),
+    "JSON": ("set('k', '[1]')", "get('k')", ""),
+    "a count": ("rpush('l', 'a')", "llen('l')", ""),
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "handled"), [("", ""), (", decode_responses=True", ""), ("", "b'red'.decode()")]
+)
+@pytest.mark.parametrize("name", READS)
+def test_answers_in_bytes_are_named(run: Run, name: str, options: str, handled: str) -> None:
+    write, read, command = READS[name]
+    lines = run(f"""
+import redis
+
+def test_it(kv_server):
+    with redis.Redis.from_url(kv_server.database_url{options}) as client:
+        client.{write}
+        found = client.{read}
+    assert found == "red", {handled or None}
+""").stdout.str()
+    hint = (
+        f"creates a client without decode_responses=True, so {command} returned bytes, such as b'"
+    )
+    is_meant = bool(command) and not options and not handled
+    assert (hint in lines) is is_meant
+    assert ("returned bytes" in lines) is is_meant
