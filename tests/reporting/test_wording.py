@@ -138,35 +138,22 @@ def test_a_holding_block_has_two_rows(cloud: Cloud) -> None:
 
 # -- findings --------------------------------------------------------------------------------------
 
-SKIPPED = {
-    "group": "g", "partition": "t-0", "committed": 2, "received": 7, "start": 7, "skipped": 5,
-}  # fmt: skip
 SIGNED = {"message": "m", "status": 401, "url": HOOK, "called": "http://127.0.0.1:1/", "size": 8}
 
 
 @pytest.mark.parametrize(
     ("kind", "values", "told"),
     [
-        ("records_skipped", {**SKIPPED, "deleted": 0}, "received t-0@7: 5 records skipped"),
         (
-            "records_skipped",
-            {**SKIPPED, "deleted": 5},
-            "the 5 records in between no longer exist (the log now starts at 7)",
+            "received_again",
+            {"group": "g", "records": ["t-0@1"], "by": ["a", "a"], "last": ["t-0=1"],
+             "uncommitted": [], "repeated": [("INCR", 2)]},
+            "commit the offset of the last processed record + 1; INCR was repeated 2 times",
         ),
         (
-            "unknown_header",
-            {"header": "Kafka-Commit", "value": "0", "committed": ["t-0"], "known": "X"},
-            "was ignored, so t-0 was committed automatically; did you mean X?",
-        ),
-        (
-            "unknown_header",
-            {"header": "Kafka-Commit", "value": "0", "committed": ["t-0", "t-1"], "known": "X"},
-            "so t-0, t-1 were committed automatically",
-        ),
-        (
-            "key_mismatch",
-            {"key": "a", "other": "b", "run": "wfr_1", "is_read": True},
-            "both during workflow run wfr_1: code outside of steps is executed again",
+            "error_accepted",
+            {"about": "m", "url": HOOK, "status": 402, "run": "wfr_1", "made": ["publish"]},
+            "402, as this callback says, and the workflow run went on: context.call() returns",
         ),
         (
             "repeated_after_failure",
@@ -179,7 +166,7 @@ SIGNED = {"message": "m", "status": 401, "url": HOOK, "called": "http://127.0.0.
             f"for sub {HOOK} (the application is called at http://127.0.0.1:1/) and a body of 8",
         ),
     ],
-)
+)  # fmt: skip
 def test_a_finding_has_its_details_in_words(
     cloud: Cloud, kind: str, values: dict[str, Any], told: str
 ) -> None:

@@ -18,7 +18,9 @@ SCENES = {
     "ttl_removed": "~a: SET k a EX 50 | ~b: SET k b",
     "ttl_renewed": "~a: INCR k | ~b: INCR n | ~b: SET k 1 EX 9 | +5s | ~b: EXPIRE k 9 | "
     "+5s | ~b: EXPIRE k 9",
-    "ttl_not_set": "~a: SET k 1 | ~b: EXPIRE k ten",
+    "found_nothing": "~a: SET k 1 | ~b: EXPIRE K 60",
+    "newest_first": "~a: RPUSH k 1 2 | ~b: RPOP k",
+    "started_late": "~a: XADD k * a 1 | ~b: XGROUP CREATE k g $",
     "equal_scores": "~a: ZADD z 1 a | ~b: ZADD z 1 b | ~b: ZRANGE z 0 -1",
     "counter_recreated": "~a: SET k 1 EX 5 | +6s | ~b: INCR k",
     "key_mismatch": "~a: SET user:alice:x v | ~b: GET user:alicex",
