@@ -44,8 +44,7 @@ def hints_about_silence(
 ) -> list[str]:
     """Return hints about what may have intercepted requests to the fakes that received no call.
 
-    ``names`` are the values in the test's module. They are not inspected by running their code, so
-    lazy objects (Django's ``SimpleLazyObject``, werkzeug's ``LocalProxy``) are not evaluated.
+    ``names`` are the values in the test's module; lazy objects among them are not evaluated.
     """
     uncalled = [handle for handle in cloud.fakes() if not len(handle.journal)]
     found = []
@@ -102,66 +101,40 @@ class _Library(NamedTuple):
 
 
 _LIBRARIES = (
-    _Library(
-        "responses", "responses", "requests.exceptions.ConnectionError",
-        "let it through with responses.add_passthru({name}.url)",
-        text="Connection refused by Responses",
-        patched=("requests.adapters:HTTPAdapter.send",),
-        begins="activate mock RequestsMock start",
-    ),
-    _Library(
-        "respx", "respx", "respx.models.AllMockedAssertionError",
-        'let it through with respx.route(host="127.0.0.1").pass_through()',
-        patched=("httpcore:ConnectionPool.handle_request",
-                 "httpcore:AsyncConnectionPool.handle_async_request",
-                 "httpx:HTTPTransport.handle_request"),
-        begins="mock MockRouter start",
-    ),
-    _Library(
-        "pytest-httpx", "pytest_httpx", "httpx.TimeoutException",
-        "let it through with @pytest.mark.httpx_mock("
-        'should_mock=lambda request: request.url.host != "127.0.0.1")',
-        text="No response can be found for",
-        patched=("httpx:HTTPTransport.handle_request",),
-    ),
-    _Library(
-        "requests-mock", "requests_mock", "requests_mock.exceptions.NoMockAddress",
-        "let it through with requests_mock.Mocker(real_http=True)",
-        patched=("requests:Session.send",),
-        begins="Mocker mock",
-    ),
-    _Library(
-        "pook", "pook", "pook.exceptions.PookNoMatches",
-        "let it through with pook.use(network=True), or pook.enable_network()",
-        patched=("urllib3.connectionpool:HTTPConnectionPool.urlopen",),
-        begins="activate on use",
-    ),
-    _Library(
-        "VCR.py", "vcr", "vcr.errors.CannotOverwriteExistingCassetteException",
-        "let it through with vcr.VCR(ignore_localhost=True)",
-        patched=("http.client:HTTPConnection",),
-        begins="use_cassette VCR",
-    ),
-    _Library(
-        "pytest-socket", "pytest_socket", "pytest_socket.SocketBlockedError",
-        "allow loopback with @pytest.mark.enable_socket, or --allow-hosts=127.0.0.1 in place of "
-        "--disable-socket",
-        patched=("socket:socket",),
-        begins="disable_socket",
-        blocks_all=True,
-    ),
-    _Library(
-        "pytest-socket", "pytest_socket", "pytest_socket.SocketConnectBlockedError",
-        "allow loopback with --allow-hosts=127.0.0.1, or @pytest.mark.allow_hosts(['127.0.0.1'])",
-        blocks_all=True,
-    ),
-    _Library(
-        "pytest-recording (--block-network)", "pytest_recording", "builtins.RuntimeError",
-        "allow loopback with --allowed-hosts=127.0.0.1, or "
-        "@pytest.mark.block_network(allowed_hosts=['127.0.0.1'])",
-        text="Network is disabled",
-        blocks_all=True,
-    ),
+    _Library("responses", "responses", "requests.exceptions.ConnectionError",
+             "let it through with responses.add_passthru({name}.url)",
+             "Connection refused by Responses", ("requests.adapters:HTTPAdapter.send",),
+             "activate mock RequestsMock start"),
+    _Library("respx", "respx", "respx.models.AllMockedAssertionError",
+             'let it through with respx.route(host="127.0.0.1").pass_through()',
+             patched=("httpcore:ConnectionPool.handle_request",
+                      "httpcore:AsyncConnectionPool.handle_async_request",
+                      "httpx:HTTPTransport.handle_request"),
+             begins="mock MockRouter start"),
+    _Library("pytest-httpx", "pytest_httpx", "httpx.TimeoutException",
+             "let it through with @pytest.mark.httpx_mock("
+             'should_mock=lambda request: request.url.host != "127.0.0.1")',
+             "No response can be found for", ("httpx:HTTPTransport.handle_request",)),
+    _Library("requests-mock", "requests_mock", "requests_mock.exceptions.NoMockAddress",
+             "let it through with requests_mock.Mocker(real_http=True)",
+             patched=("requests:Session.send",), begins="Mocker mock"),
+    _Library("pook", "pook", "pook.exceptions.PookNoMatches",
+             "let it through with pook.use(network=True), or pook.enable_network()",
+             patched=("urllib3.connectionpool:HTTPConnectionPool.urlopen",), begins="activate on use"),
+    _Library("VCR.py", "vcr", "vcr.errors.CannotOverwriteExistingCassetteException",
+             "let it through with vcr.VCR(ignore_localhost=True)",
+             patched=("http.client:HTTPConnection",), begins="use_cassette VCR"),
+    _Library("pytest-socket", "pytest_socket", "pytest_socket.SocketBlockedError",
+             "allow loopback with @pytest.mark.enable_socket, or --allow-hosts=127.0.0.1 in place of "
+             "--disable-socket",
+             patched=("socket:socket",), begins="disable_socket", blocks_all=True),
+    _Library("pytest-socket", "pytest_socket", "pytest_socket.SocketConnectBlockedError",
+             "allow loopback with --allow-hosts=127.0.0.1, or @pytest.mark.allow_hosts(['127.0.0.1'])",
+             blocks_all=True),
+    _Library("pytest-recording (--block-network)", "pytest_recording", "builtins.RuntimeError",
+             "allow loopback with --allowed-hosts=127.0.0.1, or "
+             "@pytest.mark.block_network(allowed_hosts=['127.0.0.1'])",
+             "Network is disabled", blocks_all=True),
 )  # fmt: skip
 
 

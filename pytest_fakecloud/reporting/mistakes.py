@@ -1,8 +1,4 @@
-"""Hints about mistakes: misspelt names, clocks that do not move, and environment variables.
-
-The variables are unset ones, those of fakes that a test does not request, and those that
-``fakecloud_env`` does not set.
-"""
+"""Hints about mistakes: calls that were not made, misspelt names, clocks, environment variables."""
 
 from __future__ import annotations
 
@@ -439,11 +435,9 @@ def _fixture_of(name: str) -> str:
 def _reads_behind(
     errors: Sequence[BaseException], fixtures: Sequence[str]
 ) -> Iterator[tuple[_Read, str]]:
-    """Yield the reads of variables that led to a failed connection, each with what is wrong.
-
-    Either the error has the address that was read, or it shows that there was no address, or that
-    the called server is not a fake, and the read is in a function of the traceback.
-    """
+    """Yield the reads of variables that led to a failed connection, each with what is wrong."""
+    # The error has the address that was read, or it shows that there was no address, or that the
+    # called server is not a fake, and the read is in a function of the traceback.
     failed = [
         one
         for one in errors

@@ -1,9 +1,8 @@
 """The report of a test: its assembly, and the findings, which may explain a failure.
 
-Findings are facts about what happened, never guesses. A detector is a function that yields findings,
-given an `ObservedTest` and in most cases also one fake; `about()` creates them. If a detector raises an
-exception, the report has a line with the error instead. The detectors of this module concern all
-services; a service has its own in its ``findings`` module.
+Findings are facts about what happened, never guesses. A detector yields findings, given an
+`ObservedTest` and in most cases also one fake. The detectors of this module concern all services; a
+service has its own in its ``findings`` module.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from ..base_cloud import closed_addresses, context_of
 from ..core.calls import Action, Call, Entry, Event
 from ..core.errors import causes_of, describe_error, report_failure
-from ..faults.table import rule_of
 from ..handle import Handle
 from ..services import SERVICES, report_part
 from .applications import ServedRequest
@@ -77,8 +75,6 @@ def report_of(
     with report_failure("what is unfinished cannot be shown", failures.append):
         left = unfinished(cloud, lookups, found)
     shared, closed = context_of(cloud), closed_addresses(cloud).items()
-    # Findings describe these faults in more detail than problems.
-    unused = {one.fake for one in found if one.kind == "unused_fault"}
     # A delivery has two journal numbers.
     shown = ((one, row) for row in every for one in (row, row.delivery) if one is not None)
     masked = partial(_masked, mask=mask, numbers={one.number: row.number for one, row in shown})
@@ -95,11 +91,7 @@ def report_of(
         rows=every,
         findings=list(map(masked, found)),
         unfinished=list(map(masked, left)),
-        problems=[
-            masked(one)
-            for one in problems(cloud)
-            if one.fake not in unused or one.values.get("problem") != "unused_fault"
-        ],
+        problems=list(map(masked, problems(cloud))),
         failures=list(map(mask.text, failures)),
         hints=list(map(mask.text, hints)),
         log=mask.text(log),
@@ -128,9 +120,8 @@ def rejected(
     every_call: bool = False,
     meant: Callable[[Call], bool] = lambda call: False,
 ) -> Iterator[Finding]:
-    """Yield a finding for each fake that answered 401, with the reasons.
-
-    With ``every_call``, only for fakes that answered nothing but 401. ``meant`` calls are ignored.
+    """Yield a finding for each fake that answered 401, with the reasons; ``every_call``: and nothing
+    else. ``meant`` calls are ignored.
     """
     every = [one for one in cloud.journal.entries if isinstance(one, Call)]
     for handle in context_of(cloud).handles:
@@ -163,10 +154,7 @@ def _credentials(call: Call, cloud: BaseCloud, rejecting: Handle) -> dict[str, s
 def unfinished(
     cloud: BaseCloud, lookups: Lookups, explaining: Sequence[Finding] = ()
 ) -> list[Finding]:
-    """Return the unfinished work that no finding explains, the most important first.
-
-    For example, waiting messages are left out if two writers overwrote each other's data.
-    """
+    """Return the unfinished work that no finding explains, the most important first."""
     found: list[Finding] = []
     for handle in context_of(cloud).handles:
         detect = getattr(report_part(handle.fixture, "findings"), "unfinished", None)
@@ -215,10 +203,8 @@ def find(test: ObservedTest) -> list[Finding]:
 
 
 def _once(found: Iterable[Finding]) -> list[Finding]:
-    """Return findings, with those of the same facts merged; the other subjects are ``likewise``.
-
-    Facts are the same if they differ only in the numbers of the subjects, such as those of
-    ``user:1`` and ``user:2``.
+    """Return findings, with those merged that differ only in the numbers of their subjects, such as
+    ``user:1`` and ``user:2``; the other subjects are ``likewise``.
     """
     merged: dict[object, Finding] = {}
     for one in found:
@@ -252,10 +238,8 @@ _EXCEPTIONS = {"error_logged", "failed_with_exception"}
 
 
 def _causes_first(found: Sequence[Finding]) -> list[Finding]:
-    """Return findings without the symptoms of others, each beside those about the same subjects.
-
-    A hint about the row or the key of a cause is its symptom, and so is an exception in the row of a
-    cause. Of several causes with a subject in common, the earliest comes first.
+    """Return findings without the symptoms of others: hints about the row or the key of a cause, and
+    exceptions in its row. Of several causes with a subject in common, the earliest comes first.
     """
     causes = [one for one in found if one.severity == "cause"]
     subjects = {subject for one in causes for subject in one.subjects}
@@ -315,10 +299,9 @@ def about_entry(
 def about(
     what: str, kind: str, entry: Entry, name: object, evidence: Iterable[int] = (), /, **values: Any
 ) -> Finding:
-    """Return a finding about a subject, such as a key: ``what`` is its kind and ``name`` its name.
+    """Return a finding about a subject, such as a key, of the kind ``what``.
 
-    ``entry`` is the journal entry that decided it, ``evidence`` are the numbers of other entries.
-    ``values`` can include the severity.
+    ``entry`` is the journal entry that decided it; ``values`` can include the severity.
     """
     subject = Subject(what, str(name), entry.handle)
     finding = about_entry(kind, entry, evidence, **{what: str(name), **values})
@@ -326,10 +309,7 @@ def about(
 
 
 def with_message(finding: Finding, attempt: Event | None) -> Finding:
-    """Return a finding that is also about the message of a delivery attempt.
-
-    What is known about such a message and is no cause is then left out.
-    """
+    """Return a finding that is also about the message of an attempt, and hides hints about it."""
     if attempt is None:
         return finding
     message = Subject("message", str(attempt.data.get("message_id")), attempt.handle)
@@ -343,10 +323,7 @@ about_namespace = partial(about, "namespace")
 
 
 def _as_known(entry: Entry) -> Entry:
-    """Return a copy of a call without its answer if a fault altered the answer.
-
-    The endpoint did not give such an answer, so nothing about the fake's data follows from it.
-    """
+    """Return a copy of a call without its answer, if a fault altered it and it shows no data."""
     if not isinstance(entry, Call) or entry.outcome != "altered":
         return entry
     known = copy.copy(entry)
@@ -464,26 +441,6 @@ _WAITING = {"consume", "fetch", "chat", "subscribe", "monitor"}
 """Routes and commands whose calls may wait, in wall-clock time."""
 _BLOCKING = {"BLPOP", "BRPOP", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "BRPOPLPUSH",
              "WAIT", "DEBUG"}  # fmt: skip
-
-
-def unused_fault(test: ObservedTest) -> Iterator[Finding]:
-    """Find faults that were used less often than planned, with the calls that their fake received."""
-    # Faults that the test allows to stay unused are not among the violations.
-    unused = {
-        one.facts.get("handle") for one in test.cloud.problems() if one.kind == "unused_fault"
-    }
-    for handle in test.fakes:
-        received: dict[str, None] = {}
-        for call in test.calls_of(handle) if handle.name in unused else ():
-            received.update(dict.fromkeys(_names_of(call)))
-        if received:
-            faults: list[dict[str, Any]] = []
-            for fault in handle.faults.unused():
-                rule = rule_of(fault)
-                used = {"deed": rule.deed, "used": rule.used, "planned": rule.planned}
-                faults.append({"fault": repr(fault), **used})
-            values = {"faults": faults, "calls": list(received)}
-            yield Finding("unused_fault", handle.name, values=values)
 
 
 def _names_of(call: Call) -> list[str]:
@@ -604,6 +561,6 @@ def _was_in_part(call: Call) -> bool:
 
 _OF_ALL = (
     repeated_after_lost_answer,
-    error_not_seen, unused_fault, never_called, clock_frozen,
+    error_not_seen, never_called, clock_frozen,
     read_only_token,
 )  # fmt: skip

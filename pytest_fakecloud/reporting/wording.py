@@ -1,7 +1,4 @@
-"""Sentences of reports, with those of each service from its ``wording`` module.
-
-Only renderers call this module. It returns strings for rows and findings, which no code parses.
-"""
+"""Sentences of reports, which only renderers use, with those of each service from its ``wording``."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from ..core.calls import Call, Event, set_facts
-from ..core.errors import counted, listed, plural, shortfall
+from ..core.errors import counted, listed
 from ..services import SERVICES, report_part
 from .applications import ServedRequest
 from .calls import Lookups, error_of
@@ -210,7 +207,7 @@ class _Template(string.Formatter):
                 return listed([compact(shortened(one)) for one in value], 4)
             case "namespace":
                 return namespace(value)
-            case "record" | "earlier record" | "vector":
+            case "record" | "earlier record" | "vector" | "call":
                 return counted(value, format_spec)
             case _:
                 raise ValueError(f"unknown format {format_spec!r}")
@@ -246,18 +243,6 @@ def _differs(values: Values, lookups: Lookups) -> str:
     return f"the last passing run of this test {where} {shortened(passed['what'] + answer)}"
 
 
-def _unused_fault(values: Values, lookups: Lookups) -> str:
-    faults: dict[str, list[str]] = {}
-    for one in values["faults"]:
-        how = shortfall(one["deed"], one["used"], one["planned"])
-        faults.setdefault(how, []).append(one["fault"])
-    found = [
-        f"the {plural('fault', len(those))} {listed(those)} {how}" for how, those in faults.items()
-    ]
-    named = "; ".join(found) or "a fault was used less often than planned"
-    return f"{named}; the calls were {listed(values['calls'])}"
-
-
 def _rejected(values: Values, lookups: Lookups) -> str:
     reasons = "; ".join(
         _WHY_REJECTED[one["kind"]].format(fake=values["fake"], **one) for one in values["reasons"]
@@ -276,7 +261,6 @@ _SENTENCES: Sentences = {
     "error_not_seen": _swallowed,
     "differs_from_pass": _differs,
     "repeated_after_lost_answer": _repeated,
-    "unused_fault": _unused_fault,
     "never_called": "no call was received",
     "clock_frozen": "{seconds:raw} s of wall-clock time passed while the fake clock was frozen; "
     "fakecloud.clock.advance() moves it, time.sleep() does not",

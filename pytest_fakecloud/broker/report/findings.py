@@ -37,15 +37,8 @@ def _group_of(call: Call) -> str:
     return str(call.facts.get("group"))
 
 
-def _instance_of(call: Call) -> str:
-    return str(call.facts.get("instance"))
-
-
 def _calls_of(test: ObservedTest, handle: Any) -> list[Call]:
-    """Return the calls of a broker except those of groups of which a call is not known in full.
-
-    What such a group has received and committed is unknown.
-    """
+    """Return the calls of a broker except those of groups of which a call is not known in full."""
     calls = test.calls_of(handle)
     unknown = {call.facts.get("group") for call in calls if call.reached and not _is_known(call)}
     return [call for call in calls if call.facts.get("group") not in unknown - {None}]
@@ -106,9 +99,8 @@ def _groups_without_commits(test: ObservedTest, handle: Any) -> set[str]:
 
 
 def commit_too_high(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find commits of an offset beyond the end, or beyond the last record that was received.
-
-    ``fits`` are other partitions of the topic in which the offset is the next one.
+    """Find commits of an offset beyond the end, or beyond the last record that was received, with the
+    partitions in which the offset is the next one (``fits``).
     """
     last_offset: dict[str, dict[tuple[str, int], int]] = {}
     for call in _calls_of(test, handle):
@@ -191,7 +183,7 @@ def received_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 deliveries.setdefault(place, []).append(call)
         for place, calls in deliveries.items():
             if len(calls) > 1:
-                by = tuple(map(_instance_of, calls))
+                by = tuple(str(one.facts.get("instance")) for one in calls)
                 together.setdefault((group, by, calls[0], calls[-1]), []).append(place)
     without_commits = _groups_without_commits(test, handle)
     commits = [
@@ -270,10 +262,7 @@ def topic_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def no_order(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find records without keys that one call received from several partitions.
-
-    A producer that names the partition of a record knows that it gives up the order.
-    """
+    """Find records without keys or given partitions that one call received from several partitions."""
     placed = set(_topics_with_placed_records(test, handle))
     for call in _calls_of(test, handle):
         records = _received_records(call)
@@ -288,7 +277,7 @@ def no_order(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def _topics_with_placed_records(test: ObservedTest, handle: Any) -> Iterator[str]:
-    """Yield the topics of records that the application or the test produced to a given partition."""
+    """Yield the topics of records that were produced to a given partition."""
     for call in test.calls_of(handle):
         for item in items_of(call.request_body) if call.route == "produce" else ():
             if item.get("partition") is not None:
@@ -312,7 +301,7 @@ def shared_group(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     for group, calls in _consume_calls(test, handle).items():
         by_instance: dict[str, set[_Place]] = {}
         for call, places in calls:
-            by_instance.setdefault(_instance_of(call), set()).update(places)
+            by_instance.setdefault(str(call.facts.get("instance")), set()).update(places)
         if not any(name == group and by_instance.keys() <= names for name, names in assignments):
             continue
         stems = {re.sub(r"[\W_\d]+", "", name) for name in by_instance}
@@ -379,10 +368,8 @@ def subjects(call: Call) -> Iterator[Subject]:
 
 
 def callers(found: Iterable[Row]) -> dict[int, Row]:
-    """Return the calls that caused the events of consumer groups, by the events' numbers.
-
-    An event is caused by the instance's last call of a suitable kind. A rebalance that waits for
-    other members to join has no such call.
+    """Return the calls that caused the events of consumer groups, by the events' numbers: the last of
+    a suitable kind. A rebalance that waits for other members to join has no such call.
     """
     latest: dict[tuple[object, ...], Row] = {}
     callers = {}

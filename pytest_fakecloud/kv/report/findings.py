@@ -17,11 +17,10 @@ from ...reporting.report import Detector, ObservedTest, Write, about_entry
 from ...reporting.values import parsed
 from ..command_fields import keys_of
 from . import keys
-from .history import ADDING, SCRIPTS, WRITES, Command, commands, databases_of, history, scores_of
+from .history import ADDING, WRITES, Command, commands, databases_of, history
 
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
 """Commands that return one page, with the index of their cursor argument."""
-_RANKED = {"ZRANGE", "ZREVRANGE", "ZRANK", "ZREVRANK", "ZPOPMAX", "ZPOPMIN"}
 
 
 def scan_not_finished(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -42,52 +41,6 @@ def scan_not_finished(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             yield about_entry("scan_not_finished", command.entry, command=name, cursor=cursor)
 
 
-def equal_scores(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find ranges of members with equal scores, whose names therefore determine the order.
-
-    Sorted sets that were changed later are left out, because only their present scores are known.
-    """
-    ranged: dict[str, Command] = {}
-    for command in history(test, handle):
-        for key in ranged.keys() & command.arguments if command.changes else ():
-            del ranged[key]
-        if command.changes_any:
-            ranged.clear()
-        elif command.name in _RANKED and not command.options & {"BYLEX", "BYSCORE"}:
-            ranged[command.key] = command
-    for key, command in ranged.items():
-        scores = scores_of(handle, key)
-        if len(scores) > 1 and len(set(scores)) == 1 and command.result is not None:
-            yield command.finding("equal_scores", members=len(scores), score=f"{scores[0]:g}")
-
-
-def never_acknowledged(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find stream entries that were claimed again, in a group that has acknowledged none."""
-    acknowledged: set[tuple[str, str]] = set()
-    again: dict[tuple[str, str], tuple[Command, list[str]]] = {}
-    for command in history(test, handle):
-        if command.name == "" or command.name in SCRIPTS:
-            return  # it may have acknowledged entries
-        key, group = (*command.arguments, "", "")[:2]
-        if command.name == "XACK":
-            acknowledged.add((key, group))
-        elif ids := _claimed(command):
-            again[key, group] = command, ids
-    for (key, group), (command, ids) in again.items():
-        if (key, group) not in acknowledged:
-            yield command.finding("never_acknowledged", group=group, entries=ids)
-
-
-def _claimed(command: Command) -> list[str]:
-    entries = command.result if isinstance(command.result, list) else []
-    if command.name == "XAUTOCLAIM" and entries:
-        entries = entries[1]  # after the cursor
-    elif command.name != "XCLAIM":
-        return []
-    # With JUSTID, the result contains IDs in place of entries.
-    return [str(one[0]) for one in entries if isinstance(one, list) and one]
-
-
 def commands_failed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find pipelines and transactions in which some commands failed and the others were executed."""
     executed = Counter(command.entry.number for command in commands(test, handle))
@@ -105,10 +58,7 @@ def commands_failed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def never_executed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find commands that a transaction queued and did not execute, and that no later one repeated.
-
-    The connection sent DISCARD or no EXEC, or a watched key was changed.
-    """
+    """Find commands that a transaction queued and did not execute, and that no later one repeated."""
     queued: dict[object, list[Call]] = {}
     missed: dict[tuple[tuple[str, ...], ...], tuple[Call, str]] = {}
     for call in test.calls_of(handle):
@@ -147,17 +97,13 @@ def searched_before_ready(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         if search.total or not search.pending or not is_same:
             continue
         with suppress(ContractError):
-            index = handle.search_index(search.index)
-            known = {*index.documents, *index.pending}
-            # The only reason of a key that would match is that its change was not indexed yet.
-            keys = [
-                key
-                for key in known
-                if len(why := index.explain(key, search.filter)) < 2
-                and all("not indexed yet" in one for one in why)
-            ]
+            index, keys = handle.search_index(search.index), []
+            for key in {*index.documents, *index.pending}:
+                why = index.explain(key, search.filter)
+                # A key that would match has no other reason.
+                keys += [key] if all("not indexed yet" in one for one in why) else []
             if keys:
-                yield command.finding("searched_before_ready", keys=keys)
+                yield command.finding("searched_before_ready", keys=sorted(keys))
 
 
 _SEARCHING = {"SEARCH.QUERY", "SEARCH.COUNT", "SEARCH.AGGREGATE"}
@@ -182,10 +128,8 @@ class _Try:
 
 
 def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find writes with an additional effect that a retry repeated after a failure.
-
-    Retries are attempts of one message, or identical requests to the application if an earlier one
-    raised an exception or was answered 5xx. After a 4xx, an identical request is a new request.
+    """Find additions that a retry repeated after a failure: another attempt of a message, or an
+    identical request to the application after one that raised an exception or was answered 5xx.
     """
     tries = [*_requests(test), *_attempts(test)]
     latest: dict[tuple[object, tuple[str, ...]], tuple[_Try, Command]] = {}
@@ -252,13 +196,13 @@ FINDINGS = tuple(
     one if one in _OF_SERVERS else _for_each_database(one)
     for one in (
         keys.check_then_set, keys.wrong_time,
-        keys.lock_without_ttl, keys.key_mismatch, keys.lock_of_another, keys.ttl_removed,
+        keys.lock_without_ttl, keys.key_mismatch, keys.lock_of_another, keys.ttl_ended,
         keys.ttl_renewed, keys.value_of_other_kind, keys.null_in_script,
         keys.lost_update, commands_failed, never_executed, searched_before_ready,
-        scan_not_finished, keys.counter_recreated,
-        keys.read_after_expiry, keys.no_subscriber, equal_scores, keys.changed_nothing,
+        scan_not_finished,
+        keys.no_subscriber, keys.changed_nothing,
         keys.value_lost, keys.found_nothing, keys.started_late, keys.newest_first,
-        repeated_after_failure, never_acknowledged,
+        repeated_after_failure,
     )
 )  # fmt: skip
 OF_TEST = ()

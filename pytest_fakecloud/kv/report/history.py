@@ -1,7 +1,4 @@
-"""The history of a key-value server or of one of its databases: its commands, read from the journal.
-
-`Command` has the properties that detectors need.
-"""
+"""The history of a key-value server or of one of its databases: its commands, from the journal."""
 
 from __future__ import annotations
 
@@ -54,7 +51,6 @@ class Command:
     ``words`` are its name, in capitals, and its arguments. A command with an empty name may have
     been any command. ``entry`` is the call, or the action of the test that changed the data.
     ``database`` is the number of the database, or None if the command may concern several.
-    ``spec`` is the command in the command table, or None.
     """
 
     entry: Entry
@@ -186,11 +182,8 @@ def _has_ttl_of_fields(spec: CommandSpec) -> bool:
 
 @cache
 def _keeps_key(spec: CommandSpec) -> bool:
-    """Return whether a command changes a key in place, so that the key exists and keeps its TTL.
-
-    The flags of key specs do not show that MOVE, a script or a JSON command can remove a key, and
-    that a field's TTL can remove the last field.
-    """
+    """Return whether a command changes a key in place, so that the key exists and keeps its TTL."""
+    # The flags of key specs do not show that MOVE, a script or a field's TTL can remove a key.
     if len(spec.keys) != 1 or spec.effects.value_at or spec.effects.takes_ttl:
         return False
     if spec.group in ("json", "scripting", "search") or _has_ttl_of_fields(spec):
@@ -343,10 +336,7 @@ def _answers(call: Call) -> list[Any]:
 
 
 def _replied(test: ObservedTest, call: Call) -> tuple[list[list[str]], list[Any]]:
-    """Return the commands that a call on a database connection executed, and their results.
-
-    The results are an empty list if they are unknown.
-    """
+    """Return the commands that a call on a connection executed, and their results if known."""
     steps = test.lookups.grouped_calls.get(call.number)
     known = bool(call.response_body) and "response_body" not in call.cut
     envelope = reply(call) if known else None
@@ -416,11 +406,3 @@ def databases_of(test: ObservedTest, handle: Any) -> list[ServerOrDatabase]:
 
 def has_no_ttl(handle: Any, key: str) -> bool:
     return bool(handle._ttl_ms(key) == -1)
-
-
-def scores_of(handle: ServerOrDatabase, key: str) -> list[float]:
-    """Return the scores of a sorted set; an empty list for any other key."""
-    database = handle if isinstance(handle, Database) else Database(handle, 0)
-    is_sorted_set = database._execute("TYPE", key).text == b"zset"
-    members = database._execute("ZRANGE", key, "0", "-1", "WITHSCORES") if is_sorted_set else []
-    return [float(score) for score in members[1::2]]

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from ...core.calls import Call, Event
 from ...core.timers import to_datetime
 from ...reporting.calls import executed_at, lines_of
-from ...reporting.model import Finding, Severity
+from ...reporting.model import Finding
 from ...reporting.report import NONE, ObservedTest, about, with_message
 from ...reporting.values import parsed
 from .history import (
@@ -41,15 +41,36 @@ _FAR_US = 24 * 3600 * 1_000_000
 """Difference in microseconds below which two times are taken to come from the same clock."""
 
 
-def ttl_removed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find SET commands that removed the TTL of a key that was never given another."""
+def ttl_ended(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find SETs that removed a TTL, counters recreated without one, and reads after it had ended."""
+    recreated: dict[str, Command] = {}
+    late: dict[str, tuple[Command, Command]] = {}
     for command, expiries in with_expiries(test, handle):
-        plain = command.deadline_us is None and "KEEPTTL" not in command.options
-        if command.name != "SET" or not command.succeeded or not plain:
-            continue
-        had_ttl = command.key in expiries and not expiries.expired(command.key, command.at_us)
-        if had_ttl and has_no_ttl(handle, command.key):
-            yield command.finding("ttl_removed")
+        key, sets_ttl = command.key, command.deadline_us is not None
+        ended = expiries.expired(key, command.at_us)
+        # If a fault's function ran first, the time of the execution is unknown.
+        was_held_up = executed_at(command.entry) > command.entry.number
+        if sets_ttl and command.succeeded:
+            for one in command.keys:
+                recreated.pop(one, None)
+        elif command.name in COUNTING and key in expiries and (ended or was_held_up):
+            if _starts_at_zero(command):
+                recreated[key] = command
+        elif command.name in READS and not command.result and ended:
+            late[key] = command, expiries[key]
+        elif command.name == "SET" and command.succeeded and "KEEPTTL" not in command.options:
+            had_ttl = key in expiries and not ended
+            yield from (
+                [command.finding("ttl_removed")] if had_ttl and has_no_ttl(handle, key) else ()
+            )
+    for key, command in recreated.items():
+        if has_no_ttl(handle, key):
+            yield command.finding("counter_recreated", command=command.name)
+    for command, setter in late.values():
+        late_us = command.at_us - (setter.deadline_us or 0)
+        ttl = f"{setter.ttl} of {setter.key}" if setter.key != command.key else str(setter.ttl)
+        values = {"seconds": late_us / 1e6, "ttl": ttl, "severity": "hint"}
+        yield command.finding("read_after_expiry", [setter.entry.number], **values)
 
 
 def ttl_renewed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -139,24 +160,6 @@ def _score_bounds(command: Command) -> list[str]:
     return command.words[2:4] if by_score or "BYSCORE" in command.options else []
 
 
-def counter_recreated(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find counters that were recreated without a TTL after they had expired."""
-    recreated: dict[str, Command] = {}
-    for command, expiries in with_expiries(test, handle):
-        ended = expiries.expired(command.key, command.at_us)
-        # If a fault's function ran first, the time of the execution is unknown.
-        was_held_up = executed_at(command.entry) > command.entry.number
-        ended = ended or (command.key in expiries and was_held_up)
-        if command.deadline_us is not None and command.succeeded:
-            for key in command.keys:
-                recreated.pop(key, None)
-        elif ended and command.name in COUNTING and _starts_at_zero(command):
-            recreated[command.key] = command
-    for key, command in recreated.items():
-        if has_no_ttl(handle, key):
-            yield command.finding("counter_recreated", command=command.name)
-
-
 def _starts_at_zero(command: Command) -> bool:
     """Return whether a counter did not exist before a command, so that it is now one step."""
     step = command.words[2] if len(command.words) > 2 else "1"
@@ -164,21 +167,6 @@ def _starts_at_zero(command: Command) -> bool:
         return abs(float(command.result)) == abs(float(step))
     except (TypeError, ValueError):
         return False
-
-
-def read_after_expiry(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find keys that were read after they had expired."""
-    late: dict[str, tuple[Command, Command]] = {}
-    for command, expiries in with_expiries(test, handle):
-        missing = command.name in READS and not command.result
-        if missing and expiries.expired(command.key, command.at_us):
-            late[command.key] = command, expiries[command.key]
-    for command, setter in late.values():
-        late_us = command.at_us - (setter.deadline_us or 0)
-        ttl = f"{setter.ttl} of {setter.key}" if setter.key != command.key else str(setter.ttl)
-        values = {"seconds": late_us / 1e6, "ttl": ttl}
-        number = setter.entry.number
-        yield command.finding("read_after_expiry", [number], severity="hint", **values)
 
 
 # -- clients that compete for a key ----------------------------------------------------------------
@@ -255,8 +243,7 @@ def lost_update(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Findin
 def check_then_set(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
     """Find clients that all found a value missing, within a second, and then all wrote it.
 
-    Example: client A sends ``GET k``, client B sends ``GET k``, A sends ``SET k 1``, B sends
-    ``SET k 2``.
+    Example: A sends ``GET k``, B sends ``GET k``, A sends ``SET k 1``, B sends ``SET k 2``.
     """
     # The checks and then the writes of each key or field, with their clients or deliveries.
     races: dict[tuple[str, ...], tuple[list[_Sent], list[_Sent]]] = {}
@@ -323,10 +310,8 @@ def lock_without_ttl(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[F
 
 
 def lock_of_another(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
-    """Find locks that were deleted while they held a value that another client had set.
-
-    Example: one client sets a lock with a TTL, which ends; a second client sets the lock; then the
-    first client, or the second, deletes it.
+    """Find locks that were deleted while they held a value that another client had set, after the
+    TTL of the first client's lock had ended.
     """
     holders: dict[str, list[str]] = {}
     for command, expiries in with_expiries(test, handle):
@@ -560,13 +545,11 @@ _MIN_SIMILARITY = 0.8
 
 
 def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find keys that were read or decremented but never written, while others were written but never
-    used.
+    """Find keys that were read but never written, while others were written but never used.
 
-    The written keys hold a value that the command can use; the most similar of them is named. Keys
-    that are similar, or that have the same last part (``paid:a`` and ``payed:a``), are a cause. Any
-    other pair is a hint, because a program also reads keys that are optional, and writes keys that
-    other programs read.
+    The written keys hold a value that the command can read; the most similar of them is named. Keys
+    that are similar, or the only ones with their prefix, are a cause. Any other pair is a hint,
+    because a program also reads keys that are optional, and writes keys that other programs read.
     """
     every = history(test, handle)
     if any(one.name == "" for one in every):
@@ -574,44 +557,24 @@ def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     present = {str(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no dict)
     read_keys = {one.key for one in every if one.name in _READS}
     read = _used_only_by(every, lambda one: one.name in _READS)
-    read = {key: one for key, one in read.items() if key not in present}
     written = _used_only_by(every, _writes)
-    for key, command in (read | _decremented(every)).items():
+    for key, command in read.items():
         # Names that differ only in a number refer to different things.
         name = re.sub(r"\d", "", key)
         others = [
             one for one, write in written.items()
-            if re.sub(r"\d", "", one) != name and _fits(command, write)
+            if key not in present and re.sub(r"\d", "", one) != name and _fits(command, write)
         ]  # fmt: skip
         alike = difflib.get_close_matches(key, others, 1, _MIN_SIMILARITY)
         alike = alike or _of_one_kind(key, read_keys, others)
         of_same = [one for one in others if _last_part(one) == _last_part(key) != ""]
-        nearest = alike or difflib.get_close_matches(key, of_same or others, 1, 0.0)
-        for other in nearest:
-            severity: Severity = "cause" if alike or key not in read else "hint"
-            evidence, values = (
-                [written[other].entry.number],
-                {"other": other, "is_read": key in read},
-            )
-            yield command.finding("key_mismatch", evidence, severity=severity, **values)
-
-
-def _decremented(every: Iterable[Command]) -> dict[str, Command]:
-    first: dict[str, Command] = {}
-    for command in every:
-        for key in command.arguments:
-            first.setdefault(key, command)
-    return {
-        key: one
-        for key, one in first.items()
-        if one.name in ("DECR", "DECRBY") and key == one.key and _starts_at_zero(one)
-    }
+        for other in alike or difflib.get_close_matches(key, of_same or others, 1, 0.0):
+            values = {"other": other, "severity": "cause" if alike else "hint"}
+            yield command.finding("key_mismatch", [written[other].entry.number], **values)
 
 
 def _fits(command: Command, write: Command) -> bool:
     groups = [one.spec.group if one.spec is not None else "" for one in (command, write)]
-    if command.name in ("DECR", "DECRBY"):
-        return write.name == "SET" and write.words[2].lstrip("-").isdigit()
     return groups[0] in ("generic", groups[1])
 
 

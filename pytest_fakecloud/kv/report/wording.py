@@ -263,12 +263,6 @@ def _failed_inside(values: Values, lookups: Lookups) -> str:
     )
 
 
-def _key_mismatch(values: Values, lookups: Lookups) -> str:
-    key, other = shortened(values["key"]), shortened(values["other"])
-    read, written = ("read", "written") if values["is_read"] else ("decremented", "set")
-    return f"{key} was {read} but never {written}; {other} was {written} but never read"
-
-
 def _read_after_expiry(values: Values, lookups: Lookups) -> str:
     seconds = values["seconds"]
     late = f"{_duration(seconds)} after it had expired" if seconds else "as it expired"
@@ -356,7 +350,7 @@ SENTENCES: Sentences = {
     "same score",
     "null_in_script": "this script decodes {value}: null becomes cjson.null, which Lua takes for true",
     "lock_without_ttl": "{key} was set with NX and has no TTL: the command had neither EX nor PX",
-    "key_mismatch": _key_mismatch,
+    "key_mismatch": "{key} was read but never written; {other} was written but never read",
     "read_only_token": "{command} was sent with the read-only token and rejected",
     "lock_of_another": "{key} was deleted while it held {holder:json}; {earlier:json} had set it "
     "before and expired",
@@ -384,10 +378,6 @@ SENTENCES: Sentences = {
     "scan_not_finished": "this {command} has more results (its cursor is {cursor}, not 0), and no "
     "call continued it",
     "counter_recreated": "{key} had expired, so this {command} recreated it without a TTL",
-    "equal_scores": "all {members} members of {key} have the score {score}, so they are ordered by "
-    "name",
     "changed_nothing": _changed_nothing,
     "repeated_after_failure": _repeated,
-    "never_acknowledged": "group {group} of {key} received {entries:list} again; it has acknowledged "
-    "nothing (no XACK)",
 }

@@ -53,86 +53,88 @@ def _only_message(call: Call) -> tuple[Mapping[str, Any], str]:
     return item.get("headers") or {}, str(item.get("body") or "")
 
 
+def _about(kind: str, event: Event, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
+    """Return a finding about the message of a delivery attempt."""
+    return about_message(kind, event, event.data.get("message_id"), evidence, **values)
+
+
 def redirected(test: ObservedTest) -> Iterator[Finding]:
     """Find deliveries that were answered with a 3xx."""
     for event in test.events("attempt"):
         status = event.data.get("status")
         if isinstance(status, int) and 300 <= status < 400:
-            yield about_message("redirected", event, event.data.get("message_id"), status=status)
+            yield _about("redirected", event, status=status)
 
 
 def wrong_signature(test: ObservedTest) -> Iterator[Finding]:
-    """Find deliveries rejected with 401 or 403, with the reason in their signature."""
-    reported: set[tuple[object, ...]] = set()
+    """Find deliveries rejected with 401 or 403, with the reasons in their signature."""
+    reported: set[str] = set()
     for event in test.events("attempt"):
         signature = event.data.get("signature")
         # The row of the attempt already shows a fault that changed the signature.
         if not isinstance(signature, dict) or event.data.get("faults"):
             continue
-        message, kind, values = event.data.get("message_id"), "wrong_signature", _reason(signature)
-        severity: Severity = "cause"
-        if values is None:
+        kind, severity = "wrong_signature", "cause"
+        values: dict[str, Any] = {"reasons": _reasons(signature)}
+        if not values["reasons"]:
             if event.data.get("where") == "respond":
                 continue  # a stubbed destination checks nothing
             kind, severity = "signature_valid", "hint"
             values = {name: signature[name] for name in ("url", "size", "hash", "called")}
-        seen = message, *sorted(values.items())
-        if seen not in reported:
+        if (seen := f"{event.data.get('message_id')} {values}") not in reported:
             reported.add(seen)
-            values = {"status": event.data.get("status"), **values}
-            yield about_message(kind, event, message, severity=severity, **values)
+            status = event.data.get("status")
+            yield _about(kind, event, status=status, severity=severity, **values)
 
 
-def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the reason why a signature check failed; None if it is unknown."""
+def _reasons(signature: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the reasons why a signature check failed; an empty list if they are unknown."""
     if signature["missing"]:
-        return {"reason": "unsigned"}
+        return [{"reason": "unsigned"}]
     if signature["invalid"]:
-        return {"reason": "invalid", "got": signature["invalid"]}
+        return [{"reason": "invalid", "got": signature["invalid"]}]
+    found: list[dict[str, Any]] = []
     if signature["verified_url"] is not None:
-        return {"reason": "url", "got": signature["verified_url"], "signed": signature["url"]}
+        url = {"got": signature["verified_url"], "signed": signature["url"]}
+        found.append({"reason": "url", **url})
     if signature["verified_body"] is not None:
         same = signature["verified_body_same_json"]
-        return {"reason": "json" if same else "body", "size": signature["verified_size"]}
+        found.append({"reason": "json" if same else "body", "size": signature["verified_size"]})
     if signature["verified_key"] is False:
-        if signature["next_key_missing"]:
-            return {"reason": "next_key"}
-        return {"reason": "former_key" if signature["former_key"] else "key"}
+        former = "former_key" if signature["former_key"] else "key"
+        found.append({"reason": "next_key" if signature["next_key_missing"] else former})
     if signature["claim"]:
-        return {"reason": "claim", "got": signature["claim"]}
-    if signature["environment"] == "other":
-        return {"reason": "environment"}
-    return None
+        found.append({"reason": "claim", "got": signature["claim"]})
+    if not found and signature["environment"] == "other":
+        found.append({"reason": "environment"})
+    return found
 
 
 def scheduled_twice(test: ObservedTest) -> Iterator[Finding]:
     """Find schedules that were created twice because the requests had no schedule ID."""
     first: dict[tuple[str, ...], tuple[str, int]] = {}
     for call in test.calls_to("queue"):
-        cron = call.request_headers.get("Upstash-Cron")
-        answer = parsed(call.response_body) if has_full_answer(call) else None
-        named = call.request_headers.get("Upstash-Schedule-Id") is not None
-        if cron is None or named or call.cut:
-            continue
-        if not isinstance(answer, dict) or "scheduleId" not in answer:
+        headers, answers = call.request_headers, items_of(call.response_body)
+        cron, known = headers.get("Upstash-Cron"), "Upstash-Schedule-Id" in headers
+        created = next((one["scheduleId"] for one in answers if "scheduleId" in one), None)
+        if cron is None or known or call.cut or created is None or not has_full_answer(call):
             continue
         alike = call.handle, call.target, cron, call.request_body.decode("utf-8", "replace")
-        earlier, number = first.setdefault(alike, (answer["scheduleId"], call.number))
-        if earlier != answer["scheduleId"]:
-            ids = {"first": earlier, "second": answer["scheduleId"]}
+        earlier, number = first.setdefault(alike, (created, call.number))
+        if earlier != created:
+            ids = {"first": earlier, "second": created}
             yield about_entry("scheduled_twice", call, [number], cron=cron, **ids)
 
 
 def handled_twice(test: ObservedTest) -> Iterator[Finding]:
     """Find deliveries that a fault duplicated and whose receiver made the same calls both times."""
     for event in test.attempts:
-        if "duplicate" not in (event.data.get("faults") or ()):
-            continue
         inside = [one for one in test.calls if event.data["began"] < one.number < event.number]
         words = [(one.handle, one.method, one.target, one.request_body) for one in inside]
-        half = len(words) // 2
-        if half and words[:half] == words[half:] and not any(one.cut for one in inside):
-            yield about_message("handled_twice", event, event.data.get("message_id"), calls=half)
+        half, is_twice = len(words) // 2, "duplicate" in (event.data.get("faults") or ())
+        is_whole = half and not any(one.cut for one in inside)
+        if is_twice and is_whole and words[:half] == words[half:]:
+            yield _about("handled_twice", event, calls=half)
 
 
 def base64_not_decoded(test: ObservedTest) -> Iterator[Finding]:
@@ -149,22 +151,12 @@ def base64_not_decoded(test: ObservedTest) -> Iterator[Finding]:
         for name in ("body", "sourceBody"):
             value = str(callback.get(name) or "")
             if value and any(value in one for one in parts):
-                message, values = event.data.get("message_id"), {"field": name, "value": value}
-                yield about_message("base64_not_decoded", event, message, **values)
+                yield _about("base64_not_decoded", event, field=name, value=value)
 
 
-def accepted_with_error(test: ObservedTest) -> Iterator[Finding]:
-    """Find deliveries answered with a 2xx although the handler logged or raised an exception."""
-    for event in _accepted(test):
-        message, status = event.data.get("message_id"), event.data["status"]
-        if event.data.get("logged"):
-            yield about_message("error_logged", event, message, status=status)
-        elif event.data.get("error"):
-            yield about_message("raised_after_answer", event, message, status=status)
-
-
-def failed_with_exception(test: ObservedTest) -> Iterator[Finding]:
-    """Find deliveries that failed because their handler raised an exception, or logged one.
+def exceptions(test: ObservedTest) -> Iterator[Finding]:
+    """Find exceptions that handlers raised or logged, although they answered with a 2xx, or in
+    deliveries that failed.
 
     The framework may have turned the exception into a response. It is a hint only if a later
     attempt succeeded.
@@ -173,18 +165,19 @@ def failed_with_exception(test: ObservedTest) -> Iterator[Finding]:
     failed: dict[tuple[object, str], list[Event]] = {}
     for event in test.events("attempt"):
         data, status = event.data, event.data.get("status")
-        raised = (data.get("note") if data.get("exception") else "") or next(
-            iter(data.get("logged") or ()), ""
-        )
-        rejected = not isinstance(status, int) or status >= 400
-        if raised and rejected and not data.get("signature") and not data.get("faults"):
+        logged = next(iter(data.get("logged") or ()), "")
+        raised = (data.get("note") if data.get("exception") else "") or logged
+        if isinstance(status, int) and status < 400:
+            if status < 300 and (logged or data.get("error")):
+                yield _about(
+                    "error_logged" if logged else "raised_after_answer", event, status=status
+                )
+        elif raised and not data.get("signature") and not data.get("faults"):
             failed.setdefault((data.get("message_id"), raised), []).append(event)
     for (message, raised), (event, *others) in failed.items():
-        yield about_message(
-            "failed_with_exception", event, message, [one.number for one in others],
-            severity="hint" if message in accepted else "cause",
-            url=event.data.get("url"), status=event.data.get("status"), raised=raised,
-        )  # fmt: skip
+        values = {"url": event.data.get("url"), "status": event.data.get("status")}
+        values |= {"raised": raised, "severity": "hint" if message in accepted else "cause"}
+        yield _about("failed_with_exception", event, [one.number for one in others], **values)
 
 
 def error_accepted(test: ObservedTest) -> Iterator[Finding]:
@@ -193,14 +186,9 @@ def error_accepted(test: ObservedTest) -> Iterator[Finding]:
         status = callback.get("status")
         is_error = isinstance(status, int) and not 200 <= status < 300
         if is_error and event.data["message_kind"] == "callback" and (made := _made(test, event)):
-            values = {
-                "about": callback["sourceMessageId"],
-                "url": callback.get("url"),
-                "made": made,
-            }
-            values |= {"status": status, "run": str(event.data.get("run") or "")}
-            message = event.data.get("message_id")
-            yield about_message("error_accepted", event, message, severity="hint", **values)
+            about, run = callback["sourceMessageId"], str(event.data.get("run") or "")
+            values = {"about": about, "url": callback.get("url"), "run": run, "severity": "hint"}
+            yield _about("error_accepted", event, made=made, status=status, **values)
 
 
 def _made(test: ObservedTest, event: Event) -> list[str]:
@@ -316,12 +304,6 @@ def _event_of(call: Call) -> str:
     return unquote(call.path.rpartition("/")[2])
 
 
-_SHORT_RETRY_MS = 1000
-"""Retry delays below this number of milliseconds are reported."""
-_LONG_DELAY_S = 10_000
-"""Delays from this number of seconds on are reported if they are a multiple of 1000."""
-
-
 def unlikely_duration(test: ObservedTest) -> Iterator[Finding]:
     """Find delays that are likely in another unit."""
     for call in test.calls_to("queue"):
@@ -339,9 +321,9 @@ def unlikely_duration(test: ObservedTest) -> Iterator[Finding]:
 
 
 _DURATIONS: tuple[tuple[str, str, Callable[[int], bool]], ...] = (
-    ("retry-delay", "ms", lambda number: 0 < number < _SHORT_RETRY_MS),
-    ("delay", "s", lambda number: number >= _LONG_DELAY_S and number % 1000 == 0),
-    ("timeout", "s", lambda number: number >= _LONG_DELAY_S and number % 1000 == 0),
+    ("retry-delay", "ms", lambda number: 0 < number < 1000),
+    ("delay", "s", lambda number: number >= 10_000 and number % 1000 == 0),
+    ("timeout", "s", lambda number: number >= 10_000 and number % 1000 == 0),
 )
 """Settings with their units, and which numbers are likely meant in another unit."""
 
@@ -366,7 +348,7 @@ def _accepted(test: ObservedTest) -> Iterator[Event]:
 FINDINGS = ()
 OF_TEST = (
     deduplicated, redirected, wrong_signature, scheduled_twice,
-    handled_twice, base64_not_decoded, accepted_with_error, failed_with_exception, unlikely_duration,
+    handled_twice, base64_not_decoded, exceptions, unlikely_duration,
     header_not_forwarded, error_accepted, effect_outside_steps, made_again, no_waiter,
 )  # fmt: skip
 

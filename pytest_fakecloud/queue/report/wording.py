@@ -243,13 +243,9 @@ def _body(data: Mapping[str, Any], name: str) -> str:
 
 
 def _signature_lines(signature: SignatureDetails) -> Iterator[str]:
-    """Yield what was signed, and what the application compared the signature with."""
+    """Yield what was signed; a finding says what the application compared the signature with."""
     if signature["missing"]:
         yield "the delivery was sent without a signature"
-        return
-    if signature["verified_key"] is False:
-        yield "the application's check was not made with the queue's current key"
-        yield from _differences(signature)
         return
     yield f"signed for {signature['url']}"
     yield f"signed body: {signature['size']} bytes, hash {signature['hash'][:12]}…"
@@ -257,24 +253,8 @@ def _signature_lines(signature: SignatureDetails) -> Iterator[str]:
         yield f"the application was called at {signature['called']}, which is not the signed URL"
     if signature["invalid"]:
         yield f"differs: {signature['invalid']}"
-        return
-    yield from _differences(signature)
-    if not signature["compared"]:
+    elif not signature["compared"]:
         yield from _unseen_check(signature)
-
-
-def _differences(signature: SignatureDetails) -> Iterator[str]:
-    """Yield the arguments of the application's check that differ from what was signed."""
-    if signature["verified_url"] is not None:
-        yield f"Receiver.verify() was given another URL: {signature['verified_url']}"
-    if signature["verified_body"] is not None:
-        another = f"another body, of {signature['verified_size']} bytes"
-        if signature["verified_body_same_json"]:
-            another = "the same JSON with other whitespace"
-        body = shortened(signature["verified_body"], EXCERPT)
-        yield f"Receiver.verify() was given {another}: {body}"
-    if signature["claim"]:
-        yield f"the application's check rejected the claim {signature['claim']}"
 
 
 def _unseen_check(signature: SignatureDetails) -> Iterator[str]:
@@ -310,17 +290,10 @@ def _deduplicated(values: Values, lookups: Lookups) -> str:
     return f"this publish created no message: {why}"
 
 
-def _handled_twice(values: Values, lookups: Lookups) -> str:
-    calls = values["calls"]
-    return (
-        f"{lookups.short(values['message'])} was delivered twice (fault: duplicate), and each "
-        f"delivery made the same {'call' if calls == 1 else f'{calls} calls'}"
-    )
-
-
 def _wrong_signature(values: Values, lookups: Lookups) -> str:
-    reason = _WRONG_SIGNATURE[values["reason"]].format(**values)
-    return f"{lookups.short(values['message'])} was rejected with {values['status']}: {reason}"
+    reasons = [_WRONG_SIGNATURE[one["reason"]].format(**one) for one in values["reasons"]]
+    text = "; ".join(reasons)
+    return f"{lookups.short(values['message'])} was rejected with {values['status']}: {text}"
 
 
 _WRONG_SIGNATURE = {
@@ -384,7 +357,8 @@ SENTENCES: Sentences = {
     "scheduled_twice": "this request created a second schedule ({second:id}) with the destination, "
     "cron ({cron:raw}) and body of {first:id}: pass a schedule id (Upstash-Schedule-Id), with which a "
     "request replaces the schedule",
-    "handled_twice": _handled_twice,
+    "handled_twice": "{message:id} was delivered twice (fault: duplicate), and each delivery made the "
+    "same {calls:call}",
     "base64_not_decoded": "the handler of callback {message:id} used {field:raw} without decoding its "
     "Base64: {value}",
     "error_logged": "{message:id} was answered {status} although its handler logged an exception, so it "

@@ -121,8 +121,6 @@ def filter_rejected(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 def lacks_records(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find queries that lack records which existed and match, because they were still pending (the
     query has fewer hits than requested), or which the failed assertion mentions.
-
-    Queries see a record some time after the upsert's answer.
     """
     if engine_of(handle).identity.kind.has_sparse:
         return  # a query returns only records that have a dimension in common with it
@@ -150,20 +148,6 @@ def lacks_records(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             ]
             if missing and upserts:
                 yield query.finding("queried_before_ready", upserts[-1:], ids=missing)
-
-
-def deleted_by_prefix(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find deletions by prefix of records that the failed assertion mentions."""
-    known: set[tuple[str, str]] = set()
-    for call in _calls(test, handle):
-        known |= {(_namespace(call), str(item.get("id"))) for item in _written(call)}
-        body = parsed(call.request_body) if call.route == "delete" and executed(call) else None
-        prefix = body.get("prefix") if isinstance(body, dict) else None
-        deleted = [one for space, one in sorted(known) if space == _namespace(call)
-                   and isinstance(prefix, str) and one.startswith(prefix)]  # fmt: skip
-        if any(map(test.mentions, deleted)):
-            values = {"prefix": prefix, "ids": deleted, "severity": "hint"}
-            yield about_namespace("deleted_by_prefix", call, _namespace(call), **values)
 
 
 def empty_namespace(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -229,31 +213,26 @@ def none_in_id(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 yield about_namespace("none_in_id", call, _namespace(call), id=str(item["id"]))
 
 
-def deleted_elsewhere(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find deletions without effect in one namespace, while another namespace contains the IDs."""
+def ids_elsewhere(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find deletions and fetches of IDs that only another namespace contains."""
     for call in _calls(test, handle):
-        if call.route != "delete" or not executed(call):
+        if call.route not in ("delete", "fetch") or not executed(call):
             continue
-        body, namespace, answer = (
-            parsed(call.request_body),
-            _namespace(call),
-            parsed(call.response_body),
-        )
+        body, answer = parsed(call.request_body), parsed(call.response_body)
         given = (body.get("ids") or []) if isinstance(body, dict) else body
         result = answer.get("result") if isinstance(answer, dict) else None
-        if not isinstance(given, list) or not isinstance(result, dict) or result.get("deleted"):
-            continue
-        ids = set(map(str, given))
-        for name in handle.namespaces():
-            there = [str(one["id"]) for one in handle.vectors(namespace=name)]
-            found = [one for one in there if one in ids]
-            if found and name != namespace:
-                yield about_namespace("deleted_elsewhere", call, namespace, other=name, ids=found)
+        there = result.get("deleted") if isinstance(result, dict) else any(result or ())
+        for name in handle.namespaces() if isinstance(given, list) and not there else ():
+            every = [str(one["id"]) for one in handle.vectors(namespace=name)]
+            found = [one for one in every if one in set(map(str, given))]
+            if found and result is not None and name != _namespace(call):
+                values = {"other": name, "ids": found}
+                yield about_namespace("ids_elsewhere", call, _namespace(call), **values)
 
 
 FINDINGS = (
-    filter_rejected, deleted_by_prefix, lacks_records,
-    empty_namespace, metadata_not_included, metadata_replaced, none_in_id, deleted_elsewhere,
+    filter_rejected, lacks_records, empty_namespace, metadata_not_included,
+    metadata_replaced, none_in_id, ids_elsewhere,
 )  # fmt: skip
 OF_TEST = ()
 

@@ -135,7 +135,6 @@ def _score(score: float) -> str:
 
 SENTENCES: Sentences = {
     "filter_rejected": "the filter rejected {ids:list}: {why:raw}",
-    "deleted_by_prefix": "the prefix {prefix:json} deleted {ids:list}",
     "queried_before_ready": "the query ran before {ids:list} could be found: an upsert is answered "
     "before its records are indexed; wait until the index has no pending vectors",
     "beyond_top": "{ids:list} matches but is not among the top {top:raw}",
@@ -144,8 +143,7 @@ SENTENCES: Sentences = {
     "none",
     "metadata_replaced": _metadata_replaced,
     "none_in_id": "the id {id} contains None, which is how Python writes a missing value",
-    "deleted_elsewhere": "nothing was deleted from {namespace:namespace}; {other:namespace} has "
-    "{ids:quoted}",
+    "ids_elsewhere": "{other:namespace} has {ids:quoted}, and {namespace:namespace} does not",
     "vectors_pending": "{count:vector} of {namespace:namespace} pending: queries return vectors only "
     "when they are indexed",
 }

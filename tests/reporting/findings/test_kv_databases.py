@@ -21,7 +21,6 @@ SCENES = {
     "found_nothing": "~a: SET k 1 | ~b: EXPIRE K 60",
     "newest_first": "~a: RPUSH k 1 2 | ~b: RPOP k",
     "started_late": "~a: XADD k * a 1 | ~b: XGROUP CREATE k g $",
-    "equal_scores": "~a: ZADD z 1 a | ~b: ZADD z 1 b | ~b: ZRANGE z 0 -1",
     "counter_recreated": "~a: SET k 1 EX 5 | +6s | ~b: INCR k",
     "key_mismatch": "~a: SET user:alice:x v | ~b: GET user:alicex",
     "changed_nothing": "~a: SET k 1 | ~b: SET k 2 NX",
@@ -29,8 +28,7 @@ SCENES = {
 """For each kind of finding, commands that cause it if both clients use the same database."""
 HIDDEN = {
     "lock_without_ttl": "~a: SET lock a NX | ~b: SET lock b EX 9",
-    "never_acknowledged": "~a: XADD s 1-1 f v | ~a: XGROUP CREATE s g 0 | "
-    "~a: XREADGROUP GROUP g c STREAMS s > | ~a: XCLAIM s g d 0 1-1 | ~b: XACK s g 1-1",
+    "found_nothing": "~a: SET k 1 | ~a: DEL K | ~b: SET K 1",
 }
 """For each kind of finding, commands that cause it unless both clients use the same database."""
 
