@@ -5,10 +5,18 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from traceback import walk_tb
-from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CoroutineType,
+    FrameType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+)
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -338,6 +346,37 @@ def packages_of(frames: Iterable[FrameType]) -> set[str]:
         found.add(package_of(frame))
         found.update(root(names[name]) for name in frame.f_code.co_names if name in names)
     return found
+
+
+def unsent(frames: Iterable[FrameType]) -> list[tuple[str, int]]:
+    """Return the coroutines that did not start, by name, and the pipelines with commands that were
+    not executed, with their number, among the values that functions name and what these contain.
+    """
+    waiting = deque(one for frame in frames for names in (frame.f_locals, frame.f_globals)
+                    for one in names.values())  # fmt: skip
+    seen: dict[int, object] = {}
+    found = []
+    while waiting and len(seen) < _MOST_VALUES:
+        value: Any = waiting.popleft()
+        kind = type(value)  # `isinstance()` would evaluate lazy objects
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        parts = attributes_of(value)
+        waiting.extend(value if kind in (list, tuple) else parts.values())
+        if kind is CoroutineType:
+            if inspect.getcoroutinestate(value) == inspect.CORO_CREATED:
+                found.append((value.__qualname__, 0))
+        elif "Pipeline" in kind.__name__ and root(kind) in ("redis", "upstash_redis"):
+            commands = parts.get("command_stack") or parts.get("_command_stack")
+            found += (
+                [("pipeline", len(commands))] if isinstance(commands, list) and commands else []
+            )
+    return found
+
+
+_MOST_VALUES = 3000
+"""Maximum number of values that are searched for coroutines and pipelines."""
 
 
 def attributes_of(value: object) -> dict[str, object]:

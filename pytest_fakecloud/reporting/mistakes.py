@@ -10,11 +10,10 @@ import re
 import sys
 import time
 import warnings
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import BuiltinFunctionType, CoroutineType, FrameType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -24,7 +23,6 @@ from ..public_names import PUBLIC_NAMES
 from .calls import command_of, has_full_answer, lines_of, on_connection, reply
 from .missing_requests import (
     FAKE_ADDRESS,
-    attributes_of,
     chain,
     fixture_of_client,
     frames_of,
@@ -34,6 +32,7 @@ from .missing_requests import (
     packages_of,
     request_of,
     root,
+    unsent,
 )
 from .values import Mask, parsed
 
@@ -73,8 +72,6 @@ def mistakes(cloud: BaseCloud, error: BaseException) -> list[str]:
 # -- calls that were not made, and their answers ----------------------------------------------------
 
 _NOT_AWAITED = re.compile(r"coroutine '(.+)' was never awaited")
-_MOST_VALUES = 5000
-"""Maximum number of values that are searched for coroutines and pipelines."""
 _TEXTS = {"GET", "HGET", "HGETALL", "HKEYS", "KEYS", "LRANGE", "SMEMBERS", "SISMEMBER", "ZRANGE"}
 _OPENING = {"Redis", "StrictRedis", "from_url", "ConnectionPool"}
 """Functions of redis-py that create a client."""
@@ -88,33 +85,12 @@ def _never_sent(frames: Sequence[FrameType]) -> Iterator[str]:
         if found := _NOT_AWAITED.search(str(getattr(one, "message", ""))):
             place = f"{Path(one.filename).name}:{one.lineno}"
             yield f"{place}: {found[1]}() was never awaited, so it did nothing"
-    for value in _reachable(frames):
-        kind = type(value)
-        if isinstance(value, CoroutineType):
-            if inspect.getcoroutinestate(value) == inspect.CORO_CREATED:
-                yield f"{value.__qualname__}() was never awaited, so it did nothing"
-        elif root(kind) in ("redis", "upstash_redis") and "Pipeline" in kind.__name__:
-            parts = attributes_of(value)
-            waiting = parts.get("command_stack") or parts.get("_command_stack")
-            if isinstance(waiting, list) and waiting:
-                was = "was" if len(waiting) == 1 else "were"
-                yield f"a pipeline has {counted(len(waiting), 'command')} that {was} not executed"
-
-
-def _reachable(frames: Iterable[FrameType]) -> Iterator[object]:
-    """Yield the values that functions of a traceback name, and then those that these contain."""
-    waiting = deque(
-        value for frame in frames for value in (*frame.f_locals.values(), *frame.f_globals.values())
-    )
-    seen: dict[int, object] = {}
-    while waiting and len(seen) < _MOST_VALUES:
-        value = waiting.popleft()
-        if id(value) not in seen:
-            seen[id(value)] = value
-            yield value
-            waiting.extend(attributes_of(value).values())
-            if type(value) in (list, tuple):
-                waiting.extend(value)
+    for name, commands in unsent(frames):
+        if commands:
+            was = "was" if commands == 1 else "were"
+            yield f"a {name} has {counted(commands, 'command')} that {was} not executed"
+        else:
+            yield f"{name}() was never awaited, so it did nothing"
 
 
 def _answers_in_bytes(cloud: BaseCloud) -> Iterator[str]:
@@ -280,12 +256,10 @@ VARIABLES = {
         "KV_REST_API_TOKEN", "KV_REST_API_READ_ONLY_TOKEN", "KV_URL", "REDIS_URL",
     ),
     "vector_index": ("UPSTASH_VECTOR_REST_URL", "UPSTASH_VECTOR_REST_TOKEN"),
-    "broker": (
-        "UPSTASH_KAFKA_REST_URL", "UPSTASH_KAFKA_REST_USERNAME", "UPSTASH_KAFKA_REST_PASSWORD",
-    ),
-    "queue": (
-        "QSTASH_URL", "QSTASH_TOKEN", "QSTASH_CURRENT_SIGNING_KEY", "QSTASH_NEXT_SIGNING_KEY",
-    ),
+    "broker": ("UPSTASH_KAFKA_REST_URL", "UPSTASH_KAFKA_REST_USERNAME",
+               "UPSTASH_KAFKA_REST_PASSWORD"),
+    "queue": ("QSTASH_URL", "QSTASH_TOKEN", "QSTASH_CURRENT_SIGNING_KEY",
+              "QSTASH_NEXT_SIGNING_KEY"),
 }  # fmt: skip
 """The variables that official clients read, by the fixture whose fakes set them."""
 _NO_URL = re.compile(

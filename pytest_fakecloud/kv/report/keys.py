@@ -59,10 +59,8 @@ def ttl_ended(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         elif command.name in READS and not command.result and ended:
             late[key] = command, expiries[key]
         elif command.name == "SET" and command.succeeded and "KEEPTTL" not in command.options:
-            had_ttl = key in expiries and not ended
-            yield from (
-                [command.finding("ttl_removed")] if had_ttl and has_no_ttl(handle, key) else ()
-            )
+            removed = key in expiries and not ended and has_no_ttl(handle, key)
+            yield from [command.finding("ttl_removed")] if removed else ()
     for key, command in recreated.items():
         if has_no_ttl(handle, key):
             yield command.finding("counter_recreated", command=command.name)
@@ -135,10 +133,8 @@ def wrong_time(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 bound = next((one for one in bounds if _whole(one) in in_unit), "")
                 (other,) = _TIMES.keys() - {unit}
                 if bound and all(_whole(one) in _TIMES[other] for one in known):
-                    values = {"command": command.name, "bound": bound, "unit": unit}
-                    yield command.finding(
-                        "score_in_other_unit", score=known[-1], other=other, **values
-                    )
+                    values = {"command": command.name, "bound": bound, "unit": unit, "other": other}
+                    yield command.finding("score_in_other_unit", score=known[-1], **values)
 
 
 def _is_unlikely(number: int, unit: str) -> bool:
@@ -488,10 +484,9 @@ def _sought(command: Command) -> list[tuple[str, ...]]:
 
 def _members(command: Command) -> list[tuple[str, ...]]:
     """Return the members that a command adds to a set, and the field or member that it increments."""
-    start, end = {"SADD": (2, None), "HINCRBY": (2, 3), "HSETNX": (2, 3), "ZINCRBY": (3, 4)}.get(
-        command.name, (0, 0)
-    )
-    return [(command.key, name) for name in command.words[start:end]]
+    places = {"SADD": slice(2, None), "HINCRBY": slice(2, 3), "HSETNX": slice(2, 3),
+              "ZINCRBY": slice(3, 4)}  # fmt: skip
+    return [(command.key, name) for name in command.words[places.get(command.name, slice(0))]]
 
 
 def _plain(name: str) -> str:

@@ -254,15 +254,6 @@ def _repeated(values: Values, lookups: Lookups) -> str:
     return f"{text}; the key set with NX was {first} in that attempt and {now} in this one"
 
 
-def _failed_inside(values: Values, lookups: Lookups) -> str:
-    well = values["executed"]
-    rest = "the other one was" if well == 1 else f"the other {well} were"
-    return (
-        f"{values['failed']} of the {values['commands']} commands in this "
-        f"{values['what']} failed; {rest} executed"
-    )
-
-
 def _read_after_expiry(values: Values, lookups: Lookups) -> str:
     seconds = values["seconds"]
     late = f"{_duration(seconds)} after it had expired" if seconds else "as it expired"
@@ -374,7 +365,8 @@ SENTENCES: Sentences = {
     ),
     "expires_by_wall_clock": "{command} {key} expires at {at:raw}, computed from the wall clock; the "
     "fake's clock is at {now:raw}: use EX, or clock=real",
-    "commands_failed": _failed_inside,
+    "commands_failed": "{failed:raw} of the {commands:raw} commands in this {what:raw} failed, and "
+    "{executed:raw} succeeded",
     "scan_not_finished": "this {command} has more results (its cursor is {cursor}, not 0), and no "
     "call continued it",
     "counter_recreated": "{key} had expired, so this {command} recreated it without a TTL",

@@ -169,9 +169,8 @@ def exceptions(test: ObservedTest) -> Iterator[Finding]:
         raised = (data.get("note") if data.get("exception") else "") or logged
         if isinstance(status, int) and status < 400:
             if status < 300 and (logged or data.get("error")):
-                yield _about(
-                    "error_logged" if logged else "raised_after_answer", event, status=status
-                )
+                kind = "error_logged" if logged else "raised_after_answer"
+                yield _about(kind, event, status=status)
         elif raised and not data.get("signature") and not data.get("faults"):
             failed.setdefault((data.get("message_id"), raised), []).append(event)
     for (message, raised), (event, *others) in failed.items():
