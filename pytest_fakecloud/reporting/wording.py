@@ -207,7 +207,7 @@ class _Template(string.Formatter):
                 return listed([compact(shortened(one)) for one in value], 4)
             case "namespace":
                 return namespace(value)
-            case "record" | "earlier record" | "vector" | "call":
+            case "record" | "earlier record" | "vector":
                 return counted(value, format_spec)
             case _:
                 raise ValueError(f"unknown format {format_spec!r}")
