@@ -53,7 +53,6 @@ _INSTEAD = {
 }
 """Replacements for methods of similar libraries, by their names."""
 _RETURNED = re.compile(r"(?P<listed>Results\[)?(?P<kind>\w+)\]?")
-_POSITIONAL = re.compile(r"(\w+)\.(\w+)\(\) takes .*positional")
 _UNITS = re.compile(r"argument '(weeks|days|hours|minutes|seconds|milliseconds)'")
 _PATCHERS = {"patch", "setattr", "object"}
 
@@ -65,7 +64,7 @@ def mistakes(cloud: BaseCloud, error: BaseException) -> list[str]:
     for one in errors:
         found += _misspelt(one)
     frames = frames_of(error)
-    found += [*_never_sent(frames), *_answers_in_bytes(cloud)]
+    found += [*_never_sent(frames), *_answers_in_bytes(cloud), *_dropped_pipelines(cloud)]
     return list(dict.fromkeys([*found, *_moved_clocks(frames), *_patched_sleep(frames)]))
 
 
@@ -114,6 +113,33 @@ def _answers_in_bytes(cloud: BaseCloud) -> Iterator[str]:
         )
 
 
+def _dropped_pipelines(cloud: BaseCloud) -> Iterator[str]:
+    """Yield hints about functions that create a pipeline, and neither execute it nor pass it on."""
+    found: dict[int, str] = {}
+    for file, tree in _trees() if any(one.service == "kv" for one in cloud.fakes()) else ():
+        for function in (one for one in ast.walk(tree) if isinstance(one, _FUNCTIONS[:2])):
+            inside = [*ast.walk(function)]
+            made = [one for one in inside if isinstance(one, ast.Assign) and _opens_pipe(one)]
+            names = {ast.unparse(one.targets[0]) for one in made}
+            used = [one for one in inside if isinstance(one, ast.Attribute)]
+            bases = {id(one.value) for one in used}
+            loads = [one for one in inside if isinstance(one, ast.Name) and one.id in names]
+            passed = [
+                one for one in loads if isinstance(one.ctx, ast.Load) and id(one) not in bases
+            ]
+            if made and not passed and not any(one.attr.startswith("exec") for one in used):
+                # An inner function follows those around it.
+                says = f"{function.name}() does not execute the pipeline that it creates"
+                found[id(made[0])] = f"{_place(file, made[0].lineno)}: {says}"
+    yield from found.values()
+
+
+def _opens_pipe(node: ast.Assign) -> bool:
+    called = node.value.func if isinstance(node.value, ast.Call) else None
+    is_pipe = isinstance(called, ast.Attribute) and called.attr in ("pipeline", "multi")
+    return is_pipe and isinstance(node.targets[0], ast.Name)
+
+
 def _text_of(call: Call) -> str:
     """Return the first string of an answer that is no number and no JSON, which accept bytes."""
     if not has_full_answer(call) or "response_body" in call.cut:
@@ -148,13 +174,9 @@ def _misspelt(error: BaseException) -> Iterator[str]:
         if instead or near:
             yield f"{kind.__name__} has no {name}{near}{instead and f': {instead}'}"
     elif isinstance(error, TypeError):
-        text = str(error)
         last = [frame.f_code.co_names for frame in frames_of(error)][-1:]
-        called = _POSITIONAL.match(text)
-        if _UNITS.search(text) and last and {"advance", "move_to", "clock"} & set(last[0]):
+        if _UNITS.search(str(error)) and last and {"advance", "move_to", "clock"} & set(last[0]):
             yield "advance() takes one duration: advance('1h30m'), a timedelta, or seconds"
-        elif called and called[1] in PUBLIC_NAMES:
-            yield from _keywords(*called.groups())
 
 
 def _public(kind: type) -> list[str]:
@@ -165,13 +187,10 @@ def _elsewhere(value: object, name: str) -> Iterator[str]:
     """Yield how to reach a member of that name on a part of an object, or on a thing that it lists:
     for ``delete_topic``, that is ``topic(…).delete()``.
     """
-    words = name.split("_")
     for lookup, way, kind in _parts(value):
-        noun = {*lookup.split("_"), *lookup.removesuffix("s").split("_")}
         for member in _public(kind):
-            verb = member.split("_")
-            rest = [word for word in words if word not in verb]
-            if member == name or (rest and {*verb} < {*words} and noun.issuperset(rest)):
+            is_of = name.startswith(f"{member}_") and name.endswith(lookup.removesuffix("s"))
+            if member == name or is_of:
                 is_method = inspect.isfunction(getattr(kind, member))
                 yield f"{way}.{member}{'()' if is_method else ''}"
 
@@ -193,16 +212,6 @@ def _parts(value: object) -> Iterator[tuple[str, str, type]]:
     for name, part in getattr(value, "__dict__", {}).items():
         if not name.startswith("_") and type(part).__name__ in PUBLIC_NAMES:
             yield name, name, type(part)
-
-
-def _keywords(kind: str, name: str) -> Iterator[str]:
-    method = getattr(getattr(sys.modules[_OURS.rstrip(".")], kind), name, None)
-    given = inspect.signature(method).parameters.values() if inspect.isfunction(method) else ()
-    named = [f"{one.name}=" for one in given if one.kind is one.KEYWORD_ONLY]
-    if any(one.kind is one.VAR_KEYWORD for one in given):
-        named.append("fields such as route=")
-    if named:
-        yield f"{name}() takes these by keyword only: {', '.join(named)}"
 
 
 # -- clocks ----------------------------------------------------------------------------------------

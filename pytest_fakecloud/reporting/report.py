@@ -56,10 +56,8 @@ def report_of(
     hints: Sequence[str] = (),
     log: str = "",
 ) -> Report:
-    """Return the report of a test about one cloud, with credentials masked.
-
-    The arguments are those of `Report` and `ObservedTest`. A part that cannot be made is replaced
-    by a line in ``failures``.
+    """Return the report of a test about one cloud, with credentials masked, given the values of a
+    `Report` and an `ObservedTest`. A part that cannot be made becomes a line in ``failures``.
     """
     mask, lookups = Mask(cloud), Lookups()
     failures = list(dict.fromkeys(records_of(cloud).failures))
@@ -213,7 +211,8 @@ def _once(found: Iterable[Finding]) -> list[Finding]:
         if known is one:
             continue
         subjects = tuple(dict.fromkeys((*known.subjects, *one.subjects)))
-        others = [each.name for each in subjects if each not in known.subjects[:1]]
+        others = [each.name for each in one.subjects[:1] if each not in known.subjects]
+        others = [*known.values.get("likewise", ()), *others]
         merged[same] = replace(
             known, rows=tuple(dict.fromkeys((*known.rows, *one.rows))), subjects=subjects,
             values={**known.values, "likewise": others} if others else known.values,
@@ -332,10 +331,7 @@ def _as_known(entry: Entry) -> Entry:
 
 
 class Write(NamedTuple):
-    """A write to a store that a detector of another service relates to its own calls.
-
-    ``number`` is that of its journal entry. ``adds``: repeating it changes the data again.
-    """
+    """A write to a store, with its journal number; ``adds``: repeating it changes the data again."""
 
     number: int
     name: str
@@ -345,10 +341,8 @@ class Write(NamedTuple):
 
 @dataclass
 class ObservedTest:
-    """A test as the detectors see it: the open fakes of its cloud, and the journal.
-
-    ``idle_s`` is the wall-clock time in seconds that the test waited, ``raised`` its exception,
-    ``served`` are the requests to the application.
+    """A test as the detectors see it: the open fakes of its cloud, the journal, the wall-clock time in
+    seconds that it waited, its exception, and the requests to the application.
     """
 
     cloud: BaseCloud
@@ -385,15 +379,11 @@ class ObservedTest:
         chain = [] if self.raised is None else [self.raised, *causes_of(self.raised)]
         return not chain or any(pattern.search(str(one)) for one in chain)
 
-    @cached_property
-    def error_text(self) -> str:
-        """The message of the failed assertion; empty if another exception, or none, was raised."""
-        return str(self.raised) if isinstance(self.raised, AssertionError) else ""
-
     def mentions(self, value: str) -> bool:
-        """Return whether the message of the failed assertion contains a value as a whole word."""
+        """Return whether the message of a failed assertion contains a value as a whole word."""
+        text = str(self.raised) if isinstance(self.raised, AssertionError) else ""
         words = rf"(?<![\w.-]){re.escape(value)}(?![\w-]|\.\d)"
-        return value in self.error_text and bool(re.search(words, self.error_text))
+        return value in text and bool(re.search(words, text))
 
     def calls_of(self, handle: Any) -> list[Call]:
         return [call for call in self.calls if call.handle == handle.name]
@@ -428,8 +418,7 @@ class ObservedTest:
         return [e for e in self.entries if isinstance(e, Event) and e.kind == kind]
 
 
-Detector: TypeAlias = Callable[[ObservedTest, Any], Iterator[Finding]]
-"""Yields findings about one fake."""
+Detector: TypeAlias = Callable[[ObservedTest, Any], Iterator[Finding]]  # given a fake
 
 
 # -- detectors of all services ----------------------------------------------------------------------
@@ -528,11 +517,9 @@ def read_only_token(test: ObservedTest) -> Iterator[Finding]:
 
 
 def repeated_after_lost_answer(test: ObservedTest) -> Iterator[Finding]:
-    """Find requests that were carried out, answered with an error or not at all, and repeated.
-
-    The ``addition()`` of a service returns what a request adds to its data, and names that keep a
-    repetition from adding it again, such as IDs of records; None for all other requests.
-    """
+    """Find requests that were carried out, answered with an error or not at all, and repeated."""
+    # The ``addition()`` of a service returns what a request adds to its data, and names that keep a
+    # repetition from adding it again, such as IDs of records; None for all other requests.
     lost: dict[str, tuple[Call, set[str]]] = {}
     for call in test.calls:
         part = report_part(call.service, "findings")

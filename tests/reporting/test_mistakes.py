@@ -106,10 +106,6 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (lambda cloud: cloud.fakes()[0].drop(), "KVServer has no drop: faults.drop()"),
     (lambda cloud: a_call(cloud).request.json(), "Call has no request; did you mean 'request_json'"),
     (lambda cloud: a_call(cloud).json(), "Call has no json: request_json, response_json"),
-    (
-        lambda cloud: cloud.fakes()[0].faults.lose_response("EXPIRE"),
-        "lose_response() takes these by keyword only: reset=, fields such as route=",
-    ),
     (with_freezegun, "freezegun moves time.time() of this process only"),
     (with_a_patch, "time.sleep() is patched"),
     (decorated, "time.sleep() is patched"),

@@ -29,17 +29,47 @@ class Shop:
         client.set("a", "ten")
         await client.aclose()
 
+{function}
+
 def test_it(kv_server):
     shop = Shop(kv_server)
     {does}
     shop.client.set("b", 1)
     assert kv_server.value("a") == "nine"
 """
+FUNCTIONS = {
+    "move": """
+def move(client):
+    pipe = client.pipeline()
+    pipe.decr("a")
+    pipe.incr("b")
+""",
+    "passes": """
+def passes(client):
+    pipe = client.pipeline()
+    pipe.decr("a")
+    ends(pipe)
+
+def ends(pipe):
+    pipe.execute()
+""",
+    "runs": """
+def runs(client):
+    pipe = client.pipeline()
+    pipe.decr("a").incr("b").execute()
+""",
+}
 NEVER_SENT = {
     "a client's method": ("asyncio.run(shop.forget())", "execute_command() was never awaited"),
     "a method of the application": ("shop.note()", "Shop.note() was never awaited"),
     "a task that was kept": ("shop.waiting.append(shop.note())", "Shop.note() was never awaited"),
     "a pipeline": ("shop.pipe.set('a', 'ten')", "a pipeline has 1 command that was not executed"),
+    "a pipeline of a function": (
+        "move(shop.client)",
+        "move() does not execute the pipeline that it",
+    ),
+    "a pipeline that is passed on": ("passes(shop.client)", ""),
+    "a pipeline that a function executes": ("runs(shop.client)", ""),
     "commands of a pipeline": ("shop.pipe.set('a', 1).incr('b')", "a pipeline has 2 commands"),
     "an awaited method": ("asyncio.run(shop.note())", ""),
     "a pipeline that was executed": ("shop.pipe.set('a', 'ten').execute()", ""),
@@ -51,9 +81,12 @@ NEVER_SENT = {
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "default::RuntimeWarning")
 def test_a_call_that_was_never_made_is_named(run: Run, name: str) -> None:
     does, hint = NEVER_SENT[name]
-    lines = run(SHOP.replace("{does}", does)).stdout.str()
+    function = FUNCTIONS.get(does.partition("(")[0], "")
+    source = SHOP.replace("{does}", does).replace("{function}", function)
+    lines = run(source).stdout.str()
     assert hint in lines
-    assert ("was never awaited, so" in lines or "a pipeline has" in lines) is bool(hint)
+    said = ("was never awaited, so", "a pipeline has", "does not execute")
+    assert any(one in lines for one in said) is bool(hint)
 
 
 READS = {

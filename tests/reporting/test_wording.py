@@ -157,7 +157,8 @@ SIGNED = {"message": "m", "status": 401, "url": HOOK, "called": "http://127.0.0.
         ),
         (
             "repeated_after_failure",
-            {"message": "", "target": "/pay", "command": "INCR", "key": "n", "marks": []},
+            {"message": "", "target": "/pay", "command": "INCR", "key": "n", "marks": [],
+             "twice": False},
             "INCR n repeats one made during an identical earlier /pay, which failed afterwards",
         ),
         (

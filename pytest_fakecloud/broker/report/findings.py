@@ -40,13 +40,12 @@ def _group_of(call: Call) -> str:
 def _calls_of(test: ObservedTest, handle: Any) -> list[Call]:
     """Return the calls of a broker except those of groups of which a call is not known in full."""
     calls = test.calls_of(handle)
-    unknown = {call.facts.get("group") for call in calls if call.reached and not _is_known(call)}
+    unknown = {
+        call.facts.get("group") for call in calls if call.reached and (call.cut or (
+            call.route == "consume" and executed(call) and type(parsed(call.response_body)) is not list
+        ))
+    }  # fmt: skip
     return [call for call in calls if call.facts.get("group") not in unknown - {None}]
-
-
-def _is_known(call: Call) -> bool:
-    consumed = call.route == "consume" and executed(call)
-    return not call.cut and (not consumed or isinstance(parsed(call.response_body), list))
 
 
 def _group(handle: Any, name: str) -> Any:
@@ -84,15 +83,14 @@ def _groups_without_commits(test: ObservedTest, handle: Any) -> set[str]:
     """Return the groups that disabled automatic commits and have committed nothing."""
     # Offsets in a deleted topic are only in the journal.
     committed = {one.data["group"] for one in test.events("commit") if one.handle == handle.name}
-    found = set()
-    for group in handle.groups():
-        if group.name in committed:
-            continue
-        view = group._described()
-        commits = view.committed or any(member.config.auto_commit for member in view.members)
-        if view.members and not commits:
-            found.add(group.name)
-    return found
+    committed |= {group.name for group in handle.groups() if group._described().committed}
+    calls = [one for one in _calls_of(test, handle) if one.route == "consume" and executed(one)]
+    automatic = {_group_of(one) for one in calls if _commits_automatically(one)}
+    return {_group_of(one) for one in calls} - committed - automatic
+
+
+def _commits_automatically(call: Call) -> bool:
+    return call.request_headers.get("Kafka-Enable-Auto-Commit", "true").lower() != "false"
 
 
 # -- commits ---------------------------------------------------------------------------------------
@@ -198,14 +196,31 @@ def received_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         committed = {commit for number, commit in commits if number <= again.number}
         by_partition = {one.of_partition for name, one in committed if name == group}
         without = dict.fromkeys(one.of_partition for one in places) if by_partition else {}
-        # A client that commits a record's own offset, and not the next, receives it again.
-        last = [f"{one.of_partition}={one.offset}" for one in places if (group, one) in committed]
+        last = [f"{one.of_partition}={one.offset}" for one in places if (group, one) in committed
+                and _commits_own_offsets(test, handle, group, one)]  # fmt: skip
         yield about_group(
             "received_again", again, group, severity="cause" if repeated or last else "hint",
             records=[f"{one.of_partition}@{one.offset}" for one in places], by=list(by), last=last,
             uncommitted=[one for one in without if one not in by_partition],
             committed=sorted(by_partition), repeated=repeated.most_common(1),
         )  # fmt: skip
+
+
+def _commits_own_offsets(test: ObservedTest, handle: Any, group: str, place: _Place) -> bool:
+    """Return whether a group commits the offsets of records themselves, and not the next ones: of the
+    first record that it received, or each time that of the last.
+    """
+    received: list[int] = []
+    commits: list[tuple[int, list[int]]] = []
+    for call in _calls_of(test, handle):
+        places = [*map(_Place.of, _received_records(call)), *_committed_places(call)]
+        offsets = [
+            one.offset for one in places if one[:2] == place[:2] and _group_of(call) == group
+        ]
+        received += offsets if call.route == "consume" else ()
+        commits += [(one, list(received)) for one in offsets if call.route == "commit" and received]
+    is_first = bool(commits) and commits[0][0] == min(commits[0][1])
+    return is_first or all(offset == max(before) for offset, before in commits)
 
 
 def _repeated_commands(test: ObservedTest, first: Call, again: Call) -> Counter[str]:

@@ -124,14 +124,16 @@ class _Try:
     queue: str = ""
     attempt: int = 0
     target: str = ""
+    delivered_twice: bool = False
     lock: Command | None = field(default=None, init=False)
 
 
 def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find additions that a retry repeated after a failure: another attempt of a message, or an
-    identical request to the application after one that raised an exception or was answered 5xx.
+    """Find additions that a retry repeated after a failure (another attempt of a message, or an
+    identical request to the application after one that raised an exception or was answered 5xx), and
+    those of a delivery that a fault duplicated.
     """
-    tries = [*_requests(test), *_attempts(test)]
+    tries = [*_attempts(test), *_requests(test)]
     latest: dict[tuple[object, tuple[str, ...]], tuple[_Try, Command]] = {}
     for command in commands(test, handle):
         number = command.entry.number
@@ -143,7 +145,8 @@ def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]
         write = during.same, tuple(command.words)
         before, first = latest.get(write, (during, command))
         latest[write] = during, command
-        if before is during or not before.failed:
+        was_repeated = first is not command and during.delivered_twice
+        if not (was_repeated if before is during else before.failed):
             continue
         locks = [one for one in (before.lock, during.lock) if one is not None]
         if len({one.key for one in locks}) < 2:  # the second attempt could not set the key again
@@ -151,7 +154,7 @@ def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]
         finding = command.finding(
             "repeated_after_failure", [one.entry.number for one in (first, *locks)],
             command=command.name, message=before.message, attempt=before.attempt,
-            target=before.target, marks=[one.key for one in locks],
+            target=before.target, marks=[one.key for one in locks], twice=before is during,
         )  # fmt: skip
         # The exception that made the message fail is a finding about the message.
         about = (Subject("message", before.message, before.queue),) if before.message else ()
@@ -171,8 +174,8 @@ def _attempts(test: ObservedTest) -> Iterator[_Try]:
         message, status = str(event.data.get("message_id")), event.data.get("status")
         failed = not isinstance(status, int) or status >= 400
         attempt = event.data.get("number") or 0
-        began = event.data["began"]
-        yield _Try(message, began, event.number, failed, message, event.handle, attempt)
+        ids, twice = (message, event.handle, attempt), "duplicate" in (event.data["faults"] or ())
+        yield _Try(message, event.data["began"], event.number, failed, *ids, delivered_twice=twice)
 
 
 _OF_SERVERS = (commands_failed, never_executed, searched_before_ready, keys.no_subscriber)
@@ -195,12 +198,10 @@ def _for_each_database(detect: Detector) -> Detector:
 FINDINGS = tuple(
     one if one in _OF_SERVERS else _for_each_database(one)
     for one in (
-        keys.check_then_set, keys.wrong_time,
-        keys.lock_without_ttl, keys.key_mismatch, keys.lock_of_another, keys.ttl_ended,
-        keys.ttl_renewed, keys.value_of_other_kind, keys.null_in_script,
-        keys.lost_update, commands_failed, never_executed, searched_before_ready,
-        scan_not_finished,
-        keys.no_subscriber, keys.changed_nothing,
+        keys.check_then_set, keys.wrong_time, keys.lock_without_ttl, keys.key_mismatch,
+        keys.lock_of_another, keys.ttl_ended, keys.ttl_renewed, keys.value_of_other_kind,
+        keys.null_in_script, keys.lost_update, commands_failed, never_executed,
+        searched_before_ready, scan_not_finished, keys.no_subscriber, keys.changed_nothing,
         keys.value_lost, keys.found_nothing, keys.started_late, keys.newest_first,
         repeated_after_failure,
     )

@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -380,26 +381,29 @@ def _prevented(command: Command) -> tuple[str, list[str]]:
 
 
 def value_lost(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
-    """Find values that the test's error mentions and that a later command replaced or removed, and
+    """Find values that the failed assertion mentions and a later command replaced or removed, and
     ZADDs that added nothing, because another one, which no retry repeats, had added all.
     """
     known: dict[tuple[str, ...], tuple[Command, str]] = {}
+    losses: dict[tuple[str, ...], tuple[str, Finding]] = {}
     for command in history(test, handle):
         written = _written(command)
         for item in [one for one in known if one not in written and _removes(command, one)]:
             first, value = known.pop(item)
             if _is_expected(test, value, item):
-                yield _loss(first, value, command, item, "")
+                losses[item] = value, _loss(first, value, command, item, "")
         same = 0
         for item, value in written.items():
             first, before = known.get(item, (command, value))
             known[item] = command, value
             if before != value and _is_expected(test, before, item):
-                yield _loss(first, before, command, item, value)
+                losses[item] = before, _loss(first, before, command, item, value)
             same += first is not command and before == value and not _is_retry(test, first, command)
         if command.name == "ZADD" and command.result == 0 and same == len(written) > 0:
             members = [member for _, member in written]
             yield command.finding("same_member", severity="hint", members=members)
+    # A value that was written again is not lost.
+    yield from (one for item, (value, one) in losses.items() if known.get(item, "  ")[1] != value)
 
 
 def _is_expected(test: ObservedTest, value: str, item: tuple[str, ...]) -> bool:
@@ -437,8 +441,8 @@ def _is_retry(test: ObservedTest, first: Command, command: Command) -> bool:
 
 
 def found_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
-    """Find keys, fields and members that a command did not find and nothing ever wrote, while the
-    same name in another spelling was written: in capitals, with other separators, as a plural.
+    """Find names that a command did not find and nothing ever wrote, while the same name in another
+    spelling was written (in capitals, with other separators, as a plural), or names like a pattern.
     """
     every = history(test, handle)
     written: dict[tuple[str, ...], Command] = {}
@@ -455,7 +459,8 @@ def found_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Find
     for command in commands(test, handle):
         is_missing = not command.result or command.result == -2
         for item in _sought(command) if is_missing else ():
-            other = spelled.get(tuple(map(_plain, item)), item)
+            like = [one for one in written if fnmatchcase(" ".join(one), " ".join(item))]
+            other = next(iter(like), spelled.get(tuple(map(_plain, item)), item))
             is_mismatch = command.name in _READS and other[0] not in read  # see `key_mismatch`
             if item in written or other == item or item[0] in loaded or is_mismatch:
                 continue

@@ -244,10 +244,8 @@ def _repeated(values: Values, lookups: Lookups) -> str:
     earlier = f"an identical earlier {values['target']}"
     if values["message"]:
         earlier = f"attempt {values['attempt']} of {lookups.short(values['message'])}"
-    text = (
-        f"{values['command']} {shortened(values['key'])} repeats one made during {earlier}, which "
-        "failed afterwards"
-    )
+    what = f"{values['command']} {shortened(values['key'])} repeats one made during {earlier}"
+    text = f"{what}, which {'was delivered twice' if values['twice'] else 'failed afterwards'}"
     if not values["marks"]:
         return text
     first, now = map(shortened, values["marks"])

@@ -126,17 +126,6 @@ def scheduled_twice(test: ObservedTest) -> Iterator[Finding]:
             yield about_entry("scheduled_twice", call, [number], cron=cron, **ids)
 
 
-def handled_twice(test: ObservedTest) -> Iterator[Finding]:
-    """Find deliveries that a fault duplicated and whose receiver made the same calls both times."""
-    for event in test.attempts:
-        inside = [one for one in test.calls if event.data["began"] < one.number < event.number]
-        words = [(one.handle, one.method, one.target, one.request_body) for one in inside]
-        half, is_twice = len(words) // 2, "duplicate" in (event.data.get("faults") or ())
-        is_whole = half and not any(one.cut for one in inside)
-        if is_twice and is_whole and words[:half] == words[half:]:
-            yield _about("handled_twice", event, calls=half)
-
-
 def base64_not_decoded(test: ObservedTest) -> Iterator[Finding]:
     """Find callbacks whose handler stored or published a Base64 field, or parsed it as JSON."""
     for event, callback in _callbacks(test):
@@ -347,7 +336,7 @@ def _accepted(test: ObservedTest) -> Iterator[Event]:
 FINDINGS = ()
 OF_TEST = (
     deduplicated, redirected, wrong_signature, scheduled_twice,
-    handled_twice, base64_not_decoded, exceptions, unlikely_duration,
+    base64_not_decoded, exceptions, unlikely_duration,
     header_not_forwarded, error_accepted, effect_outside_steps, made_again, no_waiter,
 )  # fmt: skip
 

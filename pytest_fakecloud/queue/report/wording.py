@@ -357,8 +357,6 @@ SENTENCES: Sentences = {
     "scheduled_twice": "this request created a second schedule ({second:id}) with the destination, "
     "cron ({cron:raw}) and body of {first:id}: pass a schedule id (Upstash-Schedule-Id), with which a "
     "request replaces the schedule",
-    "handled_twice": "{message:id} was delivered twice (fault: duplicate), each time with the same "
-    "calls ({calls:raw})",
     "base64_not_decoded": "the handler of callback {message:id} used {field:raw} without decoding its "
     "Base64: {value}",
     "error_logged": "{message:id} was answered {status} although its handler logged an exception, so it "

@@ -176,6 +176,19 @@ def test_a_write_is_repeated_only_by_the_same_request_after_a_failure(
     assert kinds(cloud, served=served) == ["repeated_after_failure"] * count
 
 
+def test_a_write_is_repeated_by_an_attempt_in_which_a_framework_served_a_request(
+    cloud: Cloud,
+) -> None:
+    commands("attempts 503 200: RPUSH log a")(cloud)
+    shared: dict[str, Any] = {"at_us": 0, "framework": "Flask", "environ": None, "thread": 0}
+    served = [
+        ServedRequest(event.data["began"], target="POST /job", ended=event.number, status=status,
+                      headers=(("HTTP_UPSTASH_RETRIED", str(status)),), **shared)
+        for event, status in zip(cloud.journal.events("attempt"), (503, 200), strict=True)
+    ]  # fmt: skip
+    assert "repeated_after_failure" in kinds(cloud, served=served)
+
+
 def test_commands_of_the_test_itself_are_part_of_the_history(cloud: Cloud) -> None:
     server = cloud.kv_server()
 
@@ -235,6 +248,7 @@ test_findings_about_searches = check("kv", SEARCHES)
         ("SET cache:top ten | SET cache:top twelve", "assert 'twelve' == 'often'", ""),
         ("SET cache:top ten | SET cache:low twelve", "assert 'twelve' == 'ten'", ""),
         ("HSET prices tea 3 | HSET prices tea 2", "assert 2 == 3", ""),
+        ("SET user:7 ada | DEL user:7 | SET user:7 ada", "assert None == 'ada'", ""),
         ("SET cache:top ten | GET cache:top", "assert None == 'ten'", ""),
     ],
 )

@@ -252,6 +252,8 @@ CASES: dict[str, Scene] = {
     "headers of another request": publishes(("publish/nowhere", "x", {"X-Tenant": "acme"})),
     "the second of two answers": answered(200, 300),
     "one write twice": writes("INCR n", "INCR n"),
+    "an element added twice": writes("RPUSH l a", "RPUSH l a"),
+    "a value set twice": writes("SET k 1", "SET k 1"),
     "two writes twice": writes(*["INCR n & INCR m"] * 2),
     "twice and late": writes("INCR n", "INCR n", delay=True),
     "an exception that was logged": logs(299),
