@@ -17,10 +17,9 @@ from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ..core.calls import Call
 from ..core.errors import counted, did_you_mean
 from ..public_names import PUBLIC_NAMES
-from .calls import command_of, has_full_answer, lines_of, on_connection, reply
+from .calls import text_replies
 from .missing_requests import (
     FAKE_ADDRESS,
     chain,
@@ -34,7 +33,7 @@ from .missing_requests import (
     root,
     unsent,
 )
-from .values import Mask, parsed
+from .values import Mask
 
 if TYPE_CHECKING:
     from ..base_cloud import BaseCloud
@@ -64,14 +63,13 @@ def mistakes(cloud: BaseCloud, error: BaseException) -> list[str]:
     for one in errors:
         found += _misspelt(one)
     frames = frames_of(error)
-    found += [*_never_sent(frames), *_answers_in_bytes(cloud), *_dropped_pipelines(cloud)]
+    found += [*_never_sent(frames), *_answers_in_bytes(cloud), *_dropped_pipelines()]
     return list(dict.fromkeys([*found, *_moved_clocks(frames), *_patched_sleep(frames)]))
 
 
 # -- calls that were not made, and their answers ----------------------------------------------------
 
 _NOT_AWAITED = re.compile(r"coroutine '(.+)' was never awaited")
-_TEXTS = {"GET", "HGET", "HGETALL", "HKEYS", "KEYS", "LRANGE", "SMEMBERS", "SISMEMBER", "ZRANGE"}
 _OPENING = {"Redis", "StrictRedis", "from_url", "ConnectionPool"}
 """Functions of redis-py that create a client."""
 
@@ -94,29 +92,28 @@ def _never_sent(frames: Sequence[FrameType]) -> Iterator[str]:
 
 def _answers_in_bytes(cloud: BaseCloud) -> Iterator[str]:
     """Yield a hint if redis-py returned texts as bytes, and the application never handles bytes."""
-    calls = [one for one in cloud.journal.entries if isinstance(one, Call) and on_connection(one)]
-    texts = {one: text for one in calls if command_of(one) in _TEXTS if (text := _text_of(one))}
-    places: list[str] = []
-    for file, tree in _trees() if texts else ():
-        uses_redis = any(package == "redis" for _, package in _imports(tree))
+    texts = text_replies(cloud.journal.entries)
+    if not texts or any(_HANDLES_BYTES.search(source) for _, source in _sources()):
+        return
+    for file, tree in _trees(re.compile(rb"import redis|from redis")):
         for node in ast.walk(tree):
-            is_bytes = isinstance(node, ast.Constant) and isinstance(node.value, bytes)
-            if is_bytes or (isinstance(node, ast.Attribute) and node.attr == "decode"):
+            if isinstance(node, ast.Call) and _opens(node):
+                sent, text = texts[0]
+                yield (
+                    f"{_place(file, node.lineno)} creates a client without decode_responses=True, so "
+                    f"{sent} returned bytes, such as {text.encode()!r}"
+                )
                 return
-            if uses_redis and isinstance(node, ast.Call) and _opens(node):
-                places.append(_place(file, node.lineno))
-    for call, text in [*texts.items()][:1] if places else ():
-        sent = " ".join(lines_of(call)[0][:2])
-        yield (
-            f"{places[0]} creates a client without decode_responses=True, so {sent} returned bytes, "
-            f"such as {text.encode()!r}"
-        )
 
 
-def _dropped_pipelines(cloud: BaseCloud) -> Iterator[str]:
+_HANDLES_BYTES = re.compile(rb"\.decode\b|\bb['\"]")
+_PIPELINE = re.compile(rb"\.(pipeline|multi)\(")
+
+
+def _dropped_pipelines() -> Iterator[str]:
     """Yield hints about functions that create a pipeline, and neither execute it nor pass it on."""
     found: dict[int, str] = {}
-    for file, tree in _trees() if any(one.service == "kv" for one in cloud.fakes()) else ():
+    for file, tree in _trees(_PIPELINE):
         for function in (one for one in ast.walk(tree) if isinstance(one, _FUNCTIONS[:2])):
             inside = [*ast.walk(function)]
             made = [one for one in inside if isinstance(one, ast.Assign) and _opens_pipe(one)]
@@ -138,16 +135,6 @@ def _opens_pipe(node: ast.Assign) -> bool:
     called = node.value.func if isinstance(node.value, ast.Call) else None
     is_pipe = isinstance(called, ast.Attribute) and called.attr in ("pipeline", "multi")
     return is_pipe and isinstance(node.targets[0], ast.Name)
-
-
-def _text_of(call: Call) -> str:
-    """Return the first string of an answer that is no number and no JSON, which accept bytes."""
-    if not has_full_answer(call) or "response_body" in call.cut:
-        return ""
-    result = reply(call).get("result")
-    values = result if isinstance(result, list | dict) else [result]
-    texts = (one for one in values if isinstance(one, str) and parsed(one) is None)
-    return next(filter(None, texts), "")
 
 
 def _opens(node: ast.Call) -> bool:
@@ -547,15 +534,22 @@ def _is_address(text: str) -> bool:
     return text.partition("://")[0] in _SCHEMES
 
 
-def _trees() -> Iterator[tuple[Path, ast.Module]]:
-    """Yield the syntax trees of the modules below the working directory, with their files."""
+def _sources() -> Iterator[tuple[Path, bytes]]:
+    """Yield the sources of the modules below the working directory, with their files."""
     here = Path.cwd()
     files = {file for module in tuple(sys.modules.values())
              if type(file := getattr(module, "__file__", None)) is str and file.endswith(".py")
              and Path(file).is_relative_to(here) and not file.startswith(sys.prefix)}  # fmt: skip
     for file in sorted(files)[:_MODULES]:
-        with suppress(OSError, ValueError, SyntaxError):
-            yield Path(file), ast.parse(Path(file).read_bytes())
+        with suppress(OSError):
+            yield Path(file), Path(file).read_bytes()
+
+
+def _trees(containing: re.Pattern[bytes] = re.compile(b"")) -> Iterator[tuple[Path, ast.Module]]:
+    """Yield the syntax trees of the modules below the working directory that contain a pattern."""
+    for file, source in _sources():
+        with suppress(ValueError, SyntaxError):
+            yield from [(file, ast.parse(source))] if containing.search(source) else ()
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
