@@ -221,17 +221,12 @@ def addition(call: Call) -> tuple[object, set[str]] | None:
     return (lines, set()) if any(line[0].upper() in ADDING for line in lines) else None
 
 
-_SUBSCRIBING = {
-    "SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE", "PUNSUBSCRIBE",
-}  # fmt: skip
-
-
 def subjects(call: Call) -> Iterator[Subject]:
     for line in lines_of(call):
         name, *arguments = line
         if name.upper() in ("PUBLISH", "SPUBLISH"):
             yield from (Subject("channel", one, call.handle) for one in arguments[:1])
-        elif name.upper() in _SUBSCRIBING:
+        elif name.upper().endswith("SUBSCRIBE"):
             yield from (Subject("channel", one, call.handle) for one in arguments)
         else:
             yield from (Subject("key", one, call.handle) for one in keys_of(line))

@@ -43,8 +43,9 @@ _FAR_US = 24 * 3600 * 1_000_000
 
 
 def ttl_ended(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find SETs that removed a TTL, counters recreated without one, and reads after it had ended."""
-    recreated: dict[str, Command] = {}
+    """Find SETs that removed a TTL, reads after its end, and keys that were recreated without it."""
+    recreated: dict[str, tuple[Command, str]] = {}
+    deleted: set[str] = set()
     late: dict[str, tuple[Command, Command]] = {}
     for command, expiries in with_expiries(test, handle):
         key, sets_ttl = command.key, command.deadline_us is not None
@@ -54,17 +55,23 @@ def ttl_ended(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         if sets_ttl and command.succeeded:
             for one in command.keys:
                 recreated.pop(one, None)
+        elif command.name in ("DEL", "UNLINK"):
+            deleted |= {one for one in command.keys if one in expiries and not ended}
+        elif key in deleted and command.changes and command.result is not UNKNOWN:
+            deleted.discard(key)
+            recreated[key] = command, "been deleted"
         elif command.name in COUNTING and key in expiries and (ended or was_held_up):
             if _starts_at_zero(command):
-                recreated[key] = command
+                recreated[key] = command, "expired"
         elif command.name in READS and not command.result and ended:
             late[key] = command, expiries[key]
         elif command.name == "SET" and command.succeeded and "KEEPTTL" not in command.options:
             removed = key in expiries and not ended and has_no_ttl(handle, key)
             yield from [command.finding("ttl_removed")] if removed else ()
-    for key, command in recreated.items():
+    for key, (command, why) in recreated.items():
         if has_no_ttl(handle, key):
-            yield command.finding("counter_recreated", command=command.name)
+            severity = "cause" if why == "expired" else "hint"
+            yield command.finding("recreated", command=command.name, why=why, severity=severity)
     for command, setter in late.values():
         late_us = command.at_us - (setter.deadline_us or 0)
         ttl = f"{setter.ttl} of {setter.key}" if setter.key != command.key else str(setter.ttl)

@@ -21,7 +21,7 @@ SCENES = {
     "found_nothing": "~a: SET k 1 | ~b: EXPIRE K 60",
     "newest_first": "~a: RPUSH k 1 2 | ~b: RPOP k",
     "started_late": "~a: XADD k * a 1 | ~b: XGROUP CREATE k g $",
-    "counter_recreated": "~a: SET k 1 EX 5 | +6s | ~b: INCR k",
+    "recreated": "~a: SET k 1 EX 5 | +6s | ~b: INCR k",
     "key_mismatch": "~a: SET user:alice:x v | ~b: GET user:alicex",
     "changed_nothing": "~a: SET k 1 | ~b: SET k 2 NX",
 }
