@@ -45,7 +45,7 @@ _FAR_US = 24 * 3600 * 1_000_000
 def ttl_ended(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find SETs that removed a TTL, reads after its end, and keys that were recreated without it."""
     recreated: dict[str, tuple[Command, str]] = {}
-    deleted: set[str] = set()
+    missing: dict[str, str] = {}
     late: dict[str, tuple[Command, Command]] = {}
     for command, expiries in with_expiries(test, handle):
         key, sets_ttl = command.key, command.deadline_us is not None
@@ -56,10 +56,13 @@ def ttl_ended(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             for one in command.keys:
                 recreated.pop(one, None)
         elif command.name in ("DEL", "UNLINK"):
-            deleted |= {one for one in command.keys if one in expiries and not ended}
-        elif key in deleted and command.changes and command.result is not UNKNOWN:
-            deleted.discard(key)
-            recreated[key] = command, "been deleted"
+            missing |= {
+                one: "been deleted" for one in command.keys if one in expiries and not ended
+            }
+        elif sets_ttl and command.result == 0:
+            missing[key] = f"no value at its {command.name}"
+        elif key in missing and command.changes and command.result is not UNKNOWN:
+            recreated[key] = command, missing.pop(key)
         elif command.name in COUNTING and key in expiries and (ended or was_held_up):
             if _starts_at_zero(command):
                 recreated[key] = command, "expired"
@@ -617,14 +620,9 @@ def _of_one_kind(key: str, read: Iterable[str], written: Iterable[str]) -> list[
     return alike if colon and len(alike) == len(others) == 1 else []
 
 
-_LANGUAGES = {
-    "None": "Python",
-    "True": "Python",
-    "False": "Python",
-    "undefined": "JavaScript",
-    "[object Object]": "JavaScript",
-}
-"""Words that a language writes for a value that is no string."""
+_OF_PYTHON = re.compile(rf"None|True|False|{_BYTES.pattern}|[\[{{]'.*[\]}}]")
+_OF_JAVASCRIPT = {"undefined", "[object Object]"}
+"""How a language writes a value that is no string."""
 
 
 def value_of_other_kind(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -639,7 +637,8 @@ def value_of_other_kind(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             yield command.finding("bytes_in_key", text=found[0])
     for command in known:
         for value in command.words[2:] if command.name not in _READS else ():
-            by = _LANGUAGES.get(value) or ("Python" if _BYTES.fullmatch(value) else "")
+            by = "Python" if _OF_PYTHON.fullmatch(value) and parsed(value) is None else ""
+            by = "JavaScript" if value in _OF_JAVASCRIPT else by
             inner = parsed(value) if value[:1] == '"' else None
             if by or (isinstance(inner, str) and isinstance(parsed(inner), dict | list)):
                 values = {"command": command.name, "value": value, "by": by}

@@ -367,7 +367,7 @@ SENTENCES: Sentences = {
     "{executed:raw} succeeded",
     "scan_not_finished": "this {command} has more results (its cursor is {cursor}, not 0), and no "
     "call continued it",
-    "recreated": "{key} had {why:raw}, so this {command} recreated it without its TTL",
+    "recreated": "{key} had {why:raw}, so this {command} created it without a TTL",
     "changed_nothing": _changed_nothing,
     "repeated_after_failure": _repeated,
 }
