@@ -352,6 +352,7 @@ def unsent(frames: Iterable[FrameType]) -> list[tuple[str, int]]:
     """Return the coroutines that did not start, by name, and the pipelines with commands that were
     not executed, with their number, among the values that functions name and what these contain.
     """
+    frames = [one for one in frames if package_of(one) not in _NOT_SEARCHED]
     waiting = deque(one for frame in frames for names in (frame.f_locals, frame.f_globals)
                     for one in names.values())  # fmt: skip
     seen: dict[int, object] = {}
@@ -359,7 +360,7 @@ def unsent(frames: Iterable[FrameType]) -> list[tuple[str, int]]:
     while waiting and len(seen) < _MOST_VALUES:
         value: Any = waiting.popleft()
         kind = type(value)  # `isinstance()` would evaluate lazy objects
-        if id(value) in seen:
+        if id(value) in seen or root(kind) in _NOT_SEARCHED:
             continue
         seen[id(value)] = value
         parts = attributes_of(value)
@@ -369,12 +370,12 @@ def unsent(frames: Iterable[FrameType]) -> list[tuple[str, int]]:
                 found.append((value.__qualname__, 0))
         elif "Pipeline" in kind.__name__ and root(kind) in ("redis", "upstash_redis"):
             commands = parts.get("command_stack") or parts.get("_command_stack")
-            found += (
-                [("pipeline", len(commands))] if isinstance(commands, list) and commands else []
-            )
+            if isinstance(commands, list) and commands:
+                found.append(("pipeline", len(commands)))
     return found
 
 
+_NOT_SEARCHED = {"_pytest", "pluggy", "pytest_fakecloud"}
 _MOST_VALUES = 3000
 """Maximum number of values that are searched for coroutines and pipelines."""
 

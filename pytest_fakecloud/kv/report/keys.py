@@ -56,25 +56,23 @@ def ttl_ended(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             for one in command.keys:
                 recreated.pop(one, None)
         elif command.name in ("DEL", "UNLINK"):
-            missing |= {
-                one: "been deleted" for one in command.keys if one in expiries and not ended
-            }
+            missing |= {one: command.name for one in command.keys if one in expiries and not ended}
         elif sets_ttl and command.result == 0:
-            missing[key] = f"no value at its {command.name}"
+            missing[key] = command.name
         elif key in missing and command.changes and command.result is not UNKNOWN:
             recreated[key] = command, missing.pop(key)
         elif command.name in COUNTING and key in expiries and (ended or was_held_up):
             if _starts_at_zero(command):
-                recreated[key] = command, "expired"
+                recreated[key] = command, ""
         elif command.name in READS and not command.result and ended:
             late[key] = command, expiries[key]
         elif command.name == "SET" and command.succeeded and "KEEPTTL" not in command.options:
             removed = key in expiries and not ended and has_no_ttl(handle, key)
             yield from [command.finding("ttl_removed")] if removed else ()
-    for key, (command, why) in recreated.items():
+    for key, (command, by) in recreated.items():
         if has_no_ttl(handle, key):
-            severity = "cause" if why == "expired" else "hint"
-            yield command.finding("recreated", command=command.name, why=why, severity=severity)
+            severity = "hint" if by else "cause"
+            yield command.finding("recreated", command=command.name, after=by, severity=severity)
     for command, setter in late.values():
         late_us = command.at_us - (setter.deadline_us or 0)
         ttl = f"{setter.ttl} of {setter.key}" if setter.key != command.key else str(setter.ttl)

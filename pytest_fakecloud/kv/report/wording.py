@@ -367,7 +367,11 @@ SENTENCES: Sentences = {
     "{executed:raw} succeeded",
     "scan_not_finished": "this {command} has more results (its cursor is {cursor}, not 0), and no "
     "call continued it",
-    "recreated": "{key} had {why:raw}, so this {command} created it without a TTL",
+    "recreated": lambda values, lookups: (
+        f"{shortened(values['key'])} had "
+        f"{'no value after ' * bool(values['after'])}{values['after'] or 'expired'}, so this "
+        f"{values['command']} created it without a TTL"
+    ),
     "changed_nothing": _changed_nothing,
     "repeated_after_failure": _repeated,
 }
