@@ -271,8 +271,9 @@ def topic_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     ends = {name: sum(offsets) for (fake, name), offsets in test.lookups.end_offsets.items()
             if fake == handle.name}  # fmt: skip
     others = [name for name, end in ends.items() if end and name not in consumed]
-    for topic, call in consumed.items():
-        if others and ends.get(topic) == 0:
+    is_empty = not any(map(ends.get, consumed))
+    for topic, call in consumed.items() if others and is_empty else ():
+        if topic in ends:
             yield about("topic", "topic_mismatch", call, topic, others=others)
 
 

@@ -226,23 +226,23 @@ def lost_update(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Findin
 
     Example: client A sends ``GET k``, client B sends ``SET k 1``, A sends ``SET k 2``.
     """
-    updates: defaultdict[tuple[str, ...], _Updates] = defaultdict(_Updates)
+    updates = defaultdict[str, Any](lambda: defaultdict[tuple[str, ...], _Updates](_Updates))
     for command in by_execution(test, handle):
-        item = _item(command)
+        item, of_key = _item(command), updates[command.key]
         if command.name == "WATCH":
-            for (key, *_), update in updates.items():
-                if key in command.arguments:
+            for key in updates.keys() & command.arguments:
+                for update in updates[key].values():
                     update.late_watchers.add(command.client)
         elif command.name in ("GET", "HGET"):
-            updates[item].outdated.pop(command.client, None)
-            updates[item].current[command.client] = command
+            of_key[item].outdated.pop(command.client, None)
+            of_key[item].current[command.client] = command
         elif item and len(command.words) == len(item) + 2 and command.result is not UNKNOWN:
-            if finding := updates[item].note_write(command):
+            if finding := of_key[item].note_write(command):
                 yield finding
         elif command.changes:
-            for other in updates:
-                if command.changes_any or other[0] in command.arguments:
-                    updates[other].last = None
+            for key in updates if command.changes_any else updates.keys() & command.arguments:
+                for update in updates[key].values():
+                    update.last = None
 
 
 def check_then_set(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
@@ -251,25 +251,25 @@ def check_then_set(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fin
     Example: A sends ``GET k``, B sends ``GET k``, A sends ``SET k 1``, B sends ``SET k 2``.
     """
     # The checks and then the writes of each key or field, with their clients or deliveries.
-    races: dict[tuple[str, ...], tuple[list[_Sent], list[_Sent]]] = {}
+    races = defaultdict[str, dict[tuple[str, ...], tuple[list[_Sent], list[_Sent]]]](dict)
     for command in by_execution(test, handle):
         item, attempt = _item(command), test.attempt_around(command.entry)
-        checks, writes = races.get(item, ([], []))
+        checks, writes = races[command.key].get(item, ([], []))
         client = command.client if attempt is None else attempt.number
         is_check = len(command.words) == _CHECKS.get(command.name) and command.result in (None, 0)
         is_write = command.name in _UNCHECKED and not command.options & {"NX", "XX"}
         is_write = is_write and command.result is not UNKNOWN and len(_clients(checks)) > 1
         if client is not None and ((is_check and not writes) or is_write):
             (checks if is_check else writes).append((client, command))
-            races[item] = checks, writes
+            races[command.key][item] = checks, writes
             if _clients(writes) == _clients(checks):
-                del races[item]
+                del races[command.key][item]
                 yield from _race([one for _, one in checks], [one for _, one in writes])
         elif command.changes_any:
             races.clear()
         else:
-            for other in [other for other in races if other[0] in command.arguments]:
-                del races[other]
+            for key in races.keys() & command.arguments:
+                del races[key]
 
 
 _Sent: TypeAlias = tuple[object, Command]
@@ -315,9 +315,7 @@ def lock_without_ttl(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[F
 
 
 def lock_of_another(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
-    """Find locks that were deleted while they held a value that another client had set, after the
-    TTL of the first client's lock had ended.
-    """
+    """Find locks that were deleted while they held a value set after another one had expired."""
     holders: dict[str, list[str]] = {}
     for command, expiries in with_expiries(test, handle):
         key = command.key
@@ -392,18 +390,18 @@ def value_lost(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding
     """Find values that the failed assertion mentions and a later command replaced or removed, and
     ZADDs that added nothing, because another one, which no retry repeats, had added all.
     """
-    known: dict[tuple[str, ...], tuple[Command, str]] = {}
+    known: defaultdict[str, dict[tuple[str, ...], tuple[Command, str]]] = defaultdict(dict)
     losses: dict[tuple[str, ...], tuple[str, Finding]] = {}
     for command in history(test, handle):
-        written = _written(command)
-        for item in [one for one in known if one not in written and _removes(command, one)]:
-            first, value = known.pop(item)
-            if _is_expected(test, value, item):
-                losses[item] = value, _loss(first, value, command, item, "")
-        same = 0
+        written, same = _written(command), 0
+        for key in [*known] if command.changes_any else known.keys() & command.arguments:
+            for item in [x for x in known[key] if x not in written and _removes(command, x)]:
+                first, value = known[key].pop(item)
+                if _is_expected(test, value, item):
+                    losses[item] = value, _loss(first, value, command, item, "")
         for item, value in written.items():
-            first, before = known.get(item, (command, value))
-            known[item] = command, value
+            first, before = known[item[0]].get(item, (command, value))
+            known[item[0]][item] = command, value
             if before != value and _is_expected(test, before, item):
                 losses[item] = before, _loss(first, before, command, item, value)
             same += first is not command and before == value and not _is_retry(test, first, command)
@@ -411,7 +409,8 @@ def value_lost(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding
             members = [member for _, member in written]
             yield command.finding("same_member", severity="hint", members=members)
     # A value that was written again is not lost.
-    yield from (one for item, (value, one) in losses.items() if known.get(item, "  ")[1] != value)
+    present = {item: value for items in known.values() for item, (_, value) in items.items()}
+    yield from (one for item, (value, one) in losses.items() if present.get(item) != value)
 
 
 def _is_expected(test: ObservedTest, value: str, item: tuple[str, ...]) -> bool:
@@ -467,16 +466,16 @@ def found_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Find
     for command in commands(test, handle):
         is_missing = not command.result or command.result == -2
         for item in _sought(command) if is_missing else ():
-            like = [one for one in written if fnmatchcase(" ".join(one), " ".join(item))]
-            other = next(iter(like), spelled.get(tuple(map(_plain, item)), item))
+            name, other = " ".join(item), spelled.get(tuple(map(_plain, item)), item)
+            if any(one in name for one in "*?["):
+                other = next((x for x in written if fnmatchcase(" ".join(x), name)), other)
             is_mismatch = command.name in _READS and other[0] not in read  # see `key_mismatch`
-            if item in written or other == item or item[0] in loaded or is_mismatch:
+            write = None if item in written or item[0] in loaded else written.get(other)
+            if write is None or is_mismatch or not _fits(command, write):
                 continue
-            number = written[other].entry.number
-            yield command.finding(
-                "found_nothing", [number], command=command.name, item=" ".join(item),
-                other=" ".join(other),
-            )  # fmt: skip
+            if (number := write.entry.number) <= command.entry.number:
+                values = {"item": name, "other": " ".join(other)}
+                yield command.finding("found_nothing", [number], command=command.name, **values)
 
 
 _SEEKING = {
@@ -548,6 +547,7 @@ _SIDES = {"LPOP": "L", "RPOP": "R", "RPOPLPUSH": "R"}
 _READS = {*READS, "ZRANGE", "TTL"}
 _BYTES = re.compile(r"""(?<![A-Za-z0-9])b(?:'[^']*'|"[^"]*")""")
 _SEPARATOR = re.compile(r"[:/.|]")
+_MOST_KEYS = 20  # that are compared with others, which takes long
 _MIN_SIMILARITY = 0.8
 """Similarity, from 0 to 1, from which two keys that do not meet are reported as a cause."""
 
@@ -566,16 +566,17 @@ def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     read_keys = {one.key for one in every if one.name in _READS}
     read = _used_only_by(every, lambda one: one.name in _READS)
     written = _used_only_by(every, _writes)
-    for key, command in read.items():
+    for key, command in [*read.items()][-_MOST_KEYS:]:
         # Names that differ only in a number refer to different things.
         name = re.sub(r"\d", "", key)
         others = [
             one for one, write in written.items()
             if key not in present and re.sub(r"\d", "", one) != name and _fits(command, write)
         ]  # fmt: skip
+        of_same = [one for one in others if _last_part(one) == _last_part(key) != ""]
+        others = [*of_same, *others][: 10 * _MOST_KEYS]
         alike = difflib.get_close_matches(key, others, 1, _MIN_SIMILARITY)
         alike = alike or _of_one_kind(key, read_keys, others)
-        of_same = [one for one in others if _last_part(one) == _last_part(key) != ""]
         for other in alike or difflib.get_close_matches(key, of_same or others, 1, 0.0):
             values = {"other": other, "severity": "cause" if alike else "hint"}
             yield command.finding("key_mismatch", [written[other].entry.number], **values)
@@ -624,9 +625,7 @@ _OF_JAVASCRIPT = {"undefined", "[object Object]"}
 
 
 def value_of_other_kind(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find keys and values that were formatted as another kind: ``None``, ``b'...'``, JSON in a
-    JSON string.
-    """
+    """Find keys and values that were formatted as another kind: ``None``, ``b'...'``, JSON in JSON."""
     known = [one for one in commands(test, handle) if one.name in _READS | WRITES | ADDING]
     for key, command in {one.key: one for one in known}.items():
         if NONE.search(key):

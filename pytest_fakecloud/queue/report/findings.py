@@ -209,10 +209,10 @@ class _Delivery(NamedTuple):
 
 def _deliveries_of_runs(test: ObservedTest) -> Iterator[_Delivery]:
     every = _writes(test) if test.attempts else ()
+    published = [one for one in test.calls_to("queue") if one.route in PUBLISHING]
     for event in _accepted(test):
         inside = range(event.data.get("began") or event.number, event.number)
-        sent = [one for one in test.calls_to("queue") if one.number in inside]
-        sent = [one for one in sent if one.route in PUBLISHING]
+        sent = [one for one in published if one.number in inside]
         # The delivery that starts a run is the message of a client, which belongs to no run yet.
         started = (one.name for call in sent for one in subjects(call) if one.kind == "run")
         run = event.data.get("run") or test.lookups.header(inside.start, "upstash-workflow-runid")
