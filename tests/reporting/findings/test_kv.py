@@ -5,12 +5,14 @@ Cases that consist only of commands are in ``expected/commands.txt``.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextlib import suppress
 from typing import Any
 
 import httpx
 import pytest
+import redis.asyncio
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
@@ -261,3 +263,41 @@ def test_a_value_that_the_failure_mentions_was_replaced_or_removed(
     said = [sentence(one, Lookups()) for one in every if one.kind == "value_lost"]
     assert len(said) == bool(lost)
     assert lost in " ".join(said)
+
+
+@pytest.mark.parametrize("known", [None, "5"])
+@pytest.mark.parametrize("protocol", ["rest", "resp"])
+def test_tasks_that_share_a_pool_of_connections_race(
+    cloud: Cloud, protocol: str, known: str | None
+) -> None:
+    server = cloud.kv_server()
+    if known is not None:
+        server.load({"k": known})
+
+    async def run() -> None:
+        http = httpx.AsyncClient(headers=server.headers)
+        native = redis.asyncio.Redis.from_url(server.database_url)
+        both_read, readers = asyncio.Event(), 0
+
+        async def send(*words: str) -> None:
+            if protocol == "rest":
+                await http.post(server.url, json=words)
+            else:
+                await native.execute_command(*words)
+
+        async def task(value: str) -> None:
+            nonlocal readers
+            await send("GET", "k")
+            readers += 1
+            if readers == 2:
+                both_read.set()
+            await both_read.wait()
+            await send("SET", "k", value)
+
+        await asyncio.gather(send("PING"), send("PING"))  # so that the pool has two connections
+        await asyncio.gather(task("6"), task("7"))
+        await http.aclose()
+        await native.aclose()
+
+    asyncio.run(run())
+    assert kinds(cloud) == ["check_then_set" if known is None else "lost_update"]
