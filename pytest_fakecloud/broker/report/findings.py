@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ...core.calls import Call, Event
@@ -154,6 +155,27 @@ def committed_before_failure(test: ObservedTest, handle: Any) -> Iterator[Findin
             uncommitted[group] = len(_received_records(call))
         elif call.route == "commit" and executed(call) and uncommitted.get(group):
             commits[group] = call, uncommitted.pop(group)
+
+
+def committed_automatically(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find automatic commits of records that the instance, which commits itself, did not commit."""
+    committed: dict[tuple[object, ...], int] = {}
+    events = [*test.events("commit"), *test.events("auto commit")]
+    for event in sorted(events, key=attrgetter("number")):
+        if event.handle != handle.name:
+            continue
+        instance, skipped = (event.data["group"], event.data["instance"]), 0
+        for topic, partition, offset in event.data["offsets"]:
+            place = *instance, topic, partition
+            if event.kind == "commit":
+                committed[place] = offset
+            elif place in committed:
+                skipped += max(0, offset - committed[place])
+        if skipped:
+            group, name = instance
+            yield about_group(
+                "committed_automatically", event, group, instance=name, records=skipped
+            )
 
 
 def never_committed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -330,7 +352,7 @@ def shared_group(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 FINDINGS = (
     commit_too_high, unknown_header, committed_before_failure, received_again,
-    started_at_end, topic_mismatch, shared_group, never_committed, no_order,
+    committed_automatically, started_at_end, topic_mismatch, shared_group, never_committed, no_order,
 )  # fmt: skip
 OF_TEST = ()
 

@@ -238,6 +238,8 @@ def _behind(values: Values, lookups: Lookups) -> str:
 SENTENCES: Sentences = {
     "commit_too_high": _commit_too_high,
     "committed_before_failure": "group {group} committed {records:record} before a call failed",
+    "committed_automatically": "{instance} of group {group} committed offsets itself, and this automatic"
+    " commit, which is on by default, went {records:record} further (Kafka-Enable-Auto-Commit: false)",
     "unknown_header": "the header {header:raw}: {value} was ignored; did you mean {known:raw}?",
     "received_again": _received_again,
     "started_at_end": "group {group} started at the end of {partitions:list} (auto.offset.reset is "

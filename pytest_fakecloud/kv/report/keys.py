@@ -449,7 +449,8 @@ def _is_retry(test: ObservedTest, first: Command, command: Command) -> bool:
 
 def found_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
     """Find names that a command did not find and nothing ever wrote, while the same name in another
-    spelling was written (in capitals, with other separators, as a plural), or names like a pattern.
+    spelling was written (in capitals, with other separators, as a plural), or names like a
+    pattern; of JSON, the same object with other numbers.
     """
     every = history(test, handle)
     written: dict[tuple[str, ...], Command] = {}
@@ -481,7 +482,7 @@ def found_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Find
 _SEEKING = {
     "GET", "EXISTS", "TTL", "PTTL", "DEL", "UNLINK", "GETDEL", "EXPIRE", "PEXPIRE", "EXPIREAT",
     "PEXPIREAT", "PERSIST", "HGETALL", "SMEMBERS", "LRANGE", "HGET", "HDEL", "HEXISTS", "SREM",
-    "SISMEMBER", "ZREM", "ZSCORE", "ZRANK", "LPOP", "RPOP",
+    "SISMEMBER", "ZREM", "ZSCORE", "ZRANK", "LPOP", "RPOP", "LREM",
 }  # fmt: skip
 """Commands whose result shows that a key, or a field or member of it, does not exist."""
 _OF_MEMBERS = {"HGET", "HDEL", "HEXISTS", "SREM", "SISMEMBER", "ZREM", "ZSCORE", "ZRANK"}
@@ -491,18 +492,33 @@ def _sought(command: Command) -> list[tuple[str, ...]]:
     """Return what a command looks for: keys, or members of a key."""
     if command.name in _OF_MEMBERS:
         return [(command.key, name) for name in command.words[2:]]
+    if command.name == "LREM":
+        return [(command.key, command.words[3])]
     return [(key,) for key in command.keys] if command.name in _SEEKING else []
 
 
+_PLACES = {
+    "SADD": slice(2, None), "RPUSH": slice(2, None), "LPUSH": slice(2, None),
+    "HINCRBY": slice(2, 3), "HSETNX": slice(2, 3), "ZINCRBY": slice(3, 4),
+}  # fmt: skip
+"""The words of a command that are elements, members or fields of its key."""
+
+
 def _members(command: Command) -> list[tuple[str, ...]]:
-    """Return the members that a command adds to a set, and the field or member that it increments."""
-    places = {"SADD": slice(2, None), "HINCRBY": slice(2, 3), "HSETNX": slice(2, 3),
-              "ZINCRBY": slice(3, 4)}  # fmt: skip
-    return [(command.key, name) for name in command.words[places.get(command.name, slice(0))]]
+    """Return what a command adds to a set or a list, and the field or member that it increments."""
+    if command.name in ("LMOVE", "BLMOVE", "RPOPLPUSH", "BRPOPLPUSH"):
+        return [(command.words[2], str(command.result))]
+    return [(command.key, name) for name in command.words[_PLACES.get(command.name, slice(0))]]
 
 
 def _plain(name: str) -> str:
-    """Return a name without differences in capitals, separators, spaces and plurals."""
+    """Return a name without differences in capitals, separators, spaces and plurals.
+
+    Of a JSON object, return the strings and the values of fields such as ``id`` and ``userId``.
+    """
+    if isinstance(item := parsed(name), dict):
+        kept = {f: v for f, v in item.items() if isinstance(v, str) or f.lower().endswith("id")}
+        return repr([sorted(item), sorted(kept.items())]) if kept else name
     parts = re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", ":", unquote(name)))
     return ":".join(part.casefold().removesuffix("s") for part in parts)
 

@@ -179,6 +179,38 @@ def error_accepted(test: ObservedTest) -> Iterator[Finding]:
             yield _about("error_accepted", event, made=made, status=status, **values)
 
 
+def error_in_body(test: ObservedTest) -> Iterator[Finding]:
+    """Find deliveries that were answered with a 2xx and a body that contains an error."""
+    answers = {
+        (one.message_id, one.number): one.body
+        for queue in test.cloud.fakes().where(fixture="queue")
+        for one in queue.attempts()  # type: ignore[attr-defined]
+        if one.kind == "message"
+    }
+    for event in _accepted(test):
+        body = answers.get((str(event.data.get("message_id")), event.data.get("number")), b"")
+        answer = parsed(body)
+        is_list = isinstance(answer, list) and isinstance(next(iter(answer), 0), str | dict)
+        is_tuple = is_list and any(map(_is_error_status, answer[1:3]))
+        if is_tuple or (isinstance(answer, dict) and _tells_error(answer)):
+            values = {"status": event.data["status"], "body": answer, "is_tuple": is_tuple}
+            yield _about("error_in_body", event, **values)
+
+
+def _is_error_status(value: object) -> bool:
+    return type(value) is int and 400 <= value < 600
+
+
+def _tells_error(answer: dict[str, Any]) -> bool:
+    if any(answer.get(name) for name in ("error", "errors")) or answer.get("status") == "error":
+        return True
+    if any(answer.get(name) is False for name in ("ok", "success")):
+        return True
+    return any(
+        _is_error_status(answer.get(name)) for name in ("statusCode", "status_code", "status")
+    )
+
+
 def _made(test: ObservedTest, event: Event) -> list[str]:
     """Return the writes and the publish requests that were made during a delivery."""
     inside = range(event.data["began"], event.number)
@@ -339,7 +371,7 @@ FINDINGS = ()
 OF_TEST = (
     deduplicated, redirected, wrong_signature, scheduled_twice,
     base64_not_decoded, exceptions, unlikely_duration,
-    header_not_forwarded, error_accepted, effect_outside_steps, made_again, no_waiter,
+    header_not_forwarded, error_accepted, error_in_body, effect_outside_steps, made_again, no_waiter,
 )  # fmt: skip
 
 

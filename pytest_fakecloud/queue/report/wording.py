@@ -342,8 +342,15 @@ def _error_accepted(values: Values, lookups: Lookups) -> str:
     )
 
 
+def _error_in_body(values: Values, lookups: Lookups) -> str:
+    reason = " (only some frameworks read a status from a tuple)" if values["is_tuple"] else ""
+    answer = f"{values['status']} with {shortened(compact(values['body']))}{reason}"
+    return f"this delivery was answered {answer}: the queue takes any 2xx as success and does not retry"
+
+
 SENTENCES: Sentences = {
     "error_accepted": _error_accepted,
+    "error_in_body": _error_in_body,
     "effect_outside_steps": "{write} ran in {times:raw} deliveries of workflow run {run:raw}, one of "
     "which ran no step: code outside of steps runs again at each delivery",
     "made_again": "this delivery of workflow run {run:raw} used {now}, an earlier one {before}, and no "

@@ -101,6 +101,17 @@ def called_back(*answers: int, receiver: str = "INCR failed") -> Scene:
     return run
 
 
+def says(body: object) -> Scene:
+    """Deliver a message that is answered 200 with a body."""
+
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        queue.destinations.respond(HOOK, (200, body))
+        deliver(queue, HOOK, retries=0)
+
+    return run
+
+
 def uses(use: Callable[[Cloud, Any], object]) -> Scene:
     """Deliver a message whose callback's handler does something with the fields of the callback."""
 
@@ -280,6 +291,20 @@ CASES: dict[str, Scene] = {
     "callbacks of two attempts that only read": called_back(500, 200, receiver="GET failed"),
     "callbacks of two attempts that set a value": called_back(500, 200, receiver="SET failed 1"),
     "the callback of one attempt": called_back(200),
+    **{
+        f"a delivery answered 200 with {name}": says(body)
+        for name, body in {
+            "a tuple": [{"error": "busy"}, 503],
+            "a tuple with headers": ["busy", 429, {"Retry-After": "1"}],
+            "an error": {"error": "no stock"},
+            "no success": {"success": False},
+            "a status of its own": {"statusCode": 500},
+            "no error": {"error": None, "errors": [], "ok": True, "status": "open"},
+            "numbers": [200, 404],
+            "a list of pairs": [["a", 503]],
+            "text": "error 503",
+        }.items()
+    },
     "a body of a callback stored in Base64": uses(lambda cloud, sent: store(cloud, sent["body"])),
     "a source body of a callback published in Base64": uses(
         lambda cloud, sent: publish(cloud, sent["sourceBody"])
