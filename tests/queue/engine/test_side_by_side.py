@@ -73,7 +73,7 @@ def test_histories_keep_what_was_asked_for(seed: int, sockets: bool) -> None:
 
 
 def one_at_a_time(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Dispatcher, "_is_paused", lambda self: self._stopped or self._under_way >= 1)
+    patch.setattr(Dispatcher, "_is_paused", lambda self: self.stopped or self._under_way >= 1)
 
 
 def sent_twice(patch: pytest.MonkeyPatch) -> None:
