@@ -4,10 +4,10 @@ The search tries, in this order:
 
 1. Failures that an earlier search stored.
 2. If only the order of calls is explored: interleavings alone, for a part of the budget.
-3. First phase: interleavings and schedules with one event take turns, and soon schedules that the
-   first ones make likely, with two events or a repeated fault, until each likely event was tried.
+3. First phase: interleavings and schedules with one event take turns, and soon schedules with two
+   events that the first ones make likely, until each likely single event has been tried.
 4. Second phase: the other schedules with one event, then all with two events, take turns with
-   interleavings (also of timers) and with random schedules.
+   interleavings (also of timers), schedules that repeat a fault, and random schedules.
 
 A failing schedule is then shrunk, and stored for later searches.
 """
@@ -40,7 +40,15 @@ _FOR_FIRST_SINGLES = 0.8
 """Maximum share of the budget for the first phase."""
 _LIKELY_PAIRS = ((delayed_again, 1.0), (paused_again, 0.5))
 """Functions that list likely schedules with two events, and their weights; two pauses are rarer."""
-_REPEATED = 0.25
+_REPEATED = 0.5
+"""Weight of the schedules that repeat a fault, relative to one search for interleavings."""
+_BEFORE_REPEATED = 5
+"""Number of rounds of the second phase before them, so that a small budget has all single events."""
+_FIRST_SINGLES = 0.8
+"""Maximum share of the budget for the first phase."""
+_LIKELY_PAIRS = ((delayed_again, 1.0), (paused_again, 0.5))
+"""Functions that list likely schedules with two events, and their weights; two pauses are rarer."""
+_REPEATED = 0.5
 """Weight of the schedules that repeat a fault, relative to one search for interleavings."""
 _FIRST_SINGLES = 1.5
 """Weight of the likely single events, relative to all other searches of the first phase."""
@@ -111,7 +119,6 @@ class Explorer:
         )
         others = [*orders, *pairs]
         first = Search(likely, _FIRST_SINGLES * len(others), _HEAD_START)
-        others.append(Search(self._run_repeated(), _REPEATED, _BEFORE_PAIRS))
         budget = self._budget.part(self._tally.tried, _FOR_FIRST_SINGLES)
         run = self._take_turns([first, *others], budget, until=first)
         if run is not None:
@@ -147,6 +154,7 @@ class Explorer:
         drawn = RandomRuns(self._player, known, self._chance).runs()
         # All searches go on without a head start.
         others = [Search(each.runs, each.weight) for each in others]
+        others.append(Search(self._run_repeated(), _REPEATED, _BEFORE_REPEATED))
         # Random schedules come last if the budget is enough for all schedules with two events.
         if tally.all_singles**2 / 2 < expected:
             systematic = itertools.chain(systematic, drawn)
