@@ -176,6 +176,20 @@ def test_partitions_of_a_group_share_a_line(cloud: Cloud) -> None:
     ]
 
 
+def test_an_instance_that_is_gone_and_keeps_partitions_is_named(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 2}, idle_close="5m", session_timeout="1h")
+    broker.join("g", "old", ["t"])
+    broker.join("g", "new", ["t"])
+    cloud.clock.advance("6m")
+    broker.join("g", "new", ["t"])
+    for partition in (0, 1):
+        broker.produce("t", "v", partition=partition)
+    assert told(cloud) == [
+        "group g is 1 record behind in t-0 (nothing committed)",
+        "group g is 1 record behind in t-1 (nothing committed), which old keeps, although it is gone",
+    ]
+
+
 def test_vectors_that_are_not_indexed(cloud: Cloud) -> None:
     index = cloud.vector_index(ready_after="5s")
     httpx.post(f"{index.url}/upsert", json={"id": "a", "vector": [1]}, headers=index.headers)

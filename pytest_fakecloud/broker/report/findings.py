@@ -342,7 +342,9 @@ def shared_group(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             by_instance.setdefault(str(call.facts.get("instance")), set()).update(places)
         if not any(name == group and by_instance.keys() <= names for name, names in assignments):
             continue
-        stems = {re.sub(r"[\W_\d]+", "", name) for name in by_instance}
+        # Without numbers, and without random parts of names such as mail-5f2c91ab.
+        names = (re.sub(r"\b[0-9a-f]{6,}\b", "", name) for name in by_instance)
+        stems = {re.sub(r"[\W_\d]+", "", name) for name in names}
         differ = len(stems) == len(by_instance) > 1 and all(len(stem) > 2 for stem in stems)
         records = list(by_instance.values())
         if differ and any(records) and not set.intersection(*records):
@@ -362,13 +364,15 @@ def unfinished(broker: Any, lookups: Lookups) -> Iterator[Finding]:
     for view in broker.groups():
         name, group = view.name, view._described()
         read = _read_to_the_end(broker, group)
-        behind: dict[int | None, dict[str, int]] = {}
+        gone = [one for one in group.members if one.state in ("closed", "crashed")]
+        owners = {tp: one.name for one in gone for tp in one.assignment}
+        behind: dict[tuple[int | None, str], dict[str, int]] = {}
         for tp, lag in group.lag.items():
             if lag and tp not in read:
-                at = behind.setdefault(group.committed.get(tp), {})
+                at = behind.setdefault((group.committed.get(tp), owners.get(tp, "")), {})
                 at[f"{tp.topic}-{tp.partition}"] = lag
-        for committed, lags in behind.items():
-            values = {"group": name, "lag": lags, "committed": committed}
+        for (committed, owner), lags in behind.items():
+            values = {"group": name, "lag": lags, "committed": committed, "owner": owner}
             subject = Subject("group", name, broker.name)
             yield Finding("group_behind", broker.name, (), (subject,), values, "hint")
 

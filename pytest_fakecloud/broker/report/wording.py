@@ -164,7 +164,7 @@ def event_text(event: Event, lookups: Lookups) -> str:
         text += " because it was idle"
     if data.get("keeps"):
         until = clock_time(data["until_us"], event.at_us)
-        text += f"; it keeps {_places_of(data['keeps'])} until {until}"
+        text += f"; it keeps its partitions until {until}"
     return text
 
 
@@ -232,7 +232,8 @@ def _behind(values: Values, lookups: Lookups) -> str:
     offset, lags = values["committed"], values["lag"].items()
     ending = "(nothing committed)" if offset is None else f"(committed {offset})"
     parts = [f"{counted(lag, 'record')} behind in {where} {ending}" for where, lag in lags]
-    return f"group {values['group']} is {listed(parts)}"
+    owner = f", which {values['owner']} keeps, although it is gone" if values["owner"] else ""
+    return f"group {values['group']} is {listed(parts)}{owner}"
 
 
 SENTENCES: Sentences = {

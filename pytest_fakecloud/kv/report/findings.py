@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -39,6 +40,25 @@ def scan_not_finished(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     for (name, *_), (command, cursor) in unfinished.items():
         if cursor != "0":
             yield about_entry("scan_not_finished", command.entry, command=name, cursor=cursor)
+
+
+def pattern_too_wide(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find removed keys that a pattern such as ``cart:4*`` matched like ``cart:41`` beside others."""
+    matched: dict[str, tuple[Command, str]] = {}
+    for command in history(test, handle):
+        words, found = command.words, command.result
+        if command.name in ("KEYS", "SCAN") and isinstance(found, list):
+            options = [word.upper() for word in words]
+            pattern = words[options.index("MATCH") + 1] if "MATCH" in options else words[1]
+            if re.fullmatch(r"[^*?\[\\]*\w\*", pattern):
+                keys_found = found[1] if command.name == "SCAN" else found
+                longer = [key for key in keys_found if re.match(r"\w", key[len(pattern) - 1 :])]
+                if len(longer) < len(keys_found):
+                    matched |= dict.fromkeys(longer, (command, pattern))
+        elif command.name in ("DEL", "UNLINK") and (wrong := matched.keys() & set(command.keys)):
+            scan, pattern = matched[min(wrong)]
+            values = {"pattern": pattern, "keys": sorted(wrong)}
+            yield command.finding("pattern_too_wide", [scan.entry.number], **values)
 
 
 def commands_failed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -201,7 +221,8 @@ FINDINGS = tuple(
         keys.check_then_set, keys.wrong_time, keys.lock_without_ttl, keys.key_mismatch,
         keys.lock_of_another, keys.ttl_ended, keys.ttl_renewed, keys.value_of_other_kind,
         keys.null_in_script, keys.lost_update, commands_failed, never_executed,
-        searched_before_ready, scan_not_finished, keys.no_subscriber, keys.changed_nothing,
+        searched_before_ready, scan_not_finished, pattern_too_wide,
+        keys.no_subscriber, keys.changed_nothing,
         keys.value_lost, keys.found_nothing, keys.started_late, keys.newest_first,
         repeated_after_failure,
     )

@@ -652,11 +652,18 @@ def value_of_other_kind(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         for value in command.words[2:] if command.name not in _READS else ():
             by = "Python" if _OF_PYTHON.fullmatch(value) and parsed(value) is None else ""
             by = "JavaScript" if value in _OF_JAVASCRIPT else by
+            by = "JSON" if value in ("true", "false") and _sent_booleans(command) else by
             inner = parsed(value) if value[:1] == '"' else None
             if by or (isinstance(inner, str) and isinstance(parsed(inner), dict | list)):
                 values = {"command": command.name, "value": value, "by": by}
                 yield command.finding("value_of_other_kind", severity="hint", **values)
                 break
+
+
+def _sent_booleans(command: Command) -> bool:
+    body = parsed(command.entry.request_body) if isinstance(command.entry, Call) else None
+    lines = body if isinstance(body, list) and isinstance(body[:1], list) else []
+    return any(type(x) is bool for line in (lines, *lines) if isinstance(line, list) for x in line)
 
 
 def null_in_script(test: ObservedTest, handle: Any) -> Iterator[Finding]:

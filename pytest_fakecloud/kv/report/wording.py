@@ -335,6 +335,8 @@ SENTENCES: Sentences = {
     "score_in_other_unit": "{command} {key} has the bound {bound}, Unix time in {unit}; the scores, "
     "such as {score}, are in {other}",
     "value_of_other_kind": _other_kind,
+    "pattern_too_wide": "{keys:list} was removed: the pattern {pattern:raw} matches it, because no "
+    "separator comes before the star",
     "same_member": "this ZADD added nothing: an earlier ZADD had added {members:list} to {key} with the "
     "same score",
     "null_in_script": "this script decodes {value}: null becomes cjson.null, which Lua takes for true",

@@ -197,6 +197,21 @@ def error_in_body(test: ObservedTest) -> Iterator[Finding]:
             yield _about("error_in_body", event, **values)
 
 
+def repetition_rejected(test: ObservedTest) -> Iterator[Finding]:
+    """Find deliveries answered 4xx after one of the same message had succeeded without its answer."""
+    handled: dict[object, Event] = {}
+    for event in test.events("attempt"):
+        message, status = event.data.get("message_id"), event.data.get("status")
+        first = handled.get(message)
+        if first is not None and isinstance(status, int) and 400 <= status < 500:
+            values = {"status": status, "first": first.data.get("number")}
+            yield _about("repetition_rejected", event, [first.number], **values)
+        elif "crash_after_response" in (event.data.get("faults") or ()) and status in range(
+            200, 300
+        ):
+            handled[message] = event
+
+
 def _is_error_status(value: object) -> bool:
     return type(value) is int and 400 <= value < 600
 
@@ -275,6 +290,36 @@ def effect_outside_steps(test: ObservedTest) -> Iterator[Finding]:
             values = {"write": " ".join(write.words[:2]), "times": times, "run": run}
             numbers = [other.number for _, other in found]
             yield _about_write("effect_outside_steps", test, write, numbers, **values)
+
+
+def differs_in_replay(test: ObservedTest) -> Iterator[Finding]:
+    """Find reads outside of steps that were answered differently in two deliveries of a workflow run,
+    and deliveries that went on after a step.
+    """
+    read: dict[tuple[object, ...], tuple[int, bytes]] = {}
+    for one in _deliveries_of_runs(test):
+        inside = range(one.event.data.get("began") or one.event.number, one.event.number)
+        written = {write.number for write in one.writes}
+        steps: list[tuple[str, Call]] = []
+        for call in (each for each in test.calls if each.number in inside):
+            if call.service == "queue":
+                steps += [(name, call) for name in _ran_steps(call)]
+            elif call.number not in written and has_full_answer(call):
+                request = one.run, call.handle, call.target, call.request_body
+                number, before = read.setdefault(request, (call.number, call.response_body))
+                if before != call.response_body and number not in inside:
+                    yield about_entry("read_again", call, [number], run=one.run)
+        if len({call.number for _, call in steps}) > 1:
+            names = [name for name, _ in steps]
+            yield about_entry("went_on_after_step", steps[-1][1], steps=names)
+
+
+def _ran_steps(call: Call) -> Iterator[str]:
+    """Yield the names of the steps whose results a publish request sends."""
+    for one in items_of(call.request_body) if call.route in PUBLISHING else ():
+        step = parsed(str(one.get("body")))
+        if isinstance(step, dict) and "stepType" in step:
+            yield str(step.get("stepName"))
 
 
 _MADE = re.compile(r"([A-Za-z][\w.]*[-_:./])((?=[a-f-]*\d)[0-9a-f]{8,}(?:-[0-9a-f]{4,})*|\d{6,})")
@@ -371,7 +416,8 @@ FINDINGS = ()
 OF_TEST = (
     deduplicated, redirected, wrong_signature, scheduled_twice,
     base64_not_decoded, exceptions, unlikely_duration,
-    header_not_forwarded, error_accepted, error_in_body, effect_outside_steps, made_again, no_waiter,
+    header_not_forwarded, error_accepted, error_in_body, repetition_rejected, effect_outside_steps,
+    differs_in_replay, made_again, no_waiter,
 )  # fmt: skip
 
 

@@ -351,6 +351,12 @@ def _error_in_body(values: Values, lookups: Lookups) -> str:
 SENTENCES: Sentences = {
     "error_accepted": _error_accepted,
     "error_in_body": _error_in_body,
+    "repetition_rejected": "attempt {first:raw} was handled, but its answer was lost; this one was "
+    "answered {status}, which the queue takes for a failure",
+    "read_again": "an earlier delivery of workflow run {run:raw} got another answer to this read: "
+    "code outside of steps runs again at each delivery",
+    "went_on_after_step": "this delivery sent a second step ({steps:list}): the client ends a delivery "
+    "after each step with an exception, which the application must not catch",
     "effect_outside_steps": "{write} ran in {times:raw} deliveries of workflow run {run:raw}, one of "
     "which ran no step: code outside of steps runs again at each delivery",
     "made_again": "this delivery of workflow run {run:raw} used {now}, an earlier one {before}, and no "

@@ -150,6 +150,18 @@ def lacks_records(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 yield query.finding("queried_before_ready", upserts[-1:], ids=missing)
 
 
+_OPERATOR = re.compile(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\b(AND|OR)\b", re.IGNORECASE)
+
+
+def mixed_operators(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+    """Find filters with AND and OR side by side, in a query that found something."""
+    for query in _queries(test, handle):
+        condition = query.options.get("filter") or ""
+        found = {one[1].upper() for one in _OPERATOR.finditer(condition) if one[1]}
+        if query.hits and len(found) > 1:
+            yield query.finding("mixed_operators", filter=condition, severity="hint")
+
+
 def empty_namespace(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find queries in a namespace without vectors, while another namespace has some."""
     _, spaces = engine_of(handle).info()
@@ -231,7 +243,7 @@ def ids_elsewhere(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 FINDINGS = (
-    filter_rejected, lacks_records, empty_namespace, metadata_not_included,
+    filter_rejected, mixed_operators, lacks_records, empty_namespace, metadata_not_included,
     metadata_replaced, none_in_id, ids_elsewhere,
 )  # fmt: skip
 OF_TEST = ()

@@ -137,7 +137,8 @@ SENTENCES: Sentences = {
     "filter_rejected": "the filter rejected {ids:list}: {why:raw}",
     "queried_before_ready": "the query ran before {ids:list} could be found: an upsert is answered "
     "before its records are indexed; wait until the index has no pending vectors",
-    "beyond_top": "{ids:list} matches but is not among the top {top:raw}",
+    "beyond_top": "a larger topK would also have found {ids:list}; this query asked for {top:raw}",
+    "mixed_operators": "the filter {filter} has AND and OR without parentheses, and AND binds tighter",
     "empty_namespace": _empty_namespace,
     "metadata_not_included": "the query did not ask for metadata (includeMetadata), so its hits have "
     "none",

@@ -140,6 +140,25 @@ def test_calls_before_a_restored_snapshot_are_ignored(cloud: Cloud) -> None:
     assert found(cloud) == []
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "count"),
+    [
+        ("", ["HSET", "h", "mail", False], 1),
+        ("", ["SET", "k", True], 1),
+        ("pipeline", [["GET", "a"], ["SADD", "s", True]], 1),
+        ("", ["SET", "k", "false"], 0),
+        ("", ["SET", "k", 0], 0),
+        ("pipeline", [["GET", "false"], ["SADD", "s", "true"]], 0),
+    ],
+)
+def test_booleans_of_json_are_values_of_another_kind(
+    cloud: Cloud, path: str, body: Any, count: int
+) -> None:
+    server = cloud.kv_server()
+    httpx.post(f"{server.url}/{path}", json=body, headers=server.headers)
+    assert kinds(cloud).count("value_of_other_kind") == count
+
+
 # -- commands during requests to the application ---------------------------------------------------
 
 

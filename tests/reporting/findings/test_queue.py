@@ -101,6 +101,18 @@ def called_back(*answers: int, receiver: str = "INCR failed") -> Scene:
     return run
 
 
+def loses(*answers: int, fault: str = "crash_after_response") -> Scene:
+    """Deliver a message of whose first attempt a fault loses the answer."""
+
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        queue.destinations.respond(HOOK, *answers)
+        getattr(queue.faults, fault)(times=1)
+        deliver(queue, HOOK, retries=2)
+
+    return run
+
+
 def says(body: object) -> Scene:
     """Deliver a message that is answered 200 with a body."""
 
@@ -291,6 +303,12 @@ CASES: dict[str, Scene] = {
     "callbacks of two attempts that only read": called_back(500, 200, receiver="GET failed"),
     "callbacks of two attempts that set a value": called_back(500, 200, receiver="SET failed 1"),
     "the callback of one attempt": called_back(200),
+    "a repetition answered 409": loses(200, 409, 409),
+    "a repetition answered 404": loses(201, 404, 200),
+    "a repetition answered 422": loses(204, 500, 422),
+    "a repetition answered 200": loses(200, 200),
+    "a repetition after a failure": loses(500, 409, 200),
+    "a delivery that came twice": loses(200, 409, fault="duplicate"),
     **{
         f"a delivery answered 200 with {name}": says(body)
         for name, body in {
@@ -349,6 +367,15 @@ CASES: dict[str, Scene] = {
             "an id of two deliveries": ("SET order:5ad6f71e 1 & step", "GET order:5ad6f71e"),
             "parts with numbers": ("SET part:1 1 & step", "SET part:2 1 & step"),
             "ids of other things": ("SET order:5ad6f71e 1 & step", "SET user:77ab01c2 1"),
+            "after another step of one delivery": ("step & step", ""),
+            "between two steps of one delivery": ("step & SET k 1 & step", ""),
+            "before two steps of one delivery": ("INCR n & step & step", ""),
+            "what it has read": ("GET k & SET k 1 & step", "GET k"),
+            "a field that it has read": ("HGET h f & HSET h f 1 & step", "HGET h f"),
+            "a list whose length it has read": ("LLEN l & RPUSH l a & step", "LLEN l"),
+            "nothing that it reads": ("GET k & step", "GET k & SET m 1"),
+            "between two reads": ("GET k & SET k 1 & GET k & step", ""),
+            "and reads something else": ("GET k & SET k 1 & step", "GET m"),
             "two ids in one step": ("SET a:5ad6f71e 1 & SET a:77ab01c2 1 & step", ""),
         }.items()
     },
