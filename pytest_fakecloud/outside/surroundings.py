@@ -64,8 +64,8 @@ class _NoProxy:
             hosts = [part.strip() for part in (before or "").split(",") if part.strip()]
             if HOST in hosts or "*" in hosts:
                 continue
-            os.environ[name] = ",".join([*hosts, HOST])
-            self._changed[name] = before, os.environ[name]
+            ours = os.environ[name] = ",".join([*hosts, HOST])
+            self._changed[name] = before, ours
 
     def leave(self) -> None:
         with self._lock:
