@@ -196,7 +196,10 @@ def find(test: ObservedTest) -> list[Finding]:
     if any(one.severity == "cause" for one in found):
         # If a cause is known, a fake without calls is not worth reporting.
         found = [one for one in found if one.kind != "never_called"]
-    found.sort(key=lambda one: (WEIGHT[one.severity], -max(one.rows, default=0)))
+    # That a value was replaced is what the other findings explain.
+    found.sort(
+        key=lambda one: (WEIGHT[one.severity], one.kind == "value_lost", -max(one.rows, default=0))
+    )
     return _causes_first(_once(found))[:MOST]
 
 

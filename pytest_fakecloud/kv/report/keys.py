@@ -449,8 +449,8 @@ def _is_retry(test: ObservedTest, first: Command, command: Command) -> bool:
 
 def found_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
     """Find names that a command did not find and nothing ever wrote, while the same name in another
-    spelling was written (in capitals, with other separators, as a plural), or names like a
-    pattern; of JSON, the same object with other numbers.
+    spelling was written (in capitals, with other separators, as a plural), names like a pattern, or
+    longer names than that to remove; of JSON, the same object with other numbers.
     """
     every = history(test, handle)
     written: dict[tuple[str, ...], Command] = {}
@@ -468,8 +468,11 @@ def found_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Find
         is_missing = not command.result or command.result == -2
         for item in _sought(command) if is_missing else ():
             name, other = " ".join(item), spelled.get(tuple(map(_plain, item)), item)
-            if any(one in name for one in "*?["):
-                other = next((x for x in written if fnmatchcase(" ".join(x), name)), other)
+            patterns = [name] if any(one in name for one in "*?[") else []
+            if command.name in ("DEL", "UNLINK"):
+                patterns.append(f"{name}[!0-9A-Za-z]*")
+            for pattern in patterns:
+                other = next((x for x in written if fnmatchcase(" ".join(x), pattern)), other)
             is_mismatch = command.name in _READS and other[0] not in read  # see `key_mismatch`
             write = None if item in written or item[0] in loaded else written.get(other)
             if write is None or is_mismatch or not _fits(command, write):
