@@ -130,14 +130,19 @@ def lacks_records(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             continue
         condition = query.options.get("filter") or ""
         with suppress(ServiceError):
-            missing = [
-                one
+            missing = {
+                one: metadata
                 for one, metadata in _unchanged_metadata(test, handle, query).items()
                 if one not in query.ids and not (condition and why_not(condition, metadata))
-            ]
+            }
             if len(query.hits) >= most:
-                if missing := list(filter(test.mentions, missing)):
-                    values = {"ids": missing, "top": most, "severity": "hint"}
+                # The assertion may show an ID, or texts of the metadata such as a title.
+                if expected := [
+                    one
+                    for one, metadata in missing.items()
+                    if any(map(test.mentions, (one, *_texts(metadata))))
+                ]:
+                    values = {"ids": expected, "top": most, "severity": "hint"}
                     yield query.finding("beyond_top", **values)
                 continue
             upserts = [
@@ -147,7 +152,13 @@ def lacks_records(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 and any(str(item.get("id")) in missing for item in _written(one))
             ]
             if missing and upserts:
-                yield query.finding("queried_before_ready", upserts[-1:], ids=missing)
+                yield query.finding("queried_before_ready", upserts[-1:], ids=[*missing])
+
+
+def _texts(metadata: Any) -> list[str]:
+    """Return the strings in metadata that are long enough to identify a record."""
+    values = metadata.values() if isinstance(metadata, dict) else ()
+    return [one for one in values if isinstance(one, str) and len(one) > 7]
 
 
 _OPERATOR = re.compile(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\b(AND|OR)\b", re.IGNORECASE)

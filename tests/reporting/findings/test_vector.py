@@ -235,7 +235,7 @@ def test_later_writes_do_not_explain_an_earlier_query(cloud: Cloud) -> None:
     assert kinds(cloud) == []
 
 
-BOTH = [record(f"doc-{name}", {"n": 1}) for name in ("1-0", "12-0")]
+BOTH = [record(f"doc-{name}", {"n": 1, "title": f"Kettle {name}"}) for name in ("1-0", "12-0")]
 
 
 @pytest.mark.parametrize(
@@ -244,6 +244,8 @@ BOTH = [record(f"doc-{name}", {"n": 1}) for name in ("1-0", "12-0")]
         (query(), "assert 'doc-12-0' in ['doc-1-0']", "beyond_top"),
         (query("n = 1"), "missing: doc-12-0", "beyond_top"),
         (query() | {"topK": 1, "includeData": True}, "{'doc-12-0'} - set()", "beyond_top"),
+        (query(), "assert [] == ['Kettle 12-0']", "beyond_top"),
+        (query(), "assert [] == ['Kettle']", ""),
         (query("n = 2"), "missing: doc-12-0", "filter_rejected"),
         (query(), "assert 0.5 == 1", ""),
         (query() | {"topK": 2}, "missing: doc-12-0", ""),
