@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .harness import PACKAGE, QUIET
+from .harness import PACKAGE, QUIET, UNMEASURED
 from .test_architecture import module, modules
 
 REGISTRATIONS = {
@@ -156,7 +155,7 @@ def without(folders: Iterable[str], place: Path) -> Callable[..., subprocess.Com
             capture_output=True,
             text=True,
             cwd=place,
-            env={**os.environ, "PYTHONPATH": str(copy.parent), "COPY": str(copy)},
+            env={**UNMEASURED, "PYTHONPATH": str(copy.parent), "COPY": str(copy)},
             timeout=120,
         )
 
