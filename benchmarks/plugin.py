@@ -25,7 +25,7 @@ import urllib3
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.cloud import Transport
+from pytest_fakecloud.base_cloud import Transport
 from pytest_fakecloud.outside.surroundings import Changes
 
 from .timing import compare, limit, line
