@@ -140,8 +140,9 @@ class Access:
     def _vectors(self) -> tuple[frozenset[str], str]:
         """Return the IDs of the vectors that a call writes or deletes, and the prefix of IDs."""
         facts = self.call.facts if self.call is not None else {}
-        ids = [*facts.get("ids", ()), *([facts["id"]] if "id" in facts else ())]
-        return frozenset(map(str, ids)), str(facts.get("prefix") or "")
+        ids, prefix = facts.get("ids", [facts.get("id")]), str(facts.get("prefix") or "")
+        # The index rejects a request whose IDs are not a list.
+        return frozenset(map(str, ids if isinstance(ids, list) else ())), prefix
 
     @property
     def subject(self) -> str:
