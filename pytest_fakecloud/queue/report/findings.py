@@ -182,9 +182,10 @@ def error_accepted(test: ObservedTest) -> Iterator[Finding]:
 def error_in_body(test: ObservedTest) -> Iterator[Finding]:
     """Find deliveries that were answered with a 2xx and a body that contains an error."""
     answers = {
-        (one.message_id, one.number): one.body
-        for queue in test.cloud.fakes().where(fixture="queue")
-        for one in queue.attempts()  # type: ignore[attr-defined]
+        (message.public_id, one.number): one.body
+        for queue in test.fakes
+        for message in (engine_of(queue).messages.values() if queue.fixture == "queue" else ())
+        for one in message.attempts
         if one.kind == "message"
     }
     for event in _accepted(test):
