@@ -114,7 +114,9 @@ def _dropped_pipelines() -> Iterator[str]:
     """Yield hints about functions that create a pipeline, and neither execute it nor pass it on."""
     found: dict[int, str] = {}
     for file, tree in _trees(_PIPELINE):
-        for function in (one for one in ast.walk(tree) if isinstance(one, _FUNCTIONS[:2])):
+        for function in ast.walk(tree):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
             inside = [*ast.walk(function)]
             made = [one for one in inside if isinstance(one, ast.Assign) and _opens_pipe(one)]
             names = {ast.unparse(one.targets[0]) for one in made}
