@@ -129,9 +129,9 @@ def scheduled_twice(test: ObservedTest) -> Iterator[Finding]:
 def base64_not_decoded(test: ObservedTest) -> Iterator[Finding]:
     """Find callbacks whose handler stored or published a Base64 field, or parsed it as JSON."""
     for event, callback in _callbacks(test):
-        inside = range(event.data["began"], event.number)
-        calls = [one for one in test.calls_to("queue") if one.route in PUBLISHING]
-        used = [one.request_body.decode("latin-1") for one in calls if one.number in inside]
+        inside = _during(event)
+        calls = [one for one in _published(test) if one.number in inside]
+        used = [one.request_body.decode("latin-1") for one in calls]
         used += event.data.get("not_json") or ()
         for write in _writes(test):
             used += write.words[1:] if write.number in inside else ()
@@ -207,9 +207,7 @@ def repetition_rejected(test: ObservedTest) -> Iterator[Finding]:
         if first is not None and isinstance(status, int) and 400 <= status < 500:
             values = {"status": status, "first": first.data.get("number")}
             yield _about("repetition_rejected", event, [first.number], **values)
-        elif "crash_after_response" in (event.data.get("faults") or ()) and status in range(
-            200, 300
-        ):
+        elif "crash_after_response" in (event.data.get("faults") or ()) and _succeeded(event):
             handled[message] = event
 
 
@@ -229,10 +227,19 @@ def _tells_error(answer: dict[str, Any]) -> bool:
 
 def _made(test: ObservedTest, event: Event) -> list[str]:
     """Return the writes and the publish requests that were made during a delivery."""
-    inside = range(event.data["began"], event.number)
+    inside = _during(event)
     made = {one.number: " ".join(one.words[:2]) for one in _writes(test)}
-    made |= {one.number: one.route for one in test.calls_to("queue") if one.route in PUBLISHING}
+    made |= {one.number: one.route for one in _published(test)}
     return [made[number] for number in sorted(made) if number in inside]
+
+
+def _during(event: Event) -> range:
+    """Return the journal numbers of what was recorded during a delivery attempt."""
+    return range(event.data.get("began") or event.number, event.number)
+
+
+def _published(test: ObservedTest) -> list[Call]:
+    return [one for one in test.calls_to("queue") if one.route in PUBLISHING]
 
 
 def _writes(test: ObservedTest) -> list[Write]:
@@ -247,32 +254,43 @@ def _callbacks(test: ObservedTest) -> Iterator[tuple[Event, dict[str, Any]]]:
 
 
 class _Delivery(NamedTuple):
-    """A successful delivery of a workflow run, and whether it may have run a function of a step."""
+    """A successful delivery of a workflow run, what it wrote, and the steps that it published, each
+    with its request. ``inside`` contains the journal numbers of what was recorded during it.
+    """
 
     event: Event
     run: str
-    may_run_step: bool
+    inside: range
     writes: list[Write]
+    steps: list[tuple[Call, dict[str, Any]]]
 
 
 def _deliveries_of_runs(test: ObservedTest) -> Iterator[_Delivery]:
     every = _writes(test) if test.attempts else ()
-    published = [one for one in test.calls_to("queue") if one.route in PUBLISHING]
+    published = _published(test)
     for event in _accepted(test):
-        inside = range(event.data.get("began") or event.number, event.number)
+        inside = _during(event)
         sent = [one for one in published if one.number in inside]
         # The delivery that starts a run is the message of a client, which belongs to no run yet.
         started = (one.name for call in sent for one in subjects(call) if one.kind == "run")
         run = event.data.get("run") or test.lookups.header(inside.start, "upstash-workflow-runid")
         if run := run or next(started, ""):
             writes = [one for one in every if one.number in inside]
-            yield _Delivery(event, run, any(map(_has_result, sent)), writes)
+            steps = [(call, step) for call in sent for step in _steps(call)]
+            yield _Delivery(event, run, inside, writes, steps)
 
 
-def _has_result(call: Call) -> bool:
-    """Return whether a publish request may have the result of a step, which its function returned."""
-    bodies = [str(one.get("body")) for one in items_of(call.request_body)]
-    steps = [step for body in bodies for step in items_of(body) if "stepType" in step]
+def _steps(call: Call) -> Iterator[dict[str, Any]]:
+    """Yield the steps of a workflow run that a publish request sends."""
+    for message in items_of(call.request_body):
+        for step in items_of(str(message.get("body"))):
+            if "stepType" in step:
+                yield step
+
+
+def _ran_step(delivery: _Delivery) -> bool:
+    """Return whether a delivery may have run a function of a step, whose result it then sent."""
+    steps = [step for _, step in delivery.steps]
     return any(one["stepType"] == "Run" and not one.get("targetStep") for one in steps)
 
 
@@ -285,7 +303,7 @@ def effect_outside_steps(test: ObservedTest) -> Iterator[Finding]:
                 made.setdefault((one.run, repr(write.words)), []).append((one, write))
     for (run, _), found in made.items():
         times = len({one.event.number for one, _ in found})
-        outside = [write for one, write in found if not one.may_run_step]
+        outside = [write for one, write in found if not _ran_step(one)]
         if times > 1 and outside:
             write = outside[-1]
             values = {"write": " ".join(write.words[:2]), "times": times, "run": run}
@@ -299,28 +317,16 @@ def differs_in_replay(test: ObservedTest) -> Iterator[Finding]:
     """
     read: dict[tuple[object, ...], tuple[int, bytes]] = {}
     for one in _deliveries_of_runs(test):
-        inside = range(one.event.data.get("began") or one.event.number, one.event.number)
         written = {write.number for write in one.writes}
-        steps: list[tuple[str, Call]] = []
-        for call in (each for each in test.calls if each.number in inside):
-            if call.service == "queue":
-                steps += [(name, call) for name in _ran_steps(call)]
-            elif call.number not in written and has_full_answer(call):
+        for call in (each for each in test.calls if each.number in one.inside):
+            if call.service != "queue" and call.number not in written and has_full_answer(call):
                 request = one.run, call.handle, call.target, call.request_body
                 number, before = read.setdefault(request, (call.number, call.response_body))
-                if before != call.response_body and number not in inside:
+                if before != call.response_body and number not in one.inside:
                     yield about_entry("read_again", call, [number], run=one.run)
-        if len({call.number for _, call in steps}) > 1:
-            names = [name for name, _ in steps]
-            yield about_entry("went_on_after_step", steps[-1][1], steps=names)
-
-
-def _ran_steps(call: Call) -> Iterator[str]:
-    """Yield the names of the steps whose results a publish request sends."""
-    for one in items_of(call.request_body) if call.route in PUBLISHING else ():
-        step = parsed(str(one.get("body")))
-        if isinstance(step, dict) and "stepType" in step:
-            yield str(step.get("stepName"))
+        if len({call.number for call, _ in one.steps}) > 1:
+            names = [str(step.get("stepName")) for _, step in one.steps]
+            yield about_entry("went_on_after_step", one.steps[-1][0], steps=names)
 
 
 _MADE = re.compile(r"([A-Za-z][\w.]*[-_:./])((?=[a-f-]*\d)[0-9a-f]{8,}(?:-[0-9a-f]{4,})*|\d{6,})")
@@ -333,14 +339,14 @@ def made_again(test: ObservedTest) -> Iterator[Finding]:
     """
     used: dict[tuple[str, str], tuple[str, int]] = {}
     for one in _deliveries_of_runs(test):
-        sent = test.lookups.attempts.get(one.event.data["began"])
+        sent = test.lookups.attempts.get(one.inside.start)
         body = b"" if sent is None else sent.body
         received = f"{decoded(parsed(body))} {body.decode('latin-1')}"
         for write in one.writes:
             for prefix, part in dict.fromkeys(_MADE.findall(" ".join(write.words))):
                 first, number = used.setdefault((one.run, prefix), (part, write.number))
                 is_known = sent is None or first in received or part in received
-                if first != part and not is_known and number < one.event.data["began"]:
+                if first != part and not is_known and number < one.inside.start:
                     values = {"now": prefix + part, "before": prefix + first, "run": one.run}
                     found = _about_write("made_again", test, write, [number], **values)
                     yield replace(found, severity="hint")
@@ -406,11 +412,13 @@ def header_not_forwarded(test: ObservedTest) -> Iterator[Finding]:
 
 
 def _accepted(test: ObservedTest) -> Iterator[Event]:
-    """Yield the delivery attempts that were answered with a 2xx."""
-    for event in test.events("attempt"):
-        status = event.data.get("status")
-        if isinstance(status, int) and 200 <= status < 300:
-            yield event
+    return filter(_succeeded, test.events("attempt"))
+
+
+def _succeeded(event: Event) -> bool:
+    """Return whether a delivery attempt was answered with a 2xx."""
+    status = event.data.get("status")
+    return isinstance(status, int) and 200 <= status < 300
 
 
 FINDINGS = ()
