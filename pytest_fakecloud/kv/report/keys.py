@@ -482,13 +482,12 @@ def found_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Find
                 yield command.finding("found_nothing", [number], command=command.name, **values)
 
 
-_SEEKING = {
+_OF_MEMBERS = {"HGET", "HDEL", "HEXISTS", "SREM", "SISMEMBER", "ZREM", "ZSCORE", "ZRANK"}
+_SEEKING = _OF_MEMBERS | {
     "GET", "EXISTS", "TTL", "PTTL", "DEL", "UNLINK", "GETDEL", "EXPIRE", "PEXPIRE", "EXPIREAT",
-    "PEXPIREAT", "PERSIST", "HGETALL", "SMEMBERS", "LRANGE", "HGET", "HDEL", "HEXISTS", "SREM",
-    "SISMEMBER", "ZREM", "ZSCORE", "ZRANK", "LPOP", "RPOP", "LREM",
+    "PEXPIREAT", "PERSIST", "HGETALL", "SMEMBERS", "LRANGE", "LPOP", "RPOP", "LREM",
 }  # fmt: skip
 """Commands whose result shows that a key, or a field or member of it, does not exist."""
-_OF_MEMBERS = {"HGET", "HDEL", "HEXISTS", "SREM", "SISMEMBER", "ZREM", "ZSCORE", "ZRANK"}
 
 
 def _sought(command: Command) -> list[tuple[str, ...]]:
