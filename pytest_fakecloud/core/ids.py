@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections.abc import MutableSequence, Sequence
@@ -60,7 +59,7 @@ class RandomStream:
         from random import Random  # imported here, because a first fake does not need it
 
         words = "/".join((str(self._ids.seed), *self._purpose))
-        return Random(hashlib.sha256(words.encode("utf-8", "surrogatepass")).digest())
+        return Random(sha256(words.encode("utf-8", "surrogatepass")))
 
     def random(self) -> float:
         return self._random.random()
@@ -102,6 +101,13 @@ class Ids:
         check_seed(seed)
         self.seed = seed
         self.reseeds += 1
+
+
+def sha256(data: bytes) -> bytes:
+    """Return the SHA-256 of data."""
+    import hashlib  # imported here, because it loads OpenSSL, which takes 4 ms
+
+    return hashlib.sha256(data).digest()
 
 
 def new_token(length: int = 48) -> str:

@@ -11,14 +11,13 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
-from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 import orjson
 
 from ..core.field_types import OneOf
-from ..core.ids import new_token
+from ..core.ids import new_token, sha256
 from ..core.matching import Field
 from ..core.timekeeper import Timekeeper
 from ..core.timers import monotonic, on_first_use
@@ -51,7 +50,7 @@ def read_only_token(token: str) -> str:
     It depends only on the standard token, so that a ``.env`` file with a chosen token stays valid
     after a restart.
     """
-    return sha256(f"read-only {token}".encode()).hexdigest()
+    return sha256(f"read-only {token}".encode()).hex()
 
 
 class KVApp(App):

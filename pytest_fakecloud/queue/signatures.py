@@ -14,7 +14,6 @@ recorded. Source: decided here.
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import os
 import sys
@@ -28,7 +27,7 @@ from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 from urllib.parse import urlsplit
 
-from ..core.ids import RandomStream
+from ..core.ids import RandomStream, sha256
 from ..outside.replace import Replacement, replace
 from .delivery.applications import Address
 from .model import Delivery, Exchange, HeaderList, Interceptor, Outcome, Proceed, SigningKeys, first
@@ -51,7 +50,7 @@ _UNCHECKED = {
 
 def body_hash(body: bytes) -> str:
     """Return the ``body`` claim: padded base64url of the SHA-256 of the raw body, even if empty."""
-    return base64.urlsafe_b64encode(hashlib.sha256(body).digest()).decode("ascii")
+    return base64.urlsafe_b64encode(sha256(body)).decode("ascii")
 
 
 @dataclass(eq=False, slots=True)

@@ -8,13 +8,13 @@ group are compared separately. A callback counts towards the daily messages and 
 
 from __future__ import annotations
 
-import hashlib
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
+from ...core.ids import sha256
 from ...core.timekeeper import Timekeeper
 from ...core.timers import weakly
 from .. import errors
@@ -219,16 +219,10 @@ def deduplication_key(
         return f"id:{settings.deduplication_id}" + (f":{url}" if by_endpoint else "")
     if not settings.content_based_deduplication:
         return None
-    digest = hashlib.sha256()
-    for part in (
-        topic_name or "",
-        url,
-        settings.content_type or "",
-        *sorted(f"{name.lower()}:{value}" for name, value in settings.forward),
-    ):
-        digest.update(part.encode("utf-8", "surrogatepass") + b"\x00")
-    digest.update(body)
-    return f"content:{digest.hexdigest()}"
+    headers = sorted(f"{name.lower()}:{value}" for name, value in settings.forward)
+    parts = (topic_name or "", url, settings.content_type or "", *headers, "")
+    content = "\0".join(parts).encode("utf-8", "surrogatepass") + body
+    return f"content:{sha256(content).hex()}"
 
 
 class Publisher(Messages):

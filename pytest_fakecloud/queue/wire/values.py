@@ -23,12 +23,12 @@ the plan's message size. Redacted parts are sent in clear, as in any delivery.
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...core.ids import sha256
 from ...core.json_schema import check_nesting
 from .. import errors
 from ..errors import bad_request
@@ -287,7 +287,7 @@ def hidden(value: object) -> str:
     if not isinstance(value, bytes):
         text = value if isinstance(value, str) else json.dumps(value)
         value = text.encode("utf-8", "surrogatepass")
-    return f"REDACTED:{hashlib.sha256(value).hexdigest()}"
+    return f"REDACTED:{sha256(value).hex()}"
 
 
 def shown_text(body: bytes, redaction: Redaction) -> str:
