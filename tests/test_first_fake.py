@@ -106,7 +106,8 @@ def test_every_command_finds_its_function_whichever_is_asked_first() -> None:
     code = (
         "import subprocess, sys, pytest_fakecloud.kv\n"
         "from pytest_fakecloud.kv.table.registry import COMMANDS, function_of\n"
-        "print(*(n for n, s in reversed(COMMANDS.items()) if not (function_of(s) or s.subcommands)))\n"
+        "specs = reversed([*COMMANDS.values()])\n"
+        "print(*(one.name for one in specs if not (function_of(one) or one.subcommands)))\n"
         "print(function_of(COMMANDS['COMMAND']) is not None, function_of(COMMANDS['XGROUP']))"
     )
     assert told(code) == "\nTrue None\n"

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, KeysView, Set
 from copy import copy
-from functools import cache
-from hashlib import sha256
+from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
+from ..core.ids import sha256
 from . import errors
 from .algorithms.glob import matcher
 from .errors import CommandError
@@ -32,7 +32,7 @@ _TO_CHANNELS = frozenset({"SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE"})
 
 def password_hash(password: bytes) -> str:
     """Return the stored form of a password: its SHA-256 in lower-case hexadecimal digits."""
-    return sha256(password).hexdigest()
+    return sha256(password).hex()
 
 
 class Denied(CommandError):
@@ -63,7 +63,8 @@ class Selector:
 
     def __init__(self, table: Table = EVERYTHING) -> None:
         self.table = table
-        self.commands: frozenset[CommandSpec] = frozenset()
+        self._commands: frozenset[CommandSpec] | None = frozenset()
+        """None for all commands."""
         self.first_words: dict[CommandSpec, list[bytes]] = {}
         self.all_commands = self.future = False
         self.keys: list[KeyPattern] = []
@@ -77,16 +78,23 @@ class Selector:
         other.keys, other.channels = list(self.keys), list(self.channels)
         return other
 
+    @property
+    def commands(self) -> frozenset[CommandSpec]:
+        """The permitted commands, apart from those of which only some first words are."""
+        if self._commands is None:
+            return frozenset(self.table.commands.values())
+        return self._commands
+
     def set_all_commands(self, allowed: bool) -> None:
         """Allow all commands, including those that are added later, or deny all commands."""
-        self.commands = frozenset(self.table.commands.values()) if allowed else frozenset()
+        self._commands = None if allowed else frozenset()
         self.first_words.clear()
         self.all_commands = self.future = allowed
 
     def set_commands(self, specs: Set[CommandSpec], allowed: bool) -> None:
         for spec in specs:
             self.first_words.pop(spec, None)
-        self.commands = self.commands | specs if allowed else self.commands - specs
+        self._commands = self.commands | specs if allowed else self.commands - specs
         self.all_commands = self.all_commands and allowed
 
     def denial(self, spec: CommandSpec, argv: list[bytes]) -> tuple[Reason, int] | None:
@@ -153,18 +161,31 @@ class RestToken(NamedTuple):
 
 
 class AclUser:
-    """A user defined by rules; the first selector is the root. ``sanitizes`` is only described."""
+    """A user defined by rules; the first selector is the root. ``sanitizes`` is only described.
 
-    def __init__(self, name: str, dialect: Dialect = "vendor", table: Table = EVERYTHING) -> None:
+    Hashes and selectors are made when they are first read: most servers need those of no user.
+    """
+
+    def __init__(
+        self, name: str, dialect: Dialect = "vendor", table: Table = EVERYTHING, rules: str = ""
+    ) -> None:
         self.name = name
         self.dialect: Dialect = dialect
         self.table = table
+        self._rules = rules
+        self._password = b""
         self.on = False
         self.passwordless = False
-        self.hashes: list[str] = []
         self.sanitizes: bool | None = None
-        self.selectors = [Selector(table)]
         self.unrestricted = False
+
+    @cached_property
+    def hashes(self) -> list[str]:
+        return [password_hash(self._password)] if self._password else []
+
+    @cached_property
+    def selectors(self) -> list[Selector]:
+        return [selector_of(self._rules, self.table) if self._rules else Selector(self.table)]
 
     def draft(self) -> AclUser:
         """Return a copy whose rules can be changed. ``adopt()`` applies the changes."""
@@ -193,8 +214,8 @@ class AclUser:
 
     def set_password(self, password: bytes) -> None:
         """Replace all passwords with this one. If it is empty, accept any password."""
-        self.passwordless = not password
-        self.hashes = [password_hash(password)] if password else []
+        self.passwordless, self._password = not password, password
+        vars(self).pop("hashes", None)
 
     def accepts(self, password: bytes) -> bool:
         return self.accepts_hash(password_hash(password))
@@ -253,9 +274,8 @@ def selector_of(rules: str, table: Table = EVERYTHING) -> Selector:
 
 def first_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
     """Return the initial user ``default``, who may do everything and needs no password."""
-    user = AclUser("default", dialect, table)
+    user = AclUser("default", dialect, table, "~* &* +@all")
     user.on = user.passwordless = True
-    user.selectors = [selector_of("~* &* +@all", table)]
     user.update_unrestricted()
     return user
 
@@ -278,10 +298,9 @@ def read_only_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
     user has no password, because only the read-only token logs in as this user.
     Decided here: PUBLISH and administration are denied as well.
     """
-    user = AclUser("default_ro", dialect, table)
-    user.on = True
     announces = " +client|setinfo" if "CLIENT SETINFO" in table.commands else ""
-    user.selectors = [selector_of(_READS + _ALSO_READ + announces, table)]
+    user = AclUser("default_ro", dialect, table, _READS + _ALSO_READ + announces)
+    user.on = True
     return user
 
 
@@ -293,8 +312,8 @@ CATEGORIES = (
 """The categories of commands in the order of ACL CAT, without the ``@`` sign."""
 _MORE_CATEGORIES = ("json", "search")
 """Categories of commands that only servers with modules have."""
-_HASH = re.compile(rb"[0-9a-f]{64}")
-_KEY_RULE = re.compile(rb"(?:%(R|W|RW|WR))?~(.*)", re.IGNORECASE | re.DOTALL)
+_HASH = rb"[0-9a-f]{64}"
+_KEY_RULE = rb"(?is)(?:%(R|W|RW|WR))?~(.*)"
 
 
 def categories_of(table: Table) -> tuple[str, ...]:
@@ -370,7 +389,7 @@ def _apply(user: AclUser, rule: bytes) -> None:
 def _hash_of(rule: bytes) -> str:
     if rule[:1] in (b">", b"<"):
         return password_hash(rule[1:])
-    if not _HASH.fullmatch(rule[1:]):
+    if not re.fullmatch(_HASH, rule[1:]):
         raise _Invalid(errors.ACL_BAD_HASH)
     return rule[1:].decode()
 
@@ -407,7 +426,7 @@ def has_space(pattern: bytes) -> bool:
 
 
 def _add_keys(selector: Selector, rule: bytes) -> None:
-    found = _KEY_RULE.fullmatch(rule)
+    found = re.fullmatch(_KEY_RULE, rule)
     if found is None:
         raise _Invalid(errors.ACL_SYNTAX)
     letters, pattern = (found[1] or b"RW").upper(), found[2]
@@ -434,7 +453,7 @@ def _add_channel(selector: Selector, pattern: bytes) -> None:
 
 def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) -> None:
     parent_name, bar, child = name.partition(b"|")
-    parent = user.table.lookup.get(parent_name.upper()) if parent_name else None
+    parent = user.table.find_family([parent_name])
     if parent is None:
         raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
     if not bar:

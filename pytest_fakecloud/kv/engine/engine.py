@@ -364,7 +364,7 @@ class Engine:
         spec: CommandSpec | None = None
         try:
             session.last_command = ""
-            spec = self._lookup.get(argv[0])
+            spec = self.table.find_family(argv)
             if spec is None or spec.subcommands is not None:
                 if spec is not None and session.transport == "rest":
                     check_family_over_rest(spec)

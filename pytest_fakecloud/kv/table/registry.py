@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
+from threading import Lock
 from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -37,33 +38,39 @@ class Row(NamedTuple):
     effects: str
 
 
-def _rows(table: str) -> Iterator[tuple[Row, bool]]:
-    """Yield each row, and whether the vendor documents its command; in a group in order of names."""
+def _lines(table: str) -> Iterator[tuple[str, bool, str, str]]:
+    """Yield the name of each command, whether the vendor documents it, the heading of its group, and
+    its line. The commands of a group are in the order of their names.
+    """
     for section in f"\n{table}".split("\n[")[1:]:
         heading, *lines = section.strip().split("\n")
-        group, _, of_group = heading.partition("]")
-        found: list[tuple[Row, bool]] = []
-        for line in lines:
-            head, *columns = line.split(" | ")
-            *names, arity, since = head.split()
-            columns = ["" if column == "-" else column for column in columns]
-            flags, keys, arguments, effects = [*columns, "", "", "", ""][:4]
-            if of_group:
-                effects = f"{of_group} {effects}"
-            for marked in names:
-                name = marked.removeprefix("*").replace("|", " ")
-                row = Row(name, int(arity), group, since, flags, keys, arguments, effects)
-                found.append((row, marked.startswith("*")))
-        yield from sorted(found)
+        yield from sorted(
+            (word.removeprefix("*").replace("|", " "), word[0] == "*", heading, line)
+            for line in lines
+            for word in line.partition(" | ")[0].split()[:-2]
+        )
 
 
 _, _SHARED, _TABLE = asset(__file__, "commands.txt").replace("\n  ", " ").split("\n\n", 2)
 _PARTS = dict(line[1:].split(" = ", 1) for line in _SHARED.split("\n"))
 """The parts that synopses share, by name."""
-_MARKED = tuple(_rows(_TABLE))
-ROWS = tuple(row for row, _ in _MARKED)
-DOCUMENTED = frozenset(row.name for row, is_documented in _MARKED if is_documented)
+_MARKED = tuple(_lines(_TABLE))
+_LINES = {name: (heading, line) for name, _, heading, line in _MARKED}
+DOCUMENTED = frozenset(name for name, is_documented, _, _ in _MARKED if is_documented)
 """Names of documented commands, container commands and subcommands (``"XGROUP CREATE"``)."""
+
+
+def row_of(name: str) -> Row:
+    """Return the row of a command; raise ``KeyError`` for an unknown name."""
+    heading, line = _LINES[name]
+    group, _, of_group = heading.partition("]")
+    head, *columns = line.split(" | ")
+    *_, arity, since = head.split()
+    columns = ["" if column == "-" else column for column in columns]
+    flags, keys, arguments, effects = [*columns, "", "", "", ""][:4]
+    if of_group:
+        effects = f"{of_group} {effects}"
+    return Row(name, int(arity), group, since, flags, keys, arguments, effects)
 
 
 def synopsis(arguments: str) -> str:
@@ -227,16 +234,15 @@ def _keys(texts: str) -> tuple[tuple[KeySpec, ...], int, bool]:
     return specs, only_key, any("RO" in spec.flags for spec in specs)
 
 
-_LITERAL = re.compile(r"(?<![^\s\[(|])(?:[A-Z][A-Z0-9-]*|[*~=$])(?![^\s\])|])")
+_LITERAL = r"(?<![^\s\[(|])(?:[A-Z][A-Z0-9-]*|[*~=$])(?![^\s\])|])"
 
 
 @cache
 def _options(arguments: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_LITERAL.findall(synopsis(arguments))))
+    return tuple(dict.fromkeys(re.findall(_LITERAL, synopsis(arguments))))
 
 
-_SYNOPSES = {row.name: row.arguments for row in ROWS}
-_PART = re.compile(r"\((?:[A-Z0-9-]+\|)+[A-Z0-9-]+\)|[\[\]()|]|\.\.\.|[^\s\[\]()|]+")
+_PART = r"\((?:[A-Z0-9-]+\|)+[A-Z0-9-]+\)|[\[\]()|]|\.\.\.|[^\s\[\]()|]+"
 """A part of a synopsis. A choice of words is one part, like the name of any other argument."""
 REST = -1
 """Number of arguments of an option that takes all arguments after it."""
@@ -246,8 +252,8 @@ REST = -1
 def _option_sizes(arguments: str) -> dict[bytes, int]:
     sizes: dict[bytes, int] = {}
     word, repeats = b"", False
-    for part in _PART.findall(synopsis(arguments)):
-        if _LITERAL.fullmatch(part) and part[0].isalpha():
+    for part in re.findall(_PART, synopsis(arguments)):
+        if re.fullmatch(_LITERAL, part) and part[0].isalpha():
             word, repeats = part.encode(), False
             sizes[word] = 0
         elif part in ("]", ")", "|"):
@@ -348,7 +354,7 @@ class CommandSpec:
     def option_sizes(self) -> dict[bytes, int]:
         """The number of arguments of each option, or ``REST``."""
         # The synopsis of an earlier version consists of its option words.
-        sizes = _option_sizes(_SYNOPSES[self.name])
+        sizes = _option_sizes(row_of(self.name).arguments)
         return {word: size for word, size in sizes.items() if word in self.option_words}
 
     @property
@@ -373,6 +379,60 @@ class CommandSpec:
 F = TypeVar("F", bound=Callable[..., Reply])
 
 
+class Commands(Mapping[str, CommandSpec]):
+    """Commands and subcommands by their upper-case names, in the order of their rows.
+
+    The specs of a command and of its subcommands are made when one of them is first read, because
+    most processes need few of them.
+    """
+
+    def __init__(self, names: Iterable[str], row_of: Callable[[str], Row]) -> None:
+        self._places = {name: at for at, name in enumerate(names)}
+        self._row_of = row_of
+        self._made: dict[str, CommandSpec] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __getitem__(self, name: str) -> CommandSpec:
+        found = self._made.get(name)
+        if found is None:
+            family = name.partition(" ")[0]
+            with _making_specs:
+                if family not in self._made:
+                    self._made |= self._family(family)
+            found = self._made[name]
+        return found
+
+    def _family(self, first: str) -> dict[str, CommandSpec]:
+        """Return a command and its subcommands, whose rows follow."""
+        command = CommandSpec(*self._row_of(first))
+        made = {first: command}
+        for name in islice(self._places, self._places[first] + 1, None):
+            parent, _, child = name.partition(" ")
+            if parent != first:
+                break
+            made[name] = subcommand = CommandSpec(*self._row_of(name))
+            subcommand.container = command
+            if command.subcommands is None:
+                command.subcommands = {}
+                command.is_plain = False
+                # A container command itself does not access its group's data.
+                own = GROUP_CATEGORIES.get(command.group, command.group)
+                command.categories -= {"@" + own}
+            command.subcommands[child.encode()] = subcommand
+        return made
+
+
+_making_specs = Lock()
+
+
 class Table:
     """The commands and behaviours of servers that announce a certain version.
 
@@ -380,8 +440,8 @@ class Table:
     modules that a server with a version has loaded, by their names in ``versions.MODULES``.
 
     ``commands`` maps the upper-case names of all commands and subcommands (``"XGROUP CREATE"``) to
-    their specs. ``lookup`` maps the upper-case and lower-case names of top-level commands; call
-    ``.upper()`` for other spellings. ``knows`` maps each entry of ``versions.LATER`` to whether the
+    their specs. ``lookup`` maps the names of the top-level commands that ``find_family()`` has
+    found, as they were spelled. ``knows`` maps each entry of ``versions.LATER`` to whether the
     version has it.
     """
 
@@ -390,29 +450,16 @@ class Table:
             word: version is None or not is_later(since, version) for word, since in LATER.items()
         }
         self._members: dict[str, frozenset[CommandSpec]] = {}
-        self.commands: dict[str, CommandSpec] = {}
+        if version is None:
+            self.commands = Commands(_LINES, row_of)
+        else:
+            rows = {row.name: row for row in self._rows_of(version, modules)}
+            self.commands = Commands(rows, rows.__getitem__)
         self.lookup: dict[bytes, CommandSpec] = {}
-        rows = ROWS if version is None else self._rows_of(version, modules)
-        for row in rows:
-            spec = CommandSpec(*row)
-            self.commands[row.name] = spec
-            if " " not in row.name:
-                self.lookup[row.name.encode()] = self.lookup[row.name.lower().encode()] = spec
-        for name, spec in self.commands.items():
-            parent, _, child = name.partition(" ")
-            if child:
-                container = spec.container = self.commands[parent]
-                if container.subcommands is None:
-                    container.subcommands = {}
-                    container.is_plain = False
-                    # A container command itself does not access its group's data.
-                    own = GROUP_CATEGORIES.get(container.group, container.group)
-                    container.categories -= {"@" + own}
-                container.subcommands[child.encode()] = spec
 
     def _rows_of(self, version: str, modules: tuple[str, ...]) -> Iterator[Row]:
         loaded = {MODULES[module] for module in modules}
-        for row in ROWS:
+        for row in map(row_of, _LINES):
             if row.group in MODULES.values():
                 if row.group not in loaded:
                     continue
@@ -432,7 +479,14 @@ class Table:
 
     def find_family(self, argv: list[bytes]) -> CommandSpec | None:
         """Return the command or container command that the first word of ``argv`` names."""
-        return self.lookup.get(argv[0]) or self.lookup.get(argv[0].upper())
+        word = argv[0]
+        found = self.lookup.get(word)
+        if found is None and b" " not in word:
+            found = self.commands.get(word.upper().decode("latin-1"))
+            # Other spellings are not kept, because a client could send any number of them.
+            if found is not None and (word.isupper() or word.islower()):
+                self.lookup[word] = found
+        return found
 
     def resolve(self, argv: list[bytes]) -> CommandSpec:
         """Return the command that ``argv`` calls; raise ``CommandError`` if it is unknown."""

@@ -6,11 +6,11 @@ import pytest
 
 from pytest_fakecloud.kv.table.registry import (
     COMMANDS,
-    ROWS,
     CommandSpec,
     Effects,
     Row,
     find_ttl,
+    row_of,
     spec_of,
 )
 
@@ -22,7 +22,7 @@ def test_no_effect_repeats_what_follows_from_the_row() -> None:
         of_ttl = effects.value_at, effects.ttl_at, effects.takes_ttl, spec.depends_on_time([])
         return spec.event, spec.over_rest, spec.reads_keys, effects.is_vendors, *of_ttl
 
-    for row in ROWS:
+    for row in map(row_of, COMMANDS):
         words = row.effects.split()
         for word in {*words} - ({"no-rest"} if "rest" in words else set()):
             rest = " ".join(other for other in words if other != word)

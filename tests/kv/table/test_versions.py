@@ -9,9 +9,9 @@ from pytest_fakecloud.kv.settings import VERSION
 from pytest_fakecloud.kv.table.registry import (
     COMMANDS,
     DOCUMENTED,
-    ROWS,
     Table,
     function_of,
+    row_of,
     table_of,
 )
 from pytest_fakecloud.kv.table.versions import (
@@ -71,7 +71,7 @@ def test_the_vendor_knows_them(stock: Run, line: list[str]) -> None:
 def test_later_commands_are_unknown(run: Run) -> None:
     def check(name: str) -> None:
         words = name.split()
-        if words[0].encode() not in STOCK.lookup:
+        if words[0] not in STOCK.commands:
             line = "".join(f"'{word}' " for word in (*words[1:], "a", "b"))
             text = f"ERR unknown command '{words[0]}', with args beginning with: {line}"
         else:
@@ -148,6 +148,6 @@ def test_every_entry_of_the_table_of_versions_means_something() -> None:
         assert any(entry.startswith(f"{name} ") for entry in LATER)
     for name, (since, flags, effects) in EARLIER.items():
         assert as_numbers(since) > as_numbers(VERSION["redis"])
-        row = next(row for row in ROWS if row.name == name)
+        row = row_of(name)
         assert flags != row.flags or effects != row.effects
     assert {spec.group for spec in COMMANDS.values()} > set(MODULES.values())

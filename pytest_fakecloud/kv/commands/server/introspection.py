@@ -16,13 +16,13 @@ from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
 from ...table.registry import (
     COMMANDS,
-    ROWS,
     Args,
     CommandSpec,
     KeySpec,
     command,
     function_of,
     options,
+    row_of,
     sort_destination,
     synopsis,
     variant,
@@ -100,7 +100,7 @@ def _one(sequence: list[Argument]) -> Argument:
     return Argument(first.name, "block", first.token, rest)
 
 
-SYNOPSES = {row.name: synopsis(row.arguments) for row in ROWS if row.arguments}
+SYNOPSES = {row.name: synopsis(row.arguments) for row in map(row_of, COMMANDS) if row.arguments}
 """The synopsis of each command that takes arguments; containers and their HELP are not listed."""
 
 
