@@ -15,9 +15,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from pkgutil import get_data
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
+from ..core.assets import asset
 from ..core.errors import ServiceError
 from ..core.field_types import TEXT
 from ..core.matching import Field
@@ -480,10 +480,7 @@ def shown(value: object) -> str:
 @cache
 def standard_fields() -> frozenset[str]:
     """Return the standard field names, which do not become message headers, in lower case."""
-    # Read the file through the import system, which a test that fakes the file system does not change.
-    data = get_data(__package__, "http_fields.txt")
-    assert data is not None
-    return frozenset(re.sub(r"(?m)^#.*", "", data.decode()).split())
+    return frozenset(re.sub(r"(?m)^#.*", "", asset(__file__, "http_fields.txt")).split())
 
 
 _PREFIXES = ("sec-", "x-forwarded-")

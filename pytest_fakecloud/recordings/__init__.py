@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from pkgutil import get_data
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import SplitResult, urlsplit
 
 from ..base_cloud import closed_addresses, fixture_fake
+from ..core.assets import asset
 from ..core.calls import Call
 from ..core.errors import ContractError, brief, same_json, shown
 from ..core.field_types import ABSENT, pieces_matcher
@@ -26,7 +26,8 @@ from ..http.messages import query_items
 from ..reporting.values import HIDDEN, Mask, write_private
 
 if TYPE_CHECKING:
-    from ..base_cloud import BaseCloud
+    from ..core.assets import asset
+from ..base_cloud import BaseCloud
 
 
 def archive(cloud: BaseCloud, others: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -197,8 +198,7 @@ def _body(content: Mapping[str, Any], where: str) -> bytes:
         raise ValueError(f"{where}.text cannot be read: {error}") from None
 
 
-# Read the file through the import system, which also finds it in a zip file.
-_ENTRY: Mapping[str, Any] = json.loads(get_data(__package__, "entry.schema.json") or b"")
+_ENTRY: Mapping[str, Any] = json.loads(asset(__file__, "entry.schema.json"))
 """The schema of an entry, as far as a replay reads it."""
 
 

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from pkgutil import get_data
 from types import NoneType
 from typing import Any
 
+from ..core.assets import asset
 from ..core.errors import brief
 from .catalogue import Scenario, Step, scenarios
 from .sides import Bounds, Interrupted, Reply, Side, Target, Unreachable, facts_of, fake_of, mask_of
@@ -310,10 +310,7 @@ def as_json(results: Sequence[Result]) -> str:
 
 def as_html(results: Sequence[Result]) -> str:
     """Return a self-contained HTML page that lists differences first, then all comparisons."""
-    # Read the page through the import system, which also finds it in a zip file.
-    page = get_data(__package__, "page.html")
-    assert page is not None
-    return page.decode().replace("BODY", "\n".join(map(_section, results)))
+    return asset(__file__, "page.html").replace("BODY", "\n".join(map(_section, results)))
 
 
 def _head(result: Result) -> str:

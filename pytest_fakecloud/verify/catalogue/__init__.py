@@ -22,8 +22,9 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pkgutil import get_data
 from typing import Any
+
+from ...core.assets import asset
 
 COMPARISONS: Mapping[str, str] = {
     "exact": "value by value",
@@ -106,10 +107,8 @@ def scenarios(service: str, *, dimension: int = 2, topic: str = "") -> list[Scen
         padding = [0.25] * (dimension - len(first))
         return json.dumps(first[:dimension] + padding + ([1] if found[2] else []))
 
-    # Read the file through the import system, which also finds it in a zip file.
-    data = get_data(__package__, f"{service}.txt")
-    assert data is not None
-    return read_scenarios(service, _VECTOR.sub(vector, data.decode().replace("{topic}", topic)))
+    text = asset(__file__, f"{service}.txt").replace("{topic}", topic)
+    return read_scenarios(service, _VECTOR.sub(vector, text))
 
 
 def read_scenarios(service: str, text: str) -> list[Scenario]:
