@@ -96,7 +96,6 @@ def cannot_tell(what: str) -> CannotTell:
     )
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class Headers(Mapping[str, str]):
     """The headers of a request or response: a mapping with case-insensitive names.
 
@@ -104,7 +103,11 @@ class Headers(Mapping[str, str]):
     ``pairs`` are the headers in the order and the spelling in which they were sent.
     """
 
-    pairs: Sequence[tuple[str, str]] = ()
+    __slots__ = ("pairs",)
+    pairs: Sequence[tuple[str, str]]
+
+    def __init__(self, pairs: Sequence[tuple[str, str]] = ()) -> None:
+        self.pairs = pairs
 
     def __getitem__(self, name: str) -> str:
         values = self.getlist(name)

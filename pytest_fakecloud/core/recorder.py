@@ -508,7 +508,7 @@ def _library_folders() -> tuple[str, ...]:
 _number_of = attrgetter("number")
 _MAX_LINE_LENGTH = 80  # of a source line that is shown
 _MAX_VALUE_LENGTH = 60  # of a value shown next to a source line
-_LINKS = re.compile(r"\n\s*For (?:more|further) information .*")
+_LINKS = r"\n\s*For (?:more|further) information .*"
 """Lines in which httpx and pydantic refer to their documentation."""
 
 
@@ -519,7 +519,7 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
     # Imported here, because most handlers raise no exception.
     import traceback
 
-    message = _LINKS.sub("", str(exception))
+    message = re.sub(_LINKS, "", str(exception))
     text = f"{did} {type(exception).__name__}{message and f': {message}'}"
     trace = exception.__traceback__
     calls = list(zip(traceback.extract_tb(trace), traceback.walk_tb(trace), strict=True))

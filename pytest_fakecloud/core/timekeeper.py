@@ -446,7 +446,7 @@ class Timekeeper:
         """Fire the due timers of lane ``"state"``, for a reading engine; return the current time."""
         now = self.now_us()  # Every request calls this, so check without the lock first.
         first = self._state_timers[:1]  # a slice, because another thread may remove the only timer
-        if not first or first[0].due_us > now or self.driving:
+        if not first or first[0][0] > now or self.driving:
             return now
         with self._settling:
             while (timer := self.timers.pop(("state",), self.now_us())) is not None:

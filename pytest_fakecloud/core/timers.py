@@ -208,12 +208,8 @@ class Timer:
         return f"<Timer {self.label or self.callback!r} due {to_datetime(self.due_us).isoformat()}>"
 
 
-class _Planned(NamedTuple):
-    """An entry of a heap. Tuples compare without calling Python code."""
-
-    due_us: int
-    sequence: int
-    timer: Timer
+_Planned: TypeAlias = tuple[int, int, Timer]
+"""An entry of a heap: the due time and the sequence number of a timer, and the timer."""
 
 
 class Timers:
@@ -233,10 +229,10 @@ class Timers:
             if timer.due_us > LAST_US:
                 return
             planned = self.lanes[timer.lane]
-            heapq.heappush(planned, _Planned(timer.due_us, timer.sequence, timer))
+            heapq.heappush(planned, (timer.due_us, timer.sequence, timer))
             if len(planned) > self._compact_at[timer.lane]:
                 # Remove cancelled timers, which pile up when a deadline is postponed repeatedly.
-                planned[:] = [each for each in planned if not each.timer.cancelled]
+                planned[:] = [each for each in planned if not each[2].cancelled]
                 heapq.heapify(planned)
                 self._compact_at[timer.lane] = max(_COMPACT, 2 * len(planned))
 
@@ -245,9 +241,9 @@ class Timers:
         with self._lock:
             heads = [head for lane in lanes if (head := self._head(lane)) is not None]
             first = min(heads, default=None)
-            if first is None or first.due_us > until_us:
+            if first is None or first[0] > until_us:
                 return None
-            return heapq.heappop(self.lanes[first.timer.lane]).timer
+            return heapq.heappop(self.lanes[first[2].lane])[2]
 
     def clear(self) -> None:
         """Forget all planned timers, whose callbacks refer to the fakes of a closed cloud."""
@@ -258,20 +254,18 @@ class Timers:
     def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
         """Return when the next timer of the lanes is due, or None if none is planned."""
         with self._lock:
-            heads = [head.due_us for lane in lanes if (head := self._head(lane)) is not None]
+            heads = [head[0] for lane in lanes if (head := self._head(lane)) is not None]
         return min(heads, default=None)
 
     def planned(self, most: int) -> tuple[int, list[Timer]]:
         """Return how many timers are planned, and the first ``most`` of them in order."""
         with self._lock:
-            planned = [
-                one for lane in self.lanes.values() for one in lane if not one.timer.cancelled
-            ]
-        return len(planned), [one.timer for one in heapq.nsmallest(most, planned)]
+            planned = [one for lane in self.lanes.values() for one in lane if not one[2].cancelled]
+        return len(planned), [timer for *_, timer in heapq.nsmallest(most, planned)]
 
     def _head(self, lane: Lane) -> _Planned | None:
         planned = self.lanes[lane]
-        while planned and planned[0].timer.cancelled:
+        while planned and planned[0][2].cancelled:
             heapq.heappop(planned)
         return planned[0] if planned else None
 

@@ -130,7 +130,7 @@ class MemoryEngine:
         self.state.listener = listener
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, repr=False, slots=True)
 class MemoryTopics:
     """Creates, changes and deletes topics."""
 

@@ -440,7 +440,9 @@ _VENDOR = {
 }
 """Parameters of the vendor's dialect that differ from those of a stock server."""
 ENCODING_LIMITS = frozenset(
-    name for name in PARAMETERS if re.search("-max-(listpack|ziplist|intset)-", name)
+    name
+    for name in PARAMETERS
+    if any(f"-max-{kind}-" in name for kind in ("listpack", "ziplist", "intset"))
 )
 """Parameters that limit the sizes of small encodings."""
 HIDDEN = frozenset({

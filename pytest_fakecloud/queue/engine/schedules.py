@@ -29,7 +29,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache, partial
 from importlib.machinery import SourceFileLoader
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.timers import Timer, to_datetime
 from ..errors import QueueError, bad_request, existing, quota
@@ -54,8 +54,7 @@ _PIECE = re.compile(
 _EVERY = "@every "
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(NamedTuple):
     name: str
     least: int
     most: int
