@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, repeat
 from struct import unpack_from
 from typing import NamedTuple
@@ -218,8 +219,8 @@ class Topic:
 
 # -- positions of new records --------------------------------------------------------------------
 
-# Looked up only once, because a batch can have thousands of messages.
-_make_position = Metadata._make
+# Without a call in Python, because a batch can have thousands of messages.
+_make_position: Callable[[tuple[str, int, int, int]], Metadata] = partial(tuple.__new__, Metadata)
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
