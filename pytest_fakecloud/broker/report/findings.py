@@ -119,7 +119,8 @@ def commit_too_high(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             if is_beyond or (last is None and fits):
                 yield about_group(
                     "commit_too_high", call, group, partition=place.of_partition, end=end,
-                    offset=place.offset, last=last, fits=fits,
+                    beyond=place.offset > end, offset=place.offset, last=last,
+                    next=0 if last is None else last + 1, fits=fits,
                 )  # fmt: skip
 
 
@@ -185,7 +186,8 @@ def never_committed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         received = [place for _, places in calls for place in places]
         if received and group in without_commits:
             last = [call for call, places in calls if places][-1]
-            values = {"records": len(set(received)), "deliveries": len(received)}
+            often = len(received) > (count := len(set(received)))
+            values = {"records": count, "deliveries": len(received) if often else 0}
             yield about_group("never_committed", last, group, **values)
 
 
@@ -218,13 +220,16 @@ def received_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         committed = {commit for number, commit in commits if number <= again.number}
         by_partition = {one.of_partition for name, one in committed if name == group}
         without = dict.fromkeys(one.of_partition for one in places) if by_partition else {}
+        (command, times), *_ = [*repeated.most_common(1), ("", 0)]
+        is_told = len(set(by)) == len(by) < 4
         last = [f"{one.of_partition}={one.offset}" for one in places if (group, one) in committed
                 and _commits_own_offsets(test, handle, group, one)]  # fmt: skip
         yield about_group(
             "received_again", again, group, severity="cause" if repeated or last else "hint",
-            records=[f"{one.of_partition}@{one.offset}" for one in places], by=list(by), last=last,
+            records=[f"{one.of_partition}@{one.offset}" for one in places], last=last,
+            often=len(by) if len(by) > 2 else 0, by=", then by ".join(by) if is_told else "",
             uncommitted=[one for one in without if one not in by_partition],
-            committed=sorted(by_partition), repeated=repeated.most_common(1),
+            committed=sorted(by_partition), command=command, times=times,
         )  # fmt: skip
 
 

@@ -191,43 +191,6 @@ def _generation(data: Mapping[str, Any], lookups: Lookups) -> str:
     return f"generation {data.get('generation')}: {'; '.join(members) or 'no members'}"
 
 
-def _commit_too_high(values: Values, lookups: Lookups) -> str:
-    partition, offset, last = values["partition"], values["offset"], values["last"]
-    end = f", whose end offset is {values['end']}" if offset > values["end"] else ""
-    received = f"it has received no record of {partition}"
-    if last is not None:
-        received = f"the last offset it received is {last}, so commit {last + 1}"
-    fits = f"; {offset} is the next offset of {listed(values['fits'])}" if values["fits"] else ""
-    return f"group {values['group']} committed {offset} in {partition}{end}; {received}{fits}"
-
-
-def _received_again(values: Values, lookups: Lookups) -> str:
-    by = values["by"]
-    often = "twice" if len(by) == 2 else f"{len(by)} times"
-    by_whom = f": by {', then by '.join(by)}" if 1 < len(set(by)) == len(by) < 4 else ""
-    text = f"group {values['group']} received {listed(values['records'], 4)} {often}{by_whom}"
-    if values["uncommitted"]:
-        text += f"; it had committed only {listed(values['committed'])}, and nothing in "
-        text += listed(values["uncommitted"])
-    if values["last"]:
-        text += (
-            f"; it had committed {listed(values['last'], 4)}, and a committed offset is the next "
-        )
-        text += "one to receive: commit the offset of the last processed record + 1"
-    for command, times in values["repeated"]:
-        text += f"; {command} was repeated {counted(times, 'time')}"
-    return text
-
-
-def _never_committed(values: Values, lookups: Lookups) -> str:
-    count, deliveries = values["records"], values["deliveries"]
-    again = f" in {deliveries} deliveries" if deliveries > count else ""
-    return (
-        f"group {values['group']} received {counted(count, 'record')}{again} and committed "
-        "nothing (its automatic commits are off)"
-    )
-
-
 def _behind(values: Values, lookups: Lookups) -> str:
     offset, lags = values["committed"], values["lag"].items()
     ending = "(nothing committed)" if offset is None else f"(committed {offset})"
@@ -237,19 +200,26 @@ def _behind(values: Values, lookups: Lookups) -> str:
 
 
 SENTENCES: Sentences = {
-    "commit_too_high": _commit_too_high,
+    "commit_too_high": "group {group} committed {offset} in {partition}[beyond?, whose end offset is "
+    "{end}]; [next?the last offset it received is {last}, so commit {next}|it has received no record "
+    "of {partition}][fits?; {offset} is the next offset of {fits:list}]",
     "committed_before_failure": "group {group} committed {records:record} before a call failed",
     "committed_automatically": "{instance} of group {group} committed offsets itself, and this automatic"
     " commit, which is on by default, went {records:record} further (Kafka-Enable-Auto-Commit: false)",
     "unknown_header": "the header {header:raw}: {value} was ignored; did you mean {known:raw}?",
-    "received_again": _received_again,
+    "received_again": "group {group} received {records:list} [often?{often} times|twice]"
+    "[by?: by {by:raw}][uncommitted?; it had committed only {committed:list}, and nothing in "
+    "{uncommitted:list}][last?; it had committed {last:list}, and a committed offset is the next one "
+    "to receive: commit the offset of the last processed record + 1]"
+    "[times?; {command:raw} was repeated {times:time}]",
     "started_at_end": "group {group} started at the end of {partitions:list} (auto.offset.reset is "
     "latest) and skipped {skipped:earlier record}",
     "topic_mismatch": "{topic}, which was consumed, has no records; nothing consumed {others:list}, "
     "which has some",
     "shared_group": "the instances {instances:list} shared group {group}: each record is delivered to "
     "only one of them (services that each need every record need a group each)",
-    "never_committed": _never_committed,
+    "never_committed": "group {group} received {records:record}[deliveries? in {deliveries} "
+    "deliveries] and committed nothing (its automatic commits are off)",
     "no_order": "{topic} was written without keys to {partitions} partitions; order is kept only "
     "within each of them",
     "group_behind": _behind,

@@ -171,10 +171,11 @@ def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]
         locks = [one for one in (before.lock, during.lock) if one is not None]
         if len({one.key for one in locks}) < 2:  # the second attempt could not set the key again
             locks = []
+        marks = [one.key for one in locks] or ["", ""]
         finding = command.finding(
             "repeated_after_failure", [one.entry.number for one in (first, *locks)],
             command=command.name, message=before.message, attempt=before.attempt,
-            target=before.target, marks=[one.key for one in locks], twice=before is during,
+            target=before.target, mark_before=marks[0], mark=marks[1], twice=before is during,
         )  # fmt: skip
         # The exception that made the message fail is a finding about the message.
         about = (Subject("message", before.message, before.queue),) if before.message else ()

@@ -217,7 +217,7 @@ class _Updates:
         if read.result in (None, lost.words[-1]):
             return None
         values = {"written": command.words[-1], "overwritten": lost.words[-1], "read": read.result}
-        values |= {"by": [command.name, read.name], "item": " ".join(_item(command))}
+        values |= {"write": command.name, "check": read.name, "item": " ".join(_item(command))}
         return command.finding("lost_update", watch_late=late, **values)
 
 
@@ -419,8 +419,9 @@ def _is_expected(test: ObservedTest, value: str, item: tuple[str, ...]) -> bool:
 
 
 def _loss(first: Command, value: str, command: Command, item: Iterable[str], now: str) -> Finding:
-    values = {"item": " ".join(item), "value": value, "now": now, "by": [first.name, command.name]}
-    return command.finding("value_lost", [first.entry.number], severity="hint", **values)
+    values = {"item": " ".join(item), "value": value, "now": now, "by": command.name}
+    numbers, writer = [first.entry.number], first.name
+    return command.finding("value_lost", numbers, severity="hint", writer=writer, **values)
 
 
 def _written(command: Command) -> dict[tuple[str, ...], str]:

@@ -40,7 +40,7 @@ def deduplicated(test: ObservedTest) -> Iterator[Finding]:
             differs = not several and not call.cut and first is not None and first != body
             yield about_message(
                 "deduplicated", call, message,
-                several=several, by="content" if by_content else "id", body_differs=differs,
+                several=several, by_content=by_content, body_differs=differs,
             )  # fmt: skip
 
 
@@ -81,6 +81,7 @@ def wrong_signature(test: ObservedTest) -> Iterator[Finding]:
                 continue  # a stubbed destination checks nothing
             kind, severity = "signature_valid", "hint"
             values = {name: signature[name] for name in ("url", "size", "hash", "called")}
+            values["elsewhere"] = values["called"] != values["url"]
         if (seen := f"{event.data.get('message_id')} {values}") not in reported:
             reported.add(seen)
             status = event.data.get("status")
