@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from operator import attrgetter
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from .calls import (
     CALL_FIELDS,
@@ -48,8 +48,6 @@ CodePlace: TypeAlias = tuple[CodeType, int]
 """A function's code and the index of an instruction in it. Finding its line takes longer than the
 call of a fake's method, so only reports do that.
 """
-CallSite: TypeAlias = tuple[CodePlace, ...]
-"""The places of the application that made a call: the caller, then the callers of its function."""
 _ACTIONS = 1_000
 """Maximum number of a test's actions that are kept; beyond it the oldest are dropped."""
 
@@ -87,6 +85,15 @@ class LargeCalls:
         for call in calls:
             if isinstance(call, Call):
                 self.total -= self.sizes.pop(call, 0)
+
+
+class CallSite(NamedTuple):
+    """The places of the application that made a call: the caller, then the callers of its function;
+    and the number of the task of an event loop that sent it. Both are empty if they are unknown.
+    """
+
+    places: tuple[CodePlace, ...] = ()
+    task: int = 0
 
 
 class SharedRecords:
@@ -239,7 +246,7 @@ class Recorder:
             # A search through other threads' stacks must not change the answer to the call.
             with report_failure("the line of a call could not be found", shared.failures.append):
                 site = shared.find_site()
-                if site:
+                if site != CallSite():
                     shared.sites[call.number] = site
         if (len(call.request_body) if size is None else size) > LIGHT:
             self._update_size(call)

@@ -377,6 +377,13 @@ class ObservedTest:
     def calls(self) -> list[Call]:
         return [entry for entry in self.entries if isinstance(entry, Call)]
 
+    @cached_property
+    def tasks(self) -> dict[int, int]:
+        """The numbers of the tasks that sent calls, by the calls' numbers, as far as they are known."""
+        return {
+            number: one.task for number, one in records_of(self.cloud).sites.items() if one.task
+        }
+
     def failed_with(self, pattern: re.Pattern[str]) -> bool:
         """Return whether an exception of the test matches a pattern, or none is known."""
         chain = [] if self.raised is None else [self.raised, *causes_of(self.raised)]

@@ -210,6 +210,18 @@ def test_a_call_has_the_line_of_the_task_that_sent_it(
     assert places(cloud) == ["send" if is_known else ""]
 
 
+def test_a_call_inside_wait_for_has_the_line_of_the_task_that_waits(cloud: Cloud) -> None:
+    """Before Python 3.12, a task of its own makes the call, which runs only code of a library."""
+    server = cloud.kv_server()
+
+    async def send() -> None:
+        async with httpx.AsyncClient(headers=server.headers) as client:
+            await asyncio.wait_for(client.post(server.url, json=["GET", "a"]), 30)
+
+    asyncio.run(send())
+    assert places(cloud) == ["send"]
+
+
 def test_the_place_is_shown_once_while_it_stays_the_same(cloud: Cloud) -> None:
     server = cloud.kv_server()
     for key in "ab":

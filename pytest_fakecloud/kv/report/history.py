@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, TypeAlias
@@ -241,6 +241,22 @@ def history(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
 
 def commands(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
     return [one for one in history(test, handle) if one.result is not UNKNOWN]
+
+
+def clients_of(test: ObservedTest, handle: ServerOrDatabase) -> Callable[[Command], object]:
+    """Return a function that returns who sent a command: its connection, or its task on a connection
+    that several tasks share.
+    """
+    sharing: dict[object, set[int]] = {}
+    for call in test.calls_of(handle):
+        if task := test.tasks.get(call.number):
+            sharing.setdefault(call.client, set()).add(task)
+
+    def client_of(command: Command) -> object:
+        is_shared = len(sharing.get(command.client, ())) > 1
+        return (is_shared and test.tasks.get(command.entry.number)) or command.client
+
+    return client_of
 
 
 def by_execution(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:

@@ -7,10 +7,10 @@ import itertools
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import unquote
 
 from ...core.calls import Call, Event
@@ -29,6 +29,7 @@ from .history import (
     Command,
     ServerOrDatabase,
     by_execution,
+    clients_of,
     commands,
     has_no_ttl,
     history,
@@ -180,8 +181,8 @@ _RACE_US = 1_000_000
 """Maximum time in microseconds from the first check to the second write of a race."""
 _CHECKS = {"GET": 2, "EXISTS": 2, "HGET": 3, "HEXISTS": 3}
 """Commands that check for a value, with the number of words up to the key or field."""
-_UNCHECKED = {"SET": 2, "HSET": 3}
-"""Unconditional writes, with the number of words up to the key or field."""
+_UNCHECKED = {"SET", "HSET"}
+"""Writes that are unconditional without options."""
 _LOCK_NAME = re.compile(
     r"(?i)(^|[^a-z])(locks?|locked|mutex|lease|idempoten\w*|dedup\w*|once|processed|seen)([^a-z]|$)"
 )
@@ -189,113 +190,94 @@ _LOCK_NAME = re.compile(
 
 @dataclass(slots=True)
 class _Updates:
-    """The last write of a key or field, and the reads and WATCHes of connections around it."""
+    """The last write of a key or field, and the reads and WATCHes of clients around it."""
 
-    last: Command | None = None
-    """None if another command may have changed the value since."""
+    last: tuple[object, Command, str] | None = None
+    """With the client and the value; None if another command may have changed the value since."""
     current: dict[object, Command] = field(default_factory=dict)
-    """The last read of each connection, if after the last write."""
+    """The last read of each client, if after the last write."""
     outdated: dict[object, Command] = field(default_factory=dict)
-    """The last read of each connection, if before the last write."""
+    """The last read of each client, if before the last write."""
     late_watchers: set[object] = field(default_factory=set)
-    """Connections that have sent WATCH since the last write."""
+    """Clients that have sent WATCH since the last write."""
+    race: list[tuple[Command, Command]] = field(default_factory=list)
+    """The check and the write of each client that found no value, since the first such write."""
 
-    def note_write(self, command: Command) -> Finding | None:
-        """Note a write; return a finding if it loses a write by another connection."""
-        client = command.client
-        read, lost = self.outdated.pop(client, None), self.last
+    def note_read(self, client: object, command: Command) -> None:
+        self.outdated.pop(client, None)
+        self.current[client] = command
+
+    def note_write(
+        self, client: object, command: Command, item: Iterable[str], value: str
+    ) -> Finding | None:
+        """Note a write; return a finding if it loses a write by another client."""
+        before, self.last = self.last, (client, command, value)
+        first, read = self.current.pop(client, None), self.outdated.pop(client, None)
         late = client in self.late_watchers
-        self.current.pop(client, None)
-        if client is not None:
-            self.last = command
-            self.outdated |= self.current
-            self.current.clear()
-            self.late_watchers.clear()
-        if read is None or lost is None or lost.client == client:
+        self.outdated |= self.current
+        self.current.clear()
+        self.late_watchers.clear()
+        if read is None or before is None or before[0] == client:
+            self.race = [(first, command)] if first and first.result in (None, 0) else []
             return None
-        # `check_then_set` reports values that did not exist.
-        if read.result in (None, lost.words[-1]):
+        _, lost, overwritten = before
+        if read.result in (None, 0):
+            self.race += [(read, command)] if self.race else []
+            is_over = all(one.result not in (None, 0) for one in self.outdated.values())
+            return _check_then_set(self.race, item) if self.race and is_over else None
+        if read.result == overwritten:
             return None
-        values = {"written": command.words[-1], "overwritten": lost.words[-1], "read": read.result}
-        values |= {"write": command.name, "check": read.name, "item": " ".join(_item(command))}
-        return command.finding("lost_update", watch_late=late, **values)
+        values = {"written": value, "overwritten": overwritten, "read": read.result}
+        values |= {"write": command.name, "check": read.name, "item": " ".join(item)}
+        of_tasks = client != command.client and lost.client == command.client
+        return command.finding("lost_update", watch_late=late, of_tasks=of_tasks, **values)
 
 
-def lost_update(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
-    """Find writes that replaced what another connection wrote after this connection's read.
+def races(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+    """Find writes that replaced what another client wrote after this client's read, and clients that
+    all found a value missing, within a second, and then all wrote it.
 
-    Example: client A sends ``GET k``, client B sends ``SET k 1``, A sends ``SET k 2``.
+    Examples: client A sends ``GET k``, client B sends ``SET k 1``, A sends ``SET k 2``. Both send
+    ``GET k``, which does not exist, and then ``SET k``.
     """
+    client_of = clients_of(test, handle)
     updates = defaultdict[str, Any](lambda: defaultdict[tuple[str, ...], _Updates](_Updates))
     for command in by_execution(test, handle):
-        item, of_key = _item(command), updates[command.key]
+        client, of_key = client_of(command), updates[command.key]
+        is_write = command.name in _UNCHECKED and not command.options & {"NX", "XX"}
+        written = _written(command) if is_write and command.result is not UNKNOWN else {}
         if command.name == "WATCH":
             for key in updates.keys() & command.arguments:
                 for update in updates[key].values():
-                    update.late_watchers.add(command.client)
-        elif command.name in ("GET", "HGET"):
-            of_key[item].outdated.pop(command.client, None)
-            of_key[item].current[command.client] = command
-        elif item and len(command.words) == len(item) + 2 and command.result is not UNKNOWN:
-            if finding := of_key[item].note_write(command):
-                yield finding
+                    update.late_watchers.add(client)
+        elif len(command.words) == _CHECKS.get(command.name):
+            if command.name.endswith("GET") or command.result == 0:
+                of_key[tuple(command.arguments)].note_read(client, command)
+        elif client is not None and written:
+            for item, value in written.items():
+                if finding := of_key[item].note_write(client, command, item, value):
+                    yield finding
         elif command.changes:
             for key in updates if command.changes_any else updates.keys() & command.arguments:
                 for update in updates[key].values():
                     update.last = None
 
 
-def check_then_set(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
-    """Find clients that all found a value missing, within a second, and then all wrote it.
-
-    Example: A sends ``GET k``, B sends ``GET k``, A sends ``SET k 1``, B sends ``SET k 2``.
-    """
-    # The checks and then the writes of each key or field, with their clients or deliveries.
-    races = defaultdict[str, dict[tuple[str, ...], tuple[list[_Sent], list[_Sent]]]](dict)
-    for command in by_execution(test, handle):
-        item, attempt = _item(command), test.attempt_around(command.entry)
-        checks, writes = races[command.key].get(item, ([], []))
-        client = command.client if attempt is None else attempt.number
-        is_check = len(command.words) == _CHECKS.get(command.name) and command.result in (None, 0)
-        is_write = command.name in _UNCHECKED and not command.options & {"NX", "XX"}
-        is_write = is_write and command.result is not UNKNOWN and len(_clients(checks)) > 1
-        if client is not None and ((is_check and not writes) or is_write):
-            (checks if is_check else writes).append((client, command))
-            races[command.key][item] = checks, writes
-            if _clients(writes) == _clients(checks):
-                del races[command.key][item]
-                yield from _race([one for _, one in checks], [one for _, one in writes])
-        elif command.changes_any:
-            races.clear()
-        else:
-            for key in races.keys() & command.arguments:
-                del races[key]
-
-
-_Sent: TypeAlias = tuple[object, Command]
-
-
-def _clients(sent: Iterable[_Sent]) -> set[object]:
-    return {client for client, _ in sent}
-
-
-def _race(checks: list[Command], writes: list[Command]) -> Iterator[Finding]:
-    """Yield a finding if all happened within a second, and each write replaced the one before it."""
+def _check_then_set(race: Sequence[tuple[Command, Command]], item: Iterable[str]) -> Finding | None:
+    """Return a finding if all happened within a second, and each write replaced the one before it."""
+    checks = sorted((check for check, _ in race), key=lambda one: one.entry.number)
+    writes = [write for _, write in race]
     replaced = all(
         (deadline := earlier.deadline_us) is None or later.at_us < deadline
         for earlier, later in itertools.pairwise(writes)
     )
-    last = writes[-1]
-    if replaced and last.at_us - checks[0].at_us <= _RACE_US:
-        evidence = [command.entry.number for command in (*checks, *writes)]
-        reads = " or ".join(dict.fromkeys(check.name for check in checks))
-        values = {"read": reads, "write": last.name, "item": " ".join(_item(last))}
-        yield last.finding("check_then_set", evidence, clients=len(checks), **values)
-
-
-def _item(command: Command) -> tuple[str, ...]:
-    """Return the key, or the key and field, that a command checks or writes; empty for others."""
-    return tuple(command.words[1 : (_CHECKS | _UNCHECKED).get(command.name, 0)])
+    if not replaced or writes[-1].at_us - checks[0].at_us > _RACE_US:
+        return None
+    evidence = [command.entry.number for command in (*checks, *writes)]
+    reads = " or ".join(dict.fromkeys(check.name for check in checks))
+    values: dict[str, Any] = {"read": reads, "write": writes[-1].name, "item": " ".join(item)}
+    values |= {"many": len(race) if len(race) > 2 else 0, "of_field": writes[-1].name == "HSET"}
+    return writes[-1].finding("check_then_set", evidence, **values)
 
 
 def lock_without_ttl(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:

@@ -230,18 +230,6 @@ def _changed_nothing(values: Values, lookups: Lookups) -> str:
     return f"this {values['command']} changed nothing: {why}"
 
 
-def _check_then_set(values: Values, lookups: Lookups) -> str:
-    read, write, item = (values[name] for name in ("read", "write", "item"))
-    instead = "HSETNX" if write == "HSET" else f"{write} with NX"
-    count, over = "two", "the second over the first"
-    if values["clients"] > 2:
-        count, over = str(values["clients"]), "each over the one before"
-    return (
-        f"{count} {read} commands found that {item} did not exist, then {count} {write} commands wrote "
-        f"it, {over}: the check and the write are separate; use {instead} or a script"
-    )
-
-
 def _never_executed(values: Values, lookups: Lookups) -> str:
     why = {
         "discarded": "DISCARD followed",
@@ -279,9 +267,11 @@ SENTENCES: Sentences = {
     "bytes_in_key": "the key {key} contains {text:raw}, which is how Python writes bytes: decode "
     "answers before using them in keys (decode_responses=True)",
     "lost_update": "{write} {item} wrote {written:result} over {overwritten:result}, which another "
-    "connection had written after this connection's {check} returned {read:result}"
-    "[watch_late?; its WATCH came after that write]",
-    "check_then_set": _check_then_set,
+    "[of_tasks?task|connection] had written after this [of_tasks?task|connection]'s {check} returned "
+    "{read:result}[watch_late?; its WATCH came after that write]",
+    "check_then_set": "[many?{many}|two] {read} commands found that {item:raw} did not exist, then "
+    "[many?{many}|two] {write} commands wrote it, [many?each over the one before|the second over the "
+    "first]: the check and the write are separate; use [of_field?HSETNX|{write} with NX] or a script",
     "read_after_expiry": "{key} was read [seconds?{seconds:duration} after it had expired|as it "
     "expired] (its TTL was set by {ttl:raw})",
     "no_subscriber": "[others?no client subscribes to {channel}, to which a message was published; "
