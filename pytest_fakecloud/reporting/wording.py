@@ -269,15 +269,6 @@ _ONCE = {
 """How a repeated request has its effect once, by the service."""
 
 
-def _differs(values: Values, lookups: Lookups) -> str:
-    passed = values["passed"]
-    if passed is None:
-        return "the last passing run of this test had ended before this row"
-    answer = f" <-- {passed['answer']}" if passed["answer"] else ""
-    where = "then went on with" if values["ended"] else "first did otherwise here:"
-    return f"the last passing run of this test {where} {shortened(passed['what'] + answer)}"
-
-
 def _rejected(values: Values, lookups: Lookups) -> str:
     reasons = "; ".join(
         _WHY_REJECTED[one["kind"]].format(fake=values["fake"], **one) for one in values["reasons"]
@@ -295,7 +286,8 @@ _WHY_REJECTED = {
 _SENTENCES: Sentences = {
     "error_not_seen": "this {call:raw} was answered [error?[status?{status:raw} ]{error:raw}|"
     "{status:raw}], and the test saw no exception",
-    "differs_from_pass": _differs,
+    "differs_from_pass": "the last passing run of this test [what?[ended?then went on with|first did "
+    "otherwise here:] {what}[answer? <-- {answer}]|had ended before this row]",
     "repeated_after_lost_answer": _repeated,
     "never_called": "no call was received",
     "clock_frozen": "{seconds:raw} s of wall-clock time passed while the fake clock was frozen; "

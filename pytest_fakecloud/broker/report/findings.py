@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -54,11 +53,6 @@ def _group(handle: Any, name: str) -> Any:
     return next((one._described() for one in handle.groups() if one.name == name), None)
 
 
-def _members(handle: Any, group: str) -> Sequence[Any]:
-    found = _group(handle, group)
-    return () if found is None else found.members
-
-
 def _received_records(call: Call) -> list[dict[str, Any]]:
     answer = parsed(call.response_body) if call.route == "consume" and executed(call) else []
     return answer if isinstance(answer, list) else []
@@ -86,12 +80,11 @@ def _groups_without_commits(test: ObservedTest, handle: Any) -> set[str]:
     committed = {one.data["group"] for one in test.events("commit") if one.handle == handle.name}
     committed |= {group.name for group in handle.groups() if group._described().committed}
     calls = [one for one in _calls_of(test, handle) if one.route == "consume" and executed(one)]
-    automatic = {_group_of(one) for one in calls if _commits_automatically(one)}
+    automatic = {
+        _group_of(one) for one in calls
+        if one.request_headers.get("Kafka-Enable-Auto-Commit", "true").lower() != "false"
+    }  # fmt: skip
     return {_group_of(one) for one in calls} - committed - automatic
-
-
-def _commits_automatically(call: Call) -> bool:
-    return call.request_headers.get("Kafka-Enable-Auto-Commit", "true").lower() != "false"
 
 
 # -- commits ---------------------------------------------------------------------------------------
@@ -254,7 +247,7 @@ def _repeated_commands(test: ObservedTest, first: Call, again: Call) -> Counter[
     """Return how often each command was repeated after a redelivery, by the command's name."""
     before: list[list[str]] = []
     repeated: Counter[str] = Counter()
-    for write in chain.from_iterable(test.writes()):
+    for write in test.writes:
         if not write.adds or write.number < first.number:
             continue
         if write.number < again.number:
@@ -274,7 +267,7 @@ def started_at_end(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         found = _group(handle, group)
         committed = () if found is None else found.committed
         skipped: dict[str, int] = {}
-        for member in _members(handle, group):
+        for member in () if found is None else found.members:
             at_end = member.config.auto_offset_reset == "latest"
             for tp, position in member.position.items() if at_end else ():
                 partition = f"{tp.topic}-{tp.partition}"

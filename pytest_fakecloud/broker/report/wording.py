@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...core.calls import Call, Event
@@ -27,55 +27,34 @@ _EVENTS = {
 
 def summary(call: Call, lookups: Lookups) -> Summary | None:
     """Describe a request about records or offsets; return None for any other request."""
-    describe = _ROUTES.get(call.route)
-    return None if describe is None else describe(call, lookups)
+    member, items = _member(call, lookups), _items(call.request_body)
+    done = "OK" if has_full_answer(call) else ""
+    match call.route:
+        case "produce":
+            return Summary(_produced(call, items, lookups), _answered_places(call))
+        case "consume":
+            what = f"consume {', '.join(_topics(call))} as {member}"
+            return Summary(what, _answered_records(call))
+        case "fetch":
+            positions = _positions(parsed(call.request_body))
+            return Summary(f"fetch {listed(list(map(_place, positions)))}", _answered_records(call))
+        case "commit":
+            offsets = [_committed(item, call.handle, lookups) for item in items]
+            return Summary(f"commit {listed(offsets) or 'delivered offsets'} as {member}", done)
+        case "committed" if items:
+            places = listed([f"{item['topic']}-{item['partition']}" for item in items])
+            return Summary(f"committed {places} as {member}", _answered_places(call))
+        case "delete-consumer":
+            return Summary(f"delete consumer {member}", done)
+    return None
 
 
-def _produce(call: Call, lookups: Lookups) -> Summary:
-    topics, items = _topics(call), _items(call.request_body)
+def _produced(call: Call, items: Sequence[dict[str, Any]], lookups: Lookups) -> str:
+    topics = _topics(call)
     shown = listed([_message(item, topics, call, lookups) for item in items])
     placed = any(item.get("partition") is not None for item in items)
     what = "produce" if placed or len(set(topics)) > 1 else f"produce {topics[0]}"
-    return Summary(f"{what} {shown}".strip(), _answered_places(call))
-
-
-def _consume(call: Call, lookups: Lookups) -> Summary:
-    what = f"consume {', '.join(_topics(call))} as {_member(call, lookups)}"
-    return Summary(what, _answered_records(call))
-
-
-def _fetch(call: Call, lookups: Lookups) -> Summary:
-    positions = _positions(parsed(call.request_body))
-    return Summary(f"fetch {listed(list(map(_place, positions)))}", _answered_records(call))
-
-
-def _commit(call: Call, lookups: Lookups) -> Summary:
-    offsets = [_committed(item, call.handle, lookups) for item in _items(call.request_body)]
-    what = f"commit {listed(offsets) or 'delivered offsets'} as {_member(call, lookups)}"
-    return Summary(what, "OK" if has_full_answer(call) else "")
-
-
-def _query_committed(call: Call, lookups: Lookups) -> Summary | None:
-    items = _items(call.request_body)
-    what = listed([f"{item['topic']}-{item['partition']}" for item in items])
-    whole = f"committed {what} as {_member(call, lookups)}"
-    return Summary(whole, _answered_places(call)) if items else None
-
-
-def _leave(call: Call, lookups: Lookups) -> Summary:
-    return Summary(
-        f"delete consumer {_member(call, lookups)}", "OK" if has_full_answer(call) else ""
-    )
-
-
-_ROUTES: Mapping[str, Callable[[Call, Lookups], Summary | None]] = {
-    "produce": _produce,
-    "consume": _consume,
-    "fetch": _fetch,
-    "commit": _commit,
-    "committed": _query_committed,
-    "delete-consumer": _leave,
-}
+    return f"{what} {shown}".strip()
 
 
 def _topics(call: Call) -> list[str]:

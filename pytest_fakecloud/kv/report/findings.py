@@ -80,25 +80,25 @@ def commands_failed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 def never_executed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find commands that a transaction queued and did not execute, and that no later one repeated."""
     queued: dict[object, list[Call]] = {}
-    missed: dict[tuple[tuple[str, ...], ...], tuple[Call, str]] = {}
+    missed: dict[tuple[tuple[str, ...], ...], tuple[Call, str]] = {}  # with the command at the end
     for call in test.calls_of(handle):
         name = command_of(call)
         if call.response_body == QUEUED and call.fault is None:
             queued.setdefault(call.client, []).append(call)
         elif name in ("EXEC", "DISCARD") and (steps := queued.pop(call.client, None)):
             sent = _names_and_keys(steps)
-            if name == "DISCARD":
-                missed[sent] = call, "discarded"
-            elif call.status == 200 and has_full_answer(call) and envelope(call) is None:
-                missed[sent] = call, "changed"
+            is_null = call.status == 200 and has_full_answer(call) and envelope(call) is None
+            if name == "DISCARD" or is_null:
+                missed[sent] = call, name
             else:
                 missed.pop(sent, None)
-    missed |= {_names_and_keys(steps): (steps[-1], "no_exec") for steps in queued.values()}
-    for sent, (call, why) in missed.items():
+    missed |= {_names_and_keys(steps): (steps[-1], "") for steps in queued.values()}
+    for sent, (call, end) in missed.items():
         # An application expects that a watched key may change.
-        severity: Severity = "hint" if why == "changed" else "cause"
-        named = list(map(" ".join, sent))
-        found = about_entry("never_executed", call, severity=severity, why=why, commands=named)
+        severity: Severity = "hint" if end == "EXEC" else "cause"
+        values = {"commands": list(map(" ".join, sent)), "ended": bool(end)}
+        values["discarded"] = end == "DISCARD"
+        found = about_entry("never_executed", call, severity=severity, **values)
         keys_sent = dict.fromkeys(key for _, *keys_of_one in sent for key in keys_of_one)
         subjects = tuple(Subject("key", key, call.handle) for key in keys_sent)
         yield replace(found, subjects=subjects)

@@ -322,50 +322,48 @@ def changed_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fi
     """
     every = history(test, handle)
     counters = {command.key for command in every if command.name in COUNTING}
-    setters: dict[str, Event] = {}
-    """The delivery attempt during which each key was set with NX; replaced keys are removed."""
+    setters: dict[str, Command] = {}
+    """The command that set each key with NX; replaced keys are removed."""
     for command in every:
-        attempt, setter = test.attempt_around(command.entry), setters.get(command.key)
+        setter = setters.get(command.key)
         command.drop_replaced(setters)
-        if command.sets_nx and command.succeeded and attempt is not None:
-            setters[command.key] = attempt
+        if command.sets_nx and command.succeeded:
+            setters[command.key] = command
         if command.result is UNKNOWN or len(command.words) < 3 or command.key in counters:
             continue
-        option, members = _prevented(command)
-        values: dict[str, Any] = {"message": "", "attempt": 0}
-        is_retry = command.sets_nx and not command.succeeded and _has_failed(setter, attempt)
-        if is_retry and setter is not None:
-            option = option or "NX"
-            values = {name: setter.data.get(name) for name in ("message_id", "number")}
-            values = {"message": str(values["message_id"]), "attempt": values["number"]}
-        elif _LOCK_NAME.search(command.key):
+        facts: dict[str, Any] = {"message": "", "attempt": 0, "of_hash": False, "members": []}
+        prevented = _prevented(command)
+        is_refused = command.sets_nx and not command.succeeded
+        earlier = _failed_before(test, setter, command) if setter and is_refused else None
+        if earlier is not None:
+            message, number = (earlier.data.get(name) for name in ("message_id", "number"))
+            facts |= {"existed": True, "message": str(message), "attempt": number}
+        elif _LOCK_NAME.search(command.key) or not prevented:
             continue
-        if option:
-            values |= {"command": command.name, "option": option, "members": members}
-            found = command.finding("changed_nothing", **values)
-            yield with_message(found, attempt) if is_retry else found
+        facts |= {"command": command.name, **prevented}
+        yield with_message(command.finding("changed_nothing", **facts), earlier)
 
 
-def _has_failed(earlier: Event | None, attempt: Event | None) -> bool:
-    """Return whether an attempt is an earlier one of the same message, and failed."""
-    if earlier is None or attempt is None or earlier is attempt:
-        return False
-    status = earlier.data.get("status")
-    is_same = earlier.data.get("message_id") == attempt.data.get("message_id")
-    return is_same and (not isinstance(status, int) or status >= 300)
+def _failed_before(test: ObservedTest, earlier: Command, command: Command) -> Event | None:
+    """Return the attempt that sent an earlier command and failed, before another of its message."""
+    attempt = _attempt_before(test, earlier, command)
+    if attempt is None or attempt.number > command.entry.number:
+        return None
+    status = attempt.data.get("status")
+    return None if isinstance(status, int) and status < 300 else attempt
 
 
-def _prevented(command: Command) -> tuple[str, list[str]]:
-    """Return the option that prevented a write, and the affected members; empty if none did."""
+def _prevented(command: Command) -> dict[str, Any]:
+    """Return whether the key of a write ``existed``, which prevented the write, and the affected
+    members; empty if nothing did.
+    """
     if command.name == "SET" and command.result is None and "GET" not in command.options:
-        return next((one for one in ("NX", "XX") if one in command.options), ""), []
+        return {"existed": "NX" in command.options} if command.options & {"NX", "XX"} else {}
     if command.name == "HSETNX" and command.result == 0:
-        return "HSETNX", [command.words[2]]
-    if command.name == "ZADD" and command.result == 0:
-        options = command.zadd_options
-        if "NX" in options:
-            return "ZADD", command.words[3 + len(options) :: 2]
-    return "", []
+        return {"existed": True, "of_hash": True, "members": [command.words[2]]}
+    if command.name == "ZADD" and command.result == 0 and "NX" in command.zadd_options:
+        return {"existed": True, "members": command.words[3 + len(command.zadd_options) :: 2]}
+    return {}
 
 
 def value_lost(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
@@ -386,7 +384,8 @@ def value_lost(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding
             known[item[0]][item] = command, value
             if before != value and _is_expected(test, before, item):
                 losses[item] = before, _loss(first, before, command, item, value)
-            same += first is not command and before == value and not _is_retry(test, first, command)
+            is_same = first is not command and before == value
+            same += is_same and _attempt_before(test, first, command) is None
         if command.name == "ZADD" and command.result == 0 and same == len(written) > 0:
             members = [member for _, member in written]
             yield command.finding("same_member", severity="hint", members=members)
@@ -424,10 +423,11 @@ def _removes(command: Command, item: tuple[str, ...]) -> bool:
     return command.changes_any or (command.replaces and item[0] in command.arguments)
 
 
-def _is_retry(test: ObservedTest, first: Command, command: Command) -> bool:
-    attempts = [test.attempt_around(one.entry) for one in (first, command)]
+def _attempt_before(test: ObservedTest, earlier: Command, command: Command) -> Event | None:
+    """Return the attempt that sent an earlier command, if one of the same message sent the other."""
+    attempts = [test.attempt_around(one.entry) for one in (earlier, command)]
     messages = {one.data.get("message_id") for one in attempts if one is not None}
-    return None not in attempts and len(messages) == 1
+    return attempts[0] if None not in attempts and len(messages) == 1 else None
 
 
 def found_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:

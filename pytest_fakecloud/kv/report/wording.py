@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ...core.calls import Call
-from ...core.errors import counted, listed
+from ...core.errors import counted
 from ...core.timers import clock_time
 from ...reporting.calls import (
     SEVERAL,
@@ -20,7 +20,7 @@ from ...reporting.calls import (
     is_error,
     on_connection,
 )
-from ...reporting.model import Script, Sentences, Summary, Values
+from ...reporting.model import Script, Sentences, Summary
 from ...reporting.values import (
     HIDDEN,
     PIPELINED,
@@ -216,31 +216,9 @@ def _result(value: Any, is_base64: bool = False) -> str:
     return shortened(scalar(each_from_base64(value) if is_base64 else value), ROOM)
 
 
-def _changed_nothing(values: Values, lookups: Lookups) -> str:
-    key, option = shortened(values["key"]), values["option"]
-    why = {
-        "NX": f"{key} already existed (NX)",
-        "XX": f"{key} did not exist (XX)",
-        "HSETNX": f"{key} already had the field {listed(values['members'], 3)}",
-        "ZADD": f"{key} already had {listed(values['members'], 3)} (NX only adds)",
-    }[option]
-    if values["message"]:
-        number, message = values["attempt"], lookups.short(values["message"])
-        why += f", set by attempt {number} of {message}, which failed"
-    return f"this {values['command']} changed nothing: {why}"
-
-
-def _never_executed(values: Values, lookups: Lookups) -> str:
-    why = {
-        "discarded": "DISCARD followed",
-        "changed": "a watched key was changed, so EXEC executed nothing",
-        "no_exec": "no EXEC followed",
-    }[values["why"]]
-    return f"{listed(values['commands'], 3)} queued in a transaction, but not executed: {why}"
-
-
 SENTENCES: Sentences = {
-    "never_executed": _never_executed,
+    "never_executed": "{commands:list} queued in a transaction, but not executed: [ended?[discarded?"
+    "DISCARD followed|a watched key was changed, so EXEC executed nothing]|no EXEC followed]",
     "searched_before_ready": "the search found nothing because changes of {keys:list} were not indexed "
     "yet: run SEARCH.WAITINDEXING before it",
     "ttl_in_other_unit": "{given} of {key} is read as [is_time?Unix time|a duration] in {unit}; the "
@@ -292,7 +270,9 @@ SENTENCES: Sentences = {
     "call continued it",
     "recreated": "{key} had [after?no value after {after:raw}|expired], so this {command} created it "
     "without a TTL",
-    "changed_nothing": _changed_nothing,
+    "changed_nothing": "this {command} changed nothing: {key} [existed?already [members?had [of_hash?"
+    "the field {members:list}|{members:list} (NX only adds)]|existed (NX)]|did not exist (XX)]"
+    "[message?, set by attempt {attempt:raw} of {message:id}, which failed]",
     "repeated_after_failure": "{command} {key} repeats one made during [message?attempt {attempt:raw} "
     "of {message:id}|an identical earlier {target:raw}], which [twice?was delivered twice|failed "
     "afterwards][mark?; the key set with NX was {mark_before} in that attempt and {mark} in this one]",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -130,12 +129,10 @@ def scheduled_twice(test: ObservedTest) -> Iterator[Finding]:
 def base64_not_decoded(test: ObservedTest) -> Iterator[Finding]:
     """Find callbacks whose handler stored or published a Base64 field, or parsed it as JSON."""
     for event, callback in _callbacks(test):
-        inside = _during(event)
-        calls = [one for one in _published(test) if one.number in inside]
+        _, writes, calls = _made_during(test, event)
         used = [one.request_body.decode("latin-1") for one in calls]
         used += event.data.get("not_json") or ()
-        for write in _writes(test):
-            used += write.words[1:] if write.number in inside else ()
+        used += [word for write in writes for word in write.words[1:]]
         # An application may keep the whole callback.
         parts = [one for one in used if "sourceMessageId" not in one]
         for name in ("body", "sourceBody"):
@@ -174,7 +171,11 @@ def error_accepted(test: ObservedTest) -> Iterator[Finding]:
     for event, callback in _callbacks(test):
         status = callback.get("status")
         is_error = isinstance(status, int) and not 200 <= status < 300
-        if is_error and event.data["message_kind"] == "callback" and (made := _made(test, event)):
+        _, writes, calls = _made_during(test, event)
+        named = {one.number: " ".join(one.words[:2]) for one in writes}
+        named |= {one.number: one.route for one in calls}
+        made = [named[number] for number in sorted(named)]
+        if is_error and event.data["message_kind"] == "callback" and made:
             about, run = callback["sourceMessageId"], str(event.data.get("run") or "")
             values = {"about": about, "url": callback.get("url"), "run": run, "severity": "hint"}
             yield _about("error_accepted", event, made=made, status=status, **values)
@@ -182,16 +183,11 @@ def error_accepted(test: ObservedTest) -> Iterator[Finding]:
 
 def error_in_body(test: ObservedTest) -> Iterator[Finding]:
     """Find deliveries that were answered with a 2xx and a body that contains an error."""
-    answers = {
-        (message.public_id, one.number): one.body
-        for queue in test.fakes
-        for message in (engine_of(queue).messages.values() if queue.fixture == "queue" else ())
-        for one in message.attempts
-        if one.kind == "message"
-    }
     for event in _accepted(test):
-        body = answers.get((str(event.data.get("message_id")), event.data.get("number")), b"")
-        answer = parsed(body)
+        exchanged = test.lookups.attempts.get(event.data["began"])
+        if exchanged is None or event.data["message_kind"] != "message":
+            continue
+        answer: Any = parsed(exchanged.response_body)
         is_list = isinstance(answer, list) and isinstance(next(iter(answer), 0), str | dict)
         is_tuple = is_list and any(map(_is_error_status, answer[1:3]))
         if is_tuple or (isinstance(answer, dict) and _tells_error(answer)):
@@ -226,25 +222,13 @@ def _tells_error(answer: dict[str, Any]) -> bool:
     )
 
 
-def _made(test: ObservedTest, event: Event) -> list[str]:
-    """Return the writes and the publish requests that were made during a delivery."""
-    inside = _during(event)
-    made = {one.number: " ".join(one.words[:2]) for one in _writes(test)}
-    made |= {one.number: one.route for one in _published(test)}
-    return [made[number] for number in sorted(made) if number in inside]
-
-
-def _during(event: Event) -> range:
-    """Return the journal numbers of what was recorded during a delivery attempt."""
-    return range(event.data.get("began") or event.number, event.number)
-
-
-def _published(test: ObservedTest) -> list[Call]:
-    return [one for one in test.calls_to("queue") if one.route in PUBLISHING]
-
-
-def _writes(test: ObservedTest) -> list[Write]:
-    return sorted(chain.from_iterable(test.writes()))
+def _made_during(test: ObservedTest, event: Event) -> tuple[range, list[Write], list[Call]]:
+    """Return the journal numbers of what was recorded during a delivery attempt, the writes among it
+    and the publish requests.
+    """
+    inside = range(event.data.get("began") or event.number, event.number)
+    calls = [one for one in test.published if one.number in inside]
+    return inside, [one for one in test.writes if one.number in inside], calls
 
 
 def _callbacks(test: ObservedTest) -> Iterator[tuple[Event, dict[str, Any]]]:
@@ -267,26 +251,20 @@ class _Delivery(NamedTuple):
 
 
 def _deliveries_of_runs(test: ObservedTest) -> Iterator[_Delivery]:
-    every = _writes(test) if test.attempts else ()
-    published = _published(test)
     for event in _accepted(test):
-        inside = _during(event)
-        sent = [one for one in published if one.number in inside]
+        inside, writes, sent = _made_during(test, event)
         # The delivery that starts a run is the message of a client, which belongs to no run yet.
         started = (one.name for call in sent for one in subjects(call) if one.kind == "run")
         run = event.data.get("run") or test.lookups.header(inside.start, "upstash-workflow-runid")
         if run := run or next(started, ""):
-            writes = [one for one in every if one.number in inside]
-            steps = [(call, step) for call in sent for step in _steps(call)]
+            bodies = [
+                (call, one.get("body")) for call in sent for one in items_of(call.request_body)
+            ]
+            steps = [
+                (call, step) for call, body in bodies for step in items_of(str(body))
+                if "stepType" in step
+            ]  # fmt: skip
             yield _Delivery(event, run, inside, writes, steps)
-
-
-def _steps(call: Call) -> Iterator[dict[str, Any]]:
-    """Yield the steps of a workflow run that a publish request sends."""
-    for message in items_of(call.request_body):
-        for step in items_of(str(message.get("body"))):
-            if "stepType" in step:
-                yield step
 
 
 def _ran_step(delivery: _Delivery) -> bool:
