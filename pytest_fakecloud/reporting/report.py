@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..base_cloud import closed_addresses, context_of
 from ..core.calls import Action, Call, Entry, Event
-from ..core.errors import causes_of, describe_error, report_failure
+from ..core.errors import causes_of, report_failure
 from ..handle import Handle
 from ..services import SERVICES, report_part
 from .applications import ServedRequest
@@ -187,13 +187,10 @@ def find(test: ObservedTest) -> list[Finding]:
     """Return the findings about a cloud: the most important first, then the newest."""
     found: list[Finding] = []
     for detector, given in _detectors(test):
-        try:
+        failures: list[str] = []
+        with report_failure(f"{detector.__name__} failed", failures.append):
             found += detector(test, *given)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            text = f"{detector.__name__} failed: {describe_error(error)}"
-            found.append(Finding("failed", values={"text": text}))
+        found += [Finding("failed", values={"text": text}) for text in failures]
     if any(one.severity == "cause" for one in found):
         # If a cause is known, a fake without calls is not worth reporting.
         found = [one for one in found if one.kind != "never_called"]
@@ -435,8 +432,8 @@ class ObservedTest:
         stores = [(fake, part) for fake, part in parts if hasattr(part, "writes")]
         return sorted(one for fake, part in stores for one in part.writes(self, fake))
 
-    def events(self, kind: str) -> list[Event]:
-        return [e for e in self.entries if isinstance(e, Event) and e.kind == kind]
+    def events(self, *kinds: str) -> list[Event]:
+        return [e for e in self.entries if isinstance(e, Event) and e.kind in kinds]
 
 
 Detector: TypeAlias = Callable[[ObservedTest, Any], Iterator[Finding]]  # given a fake
@@ -557,7 +554,8 @@ def repeated_after_lost_answer(test: ObservedTest) -> Iterator[Finding]:
                 found = about_entry(
                     "repeated_after_lost_answer", call, [first.number],
                     service=call.service, call=sent[0] if len(sent) == 1 else call.route,
-                    status=first.status, in_part=_was_in_part(first),
+                    status=first.status if (first.status or 0) >= 400 else 0,
+                    in_part=_was_in_part(first),
                 )  # fmt: skip
                 yield replace(found, subjects=tuple(part.subjects(call)))
 

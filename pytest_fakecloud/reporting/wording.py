@@ -210,6 +210,7 @@ class _Template(string.Formatter):
 
     ``{name}`` is a string, shortened; ``{name:raw}`` is a string in full; ``{name:json}`` is JSON;
     ``{name:result}`` is the result of a command; ``{name:duration}`` is a number of seconds;
+    ``{name:once}`` is how a request to a service has its effect once;
     ``{name:id}`` is the short form of an ID; ``{name:list}`` is a list of strings, ``{name:quoted}``
     one of strings in quotes; ``{name:namespace}`` is the name of a namespace; ``{name:record}``, or
     any other noun, is a count with the noun.
@@ -231,6 +232,8 @@ class _Template(string.Formatter):
                 return shortened(scalar(value), _RESULT)
             case "duration":
                 return _duration(value)
+            case "once":
+                return _ONCE.get(value, "")
             case "id":
                 return self._lookups.short(value)
             case "list":
@@ -251,15 +254,6 @@ def _duration(seconds: float) -> str:
     size, unit = next((one for one in units if seconds >= one[0]), (1, "s"))
     count = seconds / size
     return f"{count:.0f} {unit}" if count >= 9.95 else f"{count:.2g} {unit}"
-
-
-def _repeated(values: Values, lookups: Lookups) -> str:
-    answered = f"answered {values['status']}" if values["status"] >= 400 else "not answered"
-    done = "carried out in part" if values["in_part"] else "carried out"
-    return (
-        f"this {values['call']} repeats an earlier one, which was {answered} although it was {done}"
-        f"{_ONCE.get(values['service'], '')}"
-    )
 
 
 _ONCE = {
@@ -288,7 +282,8 @@ _SENTENCES: Sentences = {
     "{status:raw}], and the test saw no exception",
     "differs_from_pass": "the last passing run of this test [what?[ended?then went on with|first did "
     "otherwise here:] {what}[answer? <-- {answer}]|had ended before this row]",
-    "repeated_after_lost_answer": _repeated,
+    "repeated_after_lost_answer": "this {call:raw} repeats an earlier one, which was [status?answered "
+    "{status:raw}|not answered] although it was carried out[in_part? in part]{service:once}",
     "never_called": "no call was received",
     "clock_frozen": "{seconds:raw} s of wall-clock time passed while the fake clock was frozen; "
     "fakecloud.clock.advance() moves it, time.sleep() does not",

@@ -6,7 +6,6 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ...core.calls import Call, Event
@@ -46,11 +45,6 @@ def _calls_of(test: ObservedTest, handle: Any) -> list[Call]:
         ))
     }  # fmt: skip
     return [call for call in calls if call.facts.get("group") not in unknown - {None}]
-
-
-def _group(handle: Any, name: str) -> Any:
-    """Return the current data of a group; None if it no longer exists."""
-    return next((one._described() for one in handle.groups() if one.name == name), None)
 
 
 def _received_records(call: Call) -> list[dict[str, Any]]:
@@ -154,8 +148,7 @@ def committed_before_failure(test: ObservedTest, handle: Any) -> Iterator[Findin
 def committed_automatically(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find automatic commits of records that the instance, which commits itself, did not commit."""
     committed: dict[tuple[object, ...], int] = {}
-    events = [*test.events("commit"), *test.events("auto commit")]
-    for event in sorted(events, key=attrgetter("number")):
+    for event in test.events("commit", "auto commit"):
         if event.handle != handle.name:
             continue
         instance, skipped = (event.data["group"], event.data["instance"]), 0
@@ -260,11 +253,12 @@ def _repeated_commands(test: ObservedTest, first: Call, again: Call) -> Counter[
 
 def started_at_end(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find groups without commits whose reset ``latest`` made them start after existing records."""
+    groups = {one.name: one._described() for one in handle.groups()}
     for group, calls in _consume_calls(test, handle).items():
         received: dict[str, set[int]] = {}
         for place in (place for _, places in calls for place in places):
             received.setdefault(place.of_partition, set()).add(place.offset)
-        found = _group(handle, group)
+        found = groups.get(group)
         committed = () if found is None else found.committed
         skipped: dict[str, int] = {}
         for member in () if found is None else found.members:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.calls import Call, Event
@@ -160,13 +160,11 @@ def _stored(data: Mapping[str, Any]) -> str:
     return listed([f"{topic}-{part}={offset}" for topic, part, offset in data.get("offsets") or ()])
 
 
-def _places_of(places: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(f"{topic}-{partition}" for topic, partition in places) or "nothing"
-
-
 def _generation(data: Mapping[str, Any], lookups: Lookups) -> str:
-    assignment = (data.get("assignment") or {}).items()
-    members = [f"{lookups.short(member)}: {_places_of(places)}" for member, places in assignment]
+    members = []
+    for member, places in (data.get("assignment") or {}).items():
+        held = ", ".join(f"{topic}-{partition}" for topic, partition in places)
+        members.append(f"{lookups.short(member)}: {held or 'nothing'}")
     return f"generation {data.get('generation')}: {'; '.join(members) or 'no members'}"
 
 

@@ -153,7 +153,7 @@ def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]
     identical request to the application after one that raised an exception or was answered 5xx), and
     those of a delivery that a fault duplicated.
     """
-    tries = [*_attempts(test), *_requests(test)]
+    tries = list(_tries(test))
     latest: dict[tuple[object, tuple[str, ...]], tuple[_Try, Command]] = {}
     for command in commands(test, handle):
         number = command.entry.number
@@ -182,21 +182,18 @@ def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]
         yield replace(finding, subjects=(*finding.subjects, *about))
 
 
-def _requests(test: ObservedTest) -> Iterator[_Try]:
-    for one in test.served:
-        if one.ended and not one.overlaps:
-            failed = bool(one.raised) or one.status is None or one.status >= 500
-            same = one.target, one.body, one.headers
-            yield _Try(same, one.began, one.ended, failed, target=one.target)
-
-
-def _attempts(test: ObservedTest) -> Iterator[_Try]:
+def _tries(test: ObservedTest) -> Iterator[_Try]:
     for event in test.attempts:
         message, status = str(event.data.get("message_id")), event.data.get("status")
         failed = not isinstance(status, int) or status >= 400
         attempt = event.data.get("number") or 0
         ids, twice = (message, event.handle, attempt), "duplicate" in (event.data["faults"] or ())
         yield _Try(message, event.data["began"], event.number, failed, *ids, delivered_twice=twice)
+    for one in test.served:
+        if one.ended and not one.overlaps:
+            failed = bool(one.raised) or one.status is None or one.status >= 500
+            same = one.target, one.body, one.headers
+            yield _Try(same, one.began, one.ended, failed, target=one.target)
 
 
 _OF_SERVERS = (commands_failed, never_executed, searched_before_ready, keys.no_subscriber)

@@ -547,7 +547,6 @@ _SIDES = {"LPOP": "L", "RPOP": "R", "RPOPLPUSH": "R"}
 
 _READS = {*READS, "ZRANGE", "TTL"}
 _BYTES = re.compile(r"""(?<![A-Za-z0-9])b(?:'[^']*'|"[^"]*")""")
-_SEPARATOR = re.compile(r"[:/.|]")
 _MOST_KEYS = 20  # that are compared with others, which takes long
 _MIN_SIMILARITY = 0.8
 """Similarity, from 0 to 1, from which two keys that do not meet are reported as a cause."""
@@ -574,10 +573,15 @@ def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             one for one, write in written.items()
             if key not in present and re.sub(r"\d", "", one) != name and _fits(command, write)
         ]  # fmt: skip
-        of_same = [one for one in others if _last_part(one) == _last_part(key) != ""]
+        prefix, last = _parted(key)
+        of_same = [
+            one for one in others if all(_parted(one)) and prefix and _parted(one)[1] == last
+        ]
         others = [*of_same, *others][: 10 * _MOST_KEYS]
+        of_kind = {one for one in others if _parted(one)[0] == prefix != ""}
+        is_only = len(of_kind) == sum(_parted(one)[0] == prefix for one in read_keys) == 1
         alike = difflib.get_close_matches(key, others, 1, _MIN_SIMILARITY)
-        alike = alike or _of_one_kind(key, read_keys, others)
+        alike = alike or (list(of_kind) if is_only else [])
         for other in alike or difflib.get_close_matches(key, of_same or others, 1, 0.0):
             values = {"other": other, "severity": "cause" if alike else "hint"}
             yield command.finding("key_mismatch", [written[other].entry.number], **values)
@@ -588,10 +592,10 @@ def _fits(command: Command, write: Command) -> bool:
     return groups[0] in ("generic", groups[1])
 
 
-def _last_part(key: str) -> str:
-    """Return the part of a key after its last separator, which usually identifies a thing."""
-    separators = _SEPARATOR.findall(key)
-    return key.rpartition(separators[-1])[2] if separators else ""
+def _parted(key: str) -> tuple[str, str]:
+    """Return a key up to its last separator, and the part after it, which usually identifies a thing."""
+    start = 1 + max(map(key.rfind, ":/.|"))
+    return key[:start], key[start:]
 
 
 def _writes(command: Command) -> bool:
@@ -610,14 +614,6 @@ def _used_only_by(every: Iterable[Command], uses: Callable[[Command], bool]) -> 
         else:
             others.update(command.arguments)
     return {key: command for key, command in found.items() if key not in others}
-
-
-def _of_one_kind(key: str, read: Iterable[str], written: Iterable[str]) -> list[str]:
-    """Return the only written key with the same prefix, if only one key with the prefix was read."""
-    prefix, colon, _ = key.rpartition(":")
-    alike = [one for one in written if one.rpartition(":")[:2] == (prefix, colon)]
-    others = [one for one in read if one.rpartition(":")[:2] == (prefix, colon)]
-    return alike if colon and len(alike) == len(others) == 1 else []
 
 
 _OF_PYTHON = re.compile(rf"None|True|False|{_BYTES.pattern}|[\[{{]'.*[\]}}]")

@@ -56,7 +56,9 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
         lines = [[line[0], HIDDEN] for line in lines]
     name = lines[0][0].upper()
     if call.route in SEVERAL:
-        return _pipeline(call, lines)
+        replies = parsed(call.response_body) if has_full_answer(call) else None
+        replies = replies if isinstance(replies, list) else ()
+        return _commands(f"{call.route} of {len(lines)}", lines, replies, _is_base64(call))
     if on_connection(call) and call.number in lookups.grouped_calls:
         steps = [step.facts["words"][0] for step in lookups.grouped_calls[call.number]]
         is_transaction = name in ("EXEC", "DISCARD")
@@ -89,12 +91,6 @@ def _transaction(call: Call, name: str, lines: Sequence[Sequence[str]]) -> Summa
         return summary
     undone = "null: a watched key was changed, so nothing was executed"
     return replace(summary, answer=undone if result is None else scalar(result))
-
-
-def _pipeline(call: Call, lines: Sequence[Sequence[str]]) -> Summary:
-    replies = parsed(call.response_body) if has_full_answer(call) else None
-    what = f"{call.route} of {len(lines)}"
-    return _commands(what, lines, replies if isinstance(replies, list) else (), _is_base64(call))
 
 
 def _commands(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -57,17 +57,8 @@ def _about(kind: str, event: Event, evidence: Iterable[int] = (), /, **values: A
     return about_message(kind, event, event.data.get("message_id"), evidence, **values)
 
 
-def redirected(test: ObservedTest) -> Iterator[Finding]:
-    """Find deliveries that were answered with a 3xx."""
-    for event in test.events("attempt"):
-        status = event.data.get("status")
-        if isinstance(status, int) and 300 <= status < 400:
-            yield _about("redirected", event, status=status)
-
-
 def wrong_signature(test: ObservedTest) -> Iterator[Finding]:
     """Find deliveries rejected with 401 or 403, with the reasons in their signature."""
-    reported: set[str] = set()
     for event in test.events("attempt"):
         signature = event.data.get("signature")
         # The row of the attempt already shows a fault that changed the signature.
@@ -81,10 +72,7 @@ def wrong_signature(test: ObservedTest) -> Iterator[Finding]:
             kind, severity = "signature_valid", "hint"
             values = {name: signature[name] for name in ("url", "size", "hash", "called")}
             values["elsewhere"] = values["called"] != values["url"]
-        if (seen := f"{event.data.get('message_id')} {values}") not in reported:
-            reported.add(seen)
-            status = event.data.get("status")
-            yield _about(kind, event, status=status, severity=severity, **values)
+        yield _about(kind, event, status=event.data.get("status"), severity=severity, **values)
 
 
 def _reasons(signature: dict[str, Any]) -> list[dict[str, Any]]:
@@ -141,9 +129,9 @@ def base64_not_decoded(test: ObservedTest) -> Iterator[Finding]:
                 yield _about("base64_not_decoded", event, field=name, value=value)
 
 
-def exceptions(test: ObservedTest) -> Iterator[Finding]:
-    """Find exceptions that handlers raised or logged, although they answered with a 2xx, or in
-    deliveries that failed.
+def misleading_answers(test: ObservedTest) -> Iterator[Finding]:
+    """Find deliveries that were answered with a 3xx, and exceptions that handlers raised or logged,
+    although they answered with a 2xx, or in deliveries that failed.
 
     The framework may have turned the exception into a response. It is a hint only if a later
     attempt succeeded.
@@ -155,8 +143,9 @@ def exceptions(test: ObservedTest) -> Iterator[Finding]:
         logged = next(iter(data.get("logged") or ()), "")
         raised = (data.get("note") if data.get("exception") else "") or logged
         if isinstance(status, int) and status < 400:
-            if status < 300 and (logged or data.get("error")):
-                kind = "error_logged" if logged else "raised_after_answer"
+            facts = {"redirected": status >= 300, "error_logged": logged}
+            facts["raised_after_answer"] = data.get("error")
+            for kind in [one for one in facts if facts[one]][:1]:
                 yield _about(kind, event, status=status)
         elif raised and not data.get("signature") and not data.get("faults"):
             failed.setdefault((data.get("message_id"), raised), []).append(event)
@@ -363,22 +352,14 @@ def unlikely_duration(test: ObservedTest) -> Iterator[Finding]:
         if call.route not in (*PUBLISHING, "create_schedule") or not has_full_answer(call):
             continue
         headers = {name.lower(): value for name, value in _only_message(call)[0].items()}
-        for setting, unit, is_unlikely in _DURATIONS:
-            given = str(headers.get(f"upstash-{setting}") or "")
-            number = given.removesuffix("s")
-            if number.isascii() and number.isdigit() and is_unlikely(int(number)):
-                is_ms = unit == "ms"
-                means = f"{number} ms" if is_ms else f"{int(number) / 3600:.3g} h"
+        for setting in ("retry-delay", "delay", "timeout"):
+            given, is_ms = str(headers.get(f"upstash-{setting}") or ""), setting == "retry-delay"
+            digits = given.removesuffix("s")
+            number = int(digits) if digits.isascii() and digits.isdigit() else 0
+            if 0 < number < 1000 if is_ms else number >= 10_000 and number % 1000 == 0:
+                means = f"{number} ms" if is_ms else f"{number / 3600:.3g} h"
                 values = {"setting": setting.replace("-", " "), "given": given, "means": means}
                 yield about_entry("unlikely_duration", call, severity="hint", **values)
-
-
-_DURATIONS: tuple[tuple[str, str, Callable[[int], bool]], ...] = (
-    ("retry-delay", "ms", lambda number: 0 < number < 1000),
-    ("delay", "s", lambda number: number >= 10_000 and number % 1000 == 0),
-    ("timeout", "s", lambda number: number >= 10_000 and number % 1000 == 0),
-)
-"""Settings with their units, and which numbers are likely meant in another unit."""
 
 
 def header_not_forwarded(test: ObservedTest) -> Iterator[Finding]:
@@ -402,8 +383,8 @@ def _succeeded(event: Event) -> bool:
 
 FINDINGS = ()
 OF_TEST = (
-    deduplicated, redirected, wrong_signature, scheduled_twice,
-    base64_not_decoded, exceptions, unlikely_duration,
+    deduplicated, wrong_signature, scheduled_twice,
+    base64_not_decoded, misleading_answers, unlikely_duration,
     header_not_forwarded, error_accepted, error_in_body, repetition_rejected, effect_outside_steps,
     differs_in_replay, made_again, no_waiter,
 )  # fmt: skip

@@ -11,7 +11,16 @@ from ...core.errors import listed, plural
 from ...core.timers import clock_time, to_datetime
 from ...reporting.calls import Lookups, has_full_answer
 from ...reporting.model import Row, Sentences, Summary, Values
-from ...reporting.values import EXCERPT, compact, decoded, parsed, phrase_of, readable, shortened
+from ...reporting.values import (
+    EXCERPT,
+    compact,
+    decoded,
+    items_of,
+    parsed,
+    phrase_of,
+    readable,
+    shortened,
+)
 from ..signatures import SignatureDetails
 
 _SETTINGS = {
@@ -100,7 +109,7 @@ def _accepted(call: Call, lookups: Lookups) -> str:
         return lookups.short(lookups.created_by_lost_call[call.number])
     if not has_full_answer(call):
         return ""
-    return listed([_created(one, call, lookups) for one in _flat(parsed(call.response_body))])
+    return listed([_created(one, call, lookups) for one in items_of(call.response_body)])
 
 
 def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
@@ -112,12 +121,6 @@ def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
     first = lookups.published.get(message)
     since = "" if first is None else f" published at {to_datetime(first):%H:%M:%S}"
     return f"{call.status} deduplicated: {lookups.short(message)}{since}"
-
-
-def _flat(answer: Any) -> Iterator[dict[str, Any]]:
-    """Yield each message of a response; in a batch, the messages of a URL group are a nested list."""
-    for one in answer if isinstance(answer, list) else [answer]:
-        yield from one if isinstance(one, list) else [one]
 
 
 def _callback_summary(call: Call) -> Summary | None:
