@@ -27,6 +27,9 @@ class _Place(NamedTuple):
     def of(cls, record: dict[str, Any]) -> _Place:
         return cls(record["topic"], record["partition"], record["offset"])
 
+    def is_before(self, other: _Place) -> bool:
+        return self[:2] == other[:2] and self.offset < other.offset
+
     @property
     def of_partition(self) -> str:
         return f"{self.topic}-{self.partition}"
@@ -125,14 +128,18 @@ def unknown_header(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def committed_before_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find records committed before a call to another fake failed, and not redelivered."""
+    """Find records committed before a call to another fake failed, which no later call repeated, and
+    not redelivered.
+    """
     commits: dict[str, tuple[Call, int]] = {}
-    uncommitted: dict[str, int] = {}
+    uncommitted: dict[str, list[_Place]] = {}
     known = {call.number for call in _calls_of(test, handle)}
+    last = {repr((one.handle, one.target, one.request_body)): one for one in test.calls}
     for call in test.calls:
         group = _group_of(call)
         if call.handle != handle.name:
-            if call.status is None or call.status >= 500:
+            is_last = last[repr((call.handle, call.target, call.request_body))] is call
+            if is_last and (call.status is None or call.status >= 500):
                 for name, (commit, count) in commits.items():
                     yield about_group("committed_before_failure", commit, name, records=count)
                 commits.clear()
@@ -140,9 +147,12 @@ def committed_before_failure(test: ObservedTest, handle: Any) -> Iterator[Findin
             continue
         elif call.route == "consume":
             commits.pop(group, None)
-            uncommitted[group] = len(_received_records(call))
-        elif call.route == "commit" and executed(call) and uncommitted.get(group):
-            commits[group] = call, uncommitted.pop(group)
+            uncommitted[group] = list(map(_Place.of, _received_records(call)))
+        elif call.route == "commit" and executed(call):
+            received, ends = uncommitted.pop(group, []), _committed_places(call)
+            left = [one for one in received if ends and not any(map(one.is_before, ends))]
+            if len(left) < len(received):
+                commits[group], uncommitted[group] = (call, len(received) - len(left)), left
 
 
 def committed_automatically(test: ObservedTest, handle: Any) -> Iterator[Finding]:

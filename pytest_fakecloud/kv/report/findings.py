@@ -22,6 +22,7 @@ from .history import ADDING, WRITES, Command, commands, databases_of, history
 
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
 """Commands that return one page, with the index of their cursor argument."""
+_SEARCHING = {"SEARCH.QUERY", "SEARCH.COUNT", "SEARCH.AGGREGATE"}
 
 
 def scan_not_finished(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -124,9 +125,6 @@ def searched_before_ready(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 keys += [key] if all("not indexed yet" in one for one in why) else []
             if keys:
                 yield command.finding("searched_before_ready", keys=sorted(keys))
-
-
-_SEARCHING = {"SEARCH.QUERY", "SEARCH.COUNT", "SEARCH.AGGREGATE"}
 
 
 # -- requests and deliveries that the application received -----------------------------------------

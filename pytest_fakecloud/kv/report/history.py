@@ -134,7 +134,10 @@ class Command:
     @cached_property
     def changes_only_ttl(self) -> bool:
         """Whether the command changes the TTL of its key, and not the value."""
-        return self.spec is not None and _changes_only_ttl(self.spec)
+        spec = self.spec
+        if spec is None or not spec.write or "denyoom" in spec.flags or _has_ttl_of_fields(spec):
+            return False
+        return sets_ttl(spec) or spec.event == "persist"
 
     @cached_property
     def replaces(self) -> bool:
@@ -167,13 +170,6 @@ class Command:
     def finding(self, kind: str, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
         """Return a finding about the command's key; ``evidence`` are the numbers of other entries."""
         return about_key(kind, self.entry, self.key, evidence, **values)
-
-
-@cache
-def _changes_only_ttl(spec: CommandSpec) -> bool:
-    if not spec.write or "denyoom" in spec.flags or _has_ttl_of_fields(spec):
-        return False
-    return sets_ttl(spec) or spec.event == "persist"
 
 
 def _has_ttl_of_fields(spec: CommandSpec) -> bool:
