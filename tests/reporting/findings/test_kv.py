@@ -17,7 +17,7 @@ import redis.asyncio
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
-from pytest_fakecloud.outside.call_sites import call_site
+from pytest_fakecloud.core.recorder import CallSite
 from pytest_fakecloud.reporting.applications import ServedRequest
 from pytest_fakecloud.reporting.calls import Lookups
 from pytest_fakecloud.reporting.report import MOST
@@ -393,8 +393,9 @@ async def read_and_write(send: Send, value: int) -> None:
 def test_tasks_that_share_one_connection_race_if_their_calls_interleave(
     cloud: Cloud, work: Callable[[Send], Any], races: bool, protocol: str, known: str | None
 ) -> None:
-    server = cloud.kv_server()
-    recorder_of(cloud.journal).shared.find_site = call_site
+    server, senders = cloud.kv_server(), [0]
+    # `tests/outside/test_call_sites.py` has tests of the search for the task that sent a call.
+    recorder_of(cloud.journal).shared.find_site = lambda: CallSite(task=senders[-1])
     if known is not None:
         server.load({"k": known})
 
@@ -405,6 +406,9 @@ def test_tasks_that_share_one_connection_race_if_their_calls_interleave(
         native = redis.asyncio.Redis.from_url(url, single_connection_client=True)
 
         async def send(*words: Any) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            senders.append(int(task.get_name().rpartition("-")[2]))
             if protocol == "rest":
                 await http.post(server.url, json=words)
             else:
