@@ -106,8 +106,10 @@ class SharedRecords:
         self.recorded: deque[tuple[Any, ...]] = deque(maxlen=_ACTIONS)
         """The arguments of ``_action()`` for each action of the test, the fake's name first."""
         self.large = LargeCalls()
-        self.find_site: Callable[[], CallSite] | None = None
-        """Returns the places that made the current call; None if call sites are not recorded."""
+        self.find_site: Callable[[tuple[str, int] | None], CallSite] | None = None
+        """Returns the site of the current call, given the client's address; None if call sites are not
+        recorded.
+        """
         self.sites: dict[int, CallSite] = {}
         """The places that made each call, by the call's number."""
         self.failures: list[str] = []
@@ -245,7 +247,7 @@ class Recorder:
         if shared.find_site is not None:
             # A search through other threads' stacks must not change the answer to the call.
             with report_failure("the line of a call could not be found", shared.failures.append):
-                site = shared.find_site()
+                site = shared.find_site(call.client)
                 if site != CallSite():
                     shared.sites[call.number] = site
         if (len(call.request_body) if size is None else size) > LIGHT:

@@ -1,8 +1,8 @@
 """Finds the lines of the application that make a call, while the call is recorded.
 
 A client in this process is on the stack of the thread that handles the call, or it waits for the
-response in another thread or in a task of an event loop. No line is recorded if several wait, or if
-a task runs only library code, such as ``gather(client.get(url))``.
+response in another thread or in a task of an event loop. No line is recorded if several may wait for
+it, or if a task runs only library code, such as ``gather(client.get(url))``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from types import FrameType
-from typing import TypeAlias
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from ..core.recorder import CallSite, code_place, is_library, is_own, stack_of
@@ -31,6 +31,13 @@ _NOT_CLIENTS = sys.stdlib_module_names | {
 """Modules whose own tasks make no calls."""
 _PAUSES = {"asyncio.locks", "asyncio.queues", "asyncio.tasks", "asyncio.timeouts"}
 """Modules in which a task waits for another task or a time, such as ``asyncio.sleep()``."""
+_SOCKETS = {
+    "aiohttp.streams",
+    "anyio._backends._asyncio",
+    "asyncio.selector_events",
+    "asyncio.streams",
+}
+"""Modules in which a task uses a socket, through a transport."""
 _MAX_FRAMES = 300  # to search in a stack
 _MOST_PLACES = 6  # to record for a call
 _NUMBERS: WeakKeyDictionary[asyncio.Task[object], int] = WeakKeyDictionary()
@@ -38,15 +45,18 @@ _NUMBERS: WeakKeyDictionary[asyncio.Task[object], int] = WeakKeyDictionary()
 _COUNT = itertools.count(1)
 
 
-def call_site() -> CallSite:
-    """Return the places of the application that make the current call, and the task that does."""
+def call_site(client: tuple[str, int] | None = None) -> CallSite:
+    """Return the places of the application that make the current call, and the task that does, given
+    the address of the client's socket.
+    """
     here = _application(_stack(sys._getframe(1)))
     loop = asyncio._get_running_loop()
     if here or loop is not None:
         # Without a place, a task of this thread makes the call, and runs only library code.
         return _site(here, None if loop is None else asyncio.current_task(loop))
-    callers = list(_waiting_callers())
-    return _site(*callers[0]) if len(callers) == 1 else CallSite()
+    callers = [one for one in _waiting_callers() if client is None or one.address in (None, client)]
+    callers = [one for one in callers if one.address is not None] or callers
+    return _site(callers[0].frames, callers[0].task) if len(callers) == 1 else CallSite()
 
 
 def _site(frames: list[FrameType], task: asyncio.Task[object] | None) -> CallSite:
@@ -54,8 +64,14 @@ def _site(frames: list[FrameType], task: asyncio.Task[object] | None) -> CallSit
     return CallSite(tuple(map(code_place, frames[:_MOST_PLACES])), number)
 
 
-_Caller: TypeAlias = tuple[list[FrameType], asyncio.Task[object] | None]
-"""The application's frames, if any, of a thread or a task, and the task."""
+class _Caller(NamedTuple):
+    """A thread or a task that may be waiting: the application's frames, if any, and the address of the
+    socket on which it sends or receives, if that is known.
+    """
+
+    frames: list[FrameType]
+    task: asyncio.Task[object] | None = None
+    address: tuple[str, int] | None = None
 
 
 def _waiting_callers() -> Iterator[_Caller]:
@@ -68,7 +84,7 @@ def _waiting_callers() -> Iterator[_Caller]:
         if tasks := list(_tasks(stack)):
             yield from tasks
         elif _waits(top) and (frames := _application(stack)):
-            yield frames, None
+            yield _Caller(frames)
 
 
 def _stack(frame: FrameType) -> list[FrameType]:
@@ -95,7 +111,7 @@ def _tasks(stack: list[FrameType]) -> Iterator[_Caller]:
         try:
             tasks = list(asyncio.all_tasks(loop))
         except RuntimeError:  # the loop's thread changed the set during the iteration
-            yield [], None
+            yield _Caller([])
             continue
         running = asyncio.current_task(loop)
         # A running coroutine awaits nothing. Its frames are those of the thread.
@@ -110,10 +126,10 @@ def _tasks(stack: list[FrameType]) -> Iterator[_Caller]:
             if not application:
                 # One of these libraries may make calls.
                 if not _NOT_CLIENTS.issuperset(module_of(one).partition(".")[0] for one in frames):
-                    yield [], task
+                    yield _Caller([], task, _address(frames))
             # Skip a task that runs the application's code or only pauses: it waits for no response.
             elif not _PAUSES.issuperset(map(module_of, frames[frames.index(application[0]) + 1 :])):
-                yield application, task
+                yield _Caller(application, task, _address(frames))
 
 
 def _coroutine_frames(task: asyncio.Task[object]) -> list[FrameType]:
@@ -130,6 +146,16 @@ def _coroutine_frames(task: asyncio.Task[object]) -> list[FrameType]:
                 continue
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
     return frames
+
+
+def _address(frames: list[FrameType]) -> tuple[str, int] | None:
+    """Return the address of the socket on which a task sends or receives, given its frames."""
+    for frame in [one for one in frames[-_MOST_PLACES:] if module_of(one) in _SOCKETS]:
+        me = frame.f_locals.get("self")
+        for one in (me, getattr(me, "_transport", None), getattr(me, "transport", None)):
+            if isinstance(one, asyncio.BaseTransport) and (name := one.get_extra_info("sockname")):
+                return tuple(name[:2])
+    return None
 
 
 def _task_inside(frame: FrameType) -> asyncio.Task[object] | None:

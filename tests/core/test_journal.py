@@ -290,7 +290,7 @@ def test_a_failure_without_any_call_says_so(journal: Both) -> None:
 
 def test_a_dropped_call_takes_its_source_line_along() -> None:
     cloud = Both(lambda: 0)
-    cloud.shared.find_site = lambda: CallSite((code_place(sys._getframe()),))
+    cloud.shared.find_site = lambda client: CallSite((code_place(sys._getframe()),))
     one, two = Both(lambda: 0, handle="one", parent=cloud), Both(lambda: 0, parent=cloud)
     cloud.keep = 4
     for _ in range(9):

@@ -240,17 +240,18 @@ def commands(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
 
 
 def clients_of(test: ObservedTest, handle: ServerOrDatabase) -> Callable[[Command], object]:
-    """Return a function that returns who sent a command: its connection, or its task on a connection
-    that several tasks share.
+    """Return a function that returns who sent a command: its connection, or its task if several tasks
+    share a connection of the task.
     """
     sharing: dict[object, set[int]] = {}
     for call in test.calls_of(handle):
         if task := test.tasks.get(call.number):
             sharing.setdefault(call.client, set()).add(task)
+    among = {task for tasks in sharing.values() if len(tasks) > 1 for task in tasks}
 
     def client_of(command: Command) -> object:
-        is_shared = len(sharing.get(command.client, ())) > 1
-        return (is_shared and test.tasks.get(command.entry.number)) or command.client
+        task = test.tasks.get(command.entry.number)
+        return task if task in among else command.client
 
     return client_of
 

@@ -395,7 +395,7 @@ def test_tasks_that_share_one_connection_race_if_their_calls_interleave(
 ) -> None:
     server, senders = cloud.kv_server(), [0]
     # `tests/outside/test_call_sites.py` has tests of the search for the task that sent a call.
-    recorder_of(cloud.journal).shared.find_site = lambda: CallSite(task=senders[-1])
+    recorder_of(cloud.journal).shared.find_site = lambda client: CallSite(task=senders[-1])
     if known is not None:
         server.load({"k": known})
 
