@@ -377,10 +377,8 @@ class ObservedTest:
 
     @cached_property
     def tasks(self) -> dict[int, int]:
-        """The numbers of the tasks that sent calls, by the calls' numbers, as far as they are known."""
-        return {
-            number: one.task for number, one in records_of(self.cloud).sites.items() if one.task
-        }
+        """The task that sent each call, 0 if it was none, by the call's number; only known ones."""
+        return {number: one.task for number, one in records_of(self.cloud).sites.items()}
 
     @cached_property
     def chain(self) -> list[BaseException]:

@@ -241,7 +241,7 @@ def commands(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
 
 def clients_of(test: ObservedTest, handle: ServerOrDatabase) -> Callable[[Command], object]:
     """Return a function that returns who sent a command: its connection, or its task if several tasks
-    share a connection of the task.
+    share a connection of the task; None if any of these tasks may have sent it.
     """
     sharing: dict[object, set[int]] = {}
     for call in test.calls_of(handle):
@@ -251,7 +251,8 @@ def clients_of(test: ObservedTest, handle: ServerOrDatabase) -> Callable[[Comman
 
     def client_of(command: Command) -> object:
         task = test.tasks.get(command.entry.number)
-        return task if task in among else command.client
+        is_unknown = task is None and bool(among)
+        return None if is_unknown else task if task in among else command.client
 
     return client_of
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 import re
 import time
 from collections import defaultdict
@@ -138,7 +139,9 @@ def wrong_time(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             if not ttl.unit.is_absolute and _is_unlikely(int(ttl.number), own):
                 values = {"given": str(ttl), "seconds": (deadline - now_us) / 1e6}
                 yield command.finding("unlikely_ttl", severity="hint", **values)
-        elif (known := scores.get(command.key)) and (bounds := _score_bounds(command)):
+        elif known := scores.get(command.key):
+            by_score = command.name.endswith(("BYSCORE", "ZCOUNT")) or "BYSCORE" in command.options
+            bounds = command.words[2:4] if by_score else []
             for unit, in_unit in _TIMES.items():
                 bound = next((one for one in bounds if _whole(one) in in_unit), "")
                 (other,) = _TIMES.keys() - {unit}
@@ -158,12 +161,6 @@ def _is_unlikely(number: int, unit: str) -> bool:
 def _whole(text: str) -> int:
     digits = text.removeprefix("(").partition(".")[0]
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else 0
-
-
-def _score_bounds(command: Command) -> list[str]:
-    """Return the bounds of a range of scores; an empty list for any other command."""
-    by_score = command.name.endswith("BYSCORE") or command.name == "ZCOUNT"
-    return command.words[2:4] if by_score or "BYSCORE" in command.options else []
 
 
 def _starts_at_zero(command: Command) -> bool:
@@ -203,10 +200,6 @@ class _Updates:
     race: list[tuple[Command, Command]] = field(default_factory=list)
     """The check and the write of each client that found no value, since the first such write."""
 
-    def note_read(self, client: object, command: Command) -> None:
-        self.outdated.pop(client, None)
-        self.current[client] = command
-
     def note_write(
         self, client: object, command: Command, item: Iterable[str], value: str
     ) -> Finding | None:
@@ -218,19 +211,21 @@ class _Updates:
         self.current.clear()
         self.late_watchers.clear()
         if read is None or before is None or before[0] == client:
-            self.race = [(first, command)] if first and first.result in (None, 0) else []
+            if first or before is None or before[0] != client:
+                self.race = [(first, command)] if first and first.result in (None, 0) else []
             return None
         _, lost, overwritten = before
         if read.result in (None, 0):
             self.race += [(read, command)] if self.race else []
             is_over = all(one.result not in (None, 0) for one in self.outdated.values())
             return _check_then_set(self.race, item) if self.race and is_over else None
-        if read.result == overwritten:
+        if read.result == overwritten or (lost.deadline_us or math.inf) <= command.at_us:
             return None
         values = {"written": value, "overwritten": overwritten, "read": read.result}
         values |= {"write": command.name, "check": read.name, "item": " ".join(item)}
-        of_tasks = client != command.client and lost.client == command.client
-        return command.finding("lost_update", watch_late=late, of_tasks=of_tasks, **values)
+        values["own"] = "connection" if client == command.client else "task"
+        values["other"] = "connection" if before[0] == lost.client else "task"
+        return command.finding("lost_update", watch_late=late, **values)
 
 
 def races(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
@@ -252,7 +247,9 @@ def races(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
                     update.late_watchers.add(client)
         elif len(command.words) == _CHECKS.get(command.name):
             if command.name.endswith("GET") or command.result == 0:
-                of_key[tuple(command.arguments)].note_read(client, command)
+                update = of_key[tuple(command.arguments)]
+                update.outdated.pop(client, None)
+                update.current[client] = command
         elif client is not None and written:
             for item, value in written.items():
                 if finding := of_key[item].note_write(client, command, item, value):

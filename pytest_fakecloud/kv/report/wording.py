@@ -241,8 +241,8 @@ SENTENCES: Sentences = {
     "bytes_in_key": "the key {key} contains {text:raw}, which is how Python writes bytes: decode "
     "answers before using them in keys (decode_responses=True)",
     "lost_update": "{write} {item} wrote {written:result} over {overwritten:result}, which another "
-    "[of_tasks?task|connection] had written after this [of_tasks?task|connection]'s {check} returned "
-    "{read:result}[watch_late?; its WATCH came after that write]",
+    "{other:raw} had written after this {own:raw}'s {check} returned {read:result}"
+    "[watch_late?; its WATCH came after that write]",
     "check_then_set": "[many?{many}|two] {read} commands found that {item:raw} did not exist, then "
     "[many?{many}|two] {write} commands wrote it, [many?each over the one before|the second over the "
     "first]: the check and the write are separate; use [of_field?HSETNX|{write} with NX] or a script",
