@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..base_cloud import closed_addresses, context_of
 from ..core.calls import Action, Call, Entry, Event
-from ..core.errors import causes_of, report_failure
+from ..core.errors import causes_of, describe_error, report_failure
 from ..handle import Handle
 from ..services import SERVICES, report_part
 from .applications import ServedRequest
@@ -187,10 +187,13 @@ def find(test: ObservedTest) -> list[Finding]:
     """Return the findings about a cloud: the most important first, then the newest."""
     found: list[Finding] = []
     for detector, given in _detectors(test):
-        failures: list[str] = []
-        with report_failure(f"{detector.__name__} failed", failures.append):
+        try:
             found += detector(test, *given)
-        found += [Finding("failed", values={"text": text}) for text in failures]
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            text = f"{detector.__name__} failed: {describe_error(error)}"
+            found.append(Finding("failed", values={"text": text}))
     if any(one.severity == "cause" for one in found):
         # If a cause is known, a fake without calls is not worth reporting.
         found = [one for one in found if one.kind != "never_called"]
