@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from operator import attrgetter
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from .calls import (
     CALL_FIELDS,
@@ -48,8 +48,6 @@ CodePlace: TypeAlias = tuple[CodeType, int]
 """A function's code and the index of an instruction in it. Finding its line takes longer than the
 call of a fake's method, so only reports do that.
 """
-CallSite: TypeAlias = tuple[CodePlace, ...]
-"""The places of the application that made a call: the caller, then the callers of its function."""
 _ACTIONS = 1_000
 """Maximum number of a test's actions that are kept; beyond it the oldest are dropped."""
 
@@ -89,6 +87,15 @@ class LargeCalls:
                 self.total -= self.sizes.pop(call, 0)
 
 
+class CallSite(NamedTuple):
+    """The places of the application that made a call: the caller, then the callers of its function;
+    and the number of the task of an event loop that sent it. Both are empty if they are unknown.
+    """
+
+    places: tuple[CodePlace, ...] = ()
+    task: int = 0
+
+
 class SharedRecords:
     """The state that the recorders of one cloud and of its fakes share."""
 
@@ -99,8 +106,10 @@ class SharedRecords:
         self.recorded: deque[tuple[Any, ...]] = deque(maxlen=_ACTIONS)
         """The arguments of ``_action()`` for each action of the test, the fake's name first."""
         self.large = LargeCalls()
-        self.find_site: Callable[[], CallSite] | None = None
-        """Returns the places that made the current call; None if call sites are not recorded."""
+        self.find_site: Callable[[tuple[str, int] | None], CallSite] | None = None
+        """Returns the site of the current call, given the client's address; None if call sites are not
+        recorded.
+        """
         self.sites: dict[int, CallSite] = {}
         """The places that made each call, by the call's number."""
         self.failures: list[str] = []
@@ -238,8 +247,8 @@ class Recorder:
         if shared.find_site is not None:
             # A search through other threads' stacks must not change the answer to the call.
             with report_failure("the line of a call could not be found", shared.failures.append):
-                site = shared.find_site()
-                if site:
+                site = shared.find_site(call.client)
+                if site != CallSite():
                     shared.sites[call.number] = site
         if (len(call.request_body) if size is None else size) > LIGHT:
             self._update_size(call)

@@ -56,7 +56,8 @@ def compared(report: Report, passed: _JSON) -> tuple[Report, _JSON]:
     if own is None and other is None:
         return report, _beside(passed, None)
     numbers = tuple(row.number for row in report.rows[-1:]) if own is None else (own["number"],)
-    values = {"ended": own is None, "passed": None if other is None else other["text"]}
+    values = {name: other and other["text"][name] for name in ("what", "answer")}
+    values["ended"] = own is None
     found = Finding("differs_from_pass", rows=numbers, values=values, severity="context")
     return replace(report, findings=[*report.findings, found]), _beside(passed, other)
 

@@ -21,6 +21,7 @@ from ..handle import Handle
 from ..services import SERVICES, report_part
 from .applications import ServedRequest
 from .calls import (
+    PUBLISHING,
     Lookups,
     error_of,
     executed_but_lost,
@@ -377,10 +378,19 @@ class ObservedTest:
     def calls(self) -> list[Call]:
         return [entry for entry in self.entries if isinstance(entry, Call)]
 
+    @cached_property
+    def tasks(self) -> dict[int, int]:
+        """The task that sent each call, 0 if it was none, by the call's number; only known ones."""
+        return {number: one.task for number, one in records_of(self.cloud).sites.items()}
+
+    @cached_property
+    def chain(self) -> list[BaseException]:
+        """The exception of the test, with its causes."""
+        return [] if self.raised is None else [self.raised, *causes_of(self.raised)]
+
     def failed_with(self, pattern: re.Pattern[str]) -> bool:
         """Return whether an exception of the test matches a pattern, or none is known."""
-        chain = [] if self.raised is None else [self.raised, *causes_of(self.raised)]
-        return not chain or any(pattern.search(str(one)) for one in chain)
+        return not self.chain or any(pattern.search(str(one)) for one in self.chain)
 
     def mentions(self, value: str) -> bool:
         """Return whether the message of a failed assertion contains a value as a whole word."""
@@ -406,19 +416,25 @@ class ObservedTest:
         alone = (one for one in self.events("attempt") if one.data.get("alone"))
         return [one for one in alone if isinstance(one.data.get("began"), int)]
 
+    @cached_property
+    def published(self) -> list[Call]:
+        """The publish requests to queues."""
+        return [one for one in self.calls_to("queue") if one.route in PUBLISHING]
+
     def attempt_around(self, entry: Entry) -> Event | None:
         """Return the attempt during which an entry was recorded; None outside of attempts."""
         around = (one for one in self.attempts if one.data["began"] < entry.number < one.number)
         return next(around, None)
 
-    def writes(self) -> Iterator[list[Write]]:
-        """Yield the writes to each fake that is a store."""
-        for fake in self.fakes:
-            if hasattr(part := report_part(fake.fixture, "findings"), "writes"):
-                yield list(part.writes(self, fake))
+    @cached_property
+    def writes(self) -> list[Write]:
+        """The writes to the fakes that are stores."""
+        parts = [(fake, report_part(fake.fixture, "findings")) for fake in self.fakes]
+        stores = [(fake, part) for fake, part in parts if hasattr(part, "writes")]
+        return sorted(one for fake, part in stores for one in part.writes(self, fake))
 
-    def events(self, kind: str) -> list[Event]:
-        return [e for e in self.entries if isinstance(e, Event) and e.kind == kind]
+    def events(self, *kinds: str) -> list[Event]:
+        return [e for e in self.entries if isinstance(e, Event) and e.kind in kinds]
 
 
 Detector: TypeAlias = Callable[[ObservedTest, Any], Iterator[Finding]]  # given a fake
@@ -481,8 +497,7 @@ def _blocks(call: Call) -> bool:
 
 def error_not_seen(test: ObservedTest) -> Iterator[Finding]:
     """Find rejected requests whose error did not reach the test, which only failed an assertion."""
-    chain = [] if test.raised is None else [test.raised, *causes_of(test.raised)]
-    if not chain or not all(isinstance(one, AssertionError) for one in chain):
+    if not test.chain or not all(isinstance(one, AssertionError) for one in test.chain):
         return
     read_only = test.read_only_tokens.values()
     # Clients try options that a server may not support, and scripts that it may not have.
@@ -540,7 +555,8 @@ def repeated_after_lost_answer(test: ObservedTest) -> Iterator[Finding]:
                 found = about_entry(
                     "repeated_after_lost_answer", call, [first.number],
                     service=call.service, call=sent[0] if len(sent) == 1 else call.route,
-                    status=first.status, in_part=_was_in_part(first),
+                    status=first.status if (first.status or 0) >= 400 else 0,
+                    in_part=_was_in_part(first),
                 )  # fmt: skip
                 yield replace(found, subjects=tuple(part.subjects(call)))
 

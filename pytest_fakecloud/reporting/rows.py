@@ -182,7 +182,7 @@ class _Builder:
             operation=_operation(masked, facts.get("command")),
             subjects=tuple(_subjects_of(masked)), status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
-            where=_place_of(self._sites.get(call.number, ())),
+            where=_place_of(self._sites.get(call.number, CallSite())),
             ended=faults_ended(call) if any(one.kind == "call" for one in faults) else 0,
             words=tuple(words),
             same=(masked.method, call.route, _without_numbers(words) or request,
@@ -234,7 +234,7 @@ def _without_numbers(words: Iterable[str]) -> list[str]:
 
 def _place_of(site: CallSite) -> Place | None:
     """Return the place that made a call, with its callers; None if it is not known."""
-    found: list[Any] = [place_at(one) for one in site]
+    found: list[Any] = [place_at(one) for one in site.places]
     places = [Place(**one) for one in found]
     return replace(places[0], callers=tuple(places[1:])) if places else None
 

@@ -18,7 +18,7 @@ from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
-from .model import IN_FULL, Finding, Place, Report, Row, Script, Severity, Summary
+from .model import IN_FULL, Finding, Report, Row, Script, Severity, Summary
 from .report import report_of
 from .values import CONTROLS, NUMBER, PIPELINED, printable
 from .wording import describe, effect, sentence
@@ -229,7 +229,8 @@ class _Writer:
         """Return the line of code that made a call, unless the previous such row has the same."""
         if row.where is None or row.kind == "action":
             return []
-        place = " from ".join(map(_line, (row.where, *row.where.callers[:1])))
+        places = row.where, *row.where.callers[:1]
+        place = " from ".join(f"{PurePath(x.file).name}:{x.line} in {x.function}" for x in places)
         before, self._last_place = self._last_place, place
         return [place] if place != before else []
 
@@ -272,10 +273,6 @@ class _Writer:
         more = len(whole) - LINES_OF_A_SCRIPT
         if more > 0:
             yield f"{indent}  ... {counted(more, 'more line')}"
-
-
-def _line(place: Place) -> str:
-    return f"{PurePath(place.file).name}:{place.line} in {place.function}"
 
 
 def _have_nested(lines: Sequence[Line | int]) -> list[bool]:

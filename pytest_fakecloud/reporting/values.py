@@ -326,9 +326,13 @@ def parsed(body: bytes | str) -> Any:
 
 
 def items_of(body: bytes | str) -> list[dict[str, Any]]:
-    """Return the objects in a JSON body, which is one object or a list of them."""
+    """Return the objects in a JSON body: one object, or those in a list. The answer to a batch has a
+    list inside the list for the messages of a URL group.
+    """
     value = parsed(body)
-    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
+    items = value if isinstance(value, list) else [value]
+    lists = [one if isinstance(one, list) else [one] for one in items]
+    return [one for each in lists for one in each if isinstance(one, dict)]
 
 
 def readable(body: bytes | str, kind: str = "") -> str:

@@ -14,7 +14,17 @@ from ..services import SERVICES, report_part
 from .applications import ServedRequest
 from .calls import Lookups, error_of
 from .model import Finding, Row, Sentences, Summary, Values
-from .values import EXCERPT, NUMBER, compact, namespace, phrase_of, readable, shortened, visible
+from .values import (
+    EXCERPT,
+    NUMBER,
+    compact,
+    namespace,
+    phrase_of,
+    readable,
+    scalar,
+    shortened,
+    visible,
+)
 
 
 def summarise(call: Call, lookups: Lookups) -> Summary | None:
@@ -159,7 +169,7 @@ def sentence(finding: Finding, lookups: Lookups) -> str:
     says = _sentences()[finding.kind]
     values = {**finding.values, "fake": finding.fake}
     if isinstance(says, str):
-        text = _Template(lookups).vformat(says, (), values)
+        text = _Template(lookups).vformat(_chosen(says, values), (), values)
     else:
         text = says(values, lookups)
     if likewise := finding.values.get("likewise"):
@@ -179,13 +189,31 @@ def _sentences() -> Sentences:
     return found
 
 
+_RESULT = 240
+"""Maximum length of a result in a sentence, in characters."""
+_CHOICE = re.compile(r"\[(\w+)\?([^][|]*)\|?([^][]*)\]")
+
+
+def _chosen(template: str, values: Values) -> str:
+    """Return a template with its choices made: ``[name?…]`` remains if the value is neither empty nor
+    0, and ``[name?…|…]`` becomes the second part otherwise. A choice may contain others.
+    """
+    while (
+        chosen := _CHOICE.sub(lambda found: found[2 if values[found[1]] else 3], template)
+    ) != template:
+        template = chosen
+    return template
+
+
 class _Template(string.Formatter):
     """Formats the sentence of a finding with its values.
 
     ``{name}`` is a string, shortened; ``{name:raw}`` is a string in full; ``{name:json}`` is JSON;
+    ``{name:result}`` is the result of a command; ``{name:duration}`` is a number of seconds;
+    ``{name:once}`` is how a request to a service has its effect once;
     ``{name:id}`` is the short form of an ID; ``{name:list}`` is a list of strings, ``{name:quoted}``
-    one of strings in quotes; ``{name:namespace}`` is the name of a namespace; ``{name:record}`` is a
-    count with its noun.
+    one of strings in quotes; ``{name:namespace}`` is the name of a namespace; ``{name:record}``, or
+    any other noun, is a count with the noun.
     """
 
     def __init__(self, lookups: Lookups) -> None:
@@ -198,33 +226,34 @@ class _Template(string.Formatter):
             case "raw":
                 return str(value)
             case "json":
-                return compact(shortened(value) if isinstance(value, str) else value)
+                is_text = isinstance(value, str)
+                return compact(shortened(value)) if is_text else shortened(compact(value))
+            case "result":
+                return shortened(scalar(value), _RESULT)
+            case "duration":
+                return _duration(value)
+            case "once":
+                return _ONCE.get(value, "")
             case "id":
                 return self._lookups.short(value)
             case "list":
-                return listed([shortened(str(one)) for one in value], 4)
+                return listed([shortened(str(one)) for one in value])
             case "quoted":
-                return listed([compact(shortened(one)) for one in value], 4)
+                return listed([compact(shortened(one)) for one in value])
             case "namespace":
                 return namespace(value)
-            case "record" | "earlier record" | "vector":
-                return counted(value, format_spec)
             case _:
-                raise ValueError(f"unknown format {format_spec!r}")
+                return counted(value, format_spec)
 
 
-def _swallowed(values: Values, lookups: Lookups) -> str:
-    answer = " ".join(filter(None, [values["status"], values["error"]]))
-    return f"this {values['call']} was answered {answer}, and the test saw no exception"
-
-
-def _repeated(values: Values, lookups: Lookups) -> str:
-    answered = f"answered {values['status']}" if values["status"] >= 400 else "not answered"
-    done = "carried out in part" if values["in_part"] else "carried out"
-    return (
-        f"this {values['call']} repeats an earlier one, which was {answered} although it was {done}"
-        f"{_ONCE.get(values['service'], '')}"
-    )
+def _duration(seconds: float) -> str:
+    """Return a duration with two significant digits, or more if it is many days."""
+    if seconds < 0.001:
+        return "less than 1 ms"
+    units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    size, unit = next((one for one in units if seconds >= one[0]), (1, "s"))
+    count = seconds / size
+    return f"{count:.0f} {unit}" if count >= 9.95 else f"{count:.2g} {unit}"
 
 
 _ONCE = {
@@ -232,15 +261,6 @@ _ONCE = {
     "vector": ": with the same ids in a retry, it would replace the first",
 }
 """How a repeated request has its effect once, by the service."""
-
-
-def _differs(values: Values, lookups: Lookups) -> str:
-    passed = values["passed"]
-    if passed is None:
-        return "the last passing run of this test had ended before this row"
-    answer = f" <-- {passed['answer']}" if passed["answer"] else ""
-    where = "then went on with" if values["ended"] else "first did otherwise here:"
-    return f"the last passing run of this test {where} {shortened(passed['what'] + answer)}"
 
 
 def _rejected(values: Values, lookups: Lookups) -> str:
@@ -258,9 +278,12 @@ _WHY_REJECTED = {
     "unknown": "the credentials are not those of {fake}",
 }
 _SENTENCES: Sentences = {
-    "error_not_seen": _swallowed,
-    "differs_from_pass": _differs,
-    "repeated_after_lost_answer": _repeated,
+    "error_not_seen": "this {call:raw} was answered [error?[status?{status:raw} ]{error:raw}|"
+    "{status:raw}], and the test saw no exception",
+    "differs_from_pass": "the last passing run of this test [what?[ended?then went on with|first did "
+    "otherwise here:] {what}[answer? <-- {answer}]|had ended before this row]",
+    "repeated_after_lost_answer": "this {call:raw} repeats an earlier one, which was [status?answered "
+    "{status:raw}|not answered] although it was carried out[in_part? in part]{service:once}",
     "never_called": "no call was received",
     "clock_frozen": "{seconds:raw} s of wall-clock time passed while the fake clock was frozen; "
     "fakecloud.clock.advance() moves it, time.sleep() does not",

@@ -17,7 +17,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import TEXT, URL
 from pytest_fakecloud.core.journal import Journal
 from pytest_fakecloud.core.matching import Field
-from pytest_fakecloud.core.recorder import Recorder, code_place, is_library, place_at
+from pytest_fakecloud.core.recorder import CallSite, Recorder, code_place, is_library, place_at
 
 from ..harness import error_of, in_threads
 
@@ -290,7 +290,7 @@ def test_a_failure_without_any_call_says_so(journal: Both) -> None:
 
 def test_a_dropped_call_takes_its_source_line_along() -> None:
     cloud = Both(lambda: 0)
-    cloud.shared.find_site = lambda: (code_place(sys._getframe()),)
+    cloud.shared.find_site = lambda client: CallSite((code_place(sys._getframe()),))
     one, two = Both(lambda: 0, handle="one", parent=cloud), Both(lambda: 0, parent=cloud)
     cloud.keep = 4
     for _ in range(9):

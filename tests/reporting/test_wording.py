@@ -146,8 +146,8 @@ SIGNED = {"message": "m", "status": 401, "url": HOOK, "called": "http://127.0.0.
     [
         (
             "received_again",
-            {"group": "g", "records": ["t-0@1"], "by": ["a", "a"], "last": ["t-0=1"],
-             "uncommitted": [], "repeated": [("INCR", 2)]},
+            {"group": "g", "records": ["t-0@1"], "often": 0, "by": "", "last": ["t-0=1"],
+             "uncommitted": [], "command": "INCR", "times": 2},
             "commit the offset of the last processed record + 1; INCR was repeated 2 times",
         ),
         (
@@ -157,13 +157,13 @@ SIGNED = {"message": "m", "status": 401, "url": HOOK, "called": "http://127.0.0.
         ),
         (
             "repeated_after_failure",
-            {"message": "", "target": "/pay", "command": "INCR", "key": "n", "marks": [],
+            {"message": "", "target": "/pay", "command": "INCR", "key": "n", "mark": "",
              "twice": False},
             "INCR n repeats one made during an identical earlier /pay, which failed afterwards",
         ),
         (
             "signature_valid",
-            {**SIGNED, "hash": "h"},
+            {**SIGNED, "hash": "h", "elsewhere": True},
             f"for sub {HOOK} (the application is called at http://127.0.0.1:1/) and a body of 8",
         ),
     ],

@@ -5,9 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
-from operator import attrgetter
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ...core.calls import Call, Event
@@ -29,6 +27,9 @@ class _Place(NamedTuple):
     def of(cls, record: dict[str, Any]) -> _Place:
         return cls(record["topic"], record["partition"], record["offset"])
 
+    def is_before(self, other: _Place) -> bool:
+        return self[:2] == other[:2] and self.offset < other.offset
+
     @property
     def of_partition(self) -> str:
         return f"{self.topic}-{self.partition}"
@@ -47,16 +48,6 @@ def _calls_of(test: ObservedTest, handle: Any) -> list[Call]:
         ))
     }  # fmt: skip
     return [call for call in calls if call.facts.get("group") not in unknown - {None}]
-
-
-def _group(handle: Any, name: str) -> Any:
-    """Return the current data of a group; None if it no longer exists."""
-    return next((one._described() for one in handle.groups() if one.name == name), None)
-
-
-def _members(handle: Any, group: str) -> Sequence[Any]:
-    found = _group(handle, group)
-    return () if found is None else found.members
 
 
 def _received_records(call: Call) -> list[dict[str, Any]]:
@@ -86,12 +77,11 @@ def _groups_without_commits(test: ObservedTest, handle: Any) -> set[str]:
     committed = {one.data["group"] for one in test.events("commit") if one.handle == handle.name}
     committed |= {group.name for group in handle.groups() if group._described().committed}
     calls = [one for one in _calls_of(test, handle) if one.route == "consume" and executed(one)]
-    automatic = {_group_of(one) for one in calls if _commits_automatically(one)}
+    automatic = {
+        _group_of(one) for one in calls
+        if one.request_headers.get("Kafka-Enable-Auto-Commit", "true").lower() != "false"
+    }  # fmt: skip
     return {_group_of(one) for one in calls} - committed - automatic
-
-
-def _commits_automatically(call: Call) -> bool:
-    return call.request_headers.get("Kafka-Enable-Auto-Commit", "true").lower() != "false"
 
 
 # -- commits ---------------------------------------------------------------------------------------
@@ -119,7 +109,8 @@ def commit_too_high(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             if is_beyond or (last is None and fits):
                 yield about_group(
                     "commit_too_high", call, group, partition=place.of_partition, end=end,
-                    offset=place.offset, last=last, fits=fits,
+                    beyond=place.offset > end, offset=place.offset, last=last,
+                    next=0 if last is None else last + 1, fits=fits,
                 )  # fmt: skip
 
 
@@ -137,14 +128,18 @@ def unknown_header(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def committed_before_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find records committed before a call to another fake failed, and not redelivered."""
+    """Find records committed before a call to another fake failed, which no later call repeated, and
+    not redelivered.
+    """
     commits: dict[str, tuple[Call, int]] = {}
-    uncommitted: dict[str, int] = {}
+    uncommitted: dict[str, list[_Place]] = {}
     known = {call.number for call in _calls_of(test, handle)}
+    last = {repr((one.handle, one.target, one.request_body)): one for one in test.calls}
     for call in test.calls:
         group = _group_of(call)
         if call.handle != handle.name:
-            if call.status is None or call.status >= 500:
+            is_last = last[repr((call.handle, call.target, call.request_body))] is call
+            if is_last and (call.status is None or call.status >= 500):
                 for name, (commit, count) in commits.items():
                     yield about_group("committed_before_failure", commit, name, records=count)
                 commits.clear()
@@ -152,16 +147,18 @@ def committed_before_failure(test: ObservedTest, handle: Any) -> Iterator[Findin
             continue
         elif call.route == "consume":
             commits.pop(group, None)
-            uncommitted[group] = len(_received_records(call))
-        elif call.route == "commit" and executed(call) and uncommitted.get(group):
-            commits[group] = call, uncommitted.pop(group)
+            uncommitted[group] = list(map(_Place.of, _received_records(call)))
+        elif call.route == "commit" and executed(call):
+            received, ends = uncommitted.pop(group, []), _committed_places(call)
+            left = [one for one in received if ends and not any(map(one.is_before, ends))]
+            if len(left) < len(received):
+                commits[group], uncommitted[group] = (call, len(received) - len(left)), left
 
 
 def committed_automatically(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find automatic commits of records that the instance, which commits itself, did not commit."""
     committed: dict[tuple[object, ...], int] = {}
-    events = [*test.events("commit"), *test.events("auto commit")]
-    for event in sorted(events, key=attrgetter("number")):
+    for event in test.events("commit", "auto commit"):
         if event.handle != handle.name:
             continue
         instance, skipped = (event.data["group"], event.data["instance"]), 0
@@ -185,7 +182,8 @@ def never_committed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         received = [place for _, places in calls for place in places]
         if received and group in without_commits:
             last = [call for call, places in calls if places][-1]
-            values = {"records": len(set(received)), "deliveries": len(received)}
+            often = len(received) > (count := len(set(received)))
+            values = {"records": count, "deliveries": len(received) if often else 0}
             yield about_group("never_committed", last, group, **values)
 
 
@@ -218,13 +216,16 @@ def received_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         committed = {commit for number, commit in commits if number <= again.number}
         by_partition = {one.of_partition for name, one in committed if name == group}
         without = dict.fromkeys(one.of_partition for one in places) if by_partition else {}
+        (command, times), *_ = [*repeated.most_common(1), ("", 0)]
+        is_told = len(set(by)) == len(by) < 4
         last = [f"{one.of_partition}={one.offset}" for one in places if (group, one) in committed
                 and _commits_own_offsets(test, handle, group, one)]  # fmt: skip
         yield about_group(
             "received_again", again, group, severity="cause" if repeated or last else "hint",
-            records=[f"{one.of_partition}@{one.offset}" for one in places], by=list(by), last=last,
+            records=[f"{one.of_partition}@{one.offset}" for one in places], last=last,
+            often=len(by) if len(by) > 2 else 0, by=", then by ".join(by) if is_told else "",
             uncommitted=[one for one in without if one not in by_partition],
-            committed=sorted(by_partition), repeated=repeated.most_common(1),
+            committed=sorted(by_partition), command=command, times=times,
         )  # fmt: skip
 
 
@@ -249,7 +250,7 @@ def _repeated_commands(test: ObservedTest, first: Call, again: Call) -> Counter[
     """Return how often each command was repeated after a redelivery, by the command's name."""
     before: list[list[str]] = []
     repeated: Counter[str] = Counter()
-    for write in chain.from_iterable(test.writes()):
+    for write in test.writes:
         if not write.adds or write.number < first.number:
             continue
         if write.number < again.number:
@@ -262,14 +263,15 @@ def _repeated_commands(test: ObservedTest, first: Call, again: Call) -> Counter[
 
 def started_at_end(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find groups without commits whose reset ``latest`` made them start after existing records."""
+    groups = {one.name: one._described() for one in handle.groups()}
     for group, calls in _consume_calls(test, handle).items():
         received: dict[str, set[int]] = {}
         for place in (place for _, places in calls for place in places):
             received.setdefault(place.of_partition, set()).add(place.offset)
-        found = _group(handle, group)
+        found = groups.get(group)
         committed = () if found is None else found.committed
         skipped: dict[str, int] = {}
-        for member in _members(handle, group):
+        for member in () if found is None else found.members:
             at_end = member.config.auto_offset_reset == "latest"
             for tp, position in member.position.items() if at_end else ():
                 partition = f"{tp.topic}-{tp.partition}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.calls import Call, Event
@@ -27,55 +27,34 @@ _EVENTS = {
 
 def summary(call: Call, lookups: Lookups) -> Summary | None:
     """Describe a request about records or offsets; return None for any other request."""
-    describe = _ROUTES.get(call.route)
-    return None if describe is None else describe(call, lookups)
+    member, items = _member(call, lookups), _items(call.request_body)
+    done = "OK" if has_full_answer(call) else ""
+    match call.route:
+        case "produce":
+            return Summary(_produced(call, items, lookups), _answered_places(call))
+        case "consume":
+            what = f"consume {', '.join(_topics(call))} as {member}"
+            return Summary(what, _answered_records(call))
+        case "fetch":
+            positions = _positions(parsed(call.request_body))
+            return Summary(f"fetch {listed(list(map(_place, positions)))}", _answered_records(call))
+        case "commit":
+            offsets = [_committed(item, call.handle, lookups) for item in items]
+            return Summary(f"commit {listed(offsets) or 'delivered offsets'} as {member}", done)
+        case "committed" if items:
+            places = listed([f"{item['topic']}-{item['partition']}" for item in items])
+            return Summary(f"committed {places} as {member}", _answered_places(call))
+        case "delete-consumer":
+            return Summary(f"delete consumer {member}", done)
+    return None
 
 
-def _produce(call: Call, lookups: Lookups) -> Summary:
-    topics, items = _topics(call), _items(call.request_body)
+def _produced(call: Call, items: Sequence[dict[str, Any]], lookups: Lookups) -> str:
+    topics = _topics(call)
     shown = listed([_message(item, topics, call, lookups) for item in items])
     placed = any(item.get("partition") is not None for item in items)
     what = "produce" if placed or len(set(topics)) > 1 else f"produce {topics[0]}"
-    return Summary(f"{what} {shown}".strip(), _answered_places(call))
-
-
-def _consume(call: Call, lookups: Lookups) -> Summary:
-    what = f"consume {', '.join(_topics(call))} as {_member(call, lookups)}"
-    return Summary(what, _answered_records(call))
-
-
-def _fetch(call: Call, lookups: Lookups) -> Summary:
-    positions = _positions(parsed(call.request_body))
-    return Summary(f"fetch {listed(list(map(_place, positions)))}", _answered_records(call))
-
-
-def _commit(call: Call, lookups: Lookups) -> Summary:
-    offsets = [_committed(item, call.handle, lookups) for item in _items(call.request_body)]
-    what = f"commit {listed(offsets) or 'delivered offsets'} as {_member(call, lookups)}"
-    return Summary(what, "OK" if has_full_answer(call) else "")
-
-
-def _query_committed(call: Call, lookups: Lookups) -> Summary | None:
-    items = _items(call.request_body)
-    what = listed([f"{item['topic']}-{item['partition']}" for item in items])
-    whole = f"committed {what} as {_member(call, lookups)}"
-    return Summary(whole, _answered_places(call)) if items else None
-
-
-def _leave(call: Call, lookups: Lookups) -> Summary:
-    return Summary(
-        f"delete consumer {_member(call, lookups)}", "OK" if has_full_answer(call) else ""
-    )
-
-
-_ROUTES: Mapping[str, Callable[[Call, Lookups], Summary | None]] = {
-    "produce": _produce,
-    "consume": _consume,
-    "fetch": _fetch,
-    "commit": _commit,
-    "committed": _query_committed,
-    "delete-consumer": _leave,
-}
+    return f"{what} {shown}".strip()
 
 
 def _topics(call: Call) -> list[str]:
@@ -181,51 +160,12 @@ def _stored(data: Mapping[str, Any]) -> str:
     return listed([f"{topic}-{part}={offset}" for topic, part, offset in data.get("offsets") or ()])
 
 
-def _places_of(places: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(f"{topic}-{partition}" for topic, partition in places) or "nothing"
-
-
 def _generation(data: Mapping[str, Any], lookups: Lookups) -> str:
-    assignment = (data.get("assignment") or {}).items()
-    members = [f"{lookups.short(member)}: {_places_of(places)}" for member, places in assignment]
+    members = []
+    for member, places in (data.get("assignment") or {}).items():
+        held = ", ".join(f"{topic}-{partition}" for topic, partition in places)
+        members.append(f"{lookups.short(member)}: {held or 'nothing'}")
     return f"generation {data.get('generation')}: {'; '.join(members) or 'no members'}"
-
-
-def _commit_too_high(values: Values, lookups: Lookups) -> str:
-    partition, offset, last = values["partition"], values["offset"], values["last"]
-    end = f", whose end offset is {values['end']}" if offset > values["end"] else ""
-    received = f"it has received no record of {partition}"
-    if last is not None:
-        received = f"the last offset it received is {last}, so commit {last + 1}"
-    fits = f"; {offset} is the next offset of {listed(values['fits'])}" if values["fits"] else ""
-    return f"group {values['group']} committed {offset} in {partition}{end}; {received}{fits}"
-
-
-def _received_again(values: Values, lookups: Lookups) -> str:
-    by = values["by"]
-    often = "twice" if len(by) == 2 else f"{len(by)} times"
-    by_whom = f": by {', then by '.join(by)}" if 1 < len(set(by)) == len(by) < 4 else ""
-    text = f"group {values['group']} received {listed(values['records'], 4)} {often}{by_whom}"
-    if values["uncommitted"]:
-        text += f"; it had committed only {listed(values['committed'])}, and nothing in "
-        text += listed(values["uncommitted"])
-    if values["last"]:
-        text += (
-            f"; it had committed {listed(values['last'], 4)}, and a committed offset is the next "
-        )
-        text += "one to receive: commit the offset of the last processed record + 1"
-    for command, times in values["repeated"]:
-        text += f"; {command} was repeated {counted(times, 'time')}"
-    return text
-
-
-def _never_committed(values: Values, lookups: Lookups) -> str:
-    count, deliveries = values["records"], values["deliveries"]
-    again = f" in {deliveries} deliveries" if deliveries > count else ""
-    return (
-        f"group {values['group']} received {counted(count, 'record')}{again} and committed "
-        "nothing (its automatic commits are off)"
-    )
 
 
 def _behind(values: Values, lookups: Lookups) -> str:
@@ -237,19 +177,26 @@ def _behind(values: Values, lookups: Lookups) -> str:
 
 
 SENTENCES: Sentences = {
-    "commit_too_high": _commit_too_high,
+    "commit_too_high": "group {group} committed {offset} in {partition}[beyond?, whose end offset is "
+    "{end}]; [next?the last offset it received is {last}, so commit {next}|it has received no record "
+    "of {partition}][fits?; {offset} is the next offset of {fits:list}]",
     "committed_before_failure": "group {group} committed {records:record} before a call failed",
     "committed_automatically": "{instance} of group {group} committed offsets itself, and this automatic"
     " commit, which is on by default, went {records:record} further (Kafka-Enable-Auto-Commit: false)",
     "unknown_header": "the header {header:raw}: {value} was ignored; did you mean {known:raw}?",
-    "received_again": _received_again,
+    "received_again": "group {group} received {records:list} [often?{often} times|twice]"
+    "[by?: by {by:raw}][uncommitted?; it had committed only {committed:list}, and nothing in "
+    "{uncommitted:list}][last?; it had committed {last:list}, and a committed offset is the next one "
+    "to receive: commit the offset of the last processed record + 1]"
+    "[times?; {command:raw} was repeated {times:time}]",
     "started_at_end": "group {group} started at the end of {partitions:list} (auto.offset.reset is "
     "latest) and skipped {skipped:earlier record}",
     "topic_mismatch": "{topic}, which was consumed, has no records; nothing consumed {others:list}, "
     "which has some",
     "shared_group": "the instances {instances:list} shared group {group}: each record is delivered to "
     "only one of them (services that each need every record need a group each)",
-    "never_committed": _never_committed,
+    "never_committed": "group {group} received {records:record}[deliveries? in {deliveries} "
+    "deliveries] and committed nothing (its automatic commits are off)",
     "no_order": "{topic} was written without keys to {partitions} partitions; order is kept only "
     "within each of them",
     "group_behind": _behind,

@@ -285,7 +285,9 @@ def _fields(keys: _InMemory | _OnServer) -> dict[str, Callable[[_Key], Any]]:
         "is_text": lambda one: isinstance(word(one.name), str),
         "type": lambda one: one.type,
         "ttl_ms": lambda one: _ttl_ms(keys, one),
-        "expires": _expires,
+        "expires": lambda one: (
+            None if one.deadline_ms is None else to_datetime(one.deadline_ms * 1000).isoformat()
+        ),
         "bytes": lambda one: keys.size(one.name, one.value),
         "length": lambda one: _length(one.value),
         "preview": lambda one: _preview(one.value),
@@ -294,10 +296,6 @@ def _fields(keys: _InMemory | _OnServer) -> dict[str, Callable[[_Key], Any]]:
 
 def _row(keys: _InMemory | _OnServer, one: _Key) -> View:
     return {name: read(one) for name, read in _fields(keys).items()}
-
-
-def _expires(one: _Key) -> str | None:
-    return None if one.deadline_ms is None else to_datetime(one.deadline_ms * 1000).isoformat()
 
 
 def _length(value: Any) -> int:

@@ -22,6 +22,7 @@ from .history import ADDING, WRITES, Command, commands, databases_of, history
 
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
 """Commands that return one page, with the index of their cursor argument."""
+_SEARCHING = {"SEARCH.QUERY", "SEARCH.COUNT", "SEARCH.AGGREGATE"}
 
 
 def scan_not_finished(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -80,25 +81,25 @@ def commands_failed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 def never_executed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find commands that a transaction queued and did not execute, and that no later one repeated."""
     queued: dict[object, list[Call]] = {}
-    missed: dict[tuple[tuple[str, ...], ...], tuple[Call, str]] = {}
+    missed: dict[tuple[tuple[str, ...], ...], tuple[Call, str]] = {}  # with the command at the end
     for call in test.calls_of(handle):
         name = command_of(call)
         if call.response_body == QUEUED and call.fault is None:
             queued.setdefault(call.client, []).append(call)
         elif name in ("EXEC", "DISCARD") and (steps := queued.pop(call.client, None)):
             sent = _names_and_keys(steps)
-            if name == "DISCARD":
-                missed[sent] = call, "discarded"
-            elif call.status == 200 and has_full_answer(call) and envelope(call) is None:
-                missed[sent] = call, "changed"
+            is_null = call.status == 200 and has_full_answer(call) and envelope(call) is None
+            if name == "DISCARD" or is_null:
+                missed[sent] = call, name
             else:
                 missed.pop(sent, None)
-    missed |= {_names_and_keys(steps): (steps[-1], "no_exec") for steps in queued.values()}
-    for sent, (call, why) in missed.items():
+    missed |= {_names_and_keys(steps): (steps[-1], "") for steps in queued.values()}
+    for sent, (call, end) in missed.items():
         # An application expects that a watched key may change.
-        severity: Severity = "hint" if why == "changed" else "cause"
-        named = list(map(" ".join, sent))
-        found = about_entry("never_executed", call, severity=severity, why=why, commands=named)
+        severity: Severity = "hint" if end == "EXEC" else "cause"
+        values = {"commands": list(map(" ".join, sent)), "ended": bool(end)}
+        values["discarded"] = end == "DISCARD"
+        found = about_entry("never_executed", call, severity=severity, **values)
         keys_sent = dict.fromkeys(key for _, *keys_of_one in sent for key in keys_of_one)
         subjects = tuple(Subject("key", key, call.handle) for key in keys_sent)
         yield replace(found, subjects=subjects)
@@ -126,9 +127,6 @@ def searched_before_ready(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 yield command.finding("searched_before_ready", keys=sorted(keys))
 
 
-_SEARCHING = {"SEARCH.QUERY", "SEARCH.COUNT", "SEARCH.AGGREGATE"}
-
-
 # -- requests and deliveries that the application received -----------------------------------------
 
 
@@ -153,7 +151,7 @@ def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]
     identical request to the application after one that raised an exception or was answered 5xx), and
     those of a delivery that a fault duplicated.
     """
-    tries = [*_attempts(test), *_requests(test)]
+    tries = list(_tries(test))
     latest: dict[tuple[object, tuple[str, ...]], tuple[_Try, Command]] = {}
     for command in commands(test, handle):
         number = command.entry.number
@@ -171,31 +169,29 @@ def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]
         locks = [one for one in (before.lock, during.lock) if one is not None]
         if len({one.key for one in locks}) < 2:  # the second attempt could not set the key again
             locks = []
+        marks = [one.key for one in locks] or ["", ""]
         finding = command.finding(
             "repeated_after_failure", [one.entry.number for one in (first, *locks)],
             command=command.name, message=before.message, attempt=before.attempt,
-            target=before.target, marks=[one.key for one in locks], twice=before is during,
+            target=before.target, mark_before=marks[0], mark=marks[1], twice=before is during,
         )  # fmt: skip
         # The exception that made the message fail is a finding about the message.
         about = (Subject("message", before.message, before.queue),) if before.message else ()
         yield replace(finding, subjects=(*finding.subjects, *about))
 
 
-def _requests(test: ObservedTest) -> Iterator[_Try]:
-    for one in test.served:
-        if one.ended and not one.overlaps:
-            failed = bool(one.raised) or one.status is None or one.status >= 500
-            same = one.target, one.body, one.headers
-            yield _Try(same, one.began, one.ended, failed, target=one.target)
-
-
-def _attempts(test: ObservedTest) -> Iterator[_Try]:
+def _tries(test: ObservedTest) -> Iterator[_Try]:
     for event in test.attempts:
         message, status = str(event.data.get("message_id")), event.data.get("status")
         failed = not isinstance(status, int) or status >= 400
         attempt = event.data.get("number") or 0
         ids, twice = (message, event.handle, attempt), "duplicate" in (event.data["faults"] or ())
         yield _Try(message, event.data["began"], event.number, failed, *ids, delivered_twice=twice)
+    for one in test.served:
+        if one.ended and not one.overlaps:
+            failed = bool(one.raised) or one.status is None or one.status >= 500
+            same = one.target, one.body, one.headers
+            yield _Try(same, one.began, one.ended, failed, target=one.target)
 
 
 _OF_SERVERS = (commands_failed, never_executed, searched_before_ready, keys.no_subscriber)
@@ -218,9 +214,9 @@ def _for_each_database(detect: Detector) -> Detector:
 FINDINGS = tuple(
     one if one in _OF_SERVERS else _for_each_database(one)
     for one in (
-        keys.check_then_set, keys.wrong_time, keys.lock_without_ttl, keys.key_mismatch,
+        keys.races, keys.wrong_time, keys.lock_without_ttl, keys.key_mismatch,
         keys.lock_of_another, keys.ttl_ended, keys.ttl_renewed, keys.value_of_other_kind,
-        keys.null_in_script, keys.lost_update, commands_failed, never_executed,
+        keys.null_in_script, commands_failed, never_executed,
         searched_before_ready, scan_not_finished, pattern_too_wide,
         keys.no_subscriber, keys.changed_nothing,
         keys.value_lost, keys.found_nothing, keys.started_late, keys.newest_first,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, TypeAlias
@@ -134,7 +134,10 @@ class Command:
     @cached_property
     def changes_only_ttl(self) -> bool:
         """Whether the command changes the TTL of its key, and not the value."""
-        return self.spec is not None and _changes_only_ttl(self.spec)
+        spec = self.spec
+        if spec is None or not spec.write or "denyoom" in spec.flags or _has_ttl_of_fields(spec):
+            return False
+        return sets_ttl(spec) or spec.event == "persist"
 
     @cached_property
     def replaces(self) -> bool:
@@ -167,13 +170,6 @@ class Command:
     def finding(self, kind: str, evidence: Iterable[int] = (), /, **values: Any) -> Finding:
         """Return a finding about the command's key; ``evidence`` are the numbers of other entries."""
         return about_key(kind, self.entry, self.key, evidence, **values)
-
-
-@cache
-def _changes_only_ttl(spec: CommandSpec) -> bool:
-    if not spec.write or "denyoom" in spec.flags or _has_ttl_of_fields(spec):
-        return False
-    return sets_ttl(spec) or spec.event == "persist"
 
 
 def _has_ttl_of_fields(spec: CommandSpec) -> bool:
@@ -241,6 +237,24 @@ def history(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
 
 def commands(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
     return [one for one in history(test, handle) if one.result is not UNKNOWN]
+
+
+def clients_of(test: ObservedTest, handle: ServerOrDatabase) -> Callable[[Command], object]:
+    """Return a function that returns who sent a command: its connection, or its task if several tasks
+    share a connection of the task; None if any of these tasks may have sent it.
+    """
+    sharing: dict[object, set[int]] = {}
+    for call in test.calls_of(handle):
+        if task := test.tasks.get(call.number):
+            sharing.setdefault(call.client, set()).add(task)
+    among = {task for tasks in sharing.values() if len(tasks) > 1 for task in tasks}
+
+    def client_of(command: Command) -> object:
+        task = test.tasks.get(command.entry.number)
+        is_unknown = task is None and bool(among)
+        return None if is_unknown else task if task in among else command.client
+
+    return client_of
 
 
 def by_execution(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:

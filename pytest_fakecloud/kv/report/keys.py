@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import unquote
 
 from ...core.calls import Call, Event
@@ -29,6 +30,7 @@ from .history import (
     Command,
     ServerOrDatabase,
     by_execution,
+    clients_of,
     commands,
     has_no_ttl,
     history,
@@ -137,7 +139,9 @@ def wrong_time(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             if not ttl.unit.is_absolute and _is_unlikely(int(ttl.number), own):
                 values = {"given": str(ttl), "seconds": (deadline - now_us) / 1e6}
                 yield command.finding("unlikely_ttl", severity="hint", **values)
-        elif (known := scores.get(command.key)) and (bounds := _score_bounds(command)):
+        elif known := scores.get(command.key):
+            by_score = command.name.endswith(("BYSCORE", "ZCOUNT")) or "BYSCORE" in command.options
+            bounds = command.words[2:4] if by_score else []
             for unit, in_unit in _TIMES.items():
                 bound = next((one for one in bounds if _whole(one) in in_unit), "")
                 (other,) = _TIMES.keys() - {unit}
@@ -159,12 +163,6 @@ def _whole(text: str) -> int:
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else 0
 
 
-def _score_bounds(command: Command) -> list[str]:
-    """Return the bounds of a range of scores; an empty list for any other command."""
-    by_score = command.name.endswith("BYSCORE") or command.name == "ZCOUNT"
-    return command.words[2:4] if by_score or "BYSCORE" in command.options else []
-
-
 def _starts_at_zero(command: Command) -> bool:
     """Return whether a counter did not exist before a command, so that it is now one step."""
     step = command.words[2] if len(command.words) > 2 else "1"
@@ -180,8 +178,8 @@ _RACE_US = 1_000_000
 """Maximum time in microseconds from the first check to the second write of a race."""
 _CHECKS = {"GET": 2, "EXISTS": 2, "HGET": 3, "HEXISTS": 3}
 """Commands that check for a value, with the number of words up to the key or field."""
-_UNCHECKED = {"SET": 2, "HSET": 3}
-"""Unconditional writes, with the number of words up to the key or field."""
+_UNCHECKED = {"SET", "HSET"}
+"""Writes that are unconditional without options."""
 _LOCK_NAME = re.compile(
     r"(?i)(^|[^a-z])(locks?|locked|mutex|lease|idempoten\w*|dedup\w*|once|processed|seen)([^a-z]|$)"
 )
@@ -189,113 +187,94 @@ _LOCK_NAME = re.compile(
 
 @dataclass(slots=True)
 class _Updates:
-    """The last write of a key or field, and the reads and WATCHes of connections around it."""
+    """The last write of a key or field, and the reads and WATCHes of clients around it."""
 
-    last: Command | None = None
-    """None if another command may have changed the value since."""
+    last: tuple[object, Command, str] | None = None
+    """With the client and the value; None if another command may have changed the value since."""
     current: dict[object, Command] = field(default_factory=dict)
-    """The last read of each connection, if after the last write."""
+    """The last read of each client, if after the last write."""
     outdated: dict[object, Command] = field(default_factory=dict)
-    """The last read of each connection, if before the last write."""
+    """The last read of each client, if before the last write."""
     late_watchers: set[object] = field(default_factory=set)
-    """Connections that have sent WATCH since the last write."""
+    """Clients that have sent WATCH since the last write."""
+    race: list[tuple[Command, Command]] = field(default_factory=list)
+    """The check and the write of each client that found no value, since the first such write."""
 
-    def note_write(self, command: Command) -> Finding | None:
-        """Note a write; return a finding if it loses a write by another connection."""
-        client = command.client
-        read, lost = self.outdated.pop(client, None), self.last
+    def note_write(
+        self, client: object, command: Command, item: Iterable[str], value: str
+    ) -> Finding | None:
+        """Note a write; return a finding if it loses a write by another client."""
+        before, self.last = self.last, (client, command, value)
+        first, read = self.current.pop(client, None), self.outdated.pop(client, None)
         late = client in self.late_watchers
-        self.current.pop(client, None)
-        if client is not None:
-            self.last = command
-            self.outdated |= self.current
-            self.current.clear()
-            self.late_watchers.clear()
-        if read is None or lost is None or lost.client == client:
+        self.outdated |= self.current
+        self.current.clear()
+        self.late_watchers.clear()
+        if read is None or before is None or before[0] == client:
+            if first or before is None or before[0] != client:
+                self.race = [(first, command)] if first and first.result in (None, 0) else []
             return None
-        # `check_then_set` reports values that did not exist.
-        if read.result in (None, lost.words[-1]):
+        _, lost, overwritten = before
+        if read.result in (None, 0):
+            self.race += [(read, command)] if self.race else []
+            is_over = all(one.result not in (None, 0) for one in self.outdated.values())
+            return _check_then_set(self.race, item) if self.race and is_over else None
+        if read.result == overwritten or (lost.deadline_us or math.inf) <= command.at_us:
             return None
-        values = {"written": command.words[-1], "overwritten": lost.words[-1], "read": read.result}
-        values |= {"by": [command.name, read.name], "item": " ".join(_item(command))}
+        values = {"written": value, "overwritten": overwritten, "read": read.result}
+        values |= {"write": command.name, "check": read.name, "item": " ".join(item)}
+        values["own"] = "connection" if client == command.client else "task"
+        values["other"] = "connection" if before[0] == lost.client else "task"
         return command.finding("lost_update", watch_late=late, **values)
 
 
-def lost_update(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
-    """Find writes that replaced what another connection wrote after this connection's read.
+def races(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+    """Find writes that replaced what another client wrote after this client's read, and clients that
+    all found a value missing, within a second, and then all wrote it.
 
-    Example: client A sends ``GET k``, client B sends ``SET k 1``, A sends ``SET k 2``.
+    Examples: client A sends ``GET k``, client B sends ``SET k 1``, A sends ``SET k 2``. Both send
+    ``GET k``, which does not exist, and then ``SET k``.
     """
+    client_of = clients_of(test, handle)
     updates = defaultdict[str, Any](lambda: defaultdict[tuple[str, ...], _Updates](_Updates))
     for command in by_execution(test, handle):
-        item, of_key = _item(command), updates[command.key]
+        client, of_key = client_of(command), updates[command.key]
+        is_write = command.name in _UNCHECKED and not command.options & {"NX", "XX"}
+        written = _written(command) if is_write and command.result is not UNKNOWN else {}
         if command.name == "WATCH":
             for key in updates.keys() & command.arguments:
                 for update in updates[key].values():
-                    update.late_watchers.add(command.client)
-        elif command.name in ("GET", "HGET"):
-            of_key[item].outdated.pop(command.client, None)
-            of_key[item].current[command.client] = command
-        elif item and len(command.words) == len(item) + 2 and command.result is not UNKNOWN:
-            if finding := of_key[item].note_write(command):
-                yield finding
+                    update.late_watchers.add(client)
+        elif len(command.words) == _CHECKS.get(command.name):
+            if command.name.endswith("GET") or command.result == 0:
+                update = of_key[tuple(command.arguments)]
+                update.outdated.pop(client, None)
+                update.current[client] = command
+        elif client is not None and written:
+            for item, value in written.items():
+                if finding := of_key[item].note_write(client, command, item, value):
+                    yield finding
         elif command.changes:
             for key in updates if command.changes_any else updates.keys() & command.arguments:
                 for update in updates[key].values():
                     update.last = None
 
 
-def check_then_set(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
-    """Find clients that all found a value missing, within a second, and then all wrote it.
-
-    Example: A sends ``GET k``, B sends ``GET k``, A sends ``SET k 1``, B sends ``SET k 2``.
-    """
-    # The checks and then the writes of each key or field, with their clients or deliveries.
-    races = defaultdict[str, dict[tuple[str, ...], tuple[list[_Sent], list[_Sent]]]](dict)
-    for command in by_execution(test, handle):
-        item, attempt = _item(command), test.attempt_around(command.entry)
-        checks, writes = races[command.key].get(item, ([], []))
-        client = command.client if attempt is None else attempt.number
-        is_check = len(command.words) == _CHECKS.get(command.name) and command.result in (None, 0)
-        is_write = command.name in _UNCHECKED and not command.options & {"NX", "XX"}
-        is_write = is_write and command.result is not UNKNOWN and len(_clients(checks)) > 1
-        if client is not None and ((is_check and not writes) or is_write):
-            (checks if is_check else writes).append((client, command))
-            races[command.key][item] = checks, writes
-            if _clients(writes) == _clients(checks):
-                del races[command.key][item]
-                yield from _race([one for _, one in checks], [one for _, one in writes])
-        elif command.changes_any:
-            races.clear()
-        else:
-            for key in races.keys() & command.arguments:
-                del races[key]
-
-
-_Sent: TypeAlias = tuple[object, Command]
-
-
-def _clients(sent: Iterable[_Sent]) -> set[object]:
-    return {client for client, _ in sent}
-
-
-def _race(checks: list[Command], writes: list[Command]) -> Iterator[Finding]:
-    """Yield a finding if all happened within a second, and each write replaced the one before it."""
+def _check_then_set(race: Sequence[tuple[Command, Command]], item: Iterable[str]) -> Finding | None:
+    """Return a finding if all happened within a second, and each write replaced the one before it."""
+    checks = sorted((check for check, _ in race), key=lambda one: one.entry.number)
+    writes = [write for _, write in race]
     replaced = all(
         (deadline := earlier.deadline_us) is None or later.at_us < deadline
         for earlier, later in itertools.pairwise(writes)
     )
-    last = writes[-1]
-    if replaced and last.at_us - checks[0].at_us <= _RACE_US:
-        evidence = [command.entry.number for command in (*checks, *writes)]
-        reads = " or ".join(dict.fromkeys(check.name for check in checks))
-        values = {"read": reads, "write": last.name, "item": " ".join(_item(last))}
-        yield last.finding("check_then_set", evidence, clients=len(checks), **values)
-
-
-def _item(command: Command) -> tuple[str, ...]:
-    """Return the key, or the key and field, that a command checks or writes; empty for others."""
-    return tuple(command.words[1 : (_CHECKS | _UNCHECKED).get(command.name, 0)])
+    if not replaced or writes[-1].at_us - checks[0].at_us > _RACE_US:
+        return None
+    evidence = [command.entry.number for command in (*checks, *writes)]
+    reads = " or ".join(dict.fromkeys(check.name for check in checks))
+    values: dict[str, Any] = {"read": reads, "write": writes[-1].name, "item": " ".join(item)}
+    values |= {"many": len(race) if len(race) > 2 else 0, "of_field": writes[-1].name == "HSET"}
+    return writes[-1].finding("check_then_set", evidence, **values)
 
 
 def lock_without_ttl(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
@@ -340,50 +319,48 @@ def changed_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fi
     """
     every = history(test, handle)
     counters = {command.key for command in every if command.name in COUNTING}
-    setters: dict[str, Event] = {}
-    """The delivery attempt during which each key was set with NX; replaced keys are removed."""
+    setters: dict[str, Command] = {}
+    """The command that set each key with NX; replaced keys are removed."""
     for command in every:
-        attempt, setter = test.attempt_around(command.entry), setters.get(command.key)
+        setter = setters.get(command.key)
         command.drop_replaced(setters)
-        if command.sets_nx and command.succeeded and attempt is not None:
-            setters[command.key] = attempt
+        if command.sets_nx and command.succeeded:
+            setters[command.key] = command
         if command.result is UNKNOWN or len(command.words) < 3 or command.key in counters:
             continue
-        option, members = _prevented(command)
-        values: dict[str, Any] = {"message": "", "attempt": 0}
-        is_retry = command.sets_nx and not command.succeeded and _has_failed(setter, attempt)
-        if is_retry and setter is not None:
-            option = option or "NX"
-            values = {name: setter.data.get(name) for name in ("message_id", "number")}
-            values = {"message": str(values["message_id"]), "attempt": values["number"]}
-        elif _LOCK_NAME.search(command.key):
+        facts: dict[str, Any] = {"message": "", "attempt": 0, "of_hash": False, "members": []}
+        prevented = _prevented(command)
+        is_refused = command.sets_nx and not command.succeeded
+        earlier = _failed_before(test, setter, command) if setter and is_refused else None
+        if earlier is not None:
+            message, number = (earlier.data.get(name) for name in ("message_id", "number"))
+            facts |= {"existed": True, "message": str(message), "attempt": number}
+        elif _LOCK_NAME.search(command.key) or not prevented:
             continue
-        if option:
-            values |= {"command": command.name, "option": option, "members": members}
-            found = command.finding("changed_nothing", **values)
-            yield with_message(found, attempt) if is_retry else found
+        facts |= {"command": command.name, **prevented}
+        yield with_message(command.finding("changed_nothing", **facts), earlier)
 
 
-def _has_failed(earlier: Event | None, attempt: Event | None) -> bool:
-    """Return whether an attempt is an earlier one of the same message, and failed."""
-    if earlier is None or attempt is None or earlier is attempt:
-        return False
-    status = earlier.data.get("status")
-    is_same = earlier.data.get("message_id") == attempt.data.get("message_id")
-    return is_same and (not isinstance(status, int) or status >= 300)
+def _failed_before(test: ObservedTest, earlier: Command, command: Command) -> Event | None:
+    """Return the attempt that sent an earlier command and failed, before another of its message."""
+    attempt = _attempt_before(test, earlier, command)
+    if attempt is None or attempt.number > command.entry.number:
+        return None
+    status = attempt.data.get("status")
+    return None if isinstance(status, int) and status < 300 else attempt
 
 
-def _prevented(command: Command) -> tuple[str, list[str]]:
-    """Return the option that prevented a write, and the affected members; empty if none did."""
+def _prevented(command: Command) -> dict[str, Any]:
+    """Return whether the key of a write ``existed``, which prevented the write, and the affected
+    members; empty if nothing did.
+    """
     if command.name == "SET" and command.result is None and "GET" not in command.options:
-        return next((one for one in ("NX", "XX") if one in command.options), ""), []
+        return {"existed": "NX" in command.options} if command.options & {"NX", "XX"} else {}
     if command.name == "HSETNX" and command.result == 0:
-        return "HSETNX", [command.words[2]]
-    if command.name == "ZADD" and command.result == 0:
-        options = command.zadd_options
-        if "NX" in options:
-            return "ZADD", command.words[3 + len(options) :: 2]
-    return "", []
+        return {"existed": True, "of_hash": True, "members": [command.words[2]]}
+    if command.name == "ZADD" and command.result == 0 and "NX" in command.zadd_options:
+        return {"existed": True, "members": command.words[3 + len(command.zadd_options) :: 2]}
+    return {}
 
 
 def value_lost(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
@@ -404,7 +381,8 @@ def value_lost(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding
             known[item[0]][item] = command, value
             if before != value and _is_expected(test, before, item):
                 losses[item] = before, _loss(first, before, command, item, value)
-            same += first is not command and before == value and not _is_retry(test, first, command)
+            is_same = first is not command and before == value
+            same += is_same and _attempt_before(test, first, command) is None
         if command.name == "ZADD" and command.result == 0 and same == len(written) > 0:
             members = [member for _, member in written]
             yield command.finding("same_member", severity="hint", members=members)
@@ -419,8 +397,9 @@ def _is_expected(test: ObservedTest, value: str, item: tuple[str, ...]) -> bool:
 
 
 def _loss(first: Command, value: str, command: Command, item: Iterable[str], now: str) -> Finding:
-    values = {"item": " ".join(item), "value": value, "now": now, "by": [first.name, command.name]}
-    return command.finding("value_lost", [first.entry.number], severity="hint", **values)
+    values = {"item": " ".join(item), "value": value, "now": now, "by": command.name}
+    numbers, writer = [first.entry.number], first.name
+    return command.finding("value_lost", numbers, severity="hint", writer=writer, **values)
 
 
 def _written(command: Command) -> dict[tuple[str, ...], str]:
@@ -441,10 +420,11 @@ def _removes(command: Command, item: tuple[str, ...]) -> bool:
     return command.changes_any or (command.replaces and item[0] in command.arguments)
 
 
-def _is_retry(test: ObservedTest, first: Command, command: Command) -> bool:
-    attempts = [test.attempt_around(one.entry) for one in (first, command)]
+def _attempt_before(test: ObservedTest, earlier: Command, command: Command) -> Event | None:
+    """Return the attempt that sent an earlier command, if one of the same message sent the other."""
+    attempts = [test.attempt_around(one.entry) for one in (earlier, command)]
     messages = {one.data.get("message_id") for one in attempts if one is not None}
-    return None not in attempts and len(messages) == 1
+    return attempts[0] if None not in attempts and len(messages) == 1 else None
 
 
 def found_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
@@ -564,7 +544,6 @@ _SIDES = {"LPOP": "L", "RPOP": "R", "RPOPLPUSH": "R"}
 
 _READS = {*READS, "ZRANGE", "TTL"}
 _BYTES = re.compile(r"""(?<![A-Za-z0-9])b(?:'[^']*'|"[^"]*")""")
-_SEPARATOR = re.compile(r"[:/.|]")
 _MOST_KEYS = 20  # that are compared with others, which takes long
 _MIN_SIMILARITY = 0.8
 """Similarity, from 0 to 1, from which two keys that do not meet are reported as a cause."""
@@ -591,10 +570,15 @@ def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             one for one, write in written.items()
             if key not in present and re.sub(r"\d", "", one) != name and _fits(command, write)
         ]  # fmt: skip
-        of_same = [one for one in others if _last_part(one) == _last_part(key) != ""]
+        prefix, last = _parted(key)
+        of_same = [
+            one for one in others if all(_parted(one)) and prefix and _parted(one)[1] == last
+        ]
         others = [*of_same, *others][: 10 * _MOST_KEYS]
+        of_kind = {one for one in others if _parted(one)[0] == prefix != ""}
+        is_only = len(of_kind) == sum(_parted(one)[0] == prefix for one in read_keys) == 1
         alike = difflib.get_close_matches(key, others, 1, _MIN_SIMILARITY)
-        alike = alike or _of_one_kind(key, read_keys, others)
+        alike = alike or (list(of_kind) if is_only else [])
         for other in alike or difflib.get_close_matches(key, of_same or others, 1, 0.0):
             values = {"other": other, "severity": "cause" if alike else "hint"}
             yield command.finding("key_mismatch", [written[other].entry.number], **values)
@@ -605,10 +589,10 @@ def _fits(command: Command, write: Command) -> bool:
     return groups[0] in ("generic", groups[1])
 
 
-def _last_part(key: str) -> str:
-    """Return the part of a key after its last separator, which usually identifies a thing."""
-    separators = _SEPARATOR.findall(key)
-    return key.rpartition(separators[-1])[2] if separators else ""
+def _parted(key: str) -> tuple[str, str]:
+    """Return a key up to its last separator, and the part after it, which usually identifies a thing."""
+    start = 1 + max(map(key.rfind, ":/.|"))
+    return key[:start], key[start:]
 
 
 def _writes(command: Command) -> bool:
@@ -627,14 +611,6 @@ def _used_only_by(every: Iterable[Command], uses: Callable[[Command], bool]) -> 
         else:
             others.update(command.arguments)
     return {key: command for key, command in found.items() if key not in others}
-
-
-def _of_one_kind(key: str, read: Iterable[str], written: Iterable[str]) -> list[str]:
-    """Return the only written key with the same prefix, if only one key with the prefix was read."""
-    prefix, colon, _ = key.rpartition(":")
-    alike = [one for one in written if one.rpartition(":")[:2] == (prefix, colon)]
-    others = [one for one in read if one.rpartition(":")[:2] == (prefix, colon)]
-    return alike if colon and len(alike) == len(others) == 1 else []
 
 
 _OF_PYTHON = re.compile(rf"None|True|False|{_BYTES.pattern}|[\[{{]'.*[\]}}]")

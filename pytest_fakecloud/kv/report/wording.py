@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ...core.calls import Call
-from ...core.errors import counted, listed
+from ...core.errors import counted
 from ...core.timers import clock_time
 from ...reporting.calls import (
     SEVERAL,
@@ -20,7 +20,7 @@ from ...reporting.calls import (
     is_error,
     on_connection,
 )
-from ...reporting.model import Script, Sentences, Summary, Values
+from ...reporting.model import Script, Sentences, Summary
 from ...reporting.values import (
     HIDDEN,
     PIPELINED,
@@ -56,7 +56,9 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
         lines = [[line[0], HIDDEN] for line in lines]
     name = lines[0][0].upper()
     if call.route in SEVERAL:
-        return _pipeline(call, lines)
+        replies = parsed(call.response_body) if has_full_answer(call) else None
+        replies = replies if isinstance(replies, list) else ()
+        return _commands(f"{call.route} of {len(lines)}", lines, replies, _is_base64(call))
     if on_connection(call) and call.number in lookups.grouped_calls:
         steps = [step.facts["words"][0] for step in lookups.grouped_calls[call.number]]
         is_transaction = name in ("EXEC", "DISCARD")
@@ -89,12 +91,6 @@ def _transaction(call: Call, name: str, lines: Sequence[Sequence[str]]) -> Summa
         return summary
     undone = "null: a watched key was changed, so nothing was executed"
     return replace(summary, answer=undone if result is None else scalar(result))
-
-
-def _pipeline(call: Call, lines: Sequence[Sequence[str]]) -> Summary:
-    replies = parsed(call.response_body) if has_full_answer(call) else None
-    what = f"{call.route} of {len(lines)}"
-    return _commands(what, lines, replies if isinstance(replies, list) else (), _is_base64(call))
 
 
 def _commands(
@@ -216,125 +212,17 @@ def _result(value: Any, is_base64: bool = False) -> str:
     return shortened(scalar(each_from_base64(value) if is_base64 else value), ROOM)
 
 
-def _replaced(values: Values, lookups: Lookups) -> str:
-    late = "; its WATCH came after that write" if values["watch_late"] else ""
-    mine, other, read = (_result(values[name]) for name in ("written", "overwritten", "read"))
-    write, get = values["by"]
-    return (
-        f"{write} {shortened(values['item'])} wrote {mine} over {other}, which another connection had "
-        f"written after this connection's {get} returned {read}{late}"
-    )
-
-
-def _changed_nothing(values: Values, lookups: Lookups) -> str:
-    key, option = shortened(values["key"]), values["option"]
-    why = {
-        "NX": f"{key} already existed (NX)",
-        "XX": f"{key} did not exist (XX)",
-        "HSETNX": f"{key} already had the field {listed(values['members'], 3)}",
-        "ZADD": f"{key} already had {listed(values['members'], 3)} (NX only adds)",
-    }[option]
-    if values["message"]:
-        number, message = values["attempt"], lookups.short(values["message"])
-        why += f", set by attempt {number} of {message}, which failed"
-    return f"this {values['command']} changed nothing: {why}"
-
-
-def _repeated(values: Values, lookups: Lookups) -> str:
-    earlier = f"an identical earlier {values['target']}"
-    if values["message"]:
-        earlier = f"attempt {values['attempt']} of {lookups.short(values['message'])}"
-    what = f"{values['command']} {shortened(values['key'])} repeats one made during {earlier}"
-    text = f"{what}, which {'was delivered twice' if values['twice'] else 'failed afterwards'}"
-    if not values["marks"]:
-        return text
-    first, now = map(shortened, values["marks"])
-    return f"{text}; the key set with NX was {first} in that attempt and {now} in this one"
-
-
-def _read_after_expiry(values: Values, lookups: Lookups) -> str:
-    seconds = values["seconds"]
-    late = f"{_duration(seconds)} after it had expired" if seconds else "as it expired"
-    return f"{shortened(values['key'])} was read {late} (its TTL was set by {values['ttl']})"
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration with two significant digits, or more if it is many days."""
-    if seconds < 0.001:
-        return "less than 1 ms"
-    units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-    size, unit = next((one for one in units if seconds >= one[0]), (1, "s"))
-    count = seconds / size
-    return f"{count:.0f} {unit}" if count >= 9.95 else f"{count:.2g} {unit}"
-
-
-def _check_then_set(values: Values, lookups: Lookups) -> str:
-    read, write, item = (values[name] for name in ("read", "write", "item"))
-    instead = "HSETNX" if write == "HSET" else f"{write} with NX"
-    count, over = "two", "the second over the first"
-    if values["clients"] > 2:
-        count, over = str(values["clients"]), "each over the one before"
-    return (
-        f"{count} {read} commands found that {item} did not exist, then {count} {write} commands wrote "
-        f"it, {over}: the check and the write are separate; use {instead} or a script"
-    )
-
-
-def _other_unit(values: Values, lookups: Lookups) -> str:
-    reads = "Unix time" if values["is_time"] else "a duration"
-    return (
-        f"{values['given']} of {shortened(values['key'])} is read as {reads} in {values['unit']}; the "
-        f"number is Unix time in {values['meant']}"
-    )
-
-
-def _other_kind(values: Values, lookups: Lookups) -> str:
-    text = f"{values['command']} {shortened(values['key'])} wrote {shortened(values['value'])}"
-    if values["by"]:
-        return f"{text}, which is how {values['by']} writes a value that is no string"
-    return f"{text}, which is JSON inside a JSON string: it was encoded twice"
-
-
-def _value_lost(values: Values, lookups: Lookups) -> str:
-    first, by = values["by"]
-    item = shortened(values["item"])
-    what = f"wrote {_result(values['now'])} over" if values["now"] else "removed"
-    return f"{by} {item} {what} {_result(values['value'])}, which a {first} had written"
-
-
-def _started_late(values: Values, lookups: Lookups) -> str:
-    what = f"group {shortened(values['group'])}" if values["group"] else "this XREAD"
-    skipped = counted(values["skipped"], "earlier XADD")
-    return f"{what} starts at $, the end of {shortened(values['key'])}, and skips {skipped}"
-
-
-def _no_subscriber(values: Values, lookups: Lookups) -> str:
-    channel, others = shortened(values["channel"]), listed(values["others"], 3)
-    if not others:
-        return f"this message to {channel} is lost: a client subscribed to it only later"
-    return (
-        f"no client subscribes to {channel}, to which a message was published; clients subscribe to "
-        f"{others}, to which nothing was published"
-    )
-
-
-def _never_executed(values: Values, lookups: Lookups) -> str:
-    why = {
-        "discarded": "DISCARD followed",
-        "changed": "a watched key was changed, so EXEC executed nothing",
-        "no_exec": "no EXEC followed",
-    }[values["why"]]
-    return f"{listed(values['commands'], 3)} queued in a transaction, but not executed: {why}"
-
-
 SENTENCES: Sentences = {
-    "never_executed": _never_executed,
+    "never_executed": "{commands:list} queued in a transaction, but not executed: [ended?[discarded?"
+    "DISCARD followed|a watched key was changed, so EXEC executed nothing]|no EXEC followed]",
     "searched_before_ready": "the search found nothing because changes of {keys:list} were not indexed "
     "yet: run SEARCH.WAITINDEXING before it",
-    "ttl_in_other_unit": _other_unit,
+    "ttl_in_other_unit": "{given} of {key} is read as [is_time?Unix time|a duration] in {unit}; the "
+    "number is Unix time in {meant}",
     "score_in_other_unit": "{command} {key} has the bound {bound}, Unix time in {unit}; the scores, "
     "such as {score}, are in {other}",
-    "value_of_other_kind": _other_kind,
+    "value_of_other_kind": "{command} {key} wrote {value}, which is [by?how {by} writes a value that "
+    "is no string|JSON inside a JSON string: it was encoded twice]",
     "pattern_too_wide": "{keys:list} was removed: the pattern {pattern:raw} matches it, because no "
     "separator comes before the star",
     "same_member": "this ZADD added nothing: an earlier ZADD had added {members:list} to {key} with the "
@@ -352,28 +240,36 @@ SENTENCES: Sentences = {
     "none_in_key": "the key {key} contains None, which is how Python writes a missing value",
     "bytes_in_key": "the key {key} contains {text:raw}, which is how Python writes bytes: decode "
     "answers before using them in keys (decode_responses=True)",
-    "lost_update": _replaced,
-    "check_then_set": _check_then_set,
-    "read_after_expiry": _read_after_expiry,
-    "no_subscriber": _no_subscriber,
-    "value_lost": _value_lost,
-    "started_late": _started_late,
+    "lost_update": "{write} {item} wrote {written:result} over {overwritten:result}, which another "
+    "{other:raw} had written after this {own:raw}'s {check} returned {read:result}"
+    "[watch_late?; its WATCH came after that write]",
+    "check_then_set": "[many?{many}|two] {read} commands found that {item:raw} did not exist, then "
+    "[many?{many}|two] {write} commands wrote it, [many?each over the one before|the second over the "
+    "first]: the check and the write are separate; use [of_field?HSETNX|{write} with NX] or a script",
+    "read_after_expiry": "{key} was read [seconds?{seconds:duration} after it had expired|as it "
+    "expired] (its TTL was set by {ttl:raw})",
+    "no_subscriber": "[others?no client subscribes to {channel}, to which a message was published; "
+    "clients subscribe to {others:list}, to which nothing was published|this message to {channel} is "
+    "lost: a client subscribed to it only later]",
+    "value_lost": "{by:raw} {item} [now?wrote {now:result} over|removed] {value:result}, which a "
+    "{writer:raw} had written",
+    "started_late": "[group?group {group}|this XREAD] starts at $, the end of {key}, and skips "
+    "{skipped:earlier XADD}",
     "found_nothing": "{command} {item} found nothing, and nothing wrote it; {other} was written",
     "newest_first": "{push:raw} and {pop:raw} use the same end of {key}: the newest element comes first",
-    "unlikely_ttl": lambda values, lookups: (
-        f"{values['given']} of {shortened(values['key'])} is {_duration(values['seconds'])}"
-    ),
+    "unlikely_ttl": "{given:raw} of {key} is {seconds:duration}",
     "expires_by_wall_clock": "{command} {key} expires at {at:raw}, computed from the wall clock; the "
     "fake's clock is at {now:raw}: use EX, or clock=real",
     "commands_failed": "{failed:raw} of the {commands:raw} commands in this {what:raw} failed, and "
     "{executed:raw} succeeded",
     "scan_not_finished": "this {command} has more results (its cursor is {cursor}, not 0), and no "
     "call continued it",
-    "recreated": lambda values, lookups: (
-        f"{shortened(values['key'])} had "
-        f"{'no value after ' * bool(values['after'])}{values['after'] or 'expired'}, so this "
-        f"{values['command']} created it without a TTL"
-    ),
-    "changed_nothing": _changed_nothing,
-    "repeated_after_failure": _repeated,
+    "recreated": "{key} had [after?no value after {after:raw}|expired], so this {command} created it "
+    "without a TTL",
+    "changed_nothing": "this {command} changed nothing: {key} [existed?already [members?had [of_hash?"
+    "the field {members:list}|{members:list} (NX only adds)]|existed (NX)]|did not exist (XX)]"
+    "[message?, set by attempt {attempt:raw} of {message:id}, which failed]",
+    "repeated_after_failure": "{command} {key} repeats one made during [message?attempt {attempt:raw} "
+    "of {message:id}|an identical earlier {target:raw}], which [twice?was delivered twice|failed "
+    "afterwards][mark?; the key set with NX was {mark_before} in that attempt and {mark} in this one]",
 }

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -40,7 +39,7 @@ def deduplicated(test: ObservedTest) -> Iterator[Finding]:
             differs = not several and not call.cut and first is not None and first != body
             yield about_message(
                 "deduplicated", call, message,
-                several=several, by="content" if by_content else "id", body_differs=differs,
+                several=several, by_content=by_content, body_differs=differs,
             )  # fmt: skip
 
 
@@ -58,17 +57,8 @@ def _about(kind: str, event: Event, evidence: Iterable[int] = (), /, **values: A
     return about_message(kind, event, event.data.get("message_id"), evidence, **values)
 
 
-def redirected(test: ObservedTest) -> Iterator[Finding]:
-    """Find deliveries that were answered with a 3xx."""
-    for event in test.events("attempt"):
-        status = event.data.get("status")
-        if isinstance(status, int) and 300 <= status < 400:
-            yield _about("redirected", event, status=status)
-
-
 def wrong_signature(test: ObservedTest) -> Iterator[Finding]:
     """Find deliveries rejected with 401 or 403, with the reasons in their signature."""
-    reported: set[str] = set()
     for event in test.events("attempt"):
         signature = event.data.get("signature")
         # The row of the attempt already shows a fault that changed the signature.
@@ -81,10 +71,8 @@ def wrong_signature(test: ObservedTest) -> Iterator[Finding]:
                 continue  # a stubbed destination checks nothing
             kind, severity = "signature_valid", "hint"
             values = {name: signature[name] for name in ("url", "size", "hash", "called")}
-        if (seen := f"{event.data.get('message_id')} {values}") not in reported:
-            reported.add(seen)
-            status = event.data.get("status")
-            yield _about(kind, event, status=status, severity=severity, **values)
+            values["elsewhere"] = values["called"] != values["url"]
+        yield _about(kind, event, status=event.data.get("status"), severity=severity, **values)
 
 
 def _reasons(signature: dict[str, Any]) -> list[dict[str, Any]]:
@@ -129,12 +117,10 @@ def scheduled_twice(test: ObservedTest) -> Iterator[Finding]:
 def base64_not_decoded(test: ObservedTest) -> Iterator[Finding]:
     """Find callbacks whose handler stored or published a Base64 field, or parsed it as JSON."""
     for event, callback in _callbacks(test):
-        inside = _during(event)
-        calls = [one for one in _published(test) if one.number in inside]
+        _, writes, calls = _made_during(test, event)
         used = [one.request_body.decode("latin-1") for one in calls]
         used += event.data.get("not_json") or ()
-        for write in _writes(test):
-            used += write.words[1:] if write.number in inside else ()
+        used += [word for write in writes for word in write.words[1:]]
         # An application may keep the whole callback.
         parts = [one for one in used if "sourceMessageId" not in one]
         for name in ("body", "sourceBody"):
@@ -143,9 +129,9 @@ def base64_not_decoded(test: ObservedTest) -> Iterator[Finding]:
                 yield _about("base64_not_decoded", event, field=name, value=value)
 
 
-def exceptions(test: ObservedTest) -> Iterator[Finding]:
-    """Find exceptions that handlers raised or logged, although they answered with a 2xx, or in
-    deliveries that failed.
+def misleading_answers(test: ObservedTest) -> Iterator[Finding]:
+    """Find deliveries that were answered with a 3xx, and exceptions that handlers raised or logged,
+    although they answered with a 2xx, or in deliveries that failed.
 
     The framework may have turned the exception into a response. It is a hint only if a later
     attempt succeeded.
@@ -157,8 +143,9 @@ def exceptions(test: ObservedTest) -> Iterator[Finding]:
         logged = next(iter(data.get("logged") or ()), "")
         raised = (data.get("note") if data.get("exception") else "") or logged
         if isinstance(status, int) and status < 400:
-            if status < 300 and (logged or data.get("error")):
-                kind = "error_logged" if logged else "raised_after_answer"
+            facts = {"redirected": status >= 300, "error_logged": logged}
+            facts["raised_after_answer"] = data.get("error")
+            for kind in [one for one in facts if facts[one]][:1]:
                 yield _about(kind, event, status=status)
         elif raised and not data.get("signature") and not data.get("faults"):
             failed.setdefault((data.get("message_id"), raised), []).append(event)
@@ -173,7 +160,11 @@ def error_accepted(test: ObservedTest) -> Iterator[Finding]:
     for event, callback in _callbacks(test):
         status = callback.get("status")
         is_error = isinstance(status, int) and not 200 <= status < 300
-        if is_error and event.data["message_kind"] == "callback" and (made := _made(test, event)):
+        _, writes, calls = _made_during(test, event)
+        named = {one.number: " ".join(one.words[:2]) for one in writes}
+        named |= {one.number: one.route for one in calls}
+        made = [named[number] for number in sorted(named)]
+        if is_error and event.data["message_kind"] == "callback" and made:
             about, run = callback["sourceMessageId"], str(event.data.get("run") or "")
             values = {"about": about, "url": callback.get("url"), "run": run, "severity": "hint"}
             yield _about("error_accepted", event, made=made, status=status, **values)
@@ -181,16 +172,11 @@ def error_accepted(test: ObservedTest) -> Iterator[Finding]:
 
 def error_in_body(test: ObservedTest) -> Iterator[Finding]:
     """Find deliveries that were answered with a 2xx and a body that contains an error."""
-    answers = {
-        (message.public_id, one.number): one.body
-        for queue in test.fakes
-        for message in (engine_of(queue).messages.values() if queue.fixture == "queue" else ())
-        for one in message.attempts
-        if one.kind == "message"
-    }
     for event in _accepted(test):
-        body = answers.get((str(event.data.get("message_id")), event.data.get("number")), b"")
-        answer = parsed(body)
+        exchanged = test.lookups.attempts.get(event.data["began"])
+        if exchanged is None or event.data["message_kind"] != "message":
+            continue
+        answer: Any = parsed(exchanged.response_body)
         is_list = isinstance(answer, list) and isinstance(next(iter(answer), 0), str | dict)
         is_tuple = is_list and any(map(_is_error_status, answer[1:3]))
         if is_tuple or (isinstance(answer, dict) and _tells_error(answer)):
@@ -225,25 +211,13 @@ def _tells_error(answer: dict[str, Any]) -> bool:
     )
 
 
-def _made(test: ObservedTest, event: Event) -> list[str]:
-    """Return the writes and the publish requests that were made during a delivery."""
-    inside = _during(event)
-    made = {one.number: " ".join(one.words[:2]) for one in _writes(test)}
-    made |= {one.number: one.route for one in _published(test)}
-    return [made[number] for number in sorted(made) if number in inside]
-
-
-def _during(event: Event) -> range:
-    """Return the journal numbers of what was recorded during a delivery attempt."""
-    return range(event.data.get("began") or event.number, event.number)
-
-
-def _published(test: ObservedTest) -> list[Call]:
-    return [one for one in test.calls_to("queue") if one.route in PUBLISHING]
-
-
-def _writes(test: ObservedTest) -> list[Write]:
-    return sorted(chain.from_iterable(test.writes()))
+def _made_during(test: ObservedTest, event: Event) -> tuple[range, list[Write], list[Call]]:
+    """Return the journal numbers of what was recorded during a delivery attempt, the writes among it
+    and the publish requests.
+    """
+    inside = range(event.data.get("began") or event.number, event.number)
+    calls = [one for one in test.published if one.number in inside]
+    return inside, [one for one in test.writes if one.number in inside], calls
 
 
 def _callbacks(test: ObservedTest) -> Iterator[tuple[Event, dict[str, Any]]]:
@@ -266,26 +240,20 @@ class _Delivery(NamedTuple):
 
 
 def _deliveries_of_runs(test: ObservedTest) -> Iterator[_Delivery]:
-    every = _writes(test) if test.attempts else ()
-    published = _published(test)
     for event in _accepted(test):
-        inside = _during(event)
-        sent = [one for one in published if one.number in inside]
+        inside, writes, sent = _made_during(test, event)
         # The delivery that starts a run is the message of a client, which belongs to no run yet.
         started = (one.name for call in sent for one in subjects(call) if one.kind == "run")
         run = event.data.get("run") or test.lookups.header(inside.start, "upstash-workflow-runid")
         if run := run or next(started, ""):
-            writes = [one for one in every if one.number in inside]
-            steps = [(call, step) for call in sent for step in _steps(call)]
+            bodies = [
+                (call, one.get("body")) for call in sent for one in items_of(call.request_body)
+            ]
+            steps = [
+                (call, step) for call, body in bodies for step in items_of(str(body))
+                if "stepType" in step
+            ]  # fmt: skip
             yield _Delivery(event, run, inside, writes, steps)
-
-
-def _steps(call: Call) -> Iterator[dict[str, Any]]:
-    """Yield the steps of a workflow run that a publish request sends."""
-    for message in items_of(call.request_body):
-        for step in items_of(str(message.get("body"))):
-            if "stepType" in step:
-                yield step
 
 
 def _ran_step(delivery: _Delivery) -> bool:
@@ -384,22 +352,14 @@ def unlikely_duration(test: ObservedTest) -> Iterator[Finding]:
         if call.route not in (*PUBLISHING, "create_schedule") or not has_full_answer(call):
             continue
         headers = {name.lower(): value for name, value in _only_message(call)[0].items()}
-        for setting, unit, is_unlikely in _DURATIONS:
-            given = str(headers.get(f"upstash-{setting}") or "")
-            number = given.removesuffix("s")
-            if number.isascii() and number.isdigit() and is_unlikely(int(number)):
-                is_ms = unit == "ms"
-                means = f"{number} ms" if is_ms else f"{int(number) / 3600:.3g} h"
+        for setting in ("retry-delay", "delay", "timeout"):
+            given, is_ms = str(headers.get(f"upstash-{setting}") or ""), setting == "retry-delay"
+            digits = given.removesuffix("s")
+            number = int(digits) if digits.isascii() and digits.isdigit() else 0
+            if 0 < number < 1000 if is_ms else number >= 10_000 and number % 1000 == 0:
+                means = f"{number} ms" if is_ms else f"{number / 3600:.3g} h"
                 values = {"setting": setting.replace("-", " "), "given": given, "means": means}
                 yield about_entry("unlikely_duration", call, severity="hint", **values)
-
-
-_DURATIONS: tuple[tuple[str, str, Callable[[int], bool]], ...] = (
-    ("retry-delay", "ms", lambda number: 0 < number < 1000),
-    ("delay", "s", lambda number: number >= 10_000 and number % 1000 == 0),
-    ("timeout", "s", lambda number: number >= 10_000 and number % 1000 == 0),
-)
-"""Settings with their units, and which numbers are likely meant in another unit."""
 
 
 def header_not_forwarded(test: ObservedTest) -> Iterator[Finding]:
@@ -423,8 +383,8 @@ def _succeeded(event: Event) -> bool:
 
 FINDINGS = ()
 OF_TEST = (
-    deduplicated, redirected, wrong_signature, scheduled_twice,
-    base64_not_decoded, exceptions, unlikely_duration,
+    deduplicated, wrong_signature, scheduled_twice,
+    base64_not_decoded, misleading_answers, unlikely_duration,
     header_not_forwarded, error_accepted, error_in_body, repetition_rejected, effect_outside_steps,
     differs_in_replay, made_again, no_waiter,
 )  # fmt: skip

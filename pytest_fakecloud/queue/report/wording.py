@@ -11,7 +11,16 @@ from ...core.errors import listed, plural
 from ...core.timers import clock_time, to_datetime
 from ...reporting.calls import Lookups, has_full_answer
 from ...reporting.model import Row, Sentences, Summary, Values
-from ...reporting.values import EXCERPT, compact, decoded, parsed, phrase_of, readable, shortened
+from ...reporting.values import (
+    EXCERPT,
+    compact,
+    decoded,
+    items_of,
+    parsed,
+    phrase_of,
+    readable,
+    shortened,
+)
 from ..signatures import SignatureDetails
 
 _SETTINGS = {
@@ -100,7 +109,7 @@ def _accepted(call: Call, lookups: Lookups) -> str:
         return lookups.short(lookups.created_by_lost_call[call.number])
     if not has_full_answer(call):
         return ""
-    return listed([_created(one, call, lookups) for one in _flat(parsed(call.response_body))])
+    return listed([_created(one, call, lookups) for one in items_of(call.response_body)])
 
 
 def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
@@ -112,12 +121,6 @@ def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
     first = lookups.published.get(message)
     since = "" if first is None else f" published at {to_datetime(first):%H:%M:%S}"
     return f"{call.status} deduplicated: {lookups.short(message)}{since}"
-
-
-def _flat(answer: Any) -> Iterator[dict[str, Any]]:
-    """Yield each message of a response; in a batch, the messages of a URL group are a nested list."""
-    for one in answer if isinstance(answer, list) else [answer]:
-        yield from one if isinstance(one, list) else [one]
 
 
 def _callback_summary(call: Call) -> Summary | None:
@@ -278,18 +281,6 @@ def _unseen_check(signature: SignatureDetails) -> Iterator[str]:
         yield "the URL must be the signed one in every character: scheme, host, path and query"
 
 
-def _deduplicated(values: Values, lookups: Lookups) -> str:
-    message = lookups.short(values["message"])
-    if values["several"]:
-        return f"one message of this request was deduplicated as {message}"
-    why = f"it was deduplicated as {message}"
-    if values["by"] == "content":
-        why = f"its content is that of {message}"
-    elif values["body_differs"]:
-        why += ", whose body differs"
-    return f"this publish created no message: {why}"
-
-
 def _wrong_signature(values: Values, lookups: Lookups) -> str:
     reasons = [_WRONG_SIGNATURE[one["reason"]].format(**one) for one in values["reasons"]]
     text = "; ".join(reasons)
@@ -313,44 +304,12 @@ _WRONG_SIGNATURE = {
 }
 
 
-def _valid_signature(values: Values, lookups: Lookups) -> str:
-    served = ""
-    if values["called"] != values["url"]:
-        served = f" (the application is called at {values['called']})"
-    return (
-        f"{lookups.short(values['message'])} was rejected with {values['status']} although its "
-        f"signature is valid: signed with the current key for sub {values['url']}{served} and a "
-        f"body of {values['size']} bytes with the hash {values['hash']}; one of these differs "
-        "in the application's check, unless it rejects the request for another reason"
-    )
-
-
-def _no_waiter(values: Values, lookups: Lookups) -> str:
-    text = f"the event {shortened(values['event'])} woke no workflow run"
-    if not values["others"]:
-        return f"{text}: a run waited for it only later"
-    return f"{text}; runs wait for {listed(values['others'], 3)}, which nothing notified"
-
-
-def _error_accepted(values: Values, lookups: Lookups) -> str:
-    text = f"{values['url']} answered {lookups.short(values['about'])} with {values['status']}, as this "
-    if not values["run"]:
-        return f"{text}callback says, and its handler went on with {listed(values['made'], 3)}"
-    return (
-        f"{text}callback says, and the workflow run went on: context.call() returns such an answer and "
-        "does not raise, so check its status"
-    )
-
-
-def _error_in_body(values: Values, lookups: Lookups) -> str:
-    reason = " (only some frameworks read a status from a tuple)" if values["is_tuple"] else ""
-    answer = f"{values['status']} with {shortened(compact(values['body']))}{reason}"
-    return f"this delivery was answered {answer}: the queue takes any 2xx as success and does not retry"
-
-
 SENTENCES: Sentences = {
-    "error_accepted": _error_accepted,
-    "error_in_body": _error_in_body,
+    "error_accepted": "{url:raw} answered {about:id} with {status}, as this callback says, and [run?the "
+    "workflow run went on: context.call() returns such an answer and does not raise, so check its "
+    "status|its handler went on with {made:list}]",
+    "error_in_body": "this delivery was answered {status} with {body:json}[is_tuple? (only some "
+    "frameworks read a status from a tuple)]: the queue takes any 2xx as success and does not retry",
     "repetition_rejected": "attempt {first:raw} was handled, but its answer was lost; this one was "
     "answered {status}, which the queue takes for a failure",
     "read_again": "an earlier delivery of workflow run {run:raw} got another answer to this read: "
@@ -361,8 +320,11 @@ SENTENCES: Sentences = {
     "which ran no step: code outside of steps runs again at each delivery",
     "made_again": "this delivery of workflow run {run:raw} used {now}, an earlier one {before}, and no "
     "step had returned either: a value made outside of steps is made again at each delivery",
-    "no_waiter": _no_waiter,
-    "deduplicated": _deduplicated,
+    "no_waiter": "the event {event} woke no workflow run[others?; runs wait for {others:list}, which "
+    "nothing notified|: a run waited for it only later]",
+    "deduplicated": "[several?one message of this request was deduplicated as {message:id}|this publish "
+    "created no message: [by_content?its content is that of {message:id}|it was deduplicated as "
+    "{message:id}[body_differs?, whose body differs]]]",
     "redirected": "{message:id} was answered {status}; the queue does not follow redirects and counts "
     "only 200 to 299 as delivered",
     "header_not_forwarded": "the destination does not receive {headers:list} of this request: the "
@@ -379,7 +341,10 @@ SENTENCES: Sentences = {
     "failed_with_exception": "{url:raw} answered {message:id} with {status}: {raised:raw}",
     "unlikely_duration": "the {setting:raw} {given:raw} is {means:raw}",
     "wrong_signature": _wrong_signature,
-    "signature_valid": _valid_signature,
+    "signature_valid": "{message:id} was rejected with {status} although its signature is valid: signed "
+    "with the current key for sub {url:raw}[elsewhere? (the application is called at {called:raw})] and "
+    "a body of {size} bytes with the hash {hash:raw}; one of these differs in the application's check, "
+    "unless it rejects the request for another reason",
     "message_waits": "{line:raw}",
     "dead_letter": "{line:raw}",
     "schedule_waits": "{line:raw}",

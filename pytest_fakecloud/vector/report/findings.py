@@ -225,6 +225,7 @@ def metadata_replaced(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         if replaced:
             values = {"count": len(replaced), "ids": replaced, "lost": sorted(lost)}
             values |= {"route": call.route.removesuffix("-data"), "severity": "hint"}
+            values["is_update"] = call.route == "update"
             yield about_namespace("metadata_replaced", call, namespace, **values)
 
 

@@ -120,13 +120,6 @@ def _empty_namespace(values: Values, lookups: Lookups) -> str:
     return f"{namespace(values['namespace'])} has no vectors; {others}"
 
 
-def _metadata_replaced(values: Values, lookups: Lookups) -> str:
-    records = counted(values["count"], "record")
-    text = f"this {values['route']} replaced {records} that had other metadata: {listed(values['ids'])}"
-    text += f"; {listed(values['lost'])} was dropped" if values["lost"] else ""
-    return f"{text} (PATCH keeps it)" if values["lost"] and values["route"] == "update" else text
-
-
 def _score(score: float) -> str:
     """Format a score with enough digits that a score close to 1 is not shown as 1."""
     texts = (f"{score:.{digits}g}" for digits in range(3, 12))
@@ -142,7 +135,8 @@ SENTENCES: Sentences = {
     "empty_namespace": _empty_namespace,
     "metadata_not_included": "the query did not ask for metadata (includeMetadata), so its hits have "
     "none",
-    "metadata_replaced": _metadata_replaced,
+    "metadata_replaced": "this {route:raw} replaced {count:record} that had other metadata: {ids:list}"
+    "[lost?; {lost:list} was dropped[is_update? (PATCH keeps it)]]",
     "none_in_id": "the id {id} contains None, which is how Python writes a missing value",
     "ids_elsewhere": "{other:namespace} has {ids:quoted}, and {namespace:namespace} does not",
     "vectors_pending": "{count:vector} of {namespace:namespace} pending: queries return vectors only "

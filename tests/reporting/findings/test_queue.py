@@ -16,6 +16,7 @@ from pytest_fakecloud import Cloud, Response
 from ..shown import deliver
 from .cases import HOOK, Inject, Scene, answered, check, fails_afterwards, logs, loses_answer
 
+CALLBACK = "https://app.example.com/callback"
 Request = tuple[str, Any, dict[str, str]]
 
 
@@ -88,7 +89,7 @@ def called_back(*answers: int, receiver: str = "INCR failed") -> Scene:
 
     def run(cloud: Cloud) -> None:
         queue, server = cloud.queue(), cloud.kv_server()
-        callback = "https://app.example.com/callback"
+        callback = CALLBACK
         queue.destinations.respond(HOOK, *answers)
 
         def take(request: object) -> int:
@@ -109,6 +110,23 @@ def loses(*answers: int, fault: str = "crash_after_response") -> Scene:
         queue.destinations.respond(HOOK, *answers)
         getattr(queue.faults, fault)(times=1)
         deliver(queue, HOOK, retries=2)
+
+    return run
+
+
+def redirects(
+    url: str, status: int, location: str = "", callback: object = None, **options: Any
+) -> Scene:
+    """Deliver a message with a callback; the handler at one of the URLs answers with a location."""
+
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        for one in (HOOK, CALLBACK):
+            body = callback if one == HOOK else None
+            headers = {"Location": location} if location else {}
+            answer = Response(status, body, headers=headers) if one == url else Response(200)
+            queue.destinations.respond(one, answer)
+        deliver(queue, HOOK, callback=CALLBACK, **{"retries": 0, **options})
 
     return run
 
@@ -218,6 +236,13 @@ def waits(*requests: str) -> Scene:
     return run
 
 
+def to_group(cloud: Cloud) -> None:
+    """Publish to a URL group twice, in a batch, with the same deduplication ID."""
+    message = {"destination": "group", "headers": {"Upstash-Deduplication-Id": "a"}}
+    endpoints = {"endpoints": [{"url": HOOK}, {"url": f"{HOOK}/2"}]}
+    publishes(("topics/group/endpoints", endpoints, {}), *[("batch", [message], {})] * 2)(cloud)
+
+
 CASES: dict[str, Scene] = {
     "a retry after a later message": retried(500, 200, 200),
     "two messages in order": retried(200, 500, 200),
@@ -231,6 +256,7 @@ CASES: dict[str, Scene] = {
     ),
     "the same content": publishes(*[to("publish", content_based_deduplication="true")] * 2),
     "one of a batch": publishes(to("publish", Deduplication_Id="a"), batch("a", "b")),
+    "a batch to a URL group": to_group,
     "the only message of a batch": publishes(
         to("publish", Deduplication_Id="a"), batch("a", body='"x"')
     ),
@@ -274,6 +300,12 @@ CASES: dict[str, Scene] = {
     "a header that is forwarded": publishes(to("publish", Forward_X_Tenant="acme")),
     "headers of another request": publishes(("publish/nowhere", "x", {"X-Tenant": "acme"})),
     "the second of two answers": answered(200, 300),
+    "a redirect to a login page": redirects(HOOK, 302, "/login"),
+    "a redirect of each attempt to the URL with a slash": redirects(HOOK, 308, "/hook/", retries=2),
+    "a redirect of a callback to HTTPS": redirects(CALLBACK, 301, CALLBACK),
+    "an answer with a location": redirects(HOOK, 201, "/orders/1"),
+    "an error with a location": redirects(HOOK, 404, "/login"),
+    "a redirect that a callback reports": redirects(HOOK, 200, callback={"status": 302}),
     "one write twice": writes("INCR n", "INCR n"),
     "an element added twice": writes("RPUSH l a", "RPUSH l a"),
     "a value set twice": writes("SET k 1", "SET k 1"),

@@ -152,6 +152,13 @@ CASES: dict[str, Scene] = {
         by_data("a", {"n": 1}), by_data("a", {"n": 2}), by_data("doc-None"), embedding=measured
     ),
     "None in one of a batch": asks(ALL, ("upsert", [A[1], record("doc-None")[1]])),
+    "None before a part of a document": asks(record("None#3", to="upsert/tenant")),
+    "None as the whole id": asks(record("None")),
+    "none in small letters, as in a name": asks(record("doc-none")),
+    "None within a word": asks(record("Nonesuch-1"), record("doc:aNone")),
+    "None in metadata": asks(record("a", {"author": "None"})),
+    "None in an id that is deleted": asks(A, ("delete", ["doc-None"])),
+    "None in an id that was rejected": asks(("upsert", {"id": "doc-None", "vector": []})),
     "a deletion elsewhere": asks(A_FULL, ("delete", ["b"]), ("delete", ["a"])),
     "a deletion of one id": asks(A, B_FULL, ("delete/full", {"ids": ["a"]})),
     "a fetch of one id": asks(A, B_FULL, ("fetch/full", {"ids": ["a"]})),
