@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -240,7 +239,6 @@ COMPARISONS = frozenset({b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"})
 """Conditions that compare a value, or its digest, with the argument after them."""
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class SetOptions:
     """The options of SET, GETEX, MSETEX, HGETEX or HSETEX."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..errors import CommandError, CountedError
@@ -20,15 +19,12 @@ _SLOW_LOG_BYTES = 128
 """Maximum number of bytes of each word of a line in the slow log."""
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class CommandCount:
     """The statistics of a command; ``calls_by_bits[n]`` counts calls whose microseconds have n bits."""
 
-    usec: int = 0
-    rejected: int = 0
-    failed: int = 0
-    unmeasured: int = 0
-    calls_by_bits: list[int] = field(default_factory=lambda: [0] * 65)
+    def __init__(self) -> None:
+        self.usec = self.rejected = self.failed = self.unmeasured = 0
+        self.calls_by_bits = [0] * 65
 
     @property
     def calls(self) -> int:
