@@ -222,6 +222,7 @@ def verifying(cloud: Cloud, **changed: Any) -> tuple[str, ...]:
     """
     queue = changed.pop("queue", None) or cloud.queue()
     keys = changed.pop("keys", (queue.current_signing_key, queue.next_signing_key))
+    sent = changed.pop("sent", {"n": 1})
     receiver = Receiver(*keys)
 
     def verify(request: Any) -> int:
@@ -233,8 +234,17 @@ def verifying(cloud: Cloud, **changed: Any) -> tuple[str, ...]:
         return 200
 
     queue.destinations.call(URL, verify)
-    deliver(queue, URL, json={"n": 1}, retries=0)
+    deliver(queue, URL, json=sent, retries=0)
     return rows(cloud)[-1].remarks
+
+
+@pytest.mark.parametrize("body", ['{"n": "é"}', '{"n":"\\u00e9"}'], ids=["escapes", "whitespace"])
+def test_json_that_was_serialized_otherwise_is_told_as_such(cloud: Cloud, body: str) -> None:
+    verifying(cloud, sent={"n": "é"}, body=body)
+    (one,) = found(cloud)
+    assert [reason["reason"] for reason in one.values["reasons"]] == ["json"]
+    said = sentence(one, lookups_of(cloud, []))
+    assert "the same JSON, serialized otherwise (whitespace, escapes)" in said
 
 
 @pytest.mark.parametrize(

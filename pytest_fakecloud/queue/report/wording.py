@@ -289,7 +289,7 @@ def _wrong_signature(values: Values, lookups: Lookups) -> str:
 
 _WRONG_SIGNATURE = {
     "url": "verify() got another URL: {got}, signed was {signed}",
-    "json": "verify() got the same JSON with other whitespace: pass the raw body",
+    "json": "verify() got the same JSON, serialized otherwise (whitespace, escapes): pass the raw body",
     "body": "verify() got another body, of {size} bytes: pass the raw body",
     "key": "the application's check was not made with the queue's current signing key",
     "environment": "QSTASH_CURRENT_SIGNING_KEY of this process is not this queue's current key",
