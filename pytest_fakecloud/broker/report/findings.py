@@ -342,14 +342,14 @@ def shared_group(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         by_instance: dict[str, set[_Place]] = {}
         for call, places in calls:
             by_instance.setdefault(str(call.facts.get("instance")), set()).update(places)
-        if not any(name == group and by_instance.keys() <= names for name, names in assignments):
+        together = any(name == group and by_instance.keys() <= names for name, names in assignments)
+        if not together and all(by_instance.values()):
             continue
         # Without numbers, and without random parts of names such as mail-5f2c91ab.
         names = (re.sub(r"\b[0-9a-f]{6,}\b", "", name) for name in by_instance)
         stems = {re.sub(r"[\W_\d]+", "", name) for name in names}
         differ = len(stems) == len(by_instance) > 1 and all(len(stem) > 2 for stem in stems)
-        records = list(by_instance.values())
-        if differ and any(records) and not set.intersection(*records):
+        if differ and any(by_instance.values()) and not set.intersection(*by_instance.values()):
             values = {"instances": list(by_instance)}
             yield about_group("shared_group", calls[-1][0], group, severity="hint", **values)
 

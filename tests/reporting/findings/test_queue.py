@@ -26,10 +26,30 @@ def publishes(*requests: Request, fault: Inject = lambda faults: None) -> Scene:
     def run(cloud: Cloud) -> None:
         queue = cloud.queue()
         fault(queue.faults)
-        for path, body, headers in requests:
-            with suppress(httpx.TransportError):
-                sent = {**queue.headers, **headers}
-                httpx.post(f"{queue.url}/v2/{path}", json=body, headers=sent)
+        send(queue, *requests)
+
+    return run
+
+
+def send(queue: Any, *requests: Request) -> None:
+    for path, body, headers in requests:
+        with suppress(httpx.TransportError):
+            sent = {**queue.headers, **headers}
+            httpx.post(f"{queue.url}/v2/{path}", json=body, headers=sent)
+
+
+def restarts(*requests: Request, deletes: bool = False) -> Scene:
+    """Send publish requests twice, as an application does at each start; delete what the first
+    start created if ``deletes``.
+    """
+
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        send(queue, *requests)
+        for schedule in queue.schedules() if deletes else ():
+            url = f"{queue.url}/v2/schedules/{schedule.id}"
+            httpx.delete(url, headers=queue.headers).raise_for_status()
+        send(queue, *requests)
 
     return run
 
@@ -247,6 +267,22 @@ CASES: dict[str, Scene] = {
     "a retry after a later message": retried(500, 200, 200),
     "two messages in order": retried(200, 500, 200),
     "a schedule that was created twice": publishes(*[to("schedules", Cron="0 2 * * *")] * 2),
+    "a schedule of each start of an application": restarts(
+        to("schedules", {"report": "daily"}, Cron="CRON_TZ=Europe/Zurich 30 6 * * *")
+    ),
+    "two schedules of each start, one with an id": restarts(
+        to("schedules", Cron="0 2 * * *", Schedule_Id="nightly"),
+        to("schedules", Cron="@hourly", Retries="0"),
+    ),
+    "a schedule that is deleted before the next start": restarts(
+        to("schedules", Cron="0 2 * * *"), deletes=True
+    ),
+    "schedules at other times": publishes(
+        to("schedules", Cron="0 2 * * *"), to("schedules", Cron="0 3 * * *")
+    ),
+    "schedules with other bodies": publishes(
+        to("schedules", "a", Cron="0 2 * * *"), to("schedules", "b", Cron="0 2 * * *")
+    ),
     "a schedule with an id": publishes(
         *[to("schedules", Cron="0 2 * * *", Schedule_Id="nightly")] * 2
     ),
@@ -312,6 +348,7 @@ CASES: dict[str, Scene] = {
     "two writes twice": writes(*["INCR n & INCR m"] * 2),
     "twice and late": writes("INCR n", "INCR n", delay=True),
     "an exception that was logged": logs(299),
+    "exceptions that were logged by two deliveries": logs(200, 202),
     "two bodies without an id": publishes(to("publish", "one"), to("publish", "two")),
     "a request with another body": publishes(
         to("publish", "one"), to("publish", "two"), fault=loses_answer
