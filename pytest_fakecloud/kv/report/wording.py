@@ -231,8 +231,8 @@ SENTENCES: Sentences = {
     "lock_without_ttl": "{key} was set with NX and has no TTL: the command had neither EX nor PX",
     "key_mismatch": "{key} was read but never written; {other} was written but never read",
     "read_only_token": "{command} was sent with the read-only token and rejected",
-    "lock_of_another": "{key} was deleted while it held {holder:json}; {earlier:json} had set it "
-    "before and expired",
+    "lock_of_another": "{key} was deleted while it held {holder:json}; {earlier:json}, which it held "
+    "before, had expired",
     "ttl_removed": "this SET removed the TTL of {key} (it had neither EX, PX nor KEEPTTL), so the "
     "key never expires",
     "ttl_renewed": "the TTL of {key} is {seconds:raw} s and was set again {times:raw} times before it "

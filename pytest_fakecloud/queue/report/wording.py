@@ -316,8 +316,8 @@ SENTENCES: Sentences = {
     "code outside of steps runs again at each delivery",
     "went_on_after_step": "this delivery sent a second step ({steps:list}): the client ends a delivery "
     "after each step with an exception, which the application must not catch",
-    "effect_outside_steps": "{write} ran in {times:raw} deliveries of workflow run {run:raw}, one of "
-    "which ran no step: code outside of steps runs again at each delivery",
+    "effect_outside_steps": "{write} ran in {times:raw} deliveries of workflow run {run:raw}, also "
+    "where no step ran: code outside of steps runs again at each delivery",
     "made_again": "this delivery of workflow run {run:raw} used {now}, an earlier one {before}, and no "
     "step had returned either: a value made outside of steps is made again at each delivery",
     "no_waiter": "the event {event} woke no workflow run[others?; runs wait for {others:list}, which "

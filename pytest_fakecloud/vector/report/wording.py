@@ -136,7 +136,7 @@ SENTENCES: Sentences = {
     "metadata_not_included": "the query did not ask for metadata (includeMetadata), so its hits have "
     "none",
     "metadata_replaced": "this {route:raw} replaced {count:record} that had other metadata: {ids:list}"
-    "[lost?; {lost:list} was dropped[is_update? (PATCH keeps it)]]",
+    "[lost?; dropped: {lost:list}[is_update? (PATCH keeps it)]]",
     "none_in_id": "the id {id} contains None, which is how Python writes a missing value",
     "ids_elsewhere": "{other:namespace} has {ids:quoted}, and {namespace:namespace} does not",
     "vectors_pending": "{count:vector} of {namespace:namespace} pending: queries return vectors only "
