@@ -42,6 +42,8 @@ export function span(us) {
   return parts.join(" ");
 }
 
+// A host name that breaks after its dots, before it would break elsewhere.
+export const breakable = (host) => host.replaceAll(".", ".\u200b");
 export const withoutScheme = (url) => url.replace(/^https?:\/\//, "");
 // A line of time from `first` to `last` in microseconds, with `bars` [kind, from, to] and `dots` [kind, at, text]. What is later is at its end. It is logarithmic, since waits may be long.
 export function track(told, first, last, bars, dots) {

@@ -37,6 +37,8 @@ _LONGEST = 160
 """Maximum number of characters of the text of a link to a row."""
 _MOST_LINKS = 6
 """Maximum number of rows that a line of the header links to."""
+_MOST_PLACES = 3
+"""Maximum number of lines of the application, from the call outwards, in a link to a row."""
 _Links = Mapping[int, tuple[str, str]]
 """A link with the text of its row, and a short one, by the row's number."""
 Picture: TypeAlias = "Callable[[BaseCloud, Report, Mapping[str, Any]], Mapping[str, Any]]"
@@ -270,11 +272,12 @@ def _findings(
         mark = f"<b>▲{index}</b> " if marked and known else ""
         text = mark + html.escape(first)
         if known:
-            others = (short for _, short in known[1:_MOST_LINKS])
-            text += f"<br>{' · '.join([known[0][0], *others])}"
+            others = [short for _, short in known[1:_MOST_LINKS]]
+            more = [f"and {len(known) - _MOST_LINKS} more"] if len(known) > _MOST_LINKS else []
+            text += f"<br>{' · '.join([known[0][0], *others, *more])}"
         if rest:
-            more = f'<pre tabindex="0">{html.escape(rest)}</pre>'
-            text += f"<details><summary>More</summary>{more}</details>"
+            whole = f'<pre tabindex="0">{html.escape(rest)}</pre>'
+            text += f"<details><summary>More</summary>{whole}</details>"
         if marked and index > IN_FULL:
             brief = mark + html.escape(shortened(first, 80))
             text = f"<details><summary>{brief}</summary>{text}</details>"
@@ -290,7 +293,8 @@ def _link(place: int, row: Mapping[str, Any]) -> str:
         text = f"{row['actor']} → {row['peer']} {text}"
     text = shortened(" ".join(text.split()), _LONGEST)
     where = row["where"]
-    called = f" (called at {where['file']}:{where['line']})" if where else ""
+    places = [f"{one['file']}:{one['line']}" for one in [where, *where["callers"]]] if where else []
+    called = f" (called at {' from '.join(places[:_MOST_PLACES])})" if places else ""
     return f'<a href="#row-{place}">row {place}: {html.escape(text)}</a>{html.escape(called)}'
 
 

@@ -4,7 +4,7 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 import {LANGUAGES, lost, requestOf} from "./copying.js";
-import {border, count, el, fold, own, shortName, span, svg, track, visible, withoutScheme} from "./elements.js";
+import {border, breakable, count, el, fold, own, shortName, span, svg, track, visible, withoutScheme} from "./elements.js";
 
 const LINE = 19, PAD = 9, GAP = 26, AHEAD = 600;
 const NARROW = 720, WIDE = 1000, TEXT_LEAST = 340, LANE_LEAST = 42, LANE_MOST = 130, TIME = 98, NUMBER = 38;
@@ -206,7 +206,7 @@ export class Trace {
     this.heads.replaceChildren(el("span", {class: "trace-time", style: `width: ${this.time}px`}, "time (UTC)"), ...this.lanes.map((lane, index) => {
       const width = 2 * (this.middles[index] - left);
       left += width;
-      return el("span", {class: "trace-head", title: lane, style: `width: ${width}px`}, withoutScheme(lane));
+      return el("span", {class: "trace-head", title: lane, style: `width: ${width}px`}, breakable(withoutScheme(lane)));
     }));
   }
 
@@ -381,7 +381,10 @@ export class Trace {
   findingElement(index, row) {
     const finding = this.report.findings[index];
     const others = (finding.rows ?? []).filter((number) => number !== row.number && this.byNumber.has(number));
-    return el("p", {class: "trace-finding"}, `▲${index + 1} ${finding.text} `,
+    const first = finding.rows?.find((number) => this.byNumber.has(number)) ?? row.number;
+    // The text says "this" of the first row.
+    const about = first === row.number ? "" : `about row ${this.byNumber.get(first).label}: `;
+    return el("p", {class: "trace-finding"}, `▲${index + 1} ${about}${finding.text} `,
       ...others.flatMap((number) => [this.goTo(number, `row ${this.byNumber.get(number).label}`), " "]));
   }
 

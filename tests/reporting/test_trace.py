@@ -67,7 +67,8 @@ RACE = report(
     row(3, "POST /pay", kind="request", peer="application"),
     row(4, "GET total", actor="application", cause=3, depth=1, subjects=[subject("total")]),
     row(5, "SET total 4", actor="application", cause=3, depth=1, subjects=[subject("total")],
-        where={"file": "shop.py", "line": 7, "function": "pay"}, findings=[0],
+        where={"file": "shop.py", "line": 7, "function": "write",
+               "callers": [{"file": "shop.py", "line": 31, "function": "pay"}]}, findings=[0],
         faults=[{"kind": "call", "description": "call f before"}]),
     row(6, "attempt 1", at_us=NOON + 300_000_000, kind="attempt", actor="queue", ok=False,
         peer="https://shop.example.com/hook", status=500, attempt=1,
@@ -88,7 +89,7 @@ def test_the_document_starts_with_the_assertion_and_the_findings() -> None:
     )
     link = (
         '<li class="cause"><b>▲1</b> this SET wrote over row 4<br>'
-        '<a href="#row-5">row 5: application → kv SET total 4</a> (called at shop.py:7) · '
+        '<a href="#row-5">row 5: application → kv SET total 4</a> (called at shop.py:7 from shop.py:31) · '
         '<a href="#row-4">row 4</a></li>'
     )
     assert assertion in text

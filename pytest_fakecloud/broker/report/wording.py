@@ -182,7 +182,7 @@ SENTENCES: Sentences = {
     "of {partition}][fits?; {offset} is the next offset of {fits:list}]",
     "committed_before_failure": "group {group} committed {records:record} before a call failed",
     "committed_automatically": "{instance} of group {group} committed offsets itself, and this automatic"
-    " commit, which is on by default, went {records:record} further (Kafka-Enable-Auto-Commit: false)",
+    " commit went {records:record} further (Kafka-Enable-Auto-Commit is on unless it is set to false)",
     "unknown_header": "the header {header:raw}: {value} was ignored; did you mean {known:raw}?",
     "received_again": "group {group} received {records:list} [often?{often} times|twice]"
     "[by?: by {by:raw}][uncommitted?; it had committed only {committed:list}, and nothing in "
