@@ -89,7 +89,8 @@ def test_the_document_starts_with_the_assertion_and_the_findings() -> None:
     )
     link = (
         '<li class="cause"><b>▲1</b> this SET wrote over row 4<br>'
-        '<a href="#row-5">row 5: application → kv SET total 4</a> (called at shop.py:7 from shop.py:31) · '
+        '<a href="#row-5">row 5: application → kv SET total 4</a> '
+        "(called at shop.py:7 from shop.py:31) · "
         '<a href="#row-4">row 4</a></li>'
     )
     assert assertion in text
