@@ -65,10 +65,7 @@ def subcommand_error(session: Session) -> CommandError:
 
 def parse_negatable(text: bytes) -> int:
     """Parse a count or rank. The lowest integer is rejected, because it cannot be negated."""
-    number = parse_int(text)
-    if number < -I64_MAX:
-        raise CommandError(errors.OUT_OF_LONG_RANGE)
-    return number
+    return parse_int(text, -I64_MAX, outside=errors.OUT_OF_LONG_RANGE)
 
 
 def parse_bounds(start: bytes, stop: bytes) -> tuple[int, int]:
@@ -142,9 +139,7 @@ def is_first(word: bytes, first: bytes, second: bytes) -> bool:
 
 def find_database(session: Session, text: bytes) -> Keyspace:
     """Return the database with an index; raise an error if there is none."""
-    index = parse_int(text)
-    if not -(2**31) <= index < 2**31:
-        raise CommandError(errors.OUT_OF_INT_RANGE)
+    index = parse_int(text, -(2**31), 2**31 - 1, outside=errors.OUT_OF_INT_RANGE)
     if not 0 <= index < len(session.engine.databases):
         raise CommandError(errors.DB_INDEX)
     return session.engine.database(index)
@@ -441,9 +436,7 @@ def parse_scan(session: Session, args: Args) -> ScanOptions:
     given: dict[bytes, Args] = {}
     for word, values in options(args, 0, running(session).option_sizes):
         if word == b"COUNT":
-            count = parse_int(values[0])
-            if count < 1:
-                raise CommandError(errors.SYNTAX)
+            count = parse_int(values[0], 1, outside=errors.SYNTAX)
         elif word == b"MATCH":
             matches = matcher(values[0])
         else:

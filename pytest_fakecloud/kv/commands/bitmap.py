@@ -123,9 +123,7 @@ def _bit_range(value: String, start: int, end: int, in_bits: bool) -> tuple[int,
 @command("BITPOS")
 def bitpos(session: Session, args: Args) -> Reply:
     """Return the position of the first set or clear bit in a string, or -1 if there is none."""
-    bit = parse_int(args[1])
-    if bit not in (0, 1):
-        raise CommandError(errors.BIT_ARGUMENT)
+    bit = parse_int(args[1], 0, 1, outside=errors.BIT_ARGUMENT)
     value = session.db.string(args[0])
     if value is None:
         return -1 if bit else 0

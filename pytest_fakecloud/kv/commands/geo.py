@@ -338,9 +338,7 @@ class _Search:
                 case b"ASC" | b"DESC":
                     self.order = word
                 case b"COUNT":
-                    self.count = parse_int(values[0])
-                    if self.count <= 0:
-                        raise CommandError(errors.GEO_COUNT)
+                    self.count = parse_int(values[0], 1, outside=errors.GEO_COUNT)
                 case b"STORE" | b"STOREDIST":
                     self.stores_distance = word == b"STOREDIST"
                     self.target = values[0] if values else self.target

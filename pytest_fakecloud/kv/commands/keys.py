@@ -203,9 +203,7 @@ def restore(session: Session, args: Args) -> Reply:
     given = _parse_restore_options(session, args)
     if b"REPLACE" not in given and session.db.lookup(key) is not None:
         raise CommandError(errors.BUSYKEY)
-    ttl = parse_int(ttl_text)
-    if ttl < 0:
-        raise CommandError(errors.INVALID_TTL)
+    ttl = parse_int(ttl_text, 0, outside=errors.INVALID_TTL)
     from .. import rdb
 
     version = rdb_version(session.engine.version)
@@ -254,9 +252,7 @@ def wait(session: Session, args: Args) -> Reply:
 @command("WAITAOF")
 def waitaof(session: Session, args: Args) -> Reply:
     """Wait for append-only files to contain all writes and return their numbers: always 0 and 0."""
-    files = parse_int(args[0])
-    if files not in (0, 1):
-        raise CommandError(errors.NOT_0_OR_1)
+    files = parse_int(args[0], 0, 1, outside=errors.NOT_0_OR_1)
     replicas = parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
     timeout_ms = parse_milliseconds(session, args[2])
     if files:

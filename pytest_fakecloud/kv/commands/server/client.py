@@ -374,9 +374,7 @@ def hello(session: Session, args: Args) -> Reply:
     engine = session.engine
     version = session.resp
     if args:
-        version = parse_int(args[0], error=errors.PROTO_NOT_INTEGER)
-        if version not in (2, 3):
-            raise CommandError(errors.NOPROTO)
+        version = parse_int(args[0], 2, 3, errors.PROTO_NOT_INTEGER, errors.NOPROTO)
     user, name = session.user, session.name
     for word, values in options(args, 1, running(session).option_sizes, errors.hello_syntax):
         if word == b"AUTH":

@@ -215,8 +215,7 @@ def memory_usage(session: Session, args: Args) -> Reply:
     all elements without looking at them, so SAMPLES does not change the reply (decided here).
     """
     for _, (samples,) in options(args, 1, running(session).option_sizes):
-        if parse_int(samples) < 0:
-            raise CommandError(errors.SYNTAX)
+        parse_int(samples, 0, outside=errors.SYNTAX)
     value = session.db.find(args[0])
     return None if value is None else usage(args[0], value)
 

@@ -189,8 +189,8 @@ def failover(session: Session, args: Args) -> Reply:
     if len(args) == 1 and args[0].upper() == b"ABORT":
         raise CommandError(errors.NO_FAILOVER)
     for word, values in options(args, 0, {b"TIMEOUT": 1, b"TO": 2, b"FORCE": 0}):
-        if word == b"TIMEOUT" and parse_int(values[0]) <= 0:
-            raise CommandError(errors.FAILOVER_TIMEOUT)
+        if word == b"TIMEOUT":
+            parse_int(values[0], 1, outside=errors.FAILOVER_TIMEOUT)
         if word == b"TO":
             parse_int(values[1], 0, 2**31 - 1)
     raise CommandError(errors.NO_REPLICAS)

@@ -173,9 +173,7 @@ def _take_option(given: _Options, word: bytes, values: Args) -> None:
     if word == b"NOMKSTREAM":
         given.no_mkstream = True
     elif word == b"LIMIT":
-        given.limit = parse_int(values[0])
-        if given.limit < 0:
-            raise CommandError(errors.TRIM_LIMIT_NEGATIVE)
+        given.limit = parse_int(values[0], 0, outside=errors.TRIM_LIMIT_NEGATIVE)
     elif word in _POLICIES:
         if given.policy:
             raise CommandError(errors.SYNTAX)
@@ -188,9 +186,7 @@ def _take_option(given: _Options, word: bytes, values: Args) -> None:
         if word == b"MINID":
             given.min_id = parse_id(values[-1])
             return
-        given.max_length = parse_int(values[-1])
-        if given.max_length < 0:
-            raise CommandError(errors.TRIM_MAXLEN_NEGATIVE)
+        given.max_length = parse_int(values[-1], 0, outside=errors.TRIM_MAXLEN_NEGATIVE)
 
 
 def _trim(session: Session, stream: Stream, given: _Options) -> int:
@@ -279,9 +275,7 @@ def xsetid(session: Session, args: Args) -> Reply:
     entries_added, max_deleted_id = None, 0
     for word, (value,) in options(args, 2, running(session).option_sizes):
         if word == b"ENTRIESADDED":
-            entries_added = parse_int(value)
-            if entries_added < 0:
-                raise CommandError(errors.XSETID_ENTRIES_NEGATIVE)
+            entries_added = parse_int(value, 0, outside=errors.XSETID_ENTRIES_NEGATIVE)
         else:
             max_deleted_id = parse_id(value)
             if last_id < max_deleted_id:

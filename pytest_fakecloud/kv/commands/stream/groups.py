@@ -67,9 +67,8 @@ def _group_words(session: Session, args: Args) -> tuple[bool, int]:
         if word == b"MKSTREAM":
             mkstream = True
         else:
-            entries_read = parse_int(values[0])
-            if entries_read < 0 and entries_read != UNKNOWN_ENTRIES_READ:
-                raise CommandError(errors.XGROUP_ENTRIESREAD)
+            lowest = UNKNOWN_ENTRIES_READ
+            entries_read = parse_int(values[0], lowest, outside=errors.XGROUP_ENTRIESREAD)
     return mkstream, entries_read
 
 
