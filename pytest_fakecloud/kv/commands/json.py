@@ -553,7 +553,6 @@ def json_toggle(session: Session, args: Args) -> Reply:
     has_index=True,
 )
 def json_arrinsert(session: Session, args: Args, *, has_index: bool) -> Reply:
-    """Insert values before an index of the arrays at a path and return the new lengths."""
     path = read_path(session, args[1])
     index = parse_int(args[2]) if has_index else None
     values = [read_value(text) for text in args[2 + has_index :]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import islice, product
 from typing import Any
 
@@ -289,44 +288,30 @@ def reference_count(value: Any) -> int:
     return 2**31 - 1 if is_shared else 1
 
 
-def _value(session: Session, args: Args) -> Any:
-    """Return the value that OBJECT inspects. Unlike other commands, it sends no keymiss event."""
-    return session.db.peek(args[0], announces_miss=False)
-
-
-@command("OBJECT ENCODING")
-def object_encoding(session: Session, args: Args) -> Reply:
-    """Return the internal encoding of the value of a key."""
-    value = _value(session, args)
-    return None if value is None else encoding(value, session.engine.config).encode()
-
-
-@command("OBJECT REFCOUNT")
-def object_refcount(session: Session, args: Args) -> Reply:
-    """Return the reference count of the value of a key."""
-    value = _value(session, args)
-    return None if value is None else reference_count(value)
-
-
-@command("OBJECT IDLETIME")
-def object_idletime(session: Session, args: Args) -> Reply:
-    """Return the number of seconds since a key was last accessed."""
-    if _value(session, args) is None:
+@variant("OBJECT ENCODING", "Return the internal encoding of the value of a key.")
+@variant("OBJECT REFCOUNT", "Return the reference count of the value of a key.")
+@variant("OBJECT IDLETIME", "Return the number of seconds since a key was last accessed.")
+@variant(
+    "OBJECT FREQ",
+    "Return the logarithmic access frequency of a key; requires an LFU eviction policy.",
+)
+def object_(session: Session, args: Args) -> Reply:
+    db, key = session.db, args[0]
+    value = db.peek(key, announces_miss=False)  # Unlike other commands, it sends no keymiss event.
+    if value is None:
         return None
-    if session.db.frequencies is not None:
-        raise CommandError(errors.LFU)
-    accessed = session.db.accessed.get(args[0], session.now_ms)
-    return max(0, session.now_ms - accessed) // 1000
-
-
-@command("OBJECT FREQ")
-def object_freq(session: Session, args: Args) -> Reply:
-    """Return the logarithmic access frequency of a key; requires an LFU eviction policy."""
-    if _value(session, args) is None:
-        return None
-    if session.db.frequencies is None:
+    match running(session).name:
+        case "OBJECT ENCODING":
+            return encoding(value, session.engine.config).encode()
+        case "OBJECT REFCOUNT":
+            return reference_count(value)
+        case "OBJECT IDLETIME":
+            if db.frequencies is not None:
+                raise CommandError(errors.LFU)
+            return max(0, session.now_ms - db.accessed.get(key, session.now_ms)) // 1000
+    if db.frequencies is None:
         raise CommandError(errors.NOT_LFU)
-    return session.db.frequencies.of(args[0], session.now_ms)
+    return db.frequencies.of(key, session.now_ms)
 
 
 # -- TTLs ----------------------------------------------------------------------------------------
@@ -386,13 +371,12 @@ def persist(session: Session, args: Args) -> Reply:
 _STEPS_PER_ELEMENT = 8
 
 
-@dataclass(slots=True)
 class _SortOptions:
     """The options of SORT or SORT_RO. A negative ``count`` means no limit."""
 
     by: bytes | None = None
     keeps_order: bool = False
-    get: list[bytes] = field(default_factory=list)
+    get: tuple[bytes, ...] = ()
     offset: int = 0
     count: int = -1
     descending: bool = False
@@ -412,7 +396,7 @@ def _parse_sort_options(session: Session, args: Args) -> _SortOptions:
         elif word == b"STORE":
             given.store = values[0]
         elif word == b"GET":
-            given.get += values
+            given.get += (values[0],)
         else:
             given.by = values[0]
             # A pattern without a star turns sorting off. As in Redis, a later BY option does not

@@ -412,18 +412,16 @@ def zrange(
     session: Session, args: Args, *, kind: RangeKind | None = None, reverse: bool = False
 ) -> Reply:
     wanted = _parse_range(session, args, kind, reverse)
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return []
-    return members_reply(session, _select(members, wanted), scores=wanted.with_scores)
+    found = _select(get_or_empty(session, args[0], SortedSet), wanted)
+    return members_reply(session, found, scores=wanted.with_scores)
 
 
 @command("ZRANGESTORE")
 def zrangestore(session: Session, args: Args) -> Reply:
     """Store a range of members of a sorted set in a key and return their number."""
     wanted = _parse_range(session, args[1:])
-    members = get_or_empty(session, args[1], SortedSet)
-    scores = {member: score for score, member in _select(members, wanted)}
+    found = _select(get_or_empty(session, args[1], SortedSet), wanted)
+    scores = {member: score for score, member in found}
     return session.db.store(args[0], SortedSet(scores).as_stored())
 
 

@@ -268,8 +268,7 @@ def append(session: Session, args: Args) -> Reply:
 @command("STRLEN")
 def strlen(session: Session, args: Args) -> Reply:
     """Return the length in bytes of the string value of a key."""
-    value = session.db.string(args[0])
-    return 0 if value is None else len(value)
+    return len(session.db.string(args[0]) or b"")
 
 
 @command("GETRANGE", "SUBSTR")

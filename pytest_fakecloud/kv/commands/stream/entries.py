@@ -120,7 +120,6 @@ Derived from tests of the official clients: ``MAXLEN ~ 30`` leaves about 30 of 1
 """
 
 
-@dataclass(slots=True)
 class _Options:
     """The options of XTRIM, or those of XADD before the ID."""
 
@@ -249,9 +248,7 @@ def xadd(session: Session, args: Args) -> Reply:
 
 def _given_id(stream: Stream, entry_id: int, has_sequence: bool) -> int:
     """Return the ID of a new entry from the result of ``parse_new_id()``."""
-    if not has_sequence and entry_id >> 64 == stream.last_id >> 64:
-        if stream.last_id & SEQUENCE_MAX == SEQUENCE_MAX:
-            raise CommandError(errors.XADD_ID_SMALL)
+    if not has_sequence and entry_id >> 64 == stream.last_id + 1 >> 64:
         return stream.last_id + 1
     if entry_id <= stream.last_id:
         raise CommandError(errors.XADD_ID_SMALL)
@@ -335,9 +332,7 @@ def _delete_with_policy(stream: Stream, entry_id: int, policy: bytes) -> int:
 def xdelex(session: Session, args: Args) -> Reply:
     """Delete entries, with a policy for groups that refer to them; return the result for each ID."""
     policy, ids = _parse_ids_with_policy(args, 1)
-    stream = session.db.get(args[0], Stream)
-    if stream is None:
-        return [ABSENT] * len(ids)
+    stream = get_or_empty(session, args[0], Stream)
     outcomes: list[Reply] = [_delete_with_policy(stream, each, policy) for each in ids]
     if DELETED in outcomes:
         session.db.touch(args[0])
@@ -352,9 +347,9 @@ def xackdel(session: Session, args: Args) -> Reply:
     show.
     """
     policy, ids = _parse_ids_with_policy(args, 2)
-    stream = session.db.get(args[0], Stream)
-    group = None if stream is None else stream.groups.get(args[1])
-    if stream is None or group is None:
+    stream = get_or_empty(session, args[0], Stream)
+    group = stream.groups.get(args[1])
+    if group is None:
         return [ABSENT] * len(ids)
     acknowledged = [group.acknowledge(entry_id) for entry_id in ids]
     outcomes = [_delete_with_policy(stream, entry_id, policy) for entry_id in ids]
