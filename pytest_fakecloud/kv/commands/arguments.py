@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -127,6 +127,17 @@ def remove_all(session: Session, args: Args, *, kind: type[C]) -> int:
     if removed:
         session.db.note_removal(args[0])
     return removed
+
+
+def choice(args: Args, words: Collection[bytes], error: bytes = errors.SYNTAX) -> bytes:
+    """Return the only argument in upper case, by default the first of ``words``.
+
+    Raise ``error`` for any other word and for more than one argument.
+    """
+    word = args[0].upper() if args else next(iter(words))
+    if len(args) > 1 or word not in words:
+        raise CommandError(error)
+    return word
 
 
 def is_first(word: bytes, first: bytes, second: bytes) -> bool:
@@ -421,13 +432,11 @@ _DEFAULT_PAGE = {"vendor": 100, "redis": 10}
 
 
 class ScanOptions(NamedTuple):
-    """The argument of COUNT, the test of MATCH, and the command's own options with their values."""
+    """The argument of COUNT, the test of MATCH or None, and the command's own options with values."""
 
     page_size: int
     matches: Callable[[bytes], bool] | None
-    """The test of MATCH, or None."""
     others: dict[bytes, Args]
-    """The command's own options with their values."""
 
 
 def parse_scan(session: Session, args: Args) -> ScanOptions:
