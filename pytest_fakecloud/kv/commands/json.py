@@ -484,17 +484,15 @@ def json_debug_memory(session: Session, args: Args) -> Reply:
     return _all_or_first(path, sizes, path.legacy)
 
 
-@variant(
-    "JSON.NUMINCRBY",
-    "Increment the numbers at a path and return the new values as JSON.",
-    compute=operator.add,
-)
+@variant("JSON.NUMINCRBY", "Increment the numbers at a path and return the new values as JSON.")
 @variant(
     "JSON.NUMMULTBY",
     "Multiply the numbers at a path and return the new values as JSON.",
     compute=operator.mul,
 )
-def json_numincrby(session: Session, args: Args, *, compute: Callable[[Any, Any], Any]) -> Reply:
+def json_numincrby(
+    session: Session, args: Args, *, compute: Callable[[Any, Any], Any] = operator.add
+) -> Reply:
     path, operand = read_path(session, args[1]), read_value(args[2])
     if operand.__class__ not in (int, float):
         raise CommandError(errors.JSON_OPERAND)
@@ -542,17 +540,13 @@ def json_toggle(session: Session, args: Args) -> Reply:
     return [None if result is None else int(result) for result in results]
 
 
-@variant(
-    "JSON.ARRAPPEND",
-    "Append values to the arrays at a path and return the new lengths.",
-    has_index=False,
-)
+@variant("JSON.ARRAPPEND", "Append values to the arrays at a path and return the new lengths.")
 @variant(
     "JSON.ARRINSERT",
     "Insert values before an index of the arrays at a path and return the new lengths.",
     has_index=True,
 )
-def json_arrinsert(session: Session, args: Args, *, has_index: bool) -> Reply:
+def json_arrinsert(session: Session, args: Args, *, has_index: bool = False) -> Reply:
     path = read_path(session, args[1])
     index = parse_int(args[2]) if has_index else None
     values = [read_value(text) for text in args[2 + has_index :]]

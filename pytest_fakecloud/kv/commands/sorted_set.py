@@ -423,11 +423,7 @@ def zcount(session: Session, args: Args, *, kind: RangeKind) -> Reply:
     return stop - start
 
 
-@variant(
-    "ZREMRANGEBYRANK",
-    "Remove the members in a range of ranks and return their number.",
-    kind="rank",
-)
+@variant("ZREMRANGEBYRANK", "Remove the members in a range of ranks and return their number.")
 @variant(
     "ZREMRANGEBYSCORE",
     "Remove the members in a range of scores and return their number.",
@@ -436,7 +432,7 @@ def zcount(session: Session, args: Args, *, kind: RangeKind) -> Reply:
 @variant(
     "ZREMRANGEBYLEX", "Remove the members in a range of names and return their number.", kind="lex"
 )
-def zremrange(session: Session, args: Args, *, kind: RangeKind) -> Reply:
+def zremrange(session: Session, args: Args, *, kind: RangeKind = "rank") -> Reply:
     interval = _PARSERS[kind](args[1], args[2])
     members = get_or_empty(session, args[0], SortedSet)
     removed = members.remove_span(*_span(members, interval))
@@ -573,18 +569,14 @@ def _difference(request: _Request) -> dict[bytes, float]:
 _Combination = Callable[[_Request], dict[bytes, float]]
 
 
-@variant("ZUNION", "Return the union of sorted sets and sets.", combine=_union)
+@variant("ZUNION", "Return the union of sorted sets and sets.")
 @variant("ZINTER", "Return the intersection of sorted sets and sets.", combine=_intersection)
 @variant(
     "ZDIFF",
     "Return the members of the first sorted set that are in none of the others.",
     combine=_difference,
 )
-@variant(
-    "ZUNIONSTORE",
-    "Store the union of sorted sets and sets in a key and return its size.",
-    combine=_union,
-)
+@variant("ZUNIONSTORE", "Store the union of sorted sets and sets in a key and return its size.")
 @variant(
     "ZINTERSTORE",
     "Store the intersection of sorted sets and sets in a key and return its size.",
@@ -595,7 +587,7 @@ _Combination = Callable[[_Request], dict[bytes, float]]
     "Store the members of the first sorted set that are in no other; return their number.",
     combine=_difference,
 )
-def zunion(session: Session, args: Args, *, combine: _Combination) -> Reply:
+def zunion(session: Session, args: Args, *, combine: _Combination = _union) -> Reply:
     stores = running(session).write
     request = _parse(session, args[1:] if stores else args)
     result = SortedSet(combine(request))

@@ -235,7 +235,11 @@ def xadd(session: Session, args: Args) -> Reply:
     if entry_id is None:
         raise CommandError(errors.XADD_EXHAUSTED)
     if new_id is not None:
-        entry_id = _given_id(stream, *new_id)
+        entry_id, has_sequence = new_id
+        if not has_sequence and entry_id >> 64 == stream.last_id + 1 >> 64:
+            entry_id = stream.last_id + 1
+        elif entry_id <= stream.last_id:
+            raise CommandError(errors.XADD_ID_SMALL)
     number = session.engine.config.number
     limits = number("stream-node-max-bytes"), number("stream-node-max-entries")
     stream.append(entry_id, fields, *limits)
@@ -244,15 +248,6 @@ def xadd(session: Session, args: Args) -> Reply:
     if removed:
         db.touch(args[0], "xtrim")
     return format_id(entry_id)
-
-
-def _given_id(stream: Stream, entry_id: int, has_sequence: bool) -> int:
-    """Return the ID of a new entry from the result of ``parse_new_id()``."""
-    if not has_sequence and entry_id >> 64 == stream.last_id + 1 >> 64:
-        return stream.last_id + 1
-    if entry_id <= stream.last_id:
-        raise CommandError(errors.XADD_ID_SMALL)
-    return entry_id
 
 
 @command("XTRIM")
