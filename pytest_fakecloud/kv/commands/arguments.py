@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from .. import errors
 from ..algorithms.glob import matcher
@@ -156,10 +156,6 @@ def find_database(session: Session, text: bytes) -> Keyspace:
     return session.engine.database(index)
 
 
-MOST_REPETITIONS = 1_000_000
-"""Maximum number of random members that a negative count may request (decided here)."""
-
-
 def parse_random(args: Args, flag: bytes) -> tuple[int | None, bool]:
     """Parse ``key [count [flag]]``; return the count, or None, and whether the flag is given."""
     if len(args) == 1:
@@ -174,8 +170,8 @@ def parse_random(args: Args, flag: bytes) -> tuple[int | None, bool]:
 
 
 def check_repetitions(count: int) -> None:
-    """Raise ``CommandError`` if a negative count requests too many random elements."""
-    if count < -MOST_REPETITIONS:
+    """Raise an error if a negative count requests over a million random elements (decided here)."""
+    if count < -1_000_000:
         raise CommandError(errors.OUT_OF_RANGE)
 
 
@@ -431,16 +427,10 @@ _DEFAULT_PAGE = {"vendor": 100, "redis": 10}
 """Default COUNT of a scan in each dialect. The vendor returns a small collection in a single page."""
 
 
-class ScanOptions(NamedTuple):
-    """The argument of COUNT, the test of MATCH or None, and the command's own options with values."""
-
-    page_size: int
-    matches: Callable[[bytes], bool] | None
-    others: dict[bytes, Args]
-
-
-def parse_scan(session: Session, args: Args) -> ScanOptions:
-    """Parse the options of the running command, all of which can have COUNT and MATCH."""
+def parse_scan(
+    session: Session, args: Args
+) -> tuple[int, Callable[[bytes], bool] | None, dict[bytes, Args]]:
+    """Return the argument of COUNT, the test of MATCH or None, and the command's own options."""
     count, matches = _DEFAULT_PAGE[session.engine.dialect], None
     given: dict[bytes, Args] = {}
     for word, values in options(args, 0, running(session).option_sizes):
@@ -450,7 +440,7 @@ def parse_scan(session: Session, args: Args) -> ScanOptions:
             matches = matcher(values[0])
         else:
             given[word] = values
-    return ScanOptions(count, matches, given)
+    return count, matches, given
 
 
 def scan_collection(
@@ -459,7 +449,9 @@ def scan_collection(
     *,
     kind: type[C],
     name: Callable[[Any], bytes] = lambda item: item,
-    show: Callable[[C, list[Any], ScanOptions], list[Any]] = lambda value, items, given: items,
+    show: Callable[[C, list[Any], dict[bytes, Args]], list[Any]] = lambda value, items, given: (
+        items
+    ),
 ) -> Reply:
     """Return a page of the collection at a key.
 
@@ -470,15 +462,15 @@ def scan_collection(
     value = session.db.get(args[0], kind)
     if value is None:
         return [b"0", []]
-    given = parse_scan(session, args[2:])
+    page_size, matches, given = parse_scan(session, args[2:])
     if session.engine.dialect == "vendor":
-        has_one_page = not cursor and len(value) <= given.page_size
+        has_one_page = not cursor and len(value) <= page_size
     else:
         has_one_page = value.encoding(session.engine.config) in ("intset", "listpack")
     if has_one_page:
         following, items = 0, list(value)
     else:
-        following, items = value.scan(cursor, given.page_size)
-    if given.matches is not None:
-        items = [item for item in items if given.matches(name(item))]
+        following, items = value.scan(cursor, page_size)
+    if matches is not None:
+        items = [item for item in items if matches(name(item))]
     return [b"%d" % following, show(value, items, given)]

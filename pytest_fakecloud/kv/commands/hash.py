@@ -14,7 +14,6 @@ from ..table.registry import UNITS, Args, command, variant
 from ..table.syntax import parse_int, parse_long_double
 from ..values.containers import HashValue
 from .arguments import (
-    ScanOptions,
     SetOptions,
     allows_expiry,
     arity_error,
@@ -161,8 +160,8 @@ def hrandfield(session: Session, args: Args) -> Reply:
 def hscan(session: Session, args: Args) -> Reply:
     """Iterate over the fields and values of a hash."""
 
-    def show(value: HashValue, fields: list[bytes], given: ScanOptions) -> list[bytes]:
-        if b"NOVALUES" in given.others:
+    def show(value: HashValue, fields: list[bytes], given: dict[bytes, Args]) -> list[bytes]:
+        if b"NOVALUES" in given:
             return fields
         return [item for field in fields for item in (field, value.fields[field])]
 
@@ -251,7 +250,7 @@ def hpersist(session: Session, args: Args) -> Reply:
     return results
 
 
-@variant("HTTL", "Return the remaining TTL of hash fields in seconds.", unit="seconds")
+@variant("HTTL", "Return the remaining TTL of hash fields in seconds.")
 @variant("HPTTL", "Return the remaining TTL of hash fields in milliseconds.", unit="milliseconds")
 @variant(
     "HEXPIRETIME",
@@ -263,7 +262,7 @@ def hpersist(session: Session, args: Args) -> Reply:
     "Return the Unix time in milliseconds at which hash fields expire.",
     unit="unix-milliseconds",
 )
-def httl(session: Session, args: Args, *, unit: str) -> Reply:
+def httl(session: Session, args: Args, *, unit: str = "seconds") -> Reply:
     wanted = UNITS[unit]
     rounds_down = wanted.is_absolute and session.engine.dialect == "vendor"
 

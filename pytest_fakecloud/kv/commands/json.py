@@ -296,15 +296,13 @@ def json_get(session: Session, args: Args) -> Reply:
     """Return the values at one or more paths of a document as JSON."""
     layout: dict[str, str] = {}
     paths: list[Path] = []
-    at = 1
-    while at < len(args):
-        word = args[at].lower().decode("latin-1")
-        if word in Layout._fields and at + 1 < len(args):
-            layout[word] = args[at + 1].decode("utf-8", "replace")
-            at += 1
+    words = iter(args[1:])
+    for text in words:
+        word = text.lower().decode("latin-1")
+        if word in Layout._fields and (value := next(words, None)) is not None:
+            layout[word] = value.decode("utf-8", "replace")
         elif word != "noescape":  # accepted without effect, as in RedisJSON 2
-            paths.append(read_path(session, args[at]))
-        at += 1
+            paths.append(read_path(session, text))
     document = session.db.get(args[0], JsonValue)
     if document is None:
         return None
@@ -582,10 +580,7 @@ def json_arrindex(session: Session, args: Args) -> Reply:
         length = len(array)
         first = min(_at_least_first(start, length), max(length - 1, 0))
         end = min(stop, length) if stop > 0 else length + stop
-        for at in range(first, end):
-            if equal(array[at], wanted):
-                return at
-        return -1
+        return next((at for at in range(first, end) if equal(array[at], wanted)), -1)
 
     return read(session, args[0], path, list, index)
 

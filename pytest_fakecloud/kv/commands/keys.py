@@ -83,16 +83,16 @@ def keys(session: Session, args: Args) -> Reply:
 def scan(session: Session, args: Args) -> Reply:
     """Iterate over the keys of the database."""
     cursor = parse_cursor(args[0])
-    given = parse_scan(session, args[1:])
-    following, found = session.db.scan(cursor, given.page_size)
-    if given.matches is not None:
-        found = [key for key in found if given.matches(key)]
+    page_size, matches, given = parse_scan(session, args[1:])
+    following, found = session.db.scan(cursor, page_size)
+    if matches is not None:
+        found = [key for key in found if matches(key)]
     values = session.db.values
-    if b"TYPE" in given.others:
-        kind = given.others[b"TYPE"][0].lower()
+    if b"TYPE" in given:
+        kind = given[b"TYPE"][0].lower()
         found = [key for key in found if type_name(values[key]).lower().encode() == kind]
     page: list[Reply] = list(found)
-    if b"WITHTYPE" in given.others:
+    if b"WITHTYPE" in given:
         page = [item for key in found for item in (key, type_name(values[key]).encode())]
     return [b"%d" % following, page]
 
@@ -332,11 +332,7 @@ def expire(session: Session, args: Args) -> Reply:
     return 1
 
 
-@variant(
-    "TTL",
-    "Return the TTL of a key in seconds; -1 if it has no TTL, -2 if it does not exist.",
-    unit="seconds",
-)
+@variant("TTL", "Return the TTL of a key in seconds; -1 if it has no TTL, -2 if it does not exist.")
 @variant(
     "PTTL",
     "Return the TTL of a key in milliseconds; -1 if it has no TTL, -2 if it does not exist.",
@@ -352,7 +348,7 @@ def expire(session: Session, args: Args) -> Reply:
     "Return the Unix time in ms at which a key expires; -1 if never, -2 if it does not exist.",
     unit="unix-milliseconds",
 )
-def ttl(session: Session, args: Args, *, unit: str) -> Reply:
+def ttl(session: Session, args: Args, *, unit: str = "seconds") -> Reply:
     if session.db.peek(args[0]) is None:
         return -2
     at_ms = session.db.expires.get(args[0])

@@ -22,7 +22,6 @@ from ..table.syntax import DECIMAL, I64_MAX, format_double, parse_float, parse_i
 from ..values.containers import SetValue
 from ..values.zset import Item, LexRange, ScoreRange, SortedSet
 from .arguments import (
-    ScanOptions,
     arity_error,
     choice,
     get_or_empty,
@@ -97,12 +96,6 @@ def zadd(session: Session, args: Args) -> Reply:
     return add_scores(session, args[0], pairs, words)
 
 
-def _members_to_change(session: Session, key: bytes, words: set[bytes]) -> SortedSet | None:
-    """Return the sorted set of a key, which is created unless ZADD has the option XX."""
-    find = session.db.get if b"XX" in words else session.db.get_or_create
-    return find(key, SortedSet)
-
-
 def add_scores(
     session: Session, key: bytes, pairs: list[tuple[float, bytes]], words: set[bytes]
 ) -> Reply:
@@ -110,7 +103,8 @@ def add_scores(
 
     ``words`` are the options of ZADD except INCR.
     """
-    members = _members_to_change(session, key, words)
+    find = session.db.get if b"XX" in words else session.db.get_or_create
+    members = find(key, SortedSet)
     if members is None:
         return 0
     before, changed = len(members), 0
@@ -127,7 +121,8 @@ def _increment_score(
     session: Session, key: bytes, amount: float, member: bytes, words: set[bytes]
 ) -> Reply:
     """Increment a score; return the new score, or nil if an option of ZADD prevented the change."""
-    members = _members_to_change(session, key, words)
+    find = session.db.get if b"XX" in words else session.db.get_or_create
+    members = find(key, SortedSet)
     if members is None:
         return None
     old = members.scores.get(member)
@@ -191,7 +186,7 @@ def zrank(session: Session, args: Args, *, reverse: bool) -> Reply:
 def zscan(session: Session, args: Args) -> Reply:
     """Iterate over the members and scores of a sorted set."""
 
-    def show(members: SortedSet, items: list[Item], given: ScanOptions) -> list[bytes]:
+    def show(members: SortedSet, items: list[Item], given: dict[bytes, Args]) -> list[bytes]:
         is_packed = members.encoding(session.engine.config) == "listpack"
         reply = []
         for score, member in items:
