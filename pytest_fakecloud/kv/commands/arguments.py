@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from .. import errors
 from ..algorithms.glob import matcher
@@ -65,10 +65,7 @@ def subcommand_error(session: Session) -> CommandError:
 
 def parse_negatable(text: bytes) -> int:
     """Parse a count or rank. The lowest integer is rejected, because it cannot be negated."""
-    number = parse_int(text)
-    if number < -I64_MAX:
-        raise CommandError(errors.OUT_OF_LONG_RANGE)
-    return number
+    return parse_int(text, -I64_MAX, outside=errors.OUT_OF_LONG_RANGE)
 
 
 def parse_bounds(start: bytes, stop: bytes) -> tuple[int, int]:
@@ -132,6 +129,17 @@ def remove_all(session: Session, args: Args, *, kind: type[C]) -> int:
     return removed
 
 
+def choice(args: Args, words: Collection[bytes], error: bytes = errors.SYNTAX) -> bytes:
+    """Return the only argument in upper case, by default the first of ``words``.
+
+    Raise ``error`` for any other word and for more than one argument.
+    """
+    word = args[0].upper() if args else next(iter(words))
+    if len(args) > 1 or word not in words:
+        raise CommandError(error)
+    return word
+
+
 def is_first(word: bytes, first: bytes, second: bytes) -> bool:
     """Return whether a word is ``first``; raise a syntax error if it is not ``second`` either."""
     word = word.upper()
@@ -142,16 +150,10 @@ def is_first(word: bytes, first: bytes, second: bytes) -> bool:
 
 def find_database(session: Session, text: bytes) -> Keyspace:
     """Return the database with an index; raise an error if there is none."""
-    index = parse_int(text)
-    if not -(2**31) <= index < 2**31:
-        raise CommandError(errors.OUT_OF_INT_RANGE)
+    index = parse_int(text, -(2**31), 2**31 - 1, outside=errors.OUT_OF_INT_RANGE)
     if not 0 <= index < len(session.engine.databases):
         raise CommandError(errors.DB_INDEX)
     return session.engine.database(index)
-
-
-MOST_REPETITIONS = 1_000_000
-"""Maximum number of random members that a negative count may request (decided here)."""
 
 
 def parse_random(args: Args, flag: bytes) -> tuple[int | None, bool]:
@@ -168,8 +170,8 @@ def parse_random(args: Args, flag: bytes) -> tuple[int | None, bool]:
 
 
 def check_repetitions(count: int) -> None:
-    """Raise ``CommandError`` if a negative count requests too many random elements."""
-    if count < -MOST_REPETITIONS:
+    """Raise an error if a negative count requests over a million random elements (decided here)."""
+    if count < -1_000_000:
         raise CommandError(errors.OUT_OF_RANGE)
 
 
@@ -425,30 +427,20 @@ _DEFAULT_PAGE = {"vendor": 100, "redis": 10}
 """Default COUNT of a scan in each dialect. The vendor returns a small collection in a single page."""
 
 
-class ScanOptions(NamedTuple):
-    """The argument of COUNT, the test of MATCH, and the command's own options with their values."""
-
-    page_size: int
-    matches: Callable[[bytes], bool] | None
-    """The test of MATCH, or None."""
-    others: dict[bytes, Args]
-    """The command's own options with their values."""
-
-
-def parse_scan(session: Session, args: Args) -> ScanOptions:
-    """Parse the options of the running command, all of which can have COUNT and MATCH."""
+def parse_scan(
+    session: Session, args: Args
+) -> tuple[int, Callable[[bytes], bool] | None, dict[bytes, Args]]:
+    """Return the argument of COUNT, the test of MATCH or None, and the command's own options."""
     count, matches = _DEFAULT_PAGE[session.engine.dialect], None
     given: dict[bytes, Args] = {}
     for word, values in options(args, 0, running(session).option_sizes):
         if word == b"COUNT":
-            count = parse_int(values[0])
-            if count < 1:
-                raise CommandError(errors.SYNTAX)
+            count = parse_int(values[0], 1, outside=errors.SYNTAX)
         elif word == b"MATCH":
             matches = matcher(values[0])
         else:
             given[word] = values
-    return ScanOptions(count, matches, given)
+    return count, matches, given
 
 
 def scan_collection(
@@ -457,7 +449,9 @@ def scan_collection(
     *,
     kind: type[C],
     name: Callable[[Any], bytes] = lambda item: item,
-    show: Callable[[C, list[Any], ScanOptions], list[Any]] = lambda value, items, given: items,
+    show: Callable[[C, list[Any], dict[bytes, Args]], list[Any]] = lambda value, items, given: (
+        items
+    ),
 ) -> Reply:
     """Return a page of the collection at a key.
 
@@ -468,15 +462,15 @@ def scan_collection(
     value = session.db.get(args[0], kind)
     if value is None:
         return [b"0", []]
-    given = parse_scan(session, args[2:])
+    page_size, matches, given = parse_scan(session, args[2:])
     if session.engine.dialect == "vendor":
-        has_one_page = not cursor and len(value) <= given.page_size
+        has_one_page = not cursor and len(value) <= page_size
     else:
         has_one_page = value.encoding(session.engine.config) in ("intset", "listpack")
     if has_one_page:
         following, items = 0, list(value)
     else:
-        following, items = value.scan(cursor, given.page_size)
-    if given.matches is not None:
-        items = [item for item in items if given.matches(name(item))]
+        following, items = value.scan(cursor, page_size)
+    if matches is not None:
+        items = [item for item in items if matches(name(item))]
     return [b"%d" % following, show(value, items, given)]

@@ -18,7 +18,7 @@ from ..errors import CommandError
 from ..reply import Reply
 from ..table.registry import Args, command, variant
 from ..table.syntax import parse_int, try_int
-from .arguments import inclusive_range, is_first, options, parse_bounds, running
+from .arguments import choice, inclusive_range, is_first, options, parse_bounds, running
 from .string import grow
 
 BLOCK_SIZE = 1 << 16
@@ -123,9 +123,7 @@ def _bit_range(value: String, start: int, end: int, in_bits: bool) -> tuple[int,
 @command("BITPOS")
 def bitpos(session: Session, args: Args) -> Reply:
     """Return the position of the first set or clear bit in a string, or -1 if there is none."""
-    bit = parse_int(args[1])
-    if bit not in (0, 1):
-        raise CommandError(errors.BIT_ARGUMENT)
+    bit = parse_int(args[1], 0, 1, outside=errors.BIT_ARGUMENT)
     value = session.db.string(args[0])
     if value is None:
         return -1 if bit else 0
@@ -212,9 +210,7 @@ def _operations(session: Session, args: Args) -> list[_Operation]:
     found: list[_Operation] = []
     for word, values in options(args, 1, {b"OVERFLOW": 1, b"GET": 2, b"SET": 3, b"INCRBY": 3}):
         if word == b"OVERFLOW":
-            overflow = values[0].upper()
-            if overflow not in (b"WRAP", b"SAT", b"FAIL"):
-                raise CommandError(errors.BITFIELD_OVERFLOW)
+            overflow = choice(values, (b"WRAP", b"SAT", b"FAIL"), errors.BITFIELD_OVERFLOW)
             continue
         kind, width = values[0][:1], try_int(values[0][1:])
         signed = kind == b"i"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from decimal import ROUND_HALF_EVEN, Decimal
 from itertools import islice
 from typing import NamedTuple
 
@@ -218,8 +217,6 @@ class Shape:
 
 # -- members and positions -----------------------------------------------------------------------
 
-_SEVENTEEN = Decimal(1).scaleb(-17)
-
 
 def _parse_position(longitude_text: bytes, latitude_text: bytes) -> tuple[float, float]:
     longitude, latitude = parse_float(longitude_text), parse_float(latitude_text)
@@ -239,8 +236,7 @@ def _position_reply(session: Session, score: float) -> list[Reply]:
     """Return both coordinates with up to 17 decimals and no trailing zeros, as Redis prints them."""
     reply: list[Reply] = []
     for degrees in decode(score):
-        digits = f"{Decimal(degrees).quantize(_SEVENTEEN, ROUND_HALF_EVEN):f}"
-        text = digits.rstrip("0").rstrip(".").encode()
+        text = f"{degrees:.17f}".rstrip("0").rstrip(".").encode()
         reply.append(PrintedDouble(degrees, text) if session.resp > 2 else text)
     return reply
 
@@ -338,9 +334,7 @@ class _Search:
                 case b"ASC" | b"DESC":
                     self.order = word
                 case b"COUNT":
-                    self.count = parse_int(values[0])
-                    if self.count <= 0:
-                        raise CommandError(errors.GEO_COUNT)
+                    self.count = parse_int(values[0], 1, outside=errors.GEO_COUNT)
                 case b"STORE" | b"STOREDIST":
                     self.stores_distance = word == b"STOREDIST"
                     self.target = values[0] if values else self.target

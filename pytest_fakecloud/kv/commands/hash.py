@@ -14,7 +14,6 @@ from ..table.registry import UNITS, Args, command, variant
 from ..table.syntax import parse_int, parse_long_double
 from ..values.containers import HashValue
 from .arguments import (
-    ScanOptions,
     SetOptions,
     allows_expiry,
     arity_error,
@@ -43,9 +42,7 @@ def hset(session: Session, args: Args) -> Reply:
     if len(args) % 2 == 0:
         raise arity_error(session)
     value = session.db.get_or_create(args[0], HashValue)
-    added = 0
-    for at in range(1, len(args), 2):
-        added += value.set(args[at], args[at + 1])
+    added = sum(map(value.set, args[1::2], args[2::2]))
     session.db.touch(args[0])
     return added
 
@@ -163,8 +160,8 @@ def hrandfield(session: Session, args: Args) -> Reply:
 def hscan(session: Session, args: Args) -> Reply:
     """Iterate over the fields and values of a hash."""
 
-    def show(value: HashValue, fields: list[bytes], given: ScanOptions) -> list[bytes]:
-        if b"NOVALUES" in given.others:
+    def show(value: HashValue, fields: list[bytes], given: dict[bytes, Args]) -> list[bytes]:
+        if b"NOVALUES" in given:
             return fields
         return [item for field in fields for item in (field, value.fields[field])]
 
@@ -253,7 +250,7 @@ def hpersist(session: Session, args: Args) -> Reply:
     return results
 
 
-@variant("HTTL", "Return the remaining TTL of hash fields in seconds.", unit="seconds")
+@variant("HTTL", "Return the remaining TTL of hash fields in seconds.")
 @variant("HPTTL", "Return the remaining TTL of hash fields in milliseconds.", unit="milliseconds")
 @variant(
     "HEXPIRETIME",
@@ -265,7 +262,7 @@ def hpersist(session: Session, args: Args) -> Reply:
     "Return the Unix time in milliseconds at which hash fields expire.",
     unit="unix-milliseconds",
 )
-def httl(session: Session, args: Args, *, unit: str) -> Reply:
+def httl(session: Session, args: Args, *, unit: str = "seconds") -> Reply:
     wanted = UNITS[unit]
     rounds_down = wanted.is_absolute and session.engine.dialect == "vendor"
 

@@ -63,7 +63,7 @@ def new_sparse() -> bytes:
     return MAGIC + bytes((SPARSE,)) + bytes(11) + _zeros(REGISTERS)
 
 
-def is_hyperloglog(value: bytes) -> bool:
+def is_hyperloglog(value: bytes | bytearray) -> bool:
     """Return whether a string has the header of a HyperLogLog and, if dense, the length of one."""
     if len(value) < HEADER_SIZE or value[:4] != MAGIC or value[4] > SPARSE:
         return False
@@ -359,13 +359,9 @@ def estimate(unpacked: bytes | bytearray) -> int:
 
 def _find(session: Session, key: bytes) -> bytes | None:
     value = session.db.string(key)
-    if value is None:
-        return None
-    # Copy the value only if it can be a HyperLogLog, because another string may be large.
-    copy = bytes(value) if value[:4] == MAGIC else b""
-    if not is_hyperloglog(copy):
+    if value is not None and not is_hyperloglog(value):
         raise CommandError(errors.NOT_HYPERLOGLOG)
-    return copy
+    return None if value is None else bytes(value)
 
 
 def _keep(session: Session, key: bytes, value: bytes) -> None:

@@ -296,15 +296,13 @@ def json_get(session: Session, args: Args) -> Reply:
     """Return the values at one or more paths of a document as JSON."""
     layout: dict[str, str] = {}
     paths: list[Path] = []
-    at = 1
-    while at < len(args):
-        word = args[at].lower().decode("latin-1")
-        if word in Layout._fields and at + 1 < len(args):
-            layout[word] = args[at + 1].decode("utf-8", "replace")
-            at += 1
+    words = iter(args[1:])
+    for text in words:
+        word = text.lower().decode("latin-1")
+        if word in Layout._fields and (value := next(words, None)) is not None:
+            layout[word] = value.decode("utf-8", "replace")
         elif word != "noescape":  # accepted without effect, as in RedisJSON 2
-            paths.append(read_path(session, args[at]))
-        at += 1
+            paths.append(read_path(session, text))
     document = session.db.get(args[0], JsonValue)
     if document is None:
         return None
@@ -484,17 +482,15 @@ def json_debug_memory(session: Session, args: Args) -> Reply:
     return _all_or_first(path, sizes, path.legacy)
 
 
-@variant(
-    "JSON.NUMINCRBY",
-    "Increment the numbers at a path and return the new values as JSON.",
-    compute=operator.add,
-)
+@variant("JSON.NUMINCRBY", "Increment the numbers at a path and return the new values as JSON.")
 @variant(
     "JSON.NUMMULTBY",
     "Multiply the numbers at a path and return the new values as JSON.",
     compute=operator.mul,
 )
-def json_numincrby(session: Session, args: Args, *, compute: Callable[[Any, Any], Any]) -> Reply:
+def json_numincrby(
+    session: Session, args: Args, *, compute: Callable[[Any, Any], Any] = operator.add
+) -> Reply:
     path, operand = read_path(session, args[1]), read_value(args[2])
     if operand.__class__ not in (int, float):
         raise CommandError(errors.JSON_OPERAND)
@@ -542,18 +538,13 @@ def json_toggle(session: Session, args: Args) -> Reply:
     return [None if result is None else int(result) for result in results]
 
 
-@variant(
-    "JSON.ARRAPPEND",
-    "Append values to the arrays at a path and return the new lengths.",
-    has_index=False,
-)
+@variant("JSON.ARRAPPEND", "Append values to the arrays at a path and return the new lengths.")
 @variant(
     "JSON.ARRINSERT",
     "Insert values before an index of the arrays at a path and return the new lengths.",
     has_index=True,
 )
-def json_arrinsert(session: Session, args: Args, *, has_index: bool) -> Reply:
-    """Insert values before an index of the arrays at a path and return the new lengths."""
+def json_arrinsert(session: Session, args: Args, *, has_index: bool = False) -> Reply:
     path = read_path(session, args[1])
     index = parse_int(args[2]) if has_index else None
     values = [read_value(text) for text in args[2 + has_index :]]
@@ -589,10 +580,7 @@ def json_arrindex(session: Session, args: Args) -> Reply:
         length = len(array)
         first = min(_at_least_first(start, length), max(length - 1, 0))
         end = min(stop, length) if stop > 0 else length + stop
-        for at in range(first, end):
-            if equal(array[at], wanted):
-                return at
-        return -1
+        return next((at for at in range(first, end) if equal(array[at], wanted)), -1)
 
     return read(session, args[0], path, list, index)
 

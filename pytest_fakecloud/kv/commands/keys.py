@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import islice, product
 from typing import Any
 
@@ -84,16 +83,16 @@ def keys(session: Session, args: Args) -> Reply:
 def scan(session: Session, args: Args) -> Reply:
     """Iterate over the keys of the database."""
     cursor = parse_cursor(args[0])
-    given = parse_scan(session, args[1:])
-    following, found = session.db.scan(cursor, given.page_size)
-    if given.matches is not None:
-        found = [key for key in found if given.matches(key)]
+    page_size, matches, given = parse_scan(session, args[1:])
+    following, found = session.db.scan(cursor, page_size)
+    if matches is not None:
+        found = [key for key in found if matches(key)]
     values = session.db.values
-    if b"TYPE" in given.others:
-        kind = given.others[b"TYPE"][0].lower()
+    if b"TYPE" in given:
+        kind = given[b"TYPE"][0].lower()
         found = [key for key in found if type_name(values[key]).lower().encode() == kind]
     page: list[Reply] = list(found)
-    if b"WITHTYPE" in given.others:
+    if b"WITHTYPE" in given:
         page = [item for key in found for item in (key, type_name(values[key]).encode())]
     return [b"%d" % following, page]
 
@@ -203,9 +202,7 @@ def restore(session: Session, args: Args) -> Reply:
     given = _parse_restore_options(session, args)
     if b"REPLACE" not in given and session.db.lookup(key) is not None:
         raise CommandError(errors.BUSYKEY)
-    ttl = parse_int(ttl_text)
-    if ttl < 0:
-        raise CommandError(errors.INVALID_TTL)
+    ttl = parse_int(ttl_text, 0, outside=errors.INVALID_TTL)
     from .. import rdb
 
     version = rdb_version(session.engine.version)
@@ -254,9 +251,7 @@ def wait(session: Session, args: Args) -> Reply:
 @command("WAITAOF")
 def waitaof(session: Session, args: Args) -> Reply:
     """Wait for append-only files to contain all writes and return their numbers: always 0 and 0."""
-    files = parse_int(args[0])
-    if files not in (0, 1):
-        raise CommandError(errors.NOT_0_OR_1)
+    files = parse_int(args[0], 0, 1, outside=errors.NOT_0_OR_1)
     replicas = parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
     timeout_ms = parse_milliseconds(session, args[2])
     if files:
@@ -293,44 +288,30 @@ def reference_count(value: Any) -> int:
     return 2**31 - 1 if is_shared else 1
 
 
-def _value(session: Session, args: Args) -> Any:
-    """Return the value that OBJECT inspects. Unlike other commands, it sends no keymiss event."""
-    return session.db.peek(args[0], announces_miss=False)
-
-
-@command("OBJECT ENCODING")
-def object_encoding(session: Session, args: Args) -> Reply:
-    """Return the internal encoding of the value of a key."""
-    value = _value(session, args)
-    return None if value is None else encoding(value, session.engine.config).encode()
-
-
-@command("OBJECT REFCOUNT")
-def object_refcount(session: Session, args: Args) -> Reply:
-    """Return the reference count of the value of a key."""
-    value = _value(session, args)
-    return None if value is None else reference_count(value)
-
-
-@command("OBJECT IDLETIME")
-def object_idletime(session: Session, args: Args) -> Reply:
-    """Return the number of seconds since a key was last accessed."""
-    if _value(session, args) is None:
+@variant("OBJECT ENCODING", "Return the internal encoding of the value of a key.")
+@variant("OBJECT REFCOUNT", "Return the reference count of the value of a key.")
+@variant("OBJECT IDLETIME", "Return the number of seconds since a key was last accessed.")
+@variant(
+    "OBJECT FREQ",
+    "Return the logarithmic access frequency of a key; requires an LFU eviction policy.",
+)
+def object_(session: Session, args: Args) -> Reply:
+    db, key = session.db, args[0]
+    value = db.peek(key, announces_miss=False)  # Unlike other commands, it sends no keymiss event.
+    if value is None:
         return None
-    if session.db.frequencies is not None:
-        raise CommandError(errors.LFU)
-    accessed = session.db.accessed.get(args[0], session.now_ms)
-    return max(0, session.now_ms - accessed) // 1000
-
-
-@command("OBJECT FREQ")
-def object_freq(session: Session, args: Args) -> Reply:
-    """Return the logarithmic access frequency of a key; requires an LFU eviction policy."""
-    if _value(session, args) is None:
-        return None
-    if session.db.frequencies is None:
+    match running(session).name:
+        case "OBJECT ENCODING":
+            return encoding(value, session.engine.config).encode()
+        case "OBJECT REFCOUNT":
+            return reference_count(value)
+        case "OBJECT IDLETIME":
+            if db.frequencies is not None:
+                raise CommandError(errors.LFU)
+            return max(0, session.now_ms - db.accessed.get(key, session.now_ms)) // 1000
+    if db.frequencies is None:
         raise CommandError(errors.NOT_LFU)
-    return session.db.frequencies.of(args[0], session.now_ms)
+    return db.frequencies.of(key, session.now_ms)
 
 
 # -- TTLs ----------------------------------------------------------------------------------------
@@ -351,11 +332,7 @@ def expire(session: Session, args: Args) -> Reply:
     return 1
 
 
-@variant(
-    "TTL",
-    "Return the TTL of a key in seconds; -1 if it has no TTL, -2 if it does not exist.",
-    unit="seconds",
-)
+@variant("TTL", "Return the TTL of a key in seconds; -1 if it has no TTL, -2 if it does not exist.")
 @variant(
     "PTTL",
     "Return the TTL of a key in milliseconds; -1 if it has no TTL, -2 if it does not exist.",
@@ -371,7 +348,7 @@ def expire(session: Session, args: Args) -> Reply:
     "Return the Unix time in ms at which a key expires; -1 if never, -2 if it does not exist.",
     unit="unix-milliseconds",
 )
-def ttl(session: Session, args: Args, *, unit: str) -> Reply:
+def ttl(session: Session, args: Args, *, unit: str = "seconds") -> Reply:
     if session.db.peek(args[0]) is None:
         return -2
     at_ms = session.db.expires.get(args[0])
@@ -390,13 +367,12 @@ def persist(session: Session, args: Args) -> Reply:
 _STEPS_PER_ELEMENT = 8
 
 
-@dataclass(slots=True)
 class _SortOptions:
     """The options of SORT or SORT_RO. A negative ``count`` means no limit."""
 
     by: bytes | None = None
     keeps_order: bool = False
-    get: list[bytes] = field(default_factory=list)
+    get: tuple[bytes, ...] = ()
     offset: int = 0
     count: int = -1
     descending: bool = False
@@ -416,7 +392,7 @@ def _parse_sort_options(session: Session, args: Args) -> _SortOptions:
         elif word == b"STORE":
             given.store = values[0]
         elif word == b"GET":
-            given.get += values
+            given.get += (values[0],)
         else:
             given.by = values[0]
             # A pattern without a star turns sorting off. As in Redis, a later BY option does not

@@ -37,12 +37,10 @@ _ENDS = (b"LEFT", b"RIGHT")
     "Prepend elements to a list one by one, and create the list if it does not exist.",
     left=True,
 )
-@variant(
-    "RPUSH", "Append elements to a list, and create the list if it does not exist.", left=False
-)
+@variant("RPUSH", "Append elements to a list, and create the list if it does not exist.")
 @variant("LPUSHX", "Prepend elements to a list only if the list exists.", left=True, create=False)
-@variant("RPUSHX", "Append elements to a list only if the list exists.", left=False, create=False)
-def push(session: Session, args: Args, *, left: bool, create: bool = True) -> Reply:
+@variant("RPUSHX", "Append elements to a list only if the list exists.", create=False)
+def push(session: Session, args: Args, *, left: bool = False, create: bool = True) -> Reply:
     if not create and not session.db.exists(args[0]):
         return 0
     items = session.db.get_or_create(args[0], QuickList)

@@ -10,7 +10,7 @@ from ..scripting import errors
 from ..scripting.libraries import Library, sources_in
 from ..table.registry import Args, command, variant
 from ..table.syntax import parse_int
-from .arguments import subcommand_error
+from .arguments import choice, subcommand_error
 
 
 def _keys_and_arguments(args: Args, error: bytes = NOT_INTEGER) -> tuple[list[bytes], list[bytes]]:
@@ -57,8 +57,7 @@ def script_exists(session: Session, args: Args) -> Reply:
 @command("SCRIPT FLUSH")
 def script_flush(session: Session, args: Args) -> Reply:
     """Remove all scripts from the script cache."""
-    if len(args) > 1 or (args and args[0].upper() not in (b"SYNC", b"ASYNC")):
-        raise CommandError(errors.SCRIPT_FLUSH_MODE)
+    choice(args, (b"SYNC", b"ASYNC"), errors.SCRIPT_FLUSH_MODE)
     session.engine.scripting.scripts.clear()
     return OK
 
@@ -82,8 +81,7 @@ def kill(session: Session, args: Args) -> Reply:
 @command("SCRIPT DEBUG")
 def script_debug(session: Session, args: Args) -> Reply:
     """Set the debug mode of scripts. It has no effect, because there is no debugger."""
-    if args[0].upper() not in (b"YES", b"SYNC", b"NO"):
-        raise CommandError(errors.SCRIPT_DEBUG_MODE)
+    choice(args, (b"YES", b"SYNC", b"NO"), errors.SCRIPT_DEBUG_MODE)
     return OK
 
 
@@ -120,8 +118,7 @@ def function_flush(session: Session, args: Args) -> Reply:
     """Delete all function libraries."""
     if len(args) > 1:
         raise subcommand_error(session)
-    if args and args[0].upper() not in (b"SYNC", b"ASYNC"):
-        raise CommandError(errors.FUNCTION_FLUSH_MODE)
+    choice(args, (b"SYNC", b"ASYNC"), errors.FUNCTION_FLUSH_MODE)
     session.engine.scripting.libraries.replace_all([])
     return OK
 
@@ -185,9 +182,7 @@ def function_restore(session: Session, args: Args) -> Reply:
     """Load the function libraries of a FUNCTION DUMP payload, either all of them or none."""
     if len(args) > 2:
         raise subcommand_error(session)
-    policy = args[1].upper() if len(args) == 2 else b"APPEND"
-    if policy not in (b"FLUSH", b"APPEND", b"REPLACE"):
-        raise CommandError(errors.BAD_POLICY)
+    policy = choice(args[1:], (b"APPEND", b"FLUSH", b"REPLACE"), errors.BAD_POLICY)
     scripting = session.engine.scripting
     sources = sources_in(args[0], session.engine.version)
     scripting.libraries.add_all(map(scripting.read_library, sources), policy)

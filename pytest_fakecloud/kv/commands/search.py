@@ -53,7 +53,7 @@ def _read_definition(words: Words) -> tuple[Definition, set[str]]:
     prefixes: list[str] = []
     flags: set[str] = set()
     while True:
-        word = words.take_upper("SCHEMA")
+        word = words.take("SCHEMA").upper()
         if word == "SCHEMA":
             break
         if word == "ON":
@@ -84,7 +84,7 @@ def _read_field(words: Words) -> FieldSpec:
     options: set[str] = set()
     source: str | None = None
     while words.peek() in ("FAST", "NOSTEM", "NOTOKENIZE", "FROM", "AS"):
-        word = words.take_upper("an option")
+        word = words.take("an option").upper()
         if word in ("FROM", "AS"):
             # upstash-redis 1.8.0 sends AS instead of FROM.
             source = words.take(f"the source of field '{name}'")
@@ -277,7 +277,7 @@ def shortest_float32(score: float) -> bytes | None:
 def _read_query(words: Words) -> Query:
     given: dict[str, Any] = {}
     while words:
-        word = words.take_upper("an option")
+        word = words.take("an option").upper()
         if word == "LIMIT":
             limit = try_int(encoded(words.take("LIMIT"))) if words else None
             if limit is None or not 1 <= limit <= _MOST_HITS:
@@ -319,7 +319,7 @@ def _score_function(words: Words) -> ScoreFunction:
     modes = {"SCOREMODE": "SUM", "COMBINEMODE": "SUM"}
     values = []
     while words.peek() in ("FIELDVALUE", *modes):
-        word = words.take_upper("FIELDVALUE")
+        word = words.take("FIELDVALUE").upper()
         if word == "SCOREMODE":
             modes[word] = words.one_of(word, ("SUM", "MULTIPLY", "REPLACE"))
         elif word == "COMBINEMODE":
@@ -335,7 +335,7 @@ def _field_value(words: Words) -> FieldValue:
     field = words.take("the field of FIELDVALUE")
     modifier, factor, missing = "NONE", 1.0, 0.0
     while words.peek() in ("MODIFIER", "FACTOR", "MISSING"):
-        word = words.take_upper("an option")
+        word = words.take("an option").upper()
         if word == "MODIFIER":
             modifier = words.one_of(word, tuple(MODIFIERS))
         elif word == "FACTOR":
@@ -377,12 +377,9 @@ class Words(deque[bytes]):
             raise SearchError(f"syntax error: {what} is missing")
         return decoded(self.popleft())
 
-    def take_upper(self, what: str) -> str:
-        return self.take(what).upper()
-
     def one_of(self, what: str, known: tuple[str, ...]) -> str:
         """Return the next argument in upper case; raise an error unless it is in ``known``."""
-        word = self.take_upper(what)
+        word = self.take(what).upper()
         if word not in known:
             raise SearchError(
                 f"syntax error: unknown {what} '{word}', expected one of {', '.join(known)}"

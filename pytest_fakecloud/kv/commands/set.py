@@ -151,25 +151,21 @@ def _difference(session: Session, keys: list[bytes]) -> SetValue:
 _Combination = Callable[[Session, list[bytes]], Iterable[bytes]]
 
 
-@variant("SINTER", "Return the intersection of sets.", combine=_intersection)
+@variant("SINTER", "Return the intersection of sets.")
 @variant("SUNION", "Return the union of sets.", combine=_union)
 @variant(
     "SDIFF",
     "Return the members of the first set that are in none of the other sets.",
     combine=_difference,
 )
-@variant(
-    "SINTERSTORE",
-    "Store the intersection of sets in a key and return its size.",
-    combine=_intersection,
-)
+@variant("SINTERSTORE", "Store the intersection of sets in a key and return its size.")
 @variant("SUNIONSTORE", "Store the union of sets in a key and return its size.", combine=_union)
 @variant(
     "SDIFFSTORE",
     "Store the members of the first set that are in no other set, and return their number.",
     combine=_difference,
 )
-def sinter(session: Session, args: Args, *, combine: _Combination) -> Reply:
+def sinter(session: Session, args: Args, *, combine: _Combination = _intersection) -> Reply:
     if running(session).readonly:
         return SetReply(combine(session, args))
     return session.db.store(args[0], SetValue(combine(session, args[1:])))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ...core.budget import spend
 from .. import errors
@@ -22,8 +22,8 @@ from ..table.syntax import DECIMAL, I64_MAX, format_double, parse_float, parse_i
 from ..values.containers import SetValue
 from ..values.zset import Item, LexRange, ScoreRange, SortedSet
 from .arguments import (
-    ScanOptions,
     arity_error,
+    choice,
     get_or_empty,
     length,
     options,
@@ -96,12 +96,6 @@ def zadd(session: Session, args: Args) -> Reply:
     return add_scores(session, args[0], pairs, words)
 
 
-def _members_to_change(session: Session, key: bytes, words: set[bytes]) -> SortedSet | None:
-    """Return the sorted set of a key, which is created unless ZADD has the option XX."""
-    find = session.db.get if b"XX" in words else session.db.get_or_create
-    return find(key, SortedSet)
-
-
 def add_scores(
     session: Session, key: bytes, pairs: list[tuple[float, bytes]], words: set[bytes]
 ) -> Reply:
@@ -109,7 +103,8 @@ def add_scores(
 
     ``words`` are the options of ZADD except INCR.
     """
-    members = _members_to_change(session, key, words)
+    find = session.db.get if b"XX" in words else session.db.get_or_create
+    members = find(key, SortedSet)
     if members is None:
         return 0
     before, changed = len(members), 0
@@ -126,7 +121,8 @@ def _increment_score(
     session: Session, key: bytes, amount: float, member: bytes, words: set[bytes]
 ) -> Reply:
     """Increment a score; return the new score, or nil if an option of ZADD prevented the change."""
-    members = _members_to_change(session, key, words)
+    find = session.db.get if b"XX" in words else session.db.get_or_create
+    members = find(key, SortedSet)
     if members is None:
         return None
     old = members.scores.get(member)
@@ -190,7 +186,7 @@ def zrank(session: Session, args: Args, *, reverse: bool) -> Reply:
 def zscan(session: Session, args: Args) -> Reply:
     """Iterate over the members and scores of a sorted set."""
 
-    def show(members: SortedSet, items: list[Item], given: ScanOptions) -> list[bytes]:
+    def show(members: SortedSet, items: list[Item], given: dict[bytes, Args]) -> list[bytes]:
         is_packed = members.encoding(session.engine.config) == "listpack"
         reply = []
         for score, member in items:
@@ -282,15 +278,6 @@ Interval = tuple[int, int] | ScoreRange | LexRange
 _SIZES = {b"WITHSCORES": 0, b"LIMIT": 2, b"REV": 0, b"BYLEX": 0, b"BYSCORE": 0}
 
 
-class _Range(NamedTuple):
-    """The range of ZRANGE or a related command; ``limit`` is an offset and a count (negative: all)."""
-
-    interval: Interval
-    reverse: bool
-    limit: tuple[int, int] | None
-    with_scores: bool
-
-
 def _score_bound(text: bytes) -> float:
     """Parse the bound of a score range like ``strtod``: it may overflow, and an empty string is 0."""
     text = text.partition(b"\0")[0]
@@ -336,10 +323,23 @@ _PARSERS: dict[RangeKind, Callable[[bytes, bytes], Interval]] = {
 }
 
 
-def _parse_range(
+def _span(members: SortedSet, interval: Interval, *, reverse: bool = False) -> tuple[int, int]:
+    """Return the ranks of the items in a range, which counts ranks from the end if ``reverse``."""
+    if isinstance(interval, LexRange):
+        return members.lex_span(interval, reverse=reverse)
+    if isinstance(interval, ScoreRange):
+        return members.span(interval)
+    start, stop = slice_bounds(*interval, len(members))
+    return (len(members) - stop, len(members) - start) if reverse else (start, stop)
+
+
+def _find_range(
     session: Session, args: Args, kind: RangeKind | None = None, reverse: bool = False
-) -> _Range:
-    """Parse ``key start stop`` and options. Without ``kind``, these determine the kind and the order."""
+) -> tuple[list[Item], bool]:
+    """Return the items that ``key start stop`` and options select, and whether WITHSCORES is given.
+
+    Without ``kind``, the options determine the kind of the range and its order.
+    """
     has_kind = kind is not None
     limit, with_scores = None, False
     for word, values in options(args, 3, _SIZES):
@@ -362,29 +362,16 @@ def _parse_range(
     if with_scores and kind == "lex":
         raise CommandError(errors.WITHSCORES_WITH_BYLEX)
     low, high = (args[2], args[1]) if reverse and kind != "rank" else (args[1], args[2])
-    return _Range(_PARSERS[kind](low, high), reverse, limit, with_scores)
-
-
-def _span(members: SortedSet, interval: Interval, *, reverse: bool = False) -> tuple[int, int]:
-    """Return the ranks of the items in a range, which counts ranks from the end if ``reverse``."""
-    if isinstance(interval, LexRange):
-        return members.lex_span(interval, reverse=reverse)
-    if isinstance(interval, ScoreRange):
-        return members.span(interval)
-    start, stop = slice_bounds(*interval, len(members))
-    return (len(members) - stop, len(members) - start) if reverse else (start, stop)
-
-
-def _select(members: SortedSet, wanted: _Range) -> list[Item]:
-    """Return the items in a range, in the order and within the limit that the range specifies."""
-    start, stop = _span(members, wanted.interval, reverse=wanted.reverse)
-    if wanted.limit is not None:
-        (offset, count), size = wanted.limit, stop - start
+    interval = _PARSERS[kind](low, high)
+    members = get_or_empty(session, args[0], SortedSet)
+    start, stop = _span(members, interval, reverse=reverse)
+    if limit is not None:
+        (offset, count), size = limit, stop - start
         first = min(offset, size) if offset >= 0 else size
         end = min(first + count, size) if count >= 0 else size
-        start, stop = (stop - end, stop - first) if wanted.reverse else (start + first, start + end)
+        start, stop = (stop - end, stop - first) if reverse else (start + first, start + end)
     found = members.slice(start, stop)
-    return found[::-1] if wanted.reverse else found
+    return found[::-1] if reverse else found, with_scores
 
 
 @variant("ZRANGE", "Return members in a range of ranks, scores, or names, in either order.")
@@ -411,19 +398,15 @@ def _select(members: SortedSet, wanted: _Range) -> list[Item]:
 def zrange(
     session: Session, args: Args, *, kind: RangeKind | None = None, reverse: bool = False
 ) -> Reply:
-    wanted = _parse_range(session, args, kind, reverse)
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return []
-    return members_reply(session, _select(members, wanted), scores=wanted.with_scores)
+    found, with_scores = _find_range(session, args, kind, reverse)
+    return members_reply(session, found, scores=with_scores)
 
 
 @command("ZRANGESTORE")
 def zrangestore(session: Session, args: Args) -> Reply:
     """Store a range of members of a sorted set in a key and return their number."""
-    wanted = _parse_range(session, args[1:])
-    members = get_or_empty(session, args[1], SortedSet)
-    scores = {member: score for score, member in _select(members, wanted)}
+    found, _ = _find_range(session, args[1:])
+    scores = {member: score for score, member in found}
     return session.db.store(args[0], SortedSet(scores).as_stored())
 
 
@@ -435,11 +418,7 @@ def zcount(session: Session, args: Args, *, kind: RangeKind) -> Reply:
     return stop - start
 
 
-@variant(
-    "ZREMRANGEBYRANK",
-    "Remove the members in a range of ranks and return their number.",
-    kind="rank",
-)
+@variant("ZREMRANGEBYRANK", "Remove the members in a range of ranks and return their number.")
 @variant(
     "ZREMRANGEBYSCORE",
     "Remove the members in a range of scores and return their number.",
@@ -448,7 +427,7 @@ def zcount(session: Session, args: Args, *, kind: RangeKind) -> Reply:
 @variant(
     "ZREMRANGEBYLEX", "Remove the members in a range of names and return their number.", kind="lex"
 )
-def zremrange(session: Session, args: Args, *, kind: RangeKind) -> Reply:
+def zremrange(session: Session, args: Args, *, kind: RangeKind = "rank") -> Reply:
     interval = _PARSERS[kind](args[1], args[2])
     members = get_or_empty(session, args[0], SortedSet)
     removed = members.remove_span(*_span(members, interval))
@@ -531,10 +510,7 @@ def _parse(session: Session, args: Args) -> _Request:
             for source, text in zip(request.sources, values, strict=True):
                 source.weight = parse_float(text, errors.WEIGHT_NOT_FLOAT)
         elif word == b"AGGREGATE":
-            aggregate = _AGGREGATES.get(values[0].upper())
-            if aggregate is None:
-                raise CommandError(errors.SYNTAX)
-            request.aggregate = aggregate
+            request.aggregate = _AGGREGATES[choice(values, _AGGREGATES)]
         elif word == b"WITHSCORES":
             request.with_scores = True
         else:
@@ -588,18 +564,14 @@ def _difference(request: _Request) -> dict[bytes, float]:
 _Combination = Callable[[_Request], dict[bytes, float]]
 
 
-@variant("ZUNION", "Return the union of sorted sets and sets.", combine=_union)
+@variant("ZUNION", "Return the union of sorted sets and sets.")
 @variant("ZINTER", "Return the intersection of sorted sets and sets.", combine=_intersection)
 @variant(
     "ZDIFF",
     "Return the members of the first sorted set that are in none of the others.",
     combine=_difference,
 )
-@variant(
-    "ZUNIONSTORE",
-    "Store the union of sorted sets and sets in a key and return its size.",
-    combine=_union,
-)
+@variant("ZUNIONSTORE", "Store the union of sorted sets and sets in a key and return its size.")
 @variant(
     "ZINTERSTORE",
     "Store the intersection of sorted sets and sets in a key and return its size.",
@@ -610,7 +582,7 @@ _Combination = Callable[[_Request], dict[bytes, float]]
     "Store the members of the first sorted set that are in no other; return their number.",
     combine=_difference,
 )
-def zunion(session: Session, args: Args, *, combine: _Combination) -> Reply:
+def zunion(session: Session, args: Args, *, combine: _Combination = _union) -> Reply:
     stores = running(session).write
     request = _parse(session, args[1:] if stores else args)
     result = SortedSet(combine(request))

@@ -268,8 +268,7 @@ def append(session: Session, args: Args) -> Reply:
 @command("STRLEN")
 def strlen(session: Session, args: Args) -> Reply:
     """Return the length in bytes of the string value of a key."""
-    value = session.db.string(args[0])
-    return 0 if value is None else len(value)
+    return len(session.db.string(args[0]) or b"")
 
 
 @command("GETRANGE", "SUBSTR")
@@ -287,9 +286,7 @@ def getrange(session: Session, args: Args) -> Reply:
 def setrange(session: Session, args: Args) -> Reply:
     """Overwrite part of a string value from an offset and return its new length."""
     key, addition = args[0], args[2]
-    offset = parse_int(args[1])
-    if offset < 0:
-        raise CommandError(errors.OFFSET_OUT_OF_RANGE)
+    offset = parse_int(args[1], 0, outside=errors.OFFSET_OUT_OF_RANGE)
     value = session.db.string(key)
     if not addition:
         return 0 if value is None else len(value)

@@ -290,7 +290,7 @@ def _stream(source: Source, form: int = 1) -> Stream:
         _stream_id(source)  # Skip the first ID, because the entries contain it as well.
         max_deleted_id = _stream_id(source)
         added = source.length()
-    stream = Stream.of_nodes([node for node in nodes if node.ids])
+    stream = Stream(node for node in nodes if node.ids)
     stream.last_id, stream.max_deleted_id, stream.entries_added = last_id, max_deleted_id, added
     for _ in range(source.count()):
         name = source.string()

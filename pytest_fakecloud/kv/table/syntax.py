@@ -53,12 +53,16 @@ def integer_at_start(text: bytes) -> int:
 
 
 def parse_int(
-    text: bytes, low: int = I64_MIN, high: int = I64_MAX, error: bytes = NOT_INTEGER
+    text: bytes,
+    low: int = I64_MIN,
+    high: int = I64_MAX,
+    error: bytes = NOT_INTEGER,
+    outside: bytes = b"",
 ) -> int:
-    """Parse an integer; raise ``error`` if it is invalid or outside the range."""
+    """Parse an integer; raise ``error`` or, for one outside the range, ``outside`` if it is given."""
     value = try_int(text)
     if value is None or not low <= value <= high:
-        raise CommandError(error)
+        raise CommandError(error if value is None else outside or error)
     return value
 
 

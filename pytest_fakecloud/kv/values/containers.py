@@ -31,30 +31,29 @@ class ScanOrder:
     random choice, so a collection without either costs nothing.
     """
 
-    __slots__ = ("_elements", "_live", "_next", "_serial_of", "_serials")
+    __slots__ = ("_elements", "_live", "_next", "_serials")
 
     def __init__(self, live: Collection[bytes]) -> None:
         self._live = live
         self._elements = list(live)
-        self._serials = list(range(1, len(self._elements) + 1))
-        self._serial_of = dict(zip(self._elements, self._serials, strict=True))
+        self._serials = {element: at for at, element in enumerate(self._elements, 1)}
         self._next = len(self._elements) + 1
 
     def add(self, element: bytes) -> None:
         """Add an element. If it was removed and is added again, it keeps its serial number."""
-        if element not in self._serial_of:
+        if element not in self._serials:
             self._sweep()
-            self._serial_of[element] = self._next
+            self._serials[element] = self._next
             self._elements.append(element)
-            self._serials.append(self._next)
             self._next += 1
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` elements."""
         self._sweep()
-        positions = range(bisect_left(self._serials, cursor), len(self._elements))
-        live = (at for at in positions if self._elements[at] in self._live)
-        page = [self._elements[at] for at in islice(live, count)]
+        first = bisect_left(self._elements, cursor, key=self._serials.__getitem__)
+        elements = map(self._elements.__getitem__, range(first, len(self._elements)))
+        live = filter(self._live.__contains__, elements)
+        page = list(islice(live, count))
         following = next(live, None)
         return 0 if following is None else self._serials[following], page
 
@@ -80,10 +79,8 @@ class ScanOrder:
         """Drop removed elements if they are the majority, and not only a few."""
         if len(self._elements) <= 2 * len(self._live) + _FEW_REMOVED:
             return
-        serial_of = self._serial_of
         self._elements = [element for element in self._elements if element in self._live]
-        self._serials = [serial_of[element] for element in self._elements]
-        self._serial_of = dict(zip(self._elements, self._serials, strict=True))
+        self._serials = {element: self._serials[element] for element in self._elements}
 
 
 _FEW_DUE = 64

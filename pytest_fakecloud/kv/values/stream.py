@@ -15,7 +15,7 @@ entry of the stream, when the counter can have any value, so it could report a n
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy as shallow_copy
 from dataclasses import dataclass, field
 from itertools import chain, groupby
@@ -98,20 +98,13 @@ class Stream:
     type_name: ClassVar[str] = "stream"
     __slots__ = ("entries_added", "groups", "last_id", "length", "max_deleted_id", "nodes", "size")
 
-    def __init__(self) -> None:
-        self.nodes: list[Node] = []
-        self.length = self.size = self.entries_added = 0
-        self.last_id = self.max_deleted_id = 0
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        """Create a stream from nodes in ascending order. The caller sets the counters."""
+        self.nodes = list(nodes)
+        self.length = sum(len(node.ids) for node in self.nodes)
+        self.size = sum(map(Node.content_size, self.nodes))
+        self.entries_added = self.last_id = self.max_deleted_id = 0
         self.groups: dict[bytes, Group] = {}
-
-    @classmethod
-    def of_nodes(cls, nodes: list[Node]) -> Stream:
-        """Return a stream that consists of nodes in ascending order. The caller sets the counters."""
-        stream = cls()
-        stream.nodes = nodes
-        stream.length = sum(len(node.ids) for node in nodes)
-        stream.size = sum(map(Node.content_size, nodes))
-        return stream
 
     def __len__(self) -> int:
         return self.length

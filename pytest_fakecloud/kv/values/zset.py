@@ -82,165 +82,6 @@ class Positions:
         return block, position
 
 
-class ScoreOrder:
-    """Distinct (score, member) pairs in order. Changes, ranks and ends of ranges take O(log n)."""
-
-    __slots__ = ("_last_scores", "_length", "_members", "_positions", "_scores")
-
-    def __init__(self, items: Iterable[Item] = ()) -> None:
-        """Build the order from items, which need not be sorted."""
-        ordered = sorted(items)
-        starts = range(0, len(ordered), LOAD)
-        blocks = [ordered[start : start + LOAD] for start in starts]
-        self._scores = [array("d", [score for score, _ in block]) for block in blocks]
-        self._members = [[member for _, member in block] for block in blocks]
-        self._last_scores = array("d", [scores[-1] for scores in self._scores])
-        self._length = len(ordered)
-        self._positions: Positions | None = None
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator[Item]:
-        for scores, members in zip(self._scores, self._members, strict=True):
-            yield from zip(scores, members, strict=True)
-
-    def copy(self) -> ScoreOrder:
-        twin = ScoreOrder()
-        twin._scores = [scores[:] for scores in self._scores]
-        twin._members = [members.copy() for members in self._members]
-        twin._last_scores = self._last_scores[:]
-        twin._length = self._length
-        return twin
-
-    def _block(self, score: float, member: bytes) -> int:
-        """Return the index of the first block that ends at or after an item, or their number."""
-        lasts = self._last_scores
-        i = bisect_left(lasts, score)
-        # Several blocks can end with the same score. The last members of these blocks are in order.
-        if i < len(lasts) and lasts[i] == score and self._members[i][-1] < member:
-            tied = range(i + 1, bisect_right(lasts, score, i))
-            return i + 1 + bisect_left(tied, member, key=lambda block: self._members[block][-1])
-        return i
-
-    def _index(self, i: int, score: float, member: bytes) -> int:
-        """Return the index of an item in block ``i``, or the index at which it would be inserted."""
-        scores = self._scores[i]
-        j = bisect_left(scores, score)
-        if j < len(scores) and scores[j] == score:
-            return bisect_left(self._members[i], member, j, bisect_right(scores, score, j))
-        return j
-
-    def _tree(self) -> Positions:
-        if self._positions is None:
-            self._positions = Positions(map(len, self._members))
-        return self._positions
-
-    def position(self, score: float, member: bytes = b"") -> int:
-        """Return the number of items before an item or, without member, with a lower score."""
-        i = self._block(score, member)
-        if i == len(self._members):
-            return self._length
-        before = self._tree().before(i) if i else 0
-        return before + self._index(i, score, member)
-
-    def add(self, score: float, member: bytes) -> None:
-        """Insert an item that does not exist yet."""
-        self._length += 1
-        if not self._members:
-            self._scores.append(array("d", (score,)))
-            self._members.append([member])
-            self._last_scores.append(score)
-            self._positions = None
-            return
-        i = self._block(score, member)
-        if i == len(self._members):
-            i -= 1
-            self._scores[i].append(score)
-            self._members[i].append(member)
-            self._last_scores[i] = score
-        else:
-            j = self._index(i, score, member)
-            self._scores[i].insert(j, score)
-            self._members[i].insert(j, member)
-        if len(self._members[i]) > 2 * LOAD:
-            self._split(i)
-        elif self._positions is not None:
-            self._positions.add(i, 1)
-
-    def _split(self, i: int) -> None:
-        scores, members = self._scores[i], self._members[i]
-        self._scores.insert(i + 1, scores[LOAD:])
-        self._members.insert(i + 1, members[LOAD:])
-        self._last_scores.insert(i + 1, scores[-1])
-        del scores[LOAD:], members[LOAD:]
-        self._last_scores[i] = scores[-1]
-        self._positions = None
-
-    def remove(self, score: float, member: bytes) -> None:
-        """Remove an item, which must exist."""
-        i = self._block(score, member)
-        j = self._index(i, score, member)
-        del self._scores[i][j], self._members[i][j]
-        self._length -= 1
-        if not self._members[i]:
-            del self._scores[i], self._members[i], self._last_scores[i]
-            self._positions = None
-            return
-        self._last_scores[i] = self._scores[i][-1]
-        if len(self._members[i]) < LOAD // 4 and len(self._members) > 1:
-            self._merge(i - 1 if i else 0)
-        elif self._positions is not None:
-            self._positions.add(i, -1)
-
-    def _merge(self, i: int) -> None:
-        self._scores[i].extend(self._scores.pop(i + 1))
-        self._members[i] += self._members.pop(i + 1)
-        del self._last_scores[i]
-        self._positions = None
-        if len(self._members[i]) > 2 * LOAD:
-            self._split(i)
-
-    def remove_slice(self, start: int, stop: int) -> list[Item]:
-        """Remove and return the items with ``start <= position < stop``."""
-        removed = self.slice(start, stop)
-        if len(removed) <= _FEW:
-            for item in removed:
-                self.remove(*item)
-            return removed
-        i, j = self._tree().find(start)
-        last, end = self._tree().find(stop) if stop < self._length else (len(self._members), 0)
-        self._length -= len(removed)
-        self._positions = None
-        if i == last:
-            del self._scores[i][j:end], self._members[i][j:end]
-            return removed
-        if end:
-            del self._scores[last][:end], self._members[last][:end]
-        if j:
-            del self._scores[i][j:], self._members[i][j:]
-            self._last_scores[i] = self._scores[i][-1]
-            i += 1
-        del self._scores[i:last], self._members[i:last], self._last_scores[i:last]
-        return removed
-
-    def at(self, position: int) -> Item:
-        i, j = (0, position) if len(self._members) == 1 else self._tree().find(position)
-        return self._scores[i][j], self._members[i][j]
-
-    def slice(self, start: int, stop: int) -> list[Item]:
-        """Return the items with ``start <= position < stop``. Both bounds must be within 0..length."""
-        if start >= stop:
-            return []
-        i, j = (0, start) if len(self._members) == 1 else self._tree().find(start)
-        found: list[Item] = []
-        while len(found) < stop - start:
-            end = j + stop - start - len(found)
-            found += zip(self._scores[i][j:end], self._members[i][j:end], strict=True)
-            i, j = i + 1, 0
-        return found
-
-
 class ScoreRange(NamedTuple):
     """A range of scores from ``first`` on that ends before ``stop``; None means no upper end."""
 
@@ -266,16 +107,27 @@ _MAX_ENTRIES, _MAX_VALUE = 128, 64
 
 
 class SortedSet(Listpacked):
-    """A sorted set: ``scores`` from member to score (never NaN), and the items in order."""
+    """A sorted set: ``scores`` from member to score (never NaN), and the items in order.
+
+    Changes, ranks and ends of ranges take O(log n).
+    """
 
     type_name: ClassVar[str] = "zset"
     _large_encoding: ClassVar[str] = "skiplist"
-    __slots__ = ("_order", "_scan_order", "scores", "size")
+    __slots__ = (
+        "_last_scores", "_member_blocks", "_positions", "_scan_order", "_score_blocks", "scores",
+        "size",
+    )  # fmt: skip
 
     def __init__(self, scores: Mapping[bytes, float] | None = None) -> None:
         """Build a sorted set from scores. This sorts once, which is faster than adding each member."""
         self.scores: dict[bytes, float] = dict(scores or {})
-        self._order = ScoreOrder((score, member) for member, score in self.scores.items())
+        ordered = sorted((score, member) for member, score in self.scores.items())
+        blocks = [ordered[start : start + LOAD] for start in range(0, len(ordered), LOAD)]
+        self._score_blocks = [array("d", [score for score, _ in block]) for block in blocks]
+        self._member_blocks = [[member for _, member in block] for block in blocks]
+        self._last_scores = array("d", [scores[-1] for scores in self._score_blocks])
+        self._positions: Positions | None = None
         self._peak = len(self.scores)
         self._longest = max(map(len, self.scores), default=0)
         self._scan_order: ScanOrder | None = None
@@ -289,16 +141,17 @@ class SortedSet(Listpacked):
         return member in self.scores
 
     def __iter__(self) -> Iterator[Item]:
-        return iter(self._order)
+        for scores, members in zip(self._score_blocks, self._member_blocks, strict=True):
+            yield from zip(scores, members, strict=True)
 
     def copy(self) -> SortedSet:
         twin = shallow_copy(self)
-        twin.scores, twin._order = self.scores.copy(), self._order.copy()
-        twin._scan_order = None
+        twin.scores = self.scores.copy()
+        twin._score_blocks = [scores[:] for scores in self._score_blocks]
+        twin._member_blocks = [members.copy() for members in self._member_blocks]
+        twin._last_scores = self._last_scores[:]
+        twin._positions = twin._scan_order = None
         return twin
-
-    def score(self, member: bytes) -> float | None:
-        return self.scores.get(member)
 
     def set(self, member: bytes, score: float) -> bool:
         """Set the score of a new or existing ``member``; return whether anything changed."""
@@ -308,7 +161,7 @@ class SortedSet(Listpacked):
         old = scores.get(member)
         if old is None:
             scores[member] = score
-            self._order.add(score, member)
+            self._add_item(score, member)
             if self._scan_order is not None:
                 self._scan_order.add(member)
             if len(scores) > self._peak:
@@ -318,8 +171,8 @@ class SortedSet(Listpacked):
             if length > self._longest:
                 self._longest = length
         elif old != score:
-            self._order.remove(old, member)
-            self._order.add(score, member)
+            self._remove_item(old, member)
+            self._add_item(score, member)
             scores[member] = score
         else:
             return False
@@ -343,7 +196,7 @@ class SortedSet(Listpacked):
         score = self.scores.pop(member, None)
         if score is None:
             return False
-        self._order.remove(score, member)
+        self._remove_item(score, member)
         self.size -= len(member) + NUMBER
         return True
 
@@ -352,21 +205,13 @@ class SortedSet(Listpacked):
         score = self.scores.get(member)
         if score is None:
             return None
-        rank = self._order.position(score, member)
+        rank = self.position(score, member)
         return len(self.scores) - 1 - rank if reverse else rank
-
-    def at(self, rank: int) -> Item:
-        return self._order.at(rank)
-
-    def slice(self, start: int, stop: int) -> list[Item]:
-        """Return the items with ``start <= rank < stop``. Both bounds must be within 0..length."""
-        return self._order.slice(start, stop)
 
     def span(self, scores: ScoreRange) -> tuple[int, int]:
         """Return the ranks ``(start, stop)`` of the items whose scores are in a range."""
-        order = self._order
-        start = order.position(scores.first)
-        stop = len(order) if scores.stop is None else order.position(scores.stop)
+        start = self.position(scores.first)
+        stop = len(self) if scores.stop is None else self.position(scores.stop)
         return start, max(start, stop)
 
     def lex_span(self, members: LexRange, *, reverse: bool = False) -> tuple[int, int]:
@@ -377,15 +222,14 @@ class SortedSet(Listpacked):
         encoding, which walks through the set: it starts at the first member inside one end of the
         range, and stops at the first member outside the other end.
         """
-        order = self._order
         if not self.scores or not members.is_below(members.first):
             return 0, 0
-        (score, lowest), (last_score, highest) = order.at(0), order.at(len(order) - 1)
+        (score, lowest), (last_score, highest) = self.at(0), self.at(len(self) - 1)
         if score != last_score:
             is_outside = not members.is_above(highest) or not members.is_below(lowest)
             return (0, 0) if is_outside else self._walked_span(members, reverse)
-        stop = len(order) if members.stop is None else order.position(score, members.stop)
-        return order.position(score, members.first), stop
+        stop = len(self) if members.stop is None else self.position(score, members.stop)
+        return self.position(score, members.first), stop
 
     def _walked_span(self, members: LexRange, reverse: bool) -> tuple[int, int]:
         near, far = members.is_above, members.is_below
@@ -397,17 +241,140 @@ class SortedSet(Listpacked):
         stop = skipped + sum(1 for _ in takewhile(far, names[skipped:]))
         return (len(names) - stop, len(names) - skipped) if reverse else (skipped, stop)
 
-    def remove_span(self, start: int, stop: int) -> list[Item]:
-        """Remove and return the items with ``start <= rank < stop``."""
-        removed = self._order.remove_slice(start, stop)
-        for _, member in removed:
-            del self.scores[member]
-            self.size -= len(member) + NUMBER
-        return removed
-
     def scan(self, cursor: int, count: int) -> tuple[int, list[Item]]:
         """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` items."""
         if self._scan_order is None:
             self._scan_order = ScanOrder(self.scores)
         following, members = self._scan_order.page(cursor, count)
         return following, [(self.scores[member], member) for member in members]
+
+    # -- items -----------------------------------------------------------------------------------
+
+    def _block(self, score: float, member: bytes) -> int:
+        """Return the index of the first block that ends at or after an item, or their number."""
+        lasts, members = self._last_scores, self._member_blocks
+        i = bisect_left(lasts, score)
+        # Several blocks can end with the same score. The last members of these blocks are in order.
+        if i < len(lasts) and lasts[i] == score and members[i][-1] < member:
+            tied = range(i + 1, bisect_right(lasts, score, i))
+            return i + 1 + bisect_left(tied, member, key=lambda block: members[block][-1])
+        return i
+
+    def _index(self, i: int, score: float, member: bytes) -> int:
+        """Return the index of an item in block ``i``, or the index at which it would be inserted."""
+        scores = self._score_blocks[i]
+        j = bisect_left(scores, score)
+        if j < len(scores) and scores[j] == score:
+            return bisect_left(self._member_blocks[i], member, j, bisect_right(scores, score, j))
+        return j
+
+    def _tree(self) -> Positions:
+        if self._positions is None:
+            self._positions = Positions(map(len, self._member_blocks))
+        return self._positions
+
+    def position(self, score: float, member: bytes = b"") -> int:
+        """Return the number of items before an item or, without member, with a lower score."""
+        i = self._block(score, member)
+        if i == len(self._member_blocks):
+            return len(self.scores)
+        before = self._tree().before(i) if i else 0
+        return before + self._index(i, score, member)
+
+    def _add_item(self, score: float, member: bytes) -> None:
+        """Insert an item that does not exist yet."""
+        if not self._member_blocks:
+            self._score_blocks.append(array("d", (score,)))
+            self._member_blocks.append([member])
+            self._last_scores.append(score)
+            self._positions = None
+            return
+        i = self._block(score, member)
+        if i == len(self._member_blocks):
+            i -= 1
+            self._score_blocks[i].append(score)
+            self._member_blocks[i].append(member)
+            self._last_scores[i] = score
+        else:
+            j = self._index(i, score, member)
+            self._score_blocks[i].insert(j, score)
+            self._member_blocks[i].insert(j, member)
+        if len(self._member_blocks[i]) > 2 * LOAD:
+            self._split(i)
+        elif self._positions is not None:
+            self._positions.add(i, 1)
+
+    def _split(self, i: int) -> None:
+        scores, members = self._score_blocks[i], self._member_blocks[i]
+        self._score_blocks.insert(i + 1, scores[LOAD:])
+        self._member_blocks.insert(i + 1, members[LOAD:])
+        self._last_scores.insert(i + 1, scores[-1])
+        del scores[LOAD:], members[LOAD:]
+        self._last_scores[i] = scores[-1]
+        self._positions = None
+
+    def _remove_item(self, score: float, member: bytes) -> None:
+        """Remove an item, which must exist."""
+        i = self._block(score, member)
+        j = self._index(i, score, member)
+        del self._score_blocks[i][j], self._member_blocks[i][j]
+        if not self._member_blocks[i]:
+            del self._score_blocks[i], self._member_blocks[i], self._last_scores[i]
+            self._positions = None
+            return
+        self._last_scores[i] = self._score_blocks[i][-1]
+        if len(self._member_blocks[i]) < LOAD // 4 and len(self._member_blocks) > 1:
+            self._merge(i - 1 if i else 0)
+        elif self._positions is not None:
+            self._positions.add(i, -1)
+
+    def _merge(self, i: int) -> None:
+        self._score_blocks[i].extend(self._score_blocks.pop(i + 1))
+        self._member_blocks[i] += self._member_blocks.pop(i + 1)
+        del self._last_scores[i]
+        self._positions = None
+        if len(self._member_blocks[i]) > 2 * LOAD:
+            self._split(i)
+
+    def remove_span(self, start: int, stop: int) -> list[Item]:
+        """Remove and return the items with ``start <= rank < stop``."""
+        removed = self.slice(start, stop)
+        if len(removed) <= _FEW:
+            for _, member in removed:
+                self.remove(member)
+            return removed
+        i, j = self._tree().find(start)
+        last, end = len(self._member_blocks), 0
+        if stop < len(self.scores):
+            last, end = self._tree().find(stop)
+        self._positions = None
+        for _, member in removed:
+            del self.scores[member]
+            self.size -= len(member) + NUMBER
+        if i == last:
+            del self._score_blocks[i][j:end], self._member_blocks[i][j:end]
+            return removed
+        if end:
+            del self._score_blocks[last][:end], self._member_blocks[last][:end]
+        if j:
+            del self._score_blocks[i][j:], self._member_blocks[i][j:]
+            self._last_scores[i] = self._score_blocks[i][-1]
+            i += 1
+        del self._score_blocks[i:last], self._member_blocks[i:last], self._last_scores[i:last]
+        return removed
+
+    def at(self, rank: int) -> Item:
+        i, j = (0, rank) if len(self._member_blocks) == 1 else self._tree().find(rank)
+        return self._score_blocks[i][j], self._member_blocks[i][j]
+
+    def slice(self, start: int, stop: int) -> list[Item]:
+        """Return the items with ``start <= rank < stop``. Both bounds must be within 0..length."""
+        if start >= stop:
+            return []
+        i, j = (0, start) if len(self._member_blocks) == 1 else self._tree().find(start)
+        found: list[Item] = []
+        while len(found) < stop - start:
+            end = j + stop - start - len(found)
+            found += zip(self._score_blocks[i][j:end], self._member_blocks[i][j:end], strict=True)
+            i, j = i + 1, 0
+        return found

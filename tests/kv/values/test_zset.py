@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.values import zset
-from pytest_fakecloud.kv.values.zset import LexRange, Positions, ScoreOrder, ScoreRange, SortedSet
+from pytest_fakecloud.kv.values.zset import LexRange, Positions, ScoreRange, SortedSet
 
 
 @pytest.fixture(autouse=True)
@@ -51,8 +51,7 @@ def test_names_between_two_ends(
 def test_minus_zero_is_zero() -> None:
     members = SortedSet()
     members.set(b"a", -0.0)
-    score = members.score(b"a")
-    assert score is not None
+    score = members.scores[b"a"]
     assert math.copysign(1, score) == 1
 
 
@@ -68,50 +67,53 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_it_is_a_sorted_list(steps: list[tuple[str, tuple[float, bytes], int]]) -> None:
-    order = ScoreOrder()
-    model: list[tuple[float, bytes]] = []
-    for what, item, width in steps:
-        if what == "add" and item not in model:
-            order.add(*item)
-            model = sorted([*model, item])
-        elif what == "remove" and item in model:
-            order.remove(*item)
-            model.remove(item)
-        elif what == "cut":
+    members = SortedSet()
+    scores: dict[bytes, float] = {}
+    for what, (score, member), width in steps:
+        model = sorted((score, member) for member, score in scores.items())
+        if what == "add":
+            assert members.set(member, score) == (scores.get(member) != score)
+            scores[member] = score
+        elif what == "remove":
+            assert members.remove(member) == (scores.pop(member, None) is not None)
+        else:
             start = min(width, len(model))
-            stop = min(start + len(item[1]) * width // 3, len(model))
-            assert order.remove_slice(start, stop) == model[start:stop]
-            del model[start:stop]
-        assert len(order) == len(model)
-        assert order.position(*item) == sum(each < item for each in model)
-        assert order.position(item[0]) == sum(each[0] < item[0] for each in model)
-    assert list(order) == model
-    assert list(order.copy()) == model
-    assert list(ScoreOrder(model)) == model
-    assert [order.at(i) for i in range(len(model))] == model
+            stop = min(start + len(member) * width // 3, len(model))
+            assert members.remove_span(start, stop) == model[start:stop]
+            for _, gone in model[start:stop]:
+                del scores[gone]
+        model = sorted((score, member) for member, score in scores.items())
+        assert len(members) == len(model)
+        assert members.position(score, member) == sum(each < (score, member) for each in model)
+        assert members.position(score) == sum(each[0] < score for each in model)
+    assert members.scores == scores
+    assert members.size == SortedSet(scores).size
+    model = sorted((score, member) for member, score in scores.items())
+    assert list(members) == list(members.copy()) == list(SortedSet(scores)) == model
+    assert [members.at(i) for i in range(len(model))] == model
     for start in range(len(model) + 1):
         for stop in (start, start + 1, start + 5, len(model)):
-            assert order.slice(start, min(stop, len(model))) == model[start:stop]
+            assert members.slice(start, min(stop, len(model))) == model[start:stop]
 
 
 def test_ranks_follow_an_addition_inside_a_block() -> None:
-    order = ScoreOrder((float(n), b"m%d" % n) for n in range(8))
-    assert order.position(6.0, b"m6") == 6
-    order.add(0.5, b"new")
-    assert [order.position(score) for score in (0.5, 1.0, 6.0)] == [1, 2, 7]
+    members = SortedSet({b"m%d" % n: float(n) for n in range(8)})
+    assert members.position(6.0, b"m6") == 6
+    members.set(b"new", 0.5)
+    assert [members.position(score) for score in (0.5, 1.0, 6.0)] == [1, 2, 7]
 
 
 def test_a_full_neighbour_takes_in_a_small_block_and_splits_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(zset, "LOAD", 8)
-    order = ScoreOrder((float(n), b"m") for n in range(16))
+    members = SortedSet({b"m%d" % n: float(n) for n in range(16)})
     for n in range(8):
-        order.add(n + 0.5, b"m")
+        members.set(b"half%d" % n, n + 0.5)
     for n in range(8, 15):
-        order.remove(float(n), b"m")
-    assert [score for score, _ in order] == [n / 2 for n in range(16)] + [15.0]
-    assert order.position(15.0) == 16
+        members.remove(b"m%d" % n)
+    assert [score for score, _ in members] == [n / 2 for n in range(16)] + [15.0]
+    assert members.position(15.0) == 16
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.data())

@@ -105,9 +105,8 @@ def acl_dryrun(session: Session, args: Args) -> Reply:
 
 def _random_digits(given_bits: Args) -> bytes:
     """Return a password as hexadecimal digits; ``given_bits`` is its length, or empty."""
-    bits = parse_int(given_bits[0]) if given_bits else 256
-    if not 0 < bits <= 4096:
-        raise CommandError(errors.ACL_GENPASS_BITS)
+    text = given_bits[0] if given_bits else b"256"
+    bits = parse_int(text, 1, 4096, outside=errors.ACL_GENPASS_BITS)
     digits = (bits + 3) // 4
     # Do not derive credentials from the random seed: a test's seed must not reveal its passwords.
     return secrets.token_hex((digits + 1) // 2)[:digits].encode()

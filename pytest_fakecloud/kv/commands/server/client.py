@@ -13,7 +13,15 @@ from ...errors import CommandError
 from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Status, Verbatim
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, decoded, parse_int
-from ..arguments import arity_error, find_database, is_first, options, parse_milliseconds, running
+from ..arguments import (
+    arity_error,
+    choice,
+    find_database,
+    is_first,
+    options,
+    parse_milliseconds,
+    running,
+)
 from .server import module_list
 
 
@@ -88,9 +96,7 @@ def client_no_touch(session: Session, args: Args) -> Reply:
 @command("CLIENT REPLY")
 def client_reply(session: Session, args: Args) -> Reply:
     """Choose whether the connection receives replies."""
-    mode = args[0].upper()
-    if mode not in (b"ON", b"OFF", b"SKIP"):
-        raise CommandError(errors.SYNTAX)
+    mode = choice(args, (b"ON", b"OFF", b"SKIP"))
     session.reply_mode = mode.lower().decode()
     return OK if mode == b"ON" else NO_REPLY
 
@@ -271,9 +277,7 @@ def _kill_filter(session: Session, word: bytes, value: bytes) -> Filter:
 def client_pause(session: Session, args: Args) -> Reply:
     """Delay all commands, or only writes, of the database port for a number of milliseconds."""
     timeout_ms = parse_milliseconds(session, args[0])
-    mode = args[1].upper() if len(args) > 1 else b"ALL"
-    if len(args) > 2 or mode not in (b"ALL", b"WRITE"):
-        raise CommandError(errors.CLIENT_PAUSE_MODE)
+    mode = choice(args[1:], (b"ALL", b"WRITE"), errors.CLIENT_PAUSE_MODE)
     session.engine.pauses.pause(session.engine.now_us + timeout_ms * 1000, mode == b"WRITE")
     return OK
 
@@ -289,9 +293,7 @@ def client_unpause(session: Session, args: Args) -> Reply:
 def client_unblock(session: Session, args: Args) -> Reply:
     """End a client's blocking command, either as if it had timed out or with an error."""
     wanted = parse_int(args[0])
-    mode = args[1].upper() if len(args) > 1 else b"TIMEOUT"
-    if len(args) > 2 or mode not in (b"TIMEOUT", b"ERROR"):
-        raise CommandError(errors.CLIENT_UNBLOCK_MODE)
+    mode = choice(args[1:], (b"TIMEOUT", b"ERROR"), errors.CLIENT_UNBLOCK_MODE)
     waiter = session.engine.waiters.pop(wanted, None)
     if waiter is None:
         return 0
@@ -374,9 +376,7 @@ def hello(session: Session, args: Args) -> Reply:
     engine = session.engine
     version = session.resp
     if args:
-        version = parse_int(args[0], error=errors.PROTO_NOT_INTEGER)
-        if version not in (2, 3):
-            raise CommandError(errors.NOPROTO)
+        version = parse_int(args[0], 2, 3, errors.PROTO_NOT_INTEGER, errors.NOPROTO)
     user, name = session.user, session.name
     for word, values in options(args, 1, running(session).option_sizes, errors.hello_syntax):
         if word == b"AUTH":

@@ -38,10 +38,8 @@ _UNITS = "BKMGTP"
 
 def _readable(size: int) -> str:
     """Format a number of bytes, e.g. ``1.50K``."""
-    number, unit = float(size), 0
-    while number >= 1024 and unit < len(_UNITS) - 1:
-        number, unit = number / 1024, unit + 1
-    return f"{number:.2f}{_UNITS[unit]}" if unit else f"{size}B"
+    unit = min(max(size.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    return f"{size / 1024**unit:.2f}{_UNITS[unit]}" if unit else f"{size}B"
 
 
 _FIELDS = {
@@ -215,8 +213,7 @@ def memory_usage(session: Session, args: Args) -> Reply:
     all elements without looking at them, so SAMPLES does not change the reply (decided here).
     """
     for _, (samples,) in options(args, 1, running(session).option_sizes):
-        if parse_int(samples) < 0:
-            raise CommandError(errors.SYNTAX)
+        parse_int(samples, 0, outside=errors.SYNTAX)
     value = session.db.find(args[0])
     return None if value is None else usage(args[0], value)
 

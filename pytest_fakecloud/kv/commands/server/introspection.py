@@ -100,13 +100,9 @@ def _one(sequence: list[Argument]) -> Argument:
     return Argument(first.name, "block", first.token, rest)
 
 
-SYNOPSES = {row.name: synopsis(row.arguments) for row in map(row_of, COMMANDS) if row.arguments}
-"""The synopsis of each command that takes arguments; containers and their HELP are not listed."""
-
-
 def arguments(spec: CommandSpec) -> list[Argument]:
     """Return the arguments of a command. A container has none, because its subcommands have them."""
-    return _sequence(_TOKEN.findall(SYNOPSES.get(spec.name, "")))
+    return _sequence(_TOKEN.findall(synopsis(row_of(spec.name).arguments)))
 
 
 # -- COMMAND -------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from ...table.registry import COMMANDS, Args, command, variant
 from ...table.syntax import decoded, encoded, parse_float, parse_int
 from ...table.versions import MODULE_VERSIONS, rdb_version
 from ...values.measures import EMPTY, joined, mixed, value_digest
-from ..arguments import is_first, options, running
+from ..arguments import choice, options, running
 from ..keys import encoding, reference_count
 
 # -- databases, time and parameters --------------------------------------------------------------
@@ -47,11 +47,8 @@ from ..keys import encoding, reference_count
 @variant("FLUSHALL", "Delete all keys of all databases.", every=True)
 def flush(session: Session, args: Args, *, every: bool) -> Reply:
     engine = session.engine
-    if len(args) > 1:
-        raise CommandError(errors.SYNTAX)
-    if args:
-        lazily = is_first(args[0], b"ASYNC", b"SYNC")
-    else:
+    lazily = choice(args, (b"ASYNC", b"SYNC")) == b"ASYNC"
+    if not args:
         lazily = engine.config.text("lazyfree-lazy-user-flush") == "yes"
     everything = map(engine.database, range(len(engine.databases)))
     for database in everything if every else [session.db]:
@@ -189,23 +186,18 @@ def failover(session: Session, args: Args) -> Reply:
     if len(args) == 1 and args[0].upper() == b"ABORT":
         raise CommandError(errors.NO_FAILOVER)
     for word, values in options(args, 0, {b"TIMEOUT": 1, b"TO": 2, b"FORCE": 0}):
-        if word == b"TIMEOUT" and parse_int(values[0]) <= 0:
-            raise CommandError(errors.FAILOVER_TIMEOUT)
+        if word == b"TIMEOUT":
+            parse_int(values[0], 1, outside=errors.FAILOVER_TIMEOUT)
         if word == b"TO":
             parse_int(values[1], 0, 2**31 - 1)
     raise CommandError(errors.NO_REPLICAS)
 
 
-@command("SYNC")
+@variant("SYNC", "Start replication; always returns an error.")
+@variant("PSYNC", "Continue replication; always returns an error.")
 def sync(session: Session, args: Args) -> Reply:
-    """Start replication; always returns an error."""
-    raise CommandError(errors.SYNC_REFUSED)
-
-
-@command("PSYNC")
-def psync(session: Session, args: Args) -> Reply:
-    """Continue replication; always returns an error."""
-    parse_int(args[1])
+    if args:
+        parse_int(args[1])
     raise CommandError(errors.SYNC_REFUSED)
 
 
@@ -271,8 +263,7 @@ def save(session: Session, args: Args) -> Reply:
 @command("BGSAVE")
 def bgsave(session: Session, args: Args) -> Reply:
     """Record the current time as the time of the last snapshot; nothing is saved."""
-    if args and (len(args) > 1 or args[0].upper() != b"SCHEDULE"):
-        raise CommandError(errors.SYNTAX)
+    choice(args, (b"SCHEDULE",))
     save(session, args)
     return Status(b"Background saving started")
 

@@ -120,7 +120,6 @@ Derived from tests of the official clients: ``MAXLEN ~ 30`` leaves about 30 of 1
 """
 
 
-@dataclass(slots=True)
 class _Options:
     """The options of XTRIM, or those of XADD before the ID."""
 
@@ -173,9 +172,7 @@ def _take_option(given: _Options, word: bytes, values: Args) -> None:
     if word == b"NOMKSTREAM":
         given.no_mkstream = True
     elif word == b"LIMIT":
-        given.limit = parse_int(values[0])
-        if given.limit < 0:
-            raise CommandError(errors.TRIM_LIMIT_NEGATIVE)
+        given.limit = parse_int(values[0], 0, outside=errors.TRIM_LIMIT_NEGATIVE)
     elif word in _POLICIES:
         if given.policy:
             raise CommandError(errors.SYNTAX)
@@ -188,9 +185,7 @@ def _take_option(given: _Options, word: bytes, values: Args) -> None:
         if word == b"MINID":
             given.min_id = parse_id(values[-1])
             return
-        given.max_length = parse_int(values[-1])
-        if given.max_length < 0:
-            raise CommandError(errors.TRIM_MAXLEN_NEGATIVE)
+        given.max_length = parse_int(values[-1], 0, outside=errors.TRIM_MAXLEN_NEGATIVE)
 
 
 def _trim(session: Session, stream: Stream, given: _Options) -> int:
@@ -240,7 +235,11 @@ def xadd(session: Session, args: Args) -> Reply:
     if entry_id is None:
         raise CommandError(errors.XADD_EXHAUSTED)
     if new_id is not None:
-        entry_id = _given_id(stream, *new_id)
+        entry_id, has_sequence = new_id
+        if not has_sequence and entry_id >> 64 == stream.last_id + 1 >> 64:
+            entry_id = stream.last_id + 1
+        elif entry_id <= stream.last_id:
+            raise CommandError(errors.XADD_ID_SMALL)
     number = session.engine.config.number
     limits = number("stream-node-max-bytes"), number("stream-node-max-entries")
     stream.append(entry_id, fields, *limits)
@@ -249,17 +248,6 @@ def xadd(session: Session, args: Args) -> Reply:
     if removed:
         db.touch(args[0], "xtrim")
     return format_id(entry_id)
-
-
-def _given_id(stream: Stream, entry_id: int, has_sequence: bool) -> int:
-    """Return the ID of a new entry from the result of ``parse_new_id()``."""
-    if not has_sequence and entry_id >> 64 == stream.last_id >> 64:
-        if stream.last_id & SEQUENCE_MAX == SEQUENCE_MAX:
-            raise CommandError(errors.XADD_ID_SMALL)
-        return stream.last_id + 1
-    if entry_id <= stream.last_id:
-        raise CommandError(errors.XADD_ID_SMALL)
-    return entry_id
 
 
 @command("XTRIM")
@@ -279,9 +267,7 @@ def xsetid(session: Session, args: Args) -> Reply:
     entries_added, max_deleted_id = None, 0
     for word, (value,) in options(args, 2, running(session).option_sizes):
         if word == b"ENTRIESADDED":
-            entries_added = parse_int(value)
-            if entries_added < 0:
-                raise CommandError(errors.XSETID_ENTRIES_NEGATIVE)
+            entries_added = parse_int(value, 0, outside=errors.XSETID_ENTRIES_NEGATIVE)
         else:
             max_deleted_id = parse_id(value)
             if last_id < max_deleted_id:
@@ -341,9 +327,7 @@ def _delete_with_policy(stream: Stream, entry_id: int, policy: bytes) -> int:
 def xdelex(session: Session, args: Args) -> Reply:
     """Delete entries, with a policy for groups that refer to them; return the result for each ID."""
     policy, ids = _parse_ids_with_policy(args, 1)
-    stream = session.db.get(args[0], Stream)
-    if stream is None:
-        return [ABSENT] * len(ids)
+    stream = get_or_empty(session, args[0], Stream)
     outcomes: list[Reply] = [_delete_with_policy(stream, each, policy) for each in ids]
     if DELETED in outcomes:
         session.db.touch(args[0])
@@ -358,9 +342,9 @@ def xackdel(session: Session, args: Args) -> Reply:
     show.
     """
     policy, ids = _parse_ids_with_policy(args, 2)
-    stream = session.db.get(args[0], Stream)
-    group = None if stream is None else stream.groups.get(args[1])
-    if stream is None or group is None:
+    stream = get_or_empty(session, args[0], Stream)
+    group = stream.groups.get(args[1])
+    if group is None:
         return [ABSENT] * len(ids)
     acknowledged = [group.acknowledge(entry_id) for entry_id in ids]
     outcomes = [_delete_with_policy(stream, entry_id, policy) for entry_id in ids]

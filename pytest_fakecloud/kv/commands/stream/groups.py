@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 
 from ... import errors
@@ -24,7 +23,7 @@ from ...values.stream import (
     advance,
     format_id,
 )
-from ..arguments import existing, options, running, subcommand_error, try_or_wait
+from ..arguments import existing, get_or_empty, options, running, subcommand_error, try_or_wait
 from .entries import (
     ReadWords,
     entries_reply,
@@ -52,9 +51,9 @@ def find_group(
     session: Session, key: bytes, name: bytes, error: Template = errors.no_group
 ) -> tuple[Stream, Group]:
     """Return the stream of a key and one of its groups; raise ``error`` if either is missing."""
-    stream = session.db.get(key, Stream)
-    group = None if stream is None else stream.groups.get(name)
-    if stream is None or group is None:
+    stream = get_or_empty(session, key, Stream)
+    group = stream.groups.get(name)
+    if group is None:
         raise CommandError(error(key, name))
     return stream, group
 
@@ -67,9 +66,8 @@ def _group_words(session: Session, args: Args) -> tuple[bool, int]:
         if word == b"MKSTREAM":
             mkstream = True
         else:
-            entries_read = parse_int(values[0])
-            if entries_read < 0 and entries_read != UNKNOWN_ENTRIES_READ:
-                raise CommandError(errors.XGROUP_ENTRIESREAD)
+            lowest = UNKNOWN_ENTRIES_READ
+            entries_read = parse_int(values[0], lowest, outside=errors.XGROUP_ENTRIESREAD)
     return mkstream, entries_read
 
 
@@ -245,8 +243,7 @@ def _new_entries(
 @command("XACK")
 def xack(session: Session, args: Args) -> Reply:
     """Acknowledge entries in a group and return the number of entries that were pending."""
-    stream = session.db.get(args[0], Stream)
-    group = None if stream is None else stream.groups.get(args[1])
+    group = get_or_empty(session, args[0], Stream).groups.get(args[1])
     if group is None:
         return 0
     ids = [parse_id(text) for text in args[2:]]
@@ -301,7 +298,6 @@ def _summary(group: Group) -> Reply:
     return [len(group.pending), format_id(lowest), format_id(highest), holders]
 
 
-@dataclass(slots=True)
 class _Claim:
     """The options of XCLAIM, or those of XAUTOCLAIM that concern a claimed entry."""
 
