@@ -138,32 +138,16 @@ def format_double(value: float) -> bytes:
         return b"nan"
     if value == int(value) and abs(value) <= 2**62:
         return b"-0" if value == 0 and math.copysign(1, value) < 0 else b"%d" % int(value)
-    mantissa, _, exponent_text = repr(value).partition("e")
-    sign = "-" if mantissa.startswith("-") else ""
-    whole, _, decimals = mantissa.lstrip("-").partition(".")
-    digits = (whole + decimals).lstrip("0")
-    power = int(exponent_text or 0) - len(decimals)
-    stripped = digits.rstrip("0")
-    power += len(digits) - len(stripped)
-    return (sign + _written(stripped, power)).encode()
+    text = repr(value)
+    mantissa, _, exponent = text.partition("e")
+    power = int(exponent or 0) - len(mantissa.partition(".")[2])
+    # The conditions of `emit_digits()` in Valkey, where `power` is that of the last digit.
+    notation = "f" if -7 < power < 8 or 1e-3 <= abs(value) < 1e4 else "e"
+    if notation == "f" and not exponent:
+        return text.encode()
+    from decimal import Decimal
 
-
-def _written(digits: str, power: int) -> str:
-    """Write ``digits`` times ten to the ``power``, in the notation of ``emit_digits()`` in Valkey.
-
-    Examples: ``12, 3`` is 12000, ``12, -3`` is 0.012, ``12, 30`` is 1.2e+31.
-    """
-    count = len(digits)
-    exponent = power + count - 1
-    if power >= 0 and exponent < count + 7:
-        return digits + "0" * power
-    if power < 0 and (power > -7 or abs(exponent) < 4):
-        point = count + power
-        if point <= 0:
-            return "0." + "0" * -point + digits
-        return digits[:point] + "." + digits[point:]
-    text = digits[0] + ("." + digits[1:] if count > 1 else "")
-    return f"{text}e{'-' if exponent < 0 else '+'}{abs(exponent)}"
+    return format(Decimal(text), notation).encode()
 
 
 # -- 80-bit floats ---------------------------------------------------------------------------------
