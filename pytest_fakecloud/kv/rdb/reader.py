@@ -219,7 +219,8 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 def _module(source: Source) -> JsonValue:
     """Read a RedisJSON value. Its first item is the JSON document as a string."""
-    name = module_name(source.length())
+    number = source.length()
+    name = "".join(_LETTERS[number >> 10 + 6 * place & 63] for place in range(8, -1, -1))
     items = module_items(source)
     if name != JsonValue.type_name:
         raise ForeignType(f"module type {name}")
@@ -229,10 +230,6 @@ def _module(source: Source) -> JsonValue:
         return JsonValue(parse_json(items[0], deepest=_DEEPEST_JSON))
     except JsonError as error:
         raise RdbError(f"a JSON document is damaged: {error}") from None
-
-
-def module_name(number: int) -> str:
-    return "".join(_LETTERS[number >> 10 + 6 * place & 63] for place in range(8, -1, -1))
 
 
 def module_id(name: str, version: int) -> int:
