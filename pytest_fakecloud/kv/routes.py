@@ -502,7 +502,8 @@ class Format(NamedTuple):
         """Return the response to several commands, which have ``size`` bytes of strings."""
         if size > STREAMED:
             encoded = chain.from_iterable(map(resp_parts, replies))
-            parts = encoded if self.resp2 else json_of_each(replies, self.base64)
+            each = (json_of(reply, self.base64) for reply in replies)
+            parts = encoded if self.resp2 else json_array(each)
             return self._in_pieces(parts, size, headers)
         if self.resp2:
             return Answer(b"".join(map(to_resp, replies)), 200, headers, _BINARY)
@@ -555,21 +556,21 @@ def option(request: Request, name: str) -> str:
 
 
 def json_of(reply: Reply, base64: bool) -> Iterator[bytes]:
-    yield b'{"result":'
-    yield from _value(reply, base64)
-    yield b"}"
+    if isinstance(reply, CommandError):
+        yield orjson.dumps({"error": str(reply)})
+    else:
+        yield b'{"result":'
+        yield from _value(reply, base64)
+        yield b"}"
 
 
-def json_of_each(replies: list[Reply], base64: bool) -> Iterator[bytes]:
+def json_array(items: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
     separator = b"["
-    for reply in replies:
+    for item in items:
         yield separator
         separator = b","
-        if isinstance(reply, CommandError):
-            yield orjson.dumps({"error": str(reply)})
-        else:
-            yield from json_of(reply, base64)
-    yield b"]"
+        yield from item
+    yield b"[]" if separator == b"[" else b"]"
 
 
 def _value(reply: Reply, base64: bool) -> Iterator[bytes]:
@@ -578,12 +579,7 @@ def _value(reply: Reply, base64: bool) -> Iterator[bytes]:
         yield from _long_string(reply, base64)
         yield b'"'
     elif isinstance(reply, list):
-        separator = b"["
-        for item in reply:
-            yield separator
-            separator = b","
-            yield from _value(item, base64)
-        yield b"]" if reply else b"[]"
+        yield from json_array(_value(item, base64) for item in reply)
     else:
         yield orjson.dumps(to_json(reply, base64))
 

@@ -349,9 +349,14 @@ class MonitorFeed:
         if found is None:
             return
         seconds, micros, database, address, words = found.groups()
-        if self._prefixes.shared and not self._concerns_this_fake(int(database), words):
+        prefixes = self._prefixes
+        is_own = int(database) == self._link.database
+        if prefixes.keys:
+            # Hide commands without names of this fake, because another client could have sent them.
+            is_own = prefixes.keys in words or prefixes.channels in words
+        if prefixes.shared and not is_own:
             return
-        argv = list(map(self._prefixes.without, split_words(words) or ()))
+        argv = list(map(prefixes.without, split_words(words) or ()))
         at_us = int(seconds) * 1_000_000 + int(micros)
         # The client has only the attributes that `monitor_line()` needs.
         client = SimpleNamespace(
@@ -359,12 +364,6 @@ class MonitorFeed:
         )
         for watcher in self._watchers:
             watcher(at_us, client, argv)
-
-    def _concerns_this_fake(self, database: int, words: bytes) -> bool:
-        # Hide commands without names of this fake, because another client could have sent them.
-        if self._prefixes.keys:
-            return self._prefixes.keys in words or self._prefixes.channels in words
-        return database == self._link.database
 
 
 class RedisEngine:

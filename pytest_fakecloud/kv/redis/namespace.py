@@ -36,7 +36,10 @@ class Namespace:
     """The part of the server that belongs to one fake; the user ``script_login`` runs scripts."""
 
     def __init__(self, url: str, isolation: Isolation) -> None:
-        url, prefix = _split_prefix(url)
+        base, _, text = url.partition("?")
+        query = dict(parse_qsl(text))
+        prefix = query.pop("prefix", None)
+        url = f"{base}?{urlencode(query)}" if query else base
         self.link: Link = open_link(url)
         if self.link.clustered and isolation != "prefix":
             raise ContractError(
@@ -230,13 +233,6 @@ class Namespace:
                 if payload is not None:
                     found[key] = (payload, now_ms + left_ms if left_ms >= 0 else 0)
         return found
-
-
-def _split_prefix(url: str) -> tuple[str, str | None]:
-    base, _, text = url.partition("?")
-    query = dict(parse_qsl(text))
-    prefix = query.pop("prefix", None)
-    return (f"{base}?{urlencode(query)}" if query else base), prefix
 
 
 _CLAIM_MS = 600_000

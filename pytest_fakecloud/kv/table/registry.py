@@ -311,10 +311,8 @@ class CommandSpec:
       the flag ``skip_monitor``, before the commands that they call.
     """
 
-    def __init__(
-        self, name: str, arity: int, group: str, since: str, flags: str, keys: str, arguments: str,
-        effects: str,
-    ) -> None:  # fmt: skip
+    def __init__(self, row: Row) -> None:
+        name, arity, group, since, flags, keys, arguments, effects = row
         self.name = name
         self.full_name = name.lower().replace(" ", "|")
         self.arity = arity
@@ -412,13 +410,13 @@ class Commands(Mapping[str, CommandSpec]):
 
     def _family(self, first: str) -> dict[str, CommandSpec]:
         """Return a command and its subcommands, whose rows follow."""
-        command = CommandSpec(*self._row_of(first))
+        command = CommandSpec(self._row_of(first))
         made = {first: command}
         for name in islice(self._places, self._places[first] + 1, None):
             parent, _, child = name.partition(" ")
             if parent != first:
                 break
-            made[name] = subcommand = CommandSpec(*self._row_of(name))
+            made[name] = subcommand = CommandSpec(self._row_of(name))
             subcommand.container = command
             if command.subcommands is None:
                 command.subcommands = {}
