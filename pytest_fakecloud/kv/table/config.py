@@ -432,13 +432,13 @@ def _current_name(name: str) -> str:
 
 
 _UNSORTED |= {name: _UNSORTED[_current_name(name)] for name in _OLD_NAMES.split()}
-PARAMETERS: Mapping[str, Parameter] = dict(sorted(_UNSORTED.items()))
+PARAMETERS = dict(sorted(_UNSORTED.items()))
 """The parameters by name, in alphabetical order."""
-_VENDOR = {
+_VENDOR = PARAMETERS | {
     "databases": PARAMETERS["databases"]._replace(default="1"),
     "maxmemory-policy": Parameter("noeviction", choice(OPTIMISTIC, *_POLICIES)),
 }
-"""Parameters of the vendor's dialect that differ from those of a stock server."""
+"""The parameters of the vendor's dialect, some of which differ from those of a stock server."""
 ENCODING_LIMITS = frozenset(
     name
     for name in PARAMETERS
@@ -461,9 +461,9 @@ class Config:
     def __init__(
         self, dialect: str = "vendor", table: Table = EVERYTHING, *, debug_command: bool = False
     ) -> None:
-        self._own = _VENDOR if dialect == "vendor" else {}
+        self._own = _VENDOR if dialect == "vendor" else PARAMETERS
         # All servers share this dictionary until a parameter is first changed.
-        self._texts = _VENDOR_DEFAULTS if dialect == "vendor" else _defaults(table)
+        self._texts = _defaults(dialect, table)
         if debug_command:
             self._texts = {**self._texts, "enable-debug-command": "yes"}
         self._first = self._texts
@@ -485,8 +485,6 @@ class Config:
 
     def changed(self) -> dict[str, str]:
         """Return the parameters that differ from those with which the server started."""
-        if self._texts is self._first:
-            return {}
         return {name: text for name, text in self._texts.items() if text != self._first[name]}
 
     def matching(self, pattern: bytes) -> list[tuple[str, str]]:
@@ -525,7 +523,7 @@ class Config:
             given[name] = decoded(raw_value)
         changes: dict[str, str] = {}
         for name, value in given.items():
-            parameter = self._own.get(name, PARAMETERS[name])
+            parameter = self._own[name]
             try:
                 changes[name] = parameter.parse(value)
                 if parameter.update:
@@ -559,12 +557,7 @@ class Config:
 
 
 @cache
-def _defaults(table: Table) -> Mapping[str, str]:
-    knows = table.knows
-    known = {name: one for name, one in PARAMETERS.items() if knows.get(f"CONFIG {name}", True)}
-    return MappingProxyType({name: one.default for name, one in known.items()})
-
-
-_VENDOR_DEFAULTS = MappingProxyType(
-    {**_defaults(EVERYTHING), **{name: one.default for name, one in _VENDOR.items()}}
-)
+def _defaults(dialect: str, table: Table) -> Mapping[str, str]:
+    knows, own = table.knows, _VENDOR if dialect == "vendor" else PARAMETERS
+    known = (name for name in PARAMETERS if knows.get(f"CONFIG {name}", True))
+    return MappingProxyType({name: own[name].default for name in known})

@@ -201,18 +201,15 @@ def _rounded(value: Fraction) -> LongDouble:
     """Round a fraction to 64 significant bits, or to an infinity."""
     from fractions import Fraction
 
-    if value == 0:
-        return value
-    numerator, denominator = abs(value.numerator), value.denominator
-    shift = numerator.bit_length() - denominator.bit_length() - 64
-    scaled = Fraction(numerator, denominator) / (Fraction(2) ** shift)
-    if scaled >= 2**64:
+    shift = value.numerator.bit_length() - value.denominator.bit_length() - 64
+    scaled = value / Fraction(2) ** shift
+    if abs(scaled) >= 2**64:
         scaled /= 2
         shift += 1
-    rounded = Fraction(round(scaled)) * (Fraction(2) ** shift)
-    if rounded >= 2**16384:
+    rounded = round(scaled) * Fraction(2) ** shift
+    if abs(rounded) >= 2**16384:
         return math.inf if value > 0 else -math.inf
-    return rounded if value > 0 else -rounded
+    return rounded
 
 
 def format_long_double(value: LongDouble) -> bytes:
