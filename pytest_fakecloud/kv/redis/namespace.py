@@ -136,17 +136,14 @@ class Namespace:
         responds = self.link.answers(within=CLOSE_PATIENCE)
         if responds:
             with suppress(Exception):
-                self._remove_own()
+                self.check_claim()
+                users = [] if self.script_login is None else [self.script_login[0]]
+                if not self._keeps_data:
+                    self.clear()
+                    users += self.user_rules()
+                if users:
+                    self.link.call([b"ACL", b"DELUSER", *users])
         self._disconnect(release=responds)
-
-    def _remove_own(self) -> None:
-        self.check_claim()
-        users = [] if self.script_login is None else [self.script_login[0]]
-        if not self._keeps_data:
-            self.clear()
-            users += self.user_rules()
-        if users:
-            self.link.call([b"ACL", b"DELUSER", *users])
 
     def _disconnect(self, *, release: bool) -> None:
         if self._claim is not None:
