@@ -54,8 +54,6 @@ class _Lines(FieldType):
                 (self if self.accepts(line_or_word) else TEXT).check(name, line_or_word)
 
     def equals(self, found: Any, wanted: Any) -> bool:
-        if not self.accepts(wanted):
-            return super().equals(found, wanted)
         if wanted and all(map(self.accepts, wanted)):
             return len(found) == len(wanted) and all(map(_matches_line, found, wanted))
         return any(_matches_line(line, wanted) for line in found)

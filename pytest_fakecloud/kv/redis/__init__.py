@@ -56,16 +56,7 @@ from ..table.registry import (
 )
 from .links import Link, Login, Unreachable
 from .namespace import Namespace, RedisCopy
-from .rewriting import (
-    DEFAULT_USERS,
-    Answered,
-    Prefixes,
-    Prepared,
-    RedisScripts,
-    Rewriter,
-    escaped,
-    find_spec,
-)
+from .rewriting import DEFAULT_USERS, Answered, Prefixes, Prepared, RedisScripts, Rewriter, escaped
 
 _TOKEN = "acl-"
 RECONNECT = 0.2
@@ -183,13 +174,11 @@ class Feed(threading.Thread):
         while not self._stopped.is_set():
             try:
                 self._read()
-            except (AuthenticationError, NoPermissionError):
-                if self._rejected is None:
-                    self._stopped.wait(RECONNECT)
-                else:
+            except (RedisError, OSError, Unreachable) as error:
+                is_rejection = isinstance(error, AuthenticationError | NoPermissionError)
+                if is_rejection and self._rejected is not None:
                     self._rejected()
                     return
-            except (RedisError, OSError, Unreachable):
                 # The connection was lost or rejected, or the server is not running: retry.
                 self._stopped.wait(RECONNECT)
             except Exception:
@@ -424,7 +413,7 @@ class RedisEngine:
         """Do nothing, because the server itself takes turns between its clients."""
 
     def execute(self, session: RedisSession, argv: list[bytes]) -> Reply:
-        spec = find_spec(argv)
+        spec = EVERYTHING.find(argv)
         name = spec.name if spec is not None else ""
         try:
             self._check_offered(session, spec, argv)

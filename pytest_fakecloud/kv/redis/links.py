@@ -38,7 +38,7 @@ from ...core.timers import monotonic
 from ..errors import REPLY_TOO_DEEP, CommandError, RestError, as_reply
 from ..reply import NIL_ARRAY, OK, Reply, Status
 from ..scripting.errors import LEVELS
-from .rewriting import find_spec
+from ..table.registry import EVERYTHING
 
 CONNECT_TIMEOUT = 2.0
 """Seconds after which connecting fails, unless the URL sets another limit."""
@@ -425,7 +425,7 @@ def _is_redirection(reply: object) -> bool:
 
 
 def _has_keys(argv: list[bytes]) -> bool:
-    spec = find_spec(argv)
+    spec = EVERYTHING.find(argv)
     return spec is not None and bool(spec.key_positions(argv))
 
 

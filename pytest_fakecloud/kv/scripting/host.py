@@ -114,8 +114,7 @@ def _to_c_integer(number: Number) -> int:
 
 def _pack_struct(number: Number, size: int, little: bool) -> bytes:
     value = _to_c_integer(number) & 0xFFFFFFFFFFFFFFFF
-    data = value.to_bytes(8, "little")
-    data = data[:size] if size <= 8 else data + bytes(size - 8)
+    data = value.to_bytes(max(size, 8), "little")[:size]
     return data if little else data[::-1]
 
 

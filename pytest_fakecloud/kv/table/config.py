@@ -29,10 +29,17 @@ I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 U64_MAX = 2**64 - 1
 
 
-def yes_or_no(value: str) -> str:
-    if value.lower() not in ("yes", "no"):
-        raise ValueError(errors.CONFIG_NOT_BOOLEAN)
-    return value.lower()
+def choice(*words: str, reason: str = "") -> Parser:
+    def parse(value: str) -> str:
+        if value.lower() not in words:
+            expected = f"argument(s) must be one of the following: {', '.join(words)}"
+            raise ValueError(reason or expected)
+        return value.lower()
+
+    return parse
+
+
+yes_or_no = choice("yes", "no", reason=errors.CONFIG_NOT_BOOLEAN)
 
 
 def without_tls(value: str) -> str:
@@ -40,15 +47,6 @@ def without_tls(value: str) -> str:
     if yes_or_no(value) == "yes":
         raise ValueError(errors.NO_TLS)
     return "no"
-
-
-def choice(*words: str) -> Parser:
-    def parse(value: str) -> str:
-        if value.lower() not in words:
-            raise ValueError(f"argument(s) must be one of the following: {', '.join(words)}")
-        return value.lower()
-
-    return parse
 
 
 _SHUTDOWN_WORDS = ("default", "save", "nosave", "now", "force")

@@ -486,16 +486,20 @@ class Table:
                 self.lookup[word] = found
         return found
 
+    def find(self, argv: list[bytes]) -> CommandSpec | None:
+        """Return the command or subcommand that ``argv`` calls, or None if it is unknown."""
+        spec = self.find_family(argv)
+        if spec is not None and spec.subcommands is not None and len(argv) > 1:
+            return spec.subcommands.get(argv[1].upper())
+        return spec
+
     def resolve(self, argv: list[bytes]) -> CommandSpec:
         """Return the command that ``argv`` calls; raise ``CommandError`` if it is unknown."""
-        spec = self.find_family(argv)
+        spec = self.find(argv)
         if spec is None:
-            raise CommandError(unknown_command(argv))
-        if spec.subcommands is not None and len(argv) > 1:
-            subcommand = spec.subcommands.get(argv[1].upper())
-            if subcommand is None:
-                raise CommandError(unknown_subcommand(argv[1], spec.name))
-            return subcommand
+            family = self.find_family(argv)
+            text = unknown_subcommand(argv[1], family.name) if family else unknown_command(argv)
+            raise CommandError(text)
         return spec
 
     def members_of(self, category: str) -> frozenset[CommandSpec]:
