@@ -389,7 +389,6 @@ class RedisEngine:
             f"the real server behind it ({namespace.link.where}) runs in real time. To move the "
             "clock, use the in-memory engine (leave out engine=)"
         )
-        self.closed = False
 
     def session(
         self, user: Any = None, transport: str = "local", address: str = "", *_unused: object
@@ -537,10 +536,7 @@ class RedisEngine:
         return self.namespace.copy()
 
     def close(self) -> None:
-        """Remove the fake's data from the server and close all connections. Later calls do nothing."""
-        if self.closed:
-            return
-        self.closed = True
+        """Remove the fake's data from the server and close all connections."""
         self._release_clock()
         self.pubsub.close()
         self.monitors.close()

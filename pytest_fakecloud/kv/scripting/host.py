@@ -408,11 +408,10 @@ class LuaHost:
         if self._bug is not None:
             bug, self._bug = self._bug, None
             raise bug
-        if outcome is True:
-            return None
         if outcome[0]:
-            return _unbox(outcome[1], self._double) if len(outcome) > 1 else None
-        text, counted, source, line = (*outcome[1:], None, None)[:4]
+            reply: Reply = _unbox(outcome[1], self._double)
+            return reply
+        text, counted, source, line = outcome[1:]
         raise ScriptFailure(text, source, line, counted=counted, too_long=text in self._too_long)
 
     def _protected(self, name: bytes, *args: Any) -> Any:
