@@ -238,7 +238,7 @@ class AclUser:
             denied = spec.full_name.encode()
             text = errors.no_permission(spec.full_name, vendor=self.dialect == "vendor")
         else:
-            text = errors.NO_KEY_PERMISSION if reason == "key" else errors.NO_CHANNEL_PERMISSION
+            text = errors.no_access(reason)
         raise Denied(text, reason, denied)
 
     def reads_all_keys(self, spec: CommandSpec) -> bool:
@@ -247,9 +247,6 @@ class AclUser:
             for each in self.selectors
             if each.all_commands or spec in each.commands
         )
-
-    def may_listen(self, name: bytes, is_pattern: bool) -> bool:
-        return any(each.allows_channel(name, is_pattern) for each in self.selectors)
 
 
 class Anonymous(AclUser):
@@ -312,8 +309,6 @@ CATEGORIES = (
 """The categories of commands in the order of ACL CAT, without the ``@`` sign."""
 _MORE_CATEGORIES = ("json", "search")
 """Categories of commands that only servers with modules have."""
-_HASH = rb"[0-9a-f]{64}"
-_KEY_RULE = rb"(?is)(?:%(R|W|RW|WR))?~(.*)"
 
 
 def categories_of(table: Table) -> tuple[str, ...]:
@@ -389,7 +384,7 @@ def _apply(user: AclUser, rule: bytes) -> None:
 def _hash_of(rule: bytes) -> str:
     if rule[:1] in (b">", b"<"):
         return password_hash(rule[1:])
-    if not re.fullmatch(_HASH, rule[1:]):
+    if not re.fullmatch(rb"[0-9a-f]{64}", rule[1:]):
         raise _Invalid(errors.ACL_BAD_HASH)
     return rule[1:].decode()
 
@@ -408,7 +403,12 @@ def _apply_to_selector(user: AclUser, selector: Selector, rule: bytes) -> None:
     elif sign in (b"~", b"%"):
         _add_keys(selector, rule)
     elif sign == b"&":
-        _add_channel(selector, rule[1:])
+        if selector.all_channels:
+            raise _Invalid(errors.ACL_PATTERN_AFTER_ALL.format("channels", "channels"))
+        if has_space(rule[1:]):
+            raise _Invalid(errors.ACL_SYNTAX)
+        if rule[1:] not in selector.channels:
+            selector.channels.append(rule[1:])
     elif rule[:2] in (b"+@", b"-@"):
         category = rule[2:].decode("utf-8", "replace").lower()
         if category not in categories_of(user.table):
@@ -426,13 +426,13 @@ def has_space(pattern: bytes) -> bool:
 
 
 def _add_keys(selector: Selector, rule: bytes) -> None:
-    found = re.fullmatch(_KEY_RULE, rule)
+    found = re.fullmatch(rb"(?is)(?:%(R|W|RW|WR))?~(.*)", rule)
     if found is None:
         raise _Invalid(errors.ACL_SYNTAX)
     letters, pattern = (found[1] or b"RW").upper(), found[2]
     reads, writes = b"R" in letters, b"W" in letters
     if selector.all_keys:
-        raise _Invalid(errors.ACL_PATTERN_AFTER_ALL_KEYS)
+        raise _Invalid(errors.ACL_PATTERN_AFTER_ALL.format("keys", "patterns"))
     if has_space(pattern):
         raise _Invalid(errors.ACL_SYNTAX)
     for at, known in enumerate(selector.keys):
@@ -440,15 +440,6 @@ def _add_keys(selector: Selector, rule: bytes) -> None:
             selector.keys[at] = KeyPattern(pattern, known.reads or reads, known.writes or writes)
             return
     selector.keys.append(KeyPattern(pattern, reads, writes))
-
-
-def _add_channel(selector: Selector, pattern: bytes) -> None:
-    if selector.all_channels:
-        raise _Invalid(errors.ACL_PATTERN_AFTER_ALL_CHANNELS)
-    if has_space(pattern):
-        raise _Invalid(errors.ACL_SYNTAX)
-    if pattern not in selector.channels:
-        selector.channels.append(pattern)
 
 
 def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) -> None:

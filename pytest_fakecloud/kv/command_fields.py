@@ -54,8 +54,6 @@ class _Lines(FieldType):
                 (self if self.accepts(line_or_word) else TEXT).check(name, line_or_word)
 
     def equals(self, found: Any, wanted: Any) -> bool:
-        if not self.accepts(wanted):
-            return super().equals(found, wanted)
         if wanted and all(map(self.accepts, wanted)):
             return len(found) == len(wanted) and all(map(_matches_line, found, wanted))
         return any(_matches_line(line, wanted) for line in found)
@@ -67,7 +65,6 @@ def _matches_line(line: Sequence[str], wanted: Sequence[Any]) -> bool:
 
 
 COMMAND, LINES = _Command(), _Lines()
-_ON_AN_INDEX = r"(?i)SEARCH\.(?!LIST)"
 
 
 def facts_of(lines: list[list[str]]) -> dict[str, Any]:
@@ -93,7 +90,7 @@ def _each_line(read: Callable[[list[str]], Any]) -> Callable[[Call], list[Any] |
 
 
 def _indexes_of(line: list[str]) -> list[str]:
-    return [line[1]] if line[1:] and re.match(_ON_AN_INDEX, line[0]) else []
+    return [line[1]] if line[1:] and re.match(r"(?i)SEARCH\.(?!LIST)", line[0]) else []
 
 
 def command_name(words: Sequence[str]) -> str:
@@ -111,11 +108,8 @@ def keys_of(line: Sequence[str]) -> list[str]:
         return []
     if spec.only_key and "not_key" not in spec.keys[0].flags:
         return [*line[spec.only_key : spec.only_key + 1]]
-    try:
-        argv = [word.encode("utf-8", "surrogatepass") for word in line]
-        return [line[at] for at, *_ in key_positions(spec, argv)]
-    except (LookupError, ValueError):
-        return []
+    argv = [word.encode("utf-8", "surrogatepass") for word in line]
+    return [line[at] for at, *_ in key_positions(spec, argv)]
 
 
 COMMAND_FIELDS: Mapping[str, Field] = {

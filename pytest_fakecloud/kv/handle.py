@@ -77,8 +77,11 @@ class KVServer(Handle):
         self._dialect = config.dialect
         clock = context.clock
         app = KVApp(partial(Engine, clock, context.ids, config, clock.now_us()), clock, config)
-        real = None if config.engine is None else _real_engine(context, config.engine, config)
-        app.created_engine = real
+        real: RedisEngine | None = None
+        if config.engine is not None:
+            with importing(f"engine={config.engine.partition('://')[0]!r}", extra="redis"):
+                from .redis import RedisEngine
+            app.created_engine = real = RedisEngine(clock, context.ids, config.engine, config)
         self._port: Mount | None = None
         super().__init__(context, app, config)
         if real is not None:
@@ -518,9 +521,3 @@ class KVServer(Handle):
 
     def _unmet(self) -> list[str]:
         return self._app.interruptions.unmet()
-
-
-def _real_engine(context: Context, url: str, config: KVConfig) -> RedisEngine:
-    with importing(f"engine={url.partition('://')[0]!r}", extra="redis"):
-        from .redis import RedisEngine
-    return RedisEngine(context.clock, context.ids, url, config)

@@ -288,20 +288,6 @@ class Between:
 
     def _note(self, sender: Sender, name: str, arrival: Arrival) -> _Gap | None:
         """Note a command; return the position before it, if its client has sent another one."""
-        progress = self._advance(sender, name)
-        self._seen_in_all += 1
-        if self._seen_in_all <= _MOST_SEEN:
-            self._seen.setdefault(progress.client, []).append(name)
-        if arrival == "queued":
-            self._saw_transaction = True
-            return None
-        if not progress.sent:
-            return None
-        self._gaps += 1
-        return _Gap(progress.last, name, progress.sent, self._gaps)
-
-    def _advance(self, sender: Sender, name: str) -> _Progress:
-        """Add a command to the sequence of its client; return the progress before it."""
         progress = self._progress.pop(sender, None)
         known = None if sender.user is None else Sender(None, sender.user)
         if progress is None and known is not None:
@@ -316,7 +302,16 @@ class Between:
             self._progress[known] = after
         while len(self._progress) > _MOST_CLIENTS:
             del self._progress[next(iter(self._progress))]
-        return progress
+        self._seen_in_all += 1
+        if self._seen_in_all <= _MOST_SEEN:
+            self._seen.setdefault(progress.client, []).append(name)
+        if arrival == "queued":
+            self._saw_transaction = True
+            return None
+        if not progress.sent:
+            return None
+        self._gaps += 1
+        return _Gap(progress.last, name, progress.sent, self._gaps)
 
     def _selects(self, gap: _Gap) -> bool:
         if self._choice is not None:

@@ -34,8 +34,6 @@ class _Text:
 class Status(_Text):
     """A simple string such as ``OK``. Unlike a bulk string, ``OK`` is never base64-encoded."""
 
-    __slots__ = ()
-
 
 class Map(list[Any]):
     """A list of alternating keys and values: a map in RESP3, a flat array in RESP2 and JSON."""
@@ -65,8 +63,6 @@ class Bool:
 class Verbatim(_Text):
     """Text for readers: a verbatim string in RESP3, else a bulk string. ``format`` has 3 bytes."""
 
-    __slots__ = ("format",)
-
     def __init__(self, text: bytes, format: bytes = b"txt") -> None:
         super().__init__(text)
         self.format = format.partition(b"\0")[0][:3].ljust(3)
@@ -86,13 +82,9 @@ class Attributed(bytes):
 class Encoded(_Text):
     """A part of a reply that is already encoded."""
 
-    __slots__ = ()
-
 
 class BigNumber(_Text):
     """An integer of any size: a big number in RESP3, a bulk string of its digits in RESP2."""
-
-    __slots__ = ()
 
 
 class PrintedDouble(float):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar, cast
 
 import orjson
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .resp.port import PortConnection
     from .sse import EventStream
 
+R = TypeVar("R")
 Headers = list[tuple[str, str]]
 METHODS = "GET HEAD POST PUT"
 _SYNC_TOKEN = "Upstash-Sync-Token"
@@ -187,7 +188,7 @@ class KVApp(App):
                 if session.queue is not None:
                     self.engine.abandon(session)
         except CommandError as error:
-            return wanted.error(self.error_of(error))
+            return wanted.error(self.with_int_text(error))
         if self._shortens_errors:
             reply = self.with_int_text(reply)
         return wanted.reply(reply, self._headers(request))
@@ -256,7 +257,7 @@ class KVApp(App):
         try:
             replies = self._transaction(session, lines)
         except CommandError as error:
-            return wanted.error(self.error_of(error))
+            return wanted.error(self.with_int_text(error))
         finally:
             if session.queue is not None:
                 self.engine.abandon(session)
@@ -337,26 +338,21 @@ class KVApp(App):
         if not session.user.unrestricted:
             self.engine.users.permit(session, spec, line)
 
-    def with_int_text(self, reply: Reply) -> Reply:
+    def with_int_text(self, reply: R) -> R:
         """Write "int" for "integer" in a reply's errors if ``int_text`` says so, in place in lists."""
-        if self._shortens_errors:
-            if isinstance(reply, CommandError):
-                return self.error_of(reply)
-            lists = [reply] if isinstance(reply, list) else []
-            while lists:
-                items = lists.pop()
-                for at, item in enumerate(items):
-                    if isinstance(item, list):
-                        lists.append(item)
-                    else:
-                        items[at] = self.with_int_text(item)
+        if not self._shortens_errors:
+            return reply
+        if isinstance(reply, CommandError) and reply.text == errors.NOT_INTEGER:
+            return cast("R", CommandError(errors.NOT_INTEGER_VENDOR))
+        lists: list[list[Any]] = [reply] if isinstance(reply, list) else []
+        while lists:
+            items = lists.pop()
+            for at, item in enumerate(items):
+                if isinstance(item, list):
+                    lists.append(item)
+                else:
+                    items[at] = self.with_int_text(item)
         return reply
-
-    def error_of(self, error: CommandError) -> CommandError:
-        """Return the error, with "int" instead of "integer" if the setting ``int_text`` says so."""
-        if self._shortens_errors and error.text == errors.NOT_INTEGER:
-            return CommandError(errors.NOT_INTEGER_VENDOR)
-        return error
 
     def _may_interrupt(
         self, request: Request, lines: list[list[bytes]], arrival: Arrival = "alone"
@@ -502,7 +498,8 @@ class Format(NamedTuple):
         """Return the response to several commands, which have ``size`` bytes of strings."""
         if size > STREAMED:
             encoded = chain.from_iterable(map(resp_parts, replies))
-            parts = encoded if self.resp2 else json_of_each(replies, self.base64)
+            each = (json_of(reply, self.base64) for reply in replies)
+            parts = encoded if self.resp2 else json_array(each)
             return self._in_pieces(parts, size, headers)
         if self.resp2:
             return Answer(b"".join(map(to_resp, replies)), 200, headers, _BINARY)
@@ -555,21 +552,21 @@ def option(request: Request, name: str) -> str:
 
 
 def json_of(reply: Reply, base64: bool) -> Iterator[bytes]:
-    yield b'{"result":'
-    yield from _value(reply, base64)
-    yield b"}"
+    if isinstance(reply, CommandError):
+        yield orjson.dumps({"error": str(reply)})
+    else:
+        yield b'{"result":'
+        yield from _value(reply, base64)
+        yield b"}"
 
 
-def json_of_each(replies: list[Reply], base64: bool) -> Iterator[bytes]:
+def json_array(items: Iterable[Iterator[bytes]]) -> Iterator[bytes]:
     separator = b"["
-    for reply in replies:
+    for item in items:
         yield separator
         separator = b","
-        if isinstance(reply, CommandError):
-            yield orjson.dumps({"error": str(reply)})
-        else:
-            yield from json_of(reply, base64)
-    yield b"]"
+        yield from item
+    yield b"[]" if separator == b"[" else b"]"
 
 
 def _value(reply: Reply, base64: bool) -> Iterator[bytes]:
@@ -578,12 +575,7 @@ def _value(reply: Reply, base64: bool) -> Iterator[bytes]:
         yield from _long_string(reply, base64)
         yield b'"'
     elif isinstance(reply, list):
-        separator = b"["
-        for item in reply:
-            yield separator
-            separator = b","
-            yield from _value(item, base64)
-        yield b"]" if reply else b"[]"
+        yield from json_array(_value(item, base64) for item in reply)
     else:
         yield orjson.dumps(to_json(reply, base64))
 

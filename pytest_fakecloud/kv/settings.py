@@ -34,8 +34,6 @@ IntText = Literal["integer", "int"]
 Isolation = Literal["prefix", "database", "none"]
 """The part of a real server that a fake uses: a key prefix, a numbered database, or everything."""
 
-MAX_KEY_SIZE: dict[Dialect, int | None] = {"vendor": 32 * 1024, "redis": None}
-"""Default of ``max_key_size`` in bytes for each dialect; the vendor's applies to all plans."""
 VERSION: dict[Dialect, str] = {"vendor": "8.2.0", "redis": "7.0.15"}
 """Default version that a server reports, by dialect; the vendor's is from its documentation."""
 
@@ -110,9 +108,10 @@ class KVConfig(HandleConfig):
 
     def __post_init__(self) -> None:
         check_engine(self, self.engine)
-        if self.max_key_size == "dialect":
-            self.max_key_size = MAX_KEY_SIZE[self.dialect]
         stock = self.dialect == "redis"
+        if self.max_key_size == "dialect":
+            # The vendor's limit applies to all plans.
+            self.max_key_size = None if stock else 32 * 1024
         if stock:
             for name in changed_settings(self):
                 if name in ("search_ready_after", "search_ready_after_reads", "max_search_indexes"):

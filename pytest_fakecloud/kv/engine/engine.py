@@ -38,7 +38,7 @@ from .keyspace import Frequencies, Keyspace, KeyspaceCopy
 from .limits import OVERHEAD, Capacity, Memory, Sizes
 from .messages import Notifications, PubSub, Tracking
 from .sessions import RUN_IN_TRANSACTION, Monitor, Observer, Pauses, Session, Users, Waiter
-from .statistics import Statistics, client_line
+from .statistics import Statistics
 
 if TYPE_CHECKING:
     from ..scripting.scripts import Script, Scripting
@@ -186,12 +186,6 @@ class Engine:
         if self.memory.left < 0:
             # The next command measures all keys.
             self._may_reject = True
-
-    def describe(self, session: Session, running: str = "") -> bytes:
-        """Return a client's line in CLIENT LIST; ``running`` is the command if the client sent it."""
-        waits = session.id in self.waiters or session.id in self.pauses.delayed
-        libraries = self.table.knows["CLIENT LIST lib-name"]
-        return client_line(session, self.now_us, waits=waits, running=running, libraries=libraries)
 
     def abandon(self, session: Session) -> None:
         with self.lock:

@@ -58,14 +58,11 @@ class Sizes:
     def used_memory(self) -> int:
         """Return the memory used by the server and its keys, values and expiry times, in bytes."""
         return STARTUP + sum(
-            self._measure(db)[0] + ENTRY * len(db.expires) for db in self._databases
+            self.measure(db)[0] + ENTRY * len(db.expires) for db in self._databases
         )
 
-    def of_content(self, db: Keyspace) -> int:
-        """Return the bytes of the keys and values of a database."""
-        return self._measure(db)[1]
-
-    def _measure(self, db: Keyspace) -> tuple[int, int]:
+    def measure(self, db: Keyspace) -> tuple[int, int]:
+        """Return the memory and the bytes of content of the keys and values of a database."""
         sizes, (memory, content) = self._sizes[db.index], self._sums[db.index]
         if db.resized is None:
             db.resized = {*db.values, *sizes}
@@ -216,7 +213,8 @@ class Capacity:
         if limit is not None and self._sizes is not None:
             # Data that the command replaces counts, too (see the module's docstring).
             new_names = {argv[at] for at, _ in keys if argv[at] not in stored}
-            if self._sizes.of_content(db) + sum(map(len, new_names)) + added > limit:
+            _, content = self._sizes.measure(db)
+            if content + sum(map(len, new_names)) + added > limit:
                 raise CommandError(errors.MAX_DATA_SIZE)
 
 

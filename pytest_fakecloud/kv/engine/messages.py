@@ -10,7 +10,6 @@ commands are decided here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from ..algorithms.glob import matcher
 from ..reply import Push
@@ -148,21 +147,6 @@ _KEEPS_CACHING = frozenset({"CLIENT CACHING", "CLIENT TRACKINGINFO", "MULTI", "E
 _CHANNEL = b"__redis__:invalidate"
 
 
-class _Line(NamedTuple):
-    """A command line of a client. Commands that a script calls belong to the script's line."""
-
-    spec: CommandSpec
-    argv: list[bytes]
-    caching: bool | None
-    """The mode that CLIENT CACHING had set for the line; None if it had set none."""
-
-    def wants_tracking(self, options: TrackingOptions) -> bool:
-        """Return whether keys that the line reads are tracked for a client with these options."""
-        if "bcast" in options.words or ("optin" in options.words and self.caching is not True):
-            return False
-        return "optout" not in options.words or self.caching is not False
-
-
 class Tracking:
     """Sends invalidation messages for the keys that sessions read and the prefixes they track.
 
@@ -184,8 +168,8 @@ class Tracking:
         """Changed keys not announced to sessions with prefixes yet; True if expired or by a script."""
         self.evicting = False
         """Whether messages are about evicted keys; they do not wait for the command's reply."""
-        self._line: _Line | None = None
-        """The last line of a session that tracks keys."""
+        self._line: tuple[CommandSpec, list[bytes], bool | None] | None = None
+        """The last line of a session that tracks keys, with the mode of CLIENT CACHING or None."""
         self._readers: dict[bytes, dict[int, None]] = {}
         """The IDs of the sessions that have read each key."""
         self._sessions: dict[int, Session] = {}
@@ -208,13 +192,16 @@ class Tracking:
             return
         line, reads = self._line, spec.readonly
         if line is None or not session.in_script:
-            line = self._line = _Line(spec, argv, options.caching)
+            # Commands that a script calls belong to the script's line.
+            line = self._line = spec, argv, options.caching
             reads = reads and spec.group != "scripting"
             if not session.in_exec:
                 options.caching = None
-        if reads and line.wants_tracking(options):
-            for place, _ in line.spec.key_positions(line.argv):
-                self._readers.setdefault(line.argv[place], {})[session.id] = None
+        spec, argv, caching = line
+        tracks = {"bcast": False, "optin": caching is True, "optout": caching is not False}
+        if reads and all(tracks.get(word, True) for word in options.words):
+            for place, _ in spec.key_positions(argv):
+                self._readers.setdefault(argv[place], {})[session.id] = None
 
     def invalidate_changed(self, writer: Session | None, *, within: bool = False) -> None:
         """Send messages for the keys changed since the last call; ``within`` EXEC not for prefixes."""

@@ -45,6 +45,14 @@ RUN_IN_TRANSACTION = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RE
 """Commands that run inside an open transaction instead of being queued."""
 
 
+_BUFFERS = dict.fromkeys(
+    ("qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"), 0
+)
+"""Sizes of buffers in CLIENT LIST, which are 0 because a fake has no buffers (decided here)."""
+_DESCRIPTOR = 8
+"""File descriptor that CLIENT LIST shows for every client."""
+
+
 class Watched(NamedTuple):
     """A key that a client watches, and whether the key existed when WATCH ran."""
 
@@ -128,6 +136,49 @@ class Session:
     def may_block(self) -> bool:
         """Whether a blocking command of this client may wait instead of replying immediately."""
         return self.transport == "port" and not self.in_exec and not self.in_script
+
+    def describe(self, running: str = "") -> bytes:
+        """Return the line in CLIENT LIST; ``running`` is the command if this client sent it."""
+        engine, subscriptions, tracking = self.engine, self.subscriptions, self.tracking
+        sent = [f"${len(word)}\r\n{word}\r\n" for word in running.split("|")]
+        flags = {
+            "O": self.monitor is not None,
+            "P": any(subscriptions.values()),
+            "x": self.queue is not None or bool(self.in_exec),
+            "b": self.id in engine.waiters or self.id in engine.pauses.delayed,
+            "t": tracking is not None,
+            "R": tracking is not None and tracking.broken,
+            "B": tracking is not None and "bcast" in tracking.words,
+            "d": self.watch_broken,
+            "e": self.no_evict,
+            "T": self.no_touch,
+        }
+        fields = {
+            "id": self.id,
+            "addr": self.address,
+            "laddr": self.local_address,
+            "fd": _DESCRIPTOR,
+            "name": self.name.decode("latin-1"),
+            "age": (engine.now_us - self.created_us) // 1_000_000,
+            "idle": (engine.now_us - self.last_us) // 1_000_000,
+            "flags": "".join(letter for letter, holds in flags.items() if holds) or "N",
+            "db": self.db.index,
+            "sub": len(subscriptions["channel"]),
+            "psub": len(subscriptions["pattern"]),
+            "ssub": len(subscriptions["shard"]),
+            "multi": self.in_exec or (-1 if self.queue is None else len(self.queue)),
+            "qbuf": len("*2\r\n" + "".join(sent)) if running else 0,
+            **_BUFFERS,
+            "events": "r",
+            "cmd": (not self.in_exec and running) or self.last_command or "NULL",
+            "user": self.user.name,
+            "redir": -1 if tracking is None else tracking.redirect,
+            "resp": self.connection_resp,
+        }
+        if engine.table.knows["CLIENT LIST lib-name"]:
+            for name in ("lib-name", "lib-ver"):
+                fields[name] = self.library.get(name, b"").decode("latin-1")
+        return " ".join(f"{key}={value}" for key, value in fields.items()).encode("latin-1") + b"\n"
 
     def disconnect(self) -> None:
         self.closing = True
@@ -320,8 +371,8 @@ class Users(dict[str, AclUser]):
     def disconnect_listeners(self, user: AclUser) -> None:
         """Close a user's connections that have a subscription which is no longer allowed."""
         for session in self._sessions_of(user):
-            if any(
-                not user.may_listen(name, kind == "pattern")
+            if not all(
+                any(each.allows_channel(name, kind == "pattern") for each in user.selectors)
                 for kind, names in session.subscriptions.items()
                 for name in names
             ):
@@ -379,7 +430,7 @@ class Users(dict[str, AclUser]):
             if known[:4] == denied and abs(at_us - known.at_us) <= _SAME_WITHIN_US:
                 times += log.pop(place).times
                 break
-        client = engine.describe(session).rstrip(b"\n")
+        client = session.describe().rstrip(b"\n")
         log.insert(0, LogEntry(*denied, at_us, client, times))
         del log[engine.config.number("acllog-max-len") :]
 

@@ -1,4 +1,4 @@
-"""What a server reports: statistics, the slow log, and the lines of CLIENT LIST and MONITOR."""
+"""What a server reports: statistics, the slow log, and the lines of MONITOR."""
 
 from __future__ import annotations
 
@@ -127,65 +127,6 @@ class Statistics:
         self.slow.appendleft(entry)
         while len(self.slow) > self._config.number("slowlog-max-len"):
             self.slow.pop()
-
-
-_BUFFERS = dict.fromkeys(
-    ("qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"), 0
-)
-"""Sizes of buffers in CLIENT LIST, which are 0 because a fake has no buffers (decided here)."""
-_DESCRIPTOR = 8
-"""File descriptor that CLIENT LIST shows for every client."""
-
-
-def client_line(
-    session: Session, now_us: int, *, waits: bool, running: str, libraries: bool
-) -> bytes:
-    """Return a client's line in CLIENT LIST; ``running`` is the command if this client sent it."""
-    subscriptions, tracking = session.subscriptions, session.tracking
-    sent = [f"${len(word)}\r\n{word}\r\n" for word in running.split("|")]
-    fields = {
-        "id": session.id,
-        "addr": session.address,
-        "laddr": session.local_address,
-        "fd": _DESCRIPTOR,
-        "name": session.name.decode("latin-1"),
-        "age": (now_us - session.created_us) // 1_000_000,
-        "idle": (now_us - session.last_us) // 1_000_000,
-        "flags": _flags(session, waits),
-        "db": session.db.index,
-        "sub": len(subscriptions["channel"]),
-        "psub": len(subscriptions["pattern"]),
-        "ssub": len(subscriptions["shard"]),
-        "multi": session.in_exec or (-1 if session.queue is None else len(session.queue)),
-        "qbuf": len("*2\r\n" + "".join(sent)) if running else 0,
-        **_BUFFERS,
-        "events": "r",
-        "cmd": (not session.in_exec and running) or session.last_command or "NULL",
-        "user": session.user.name,
-        "redir": -1 if tracking is None else tracking.redirect,
-        "resp": session.connection_resp,
-    }
-    if libraries:
-        for name in ("lib-name", "lib-ver"):
-            fields[name] = session.library.get(name, b"").decode("latin-1")
-    return " ".join(f"{key}={value}" for key, value in fields.items()).encode("latin-1") + b"\n"
-
-
-def _flags(session: Session, waits: bool) -> str:
-    tracking = session.tracking
-    found = {
-        "O": session.monitor is not None,
-        "P": any(session.subscriptions.values()),
-        "x": session.queue is not None or bool(session.in_exec),
-        "b": waits,
-        "t": tracking is not None,
-        "R": tracking is not None and tracking.broken,
-        "B": tracking is not None and "bcast" in tracking.words,
-        "d": session.watch_broken,
-        "e": session.no_evict,
-        "T": session.no_touch,
-    }
-    return "".join(letter for letter, holds in found.items() if holds) or "N"
 
 
 _REDACTED = b"(redacted)"

@@ -8,7 +8,7 @@ and ``writer`` handle the values, ``source`` the lengths, strings and packed str
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -79,6 +79,14 @@ _CHECKED_SINCE = 5
 
 _SLOT_INFO, _OLD_FUNCTION, _MODULE_AUX, _IDLE, _FREQUENCY = 244, 246, 247, 248, 249
 _AUX, _RESIZE, _EXPIRES_MS, _EXPIRES, _SELECT, _END = 250, 251, 252, 253, 254, 255
+_SKIPPED: dict[int, tuple[Callable[[Source], object], ...]] = {
+    _AUX: (Source.string, Source.string),
+    _RESIZE: (Source.length, Source.length),
+    _SLOT_INFO: (Source.length, Source.length, Source.length),
+    # The first item is the time at which the module loads the entry: before or after the keys.
+    _MODULE_AUX: (Source.length, module_items),
+}
+"""The parts of entries with metadata or data of modules, which are read and ignored."""
 
 
 class Record(NamedTuple):
@@ -140,8 +148,13 @@ def read_file(data: bytes) -> Contents:
             break
         elif code == _SLOT_INFO and version < _NEWEST:
             raise RdbError(f"type {code} does not exist in format version {version}")
+        elif code == _FUNCTION:
+            found.libraries.append(source.string())
+        elif code == _OLD_FUNCTION:
+            found.libraries.append(_old_library(source))
         else:
-            _between_keys(source, code, found)
+            for skip in _SKIPPED[code]:
+                skip(source)
     if version >= _CHECKED_SINCE:
         sealed = memoryview(data)[: source.at]
         announced = int.from_bytes(source.take(8), "little")
@@ -162,27 +175,6 @@ def _opened(data: bytes) -> tuple[int, Source]:
     if not least <= version <= most:
         raise RdbError(f"format version {version} is not supported; expected {least} to {most}")
     return version, Source(data, 9)
-
-
-def _between_keys(source: Source, code: int, found: Contents) -> None:
-    """Read an entry that is not a key: metadata, a function library or data of a module."""
-    if code == _AUX:
-        source.string()
-        source.string()
-    elif code == _RESIZE:
-        source.length()
-        source.length()
-    elif code == _SLOT_INFO:
-        for _ in range(3):
-            source.length()
-    elif code == _MODULE_AUX:
-        source.length()
-        # The first item is the time at which the module loads the entry: before or after the keys.
-        module_items(source)
-    elif code == _FUNCTION:
-        found.libraries.append(source.string())
-    else:
-        found.libraries.append(_old_library(source))
 
 
 def _old_library(source: Source) -> bytes:

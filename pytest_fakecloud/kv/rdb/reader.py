@@ -171,13 +171,11 @@ def _packed_hash(flat: list[bytes]) -> HashValue:
 def _hash_since_7_4(source: Source) -> HashValue:
     """Read a hash whose field expiries are relative to the earliest one."""
     first_ms = source.int64()
-    flat: list[bytes] = []
-    expiries = []
+    fields = []
     for _ in range(source.count(1)):
-        after = source.length()
-        flat += (source.string(), source.string())
-        expiries.append(first_ms + after - 1 if after else 0)
-    return _expiring_hash(flat, expiries)
+        after, field, text = source.length(), source.string(), source.string()
+        fields.append((field, text, first_ms + after - 1 if after else 0))
+    return _expiring_hash(fields)
 
 
 def _hash_of_listpack_since_7_4(source: Source) -> HashValue:
@@ -187,30 +185,27 @@ def _hash_of_listpack_since_7_4(source: Source) -> HashValue:
     expiries = [at_ms for at_ms in entries[2::3] if isinstance(at_ms, int)]
     if len(entries) != 3 * len(expiries):
         raise RdbError("a packed hash has a field without a value or an expiry")
-    flat = [b""] * (2 * len(expiries))
-    flat[::2], flat[1::2] = texts(entries[::3]), texts(entries[1::3])
-    return _expiring_hash(flat, expiries)
+    return _expiring_hash(
+        list(zip(texts(entries[::3]), texts(entries[1::3]), expiries, strict=True))
+    )
 
 
 def _hash_of_valkey_9(source: Source) -> HashValue:
     """Read a hash whose fields have absolute expiries; -1 means that a field does not expire."""
-    flat: list[bytes] = []
-    expiries = []
-    for _ in range(source.count(1)):
-        flat += (source.string(), source.string())
-        at_ms = source.int64()
-        expiries.append(0 if at_ms == -1 else at_ms)
-    return _expiring_hash(flat, expiries)
+    count = source.count(1)
+    fields = [(source.string(), source.string(), source.int64()) for _ in range(count)]
+    return _expiring_hash(fields, never=-1)
 
 
-def _expiring_hash(flat: list[bytes], expiries: list[int]) -> HashValue:
-    """Build a hash. ``expiries`` has the Unix milliseconds of each field, or 0 for no expiry."""
-    found = _hash_of(flat)
-    for field, at_ms in zip(flat[::2], expiries, strict=True):
+def _expiring_hash(fields: list[tuple[bytes, bytes, int]], never: int = 0) -> HashValue:
+    """Build a hash of fields, values and expiries in Unix ms, of which 0 and ``never`` mean none."""
+    found = _hash_of([word for field, text, _ in fields for word in (field, text)])
+    for field, _, at_ms in fields:
+        if at_ms in (0, never):
+            continue
         if not 0 <= at_ms < 1 << 63:
             raise RdbError("a hash field has an invalid expiry")
-        if at_ms:
-            found.expire_at(field, at_ms)
+        found.expire_at(field, at_ms)
     return found
 
 
@@ -219,7 +214,8 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 def _module(source: Source) -> JsonValue:
     """Read a RedisJSON value. Its first item is the JSON document as a string."""
-    name = module_name(source.length())
+    number = source.length()
+    name = "".join(_LETTERS[number >> 10 + 6 * place & 63] for place in range(8, -1, -1))
     items = module_items(source)
     if name != JsonValue.type_name:
         raise ForeignType(f"module type {name}")
@@ -229,10 +225,6 @@ def _module(source: Source) -> JsonValue:
         return JsonValue(parse_json(items[0], deepest=_DEEPEST_JSON))
     except JsonError as error:
         raise RdbError(f"a JSON document is damaged: {error}") from None
-
-
-def module_name(number: int) -> str:
-    return "".join(_LETTERS[number >> 10 + 6 * place & 63] for place in range(8, -1, -1))
 
 
 def module_id(name: str, version: int) -> int:

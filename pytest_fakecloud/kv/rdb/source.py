@@ -374,15 +374,10 @@ def read_listpack(blob: bytes) -> list[Entry]:
 
 
 def write_listpack(entries: Iterable[Entry]) -> bytes:
-    out = bytearray(_HEADER)
-    count = 0
-    for entry in entries:
-        count += 1
-        out += packed(entry)
-    out.append(0xFF)
-    out[:4] = len(out).to_bytes(4, "little")
-    out[4:6] = min(count, _UNKNOWN).to_bytes(2, "little")
-    return bytes(out)
+    parts = list(map(packed, entries))
+    count = min(len(parts), _UNKNOWN).to_bytes(2, "little")
+    body = b"".join([count, *parts, b"\xff"])
+    return (4 + len(body)).to_bytes(4, "little") + body
 
 
 def packed(entry: Entry) -> bytes:

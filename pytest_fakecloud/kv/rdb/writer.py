@@ -59,7 +59,10 @@ class Writer:
         if size <= 11 and data[:1] <= b"9":
             number = try_int(data)
             if number is not None and -(1 << 31) <= number < 1 << 31:
-                self._parts.append(_small(number))
+                bits = (number if number >= 0 else ~number).bit_length()
+                code = 0 if bits < 8 else 1 if bits < 16 else 2
+                data = number.to_bytes(1 << code, "little", signed=True)
+                self._parts.append(b"%c%b" % (0xC0 | code, data))
                 return
         elif self._compress and 20 < size <= _MOST_COMPRESSED:
             compressed = lzf_compress(data, size - 4)
@@ -121,28 +124,22 @@ class Writer:
         return format_double(score) if self.version > OLDEST else b"%.17g" % score
 
     def _hash(self, key: bytes | None, value: HashValue) -> None:
-        if value.expires:
-            self._expiring_hash(key, value)
+        first_ms = value.expires.earliest()
+        if first_ms is not None:
+            self.version = max(self.version, RdbType.HASH_METADATA.since)
+            self._begin(RdbType.HASH_METADATA, key)
+            self.raw(first_ms.to_bytes(8, "little"))
         elif value.encoding(self._config) == "listpack":
             self._begin(RdbType.HASH_LISTPACK, key)
             self.string(write_listpack(part for pair in value.fields.items() for part in pair))
+            return
         else:
             self._begin(RdbType.HASH, key)
-            self.length(len(value))
-            for field, text in value.fields.items():
-                self.string(field)
-                self.string(text)
-
-    def _expiring_hash(self, key: bytes | None, value: HashValue) -> None:
-        self.version = max(self.version, RdbType.HASH_METADATA.since)
-        first_ms = value.expires.earliest()
-        assert first_ms is not None
-        self._begin(RdbType.HASH_METADATA, key)
-        self.raw(first_ms.to_bytes(8, "little"))
         self.length(len(value))
         for field, text in value.fields.items():
-            at_ms = value.expires.get(field)
-            self.length(0 if at_ms is None else at_ms - first_ms + 1)
+            if first_ms is not None:
+                at_ms = value.expires.get(field)
+                self.length(0 if at_ms is None else at_ms - first_ms + 1)
             self.string(field)
             self.string(text)
 
@@ -212,12 +209,6 @@ def _length(number: int) -> bytes:
     if number < 1 << 32:
         return b"\x80" + number.to_bytes(4, "big")
     return b"\x81" + number.to_bytes(8, "big")
-
-
-def _small(number: int) -> bytes:
-    bits = (number if number >= 0 else ~number).bit_length()
-    code = 0 if bits < 8 else 1 if bits < 16 else 2
-    return b"%c%b" % (0xC0 | code, number.to_bytes(1 << code, "little", signed=True))
 
 
 def _nodes(items: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:

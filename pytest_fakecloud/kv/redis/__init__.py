@@ -56,16 +56,7 @@ from ..table.registry import (
 )
 from .links import Link, Login, Unreachable
 from .namespace import Namespace, RedisCopy
-from .rewriting import (
-    DEFAULT_USERS,
-    Answered,
-    Prefixes,
-    Prepared,
-    RedisScripts,
-    Rewriter,
-    escaped,
-    find_spec,
-)
+from .rewriting import DEFAULT_USERS, Answered, Prefixes, Prepared, RedisScripts, Rewriter, escaped
 
 _TOKEN = "acl-"
 RECONNECT = 0.2
@@ -183,13 +174,11 @@ class Feed(threading.Thread):
         while not self._stopped.is_set():
             try:
                 self._read()
-            except (AuthenticationError, NoPermissionError):
-                if self._rejected is None:
-                    self._stopped.wait(RECONNECT)
-                else:
+            except (RedisError, OSError, Unreachable) as error:
+                is_rejection = isinstance(error, AuthenticationError | NoPermissionError)
+                if is_rejection and self._rejected is not None:
                     self._rejected()
                     return
-            except (RedisError, OSError, Unreachable):
                 # The connection was lost or rejected, or the server is not running: retry.
                 self._stopped.wait(RECONNECT)
             except Exception:
@@ -349,9 +338,14 @@ class MonitorFeed:
         if found is None:
             return
         seconds, micros, database, address, words = found.groups()
-        if self._prefixes.shared and not self._concerns_this_fake(int(database), words):
+        prefixes = self._prefixes
+        is_own = int(database) == self._link.database
+        if prefixes.keys:
+            # Hide commands without names of this fake, because another client could have sent them.
+            is_own = prefixes.keys in words or prefixes.channels in words
+        if prefixes.shared and not is_own:
             return
-        argv = list(map(self._prefixes.without, split_words(words) or ()))
+        argv = list(map(prefixes.without, split_words(words) or ()))
         at_us = int(seconds) * 1_000_000 + int(micros)
         # The client has only the attributes that `monitor_line()` needs.
         client = SimpleNamespace(
@@ -359,12 +353,6 @@ class MonitorFeed:
         )
         for watcher in self._watchers:
             watcher(at_us, client, argv)
-
-    def _concerns_this_fake(self, database: int, words: bytes) -> bool:
-        # Hide commands without names of this fake, because another client could have sent them.
-        if self._prefixes.keys:
-            return self._prefixes.keys in words or self._prefixes.channels in words
-        return database == self._link.database
 
 
 class RedisEngine:
@@ -401,7 +389,6 @@ class RedisEngine:
             f"the real server behind it ({namespace.link.where}) runs in real time. To move the "
             "clock, use the in-memory engine (leave out engine=)"
         )
-        self.closed = False
 
     def session(
         self, user: Any = None, transport: str = "local", address: str = "", *_unused: object
@@ -425,7 +412,7 @@ class RedisEngine:
         """Do nothing, because the server itself takes turns between its clients."""
 
     def execute(self, session: RedisSession, argv: list[bytes]) -> Reply:
-        spec = find_spec(argv)
+        spec = EVERYTHING.find(argv)
         name = spec.name if spec is not None else ""
         try:
             self._check_offered(session, spec, argv)
@@ -549,10 +536,7 @@ class RedisEngine:
         return self.namespace.copy()
 
     def close(self) -> None:
-        """Remove the fake's data from the server and close all connections. Later calls do nothing."""
-        if self.closed:
-            return
-        self.closed = True
+        """Remove the fake's data from the server and close all connections."""
         self._release_clock()
         self.pubsub.close()
         self.monitors.close()

@@ -17,6 +17,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from inspect import Parameter, signature
 from itertools import chain
 from typing import Any, TypeVar, cast
@@ -37,7 +38,7 @@ from ...core.timers import monotonic
 from ..errors import REPLY_TOO_DEEP, CommandError, RestError, as_reply
 from ..reply import NIL_ARRAY, OK, Reply, Status
 from ..scripting.errors import LEVELS
-from .rewriting import find_spec
+from ..table.registry import EVERYTHING
 
 CONNECT_TIMEOUT = 2.0
 """Seconds after which connecting fails, unless the URL sets another limit."""
@@ -74,6 +75,7 @@ class Link:
         self._lock = threading.Lock()
         self._pools: dict[tuple[Login | None, Address | None], Any] = {}
         self._users: dict[Login, list[bytes]] = {}
+        self._make_pool: Callable[..., Any] = ConnectionPool
         self.database = int(options.get("db") or 0)
 
     @property
@@ -116,7 +118,7 @@ class Link:
 
     def many(self, lines: list[list[bytes]]) -> list[Reply]:
         """Run command lines together on one connection. Errors are returned among the replies."""
-        return self._batch(lines, None, self._home(), []) if lines else []
+        return self._batch(lines, None, self._home(), [])
 
     def _run(
         self, argv: list[bytes], login: Login | None, node: Address | None, *, asking: bool = False
@@ -215,23 +217,17 @@ class Link:
                 if node is not None:
                     options["host"], options["port"] = node
                 if login is not None:
-                    options["redis_connect_func"] = _becoming(login)
-                pool = self._pools[login, node] = self._make_pool(options)
+                    options["redis_connect_func"] = partial(_connect, login)
+                pool = self._pools[login, node] = self._make_pool(**options)
             return pool
 
-    def _make_pool(self, options: dict[str, Any]) -> Any:
-        return ConnectionPool(**options)
 
-
-def _becoming(login: Login) -> Callable[[Any], None]:
+def _connect(login: Login, connection: Any) -> None:
     # Log in as another user only after `on_connect()` has selected the database, because that user
     # may not have permission to select it.
-    def connect(connection: Any) -> None:
-        connection.on_connect()
-        connection.send_command(b"AUTH", *login, check_health=False)
-        connection.read_response()
-
-    return connect
+    connection.on_connect()
+    connection.send_command(b"AUTH", *login, check_health=False)
+    connection.read_response()
 
 
 class SentinelLink(Link):
@@ -240,7 +236,7 @@ class SentinelLink(Link):
     def __init__(self, service: str, sentinels: list[Address], options: dict[str, Any]) -> None:
         super().__init__({k: v for k, v in options.items() if k not in ("host", "port")})
         self._service = service
-        self._sentinel = Sentinel(
+        sentinel = Sentinel(
             sentinels,
             sentinel_kwargs={
                 "socket_connect_timeout": CONNECT_TIMEOUT,
@@ -248,13 +244,11 @@ class SentinelLink(Link):
                 "retry": Retry(NoBackoff(), 0),
             },
         )
+        self._make_pool = partial(SentinelConnectionPool, service, sentinel)
 
     @property
     def where(self) -> str:
         return f"Sentinel's {self._service!r}"
-
-    def _make_pool(self, options: dict[str, Any]) -> Any:
-        return SentinelConnectionPool(self._service, self._sentinel, **options)
 
 
 PAUSE = 0.01
@@ -314,8 +308,6 @@ class ClusterLink(Link):
 
     def many(self, lines: list[list[bytes]]) -> list[Reply]:
         """Run command lines together. Lines that a node redirected are repeated one by one."""
-        if not lines:
-            return []
         replies = self._follow(lambda node, _: self._batch(lines, None, node, []))
         for at, reply in enumerate(replies):
             if _is_redirection(reply):
@@ -433,7 +425,7 @@ def _is_redirection(reply: object) -> bool:
 
 
 def _has_keys(argv: list[bytes]) -> bool:
-    spec = find_spec(argv)
+    spec = EVERYTHING.find(argv)
     return spec is not None and bool(spec.key_positions(argv))
 
 

@@ -36,7 +36,10 @@ class Namespace:
     """The part of the server that belongs to one fake; the user ``script_login`` runs scripts."""
 
     def __init__(self, url: str, isolation: Isolation) -> None:
-        url, prefix = _split_prefix(url)
+        base, _, text = url.partition("?")
+        query = dict(parse_qsl(text))
+        prefix = query.pop("prefix", None)
+        url = f"{base}?{urlencode(query)}" if query else base
         self.link: Link = open_link(url)
         if self.link.clustered and isolation != "prefix":
             raise ContractError(
@@ -133,17 +136,14 @@ class Namespace:
         responds = self.link.answers(within=CLOSE_PATIENCE)
         if responds:
             with suppress(Exception):
-                self._remove_own()
+                self.check_claim()
+                users = [] if self.script_login is None else [self.script_login[0]]
+                if not self._keeps_data:
+                    self.clear()
+                    users += self.user_rules()
+                if users:
+                    self.link.call([b"ACL", b"DELUSER", *users])
         self._disconnect(release=responds)
-
-    def _remove_own(self) -> None:
-        self.check_claim()
-        users = [] if self.script_login is None else [self.script_login[0]]
-        if not self._keeps_data:
-            self.clear()
-            users += self.user_rules()
-        if users:
-            self.link.call([b"ACL", b"DELUSER", *users])
 
     def _disconnect(self, *, release: bool) -> None:
         if self._claim is not None:
@@ -230,13 +230,6 @@ class Namespace:
                 if payload is not None:
                     found[key] = (payload, now_ms + left_ms if left_ms >= 0 else 0)
         return found
-
-
-def _split_prefix(url: str) -> tuple[str, str | None]:
-    base, _, text = url.partition("?")
-    query = dict(parse_qsl(text))
-    prefix = query.pop("prefix", None)
-    return (f"{base}?{urlencode(query)}" if query else base), prefix
 
 
 _CLAIM_MS = 600_000

@@ -24,7 +24,7 @@ from ..acl import join_selectors, selector_of
 from ..errors import CommandError
 from ..reply import OK, Reply
 from ..scripting.libraries import KEY_LOCKING
-from ..table.registry import EVERYTHING, OPTIONS_OF_READS, CommandSpec, options
+from ..table.registry import OPTIONS_OF_READS, CommandSpec, options
 from ..table.syntax import parse_int
 
 
@@ -357,14 +357,6 @@ _REWRITTEN: dict[str, Callable[[Prefixes, list[bytes]], list[bytes] | Prepared]]
 """Functions that return a changed line, whose declared keys get their prefix afterwards, or a
 complete line.
 """
-
-
-def find_spec(argv: list[bytes]) -> CommandSpec | None:
-    """Return the declaration of a line's command or subcommand, or None if it is unknown."""
-    spec = EVERYTHING.find_family(argv)
-    if spec is not None and spec.subcommands is not None and len(argv) > 1:
-        return spec.subcommands.get(argv[1].upper())
-    return spec
 
 
 def _unavailable(spec: CommandSpec, why: str) -> CommandError:

@@ -114,8 +114,7 @@ def _to_c_integer(number: Number) -> int:
 
 def _pack_struct(number: Number, size: int, little: bool) -> bytes:
     value = _to_c_integer(number) & 0xFFFFFFFFFFFFFFFF
-    data = value.to_bytes(8, "little")
-    data = data[:size] if size <= 8 else data + bytes(size - 8)
+    data = value.to_bytes(max(size, 8), "little")[:size]
     return data if little else data[::-1]
 
 
@@ -409,11 +408,10 @@ class LuaHost:
         if self._bug is not None:
             bug, self._bug = self._bug, None
             raise bug
-        if outcome is True:
-            return None
         if outcome[0]:
-            return _unbox(outcome[1], self._double) if len(outcome) > 1 else None
-        text, counted, source, line = (*outcome[1:], None, None)[:4]
+            reply: Reply = _unbox(outcome[1], self._double)
+            return reply
+        text, counted, source, line = outcome[1:]
         raise ScriptFailure(text, source, line, counted=counted, too_long=text in self._too_long)
 
     def _protected(self, name: bytes, *args: Any) -> Any:

@@ -84,10 +84,6 @@ class ScriptRun:
         """Duration of the run in seconds of wall-clock time."""
         return monotonic() - self.begun
 
-    def makes_busy(self, threshold_ms: int) -> bool:
-        """Return whether the run is so long that other commands receive a BUSY error."""
-        return 0 < threshold_ms <= self.milliseconds or self.seconds >= LONGEST_WAIT_SECONDS
-
 
 _KILLS = frozenset({"SCRIPT KILL", "FUNCTION KILL"})
 _RUN_DURING_SCRIPT = _KILLS | {"AUTH", "HELLO", "QUIT", "MULTI", "CLIENT SETINFO", "FUNCTION STATS"}
@@ -237,7 +233,9 @@ class Scripting:
         if run is None:
             return False
         threshold_ms = self.engine.config.number("busy-reply-threshold")
-        is_busy = not self.vendor and run.makes_busy(threshold_ms)
+        is_busy = not self.vendor and (
+            0 < threshold_ms <= run.milliseconds or run.seconds >= LONGEST_WAIT_SECONDS
+        )
         try:
             spec = self.engine.table.resolve(argv)
         except CommandError:

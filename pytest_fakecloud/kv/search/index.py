@@ -57,9 +57,6 @@ class SearchIndex:
     def encoding(self, config: object) -> str:
         return "raw"
 
-    def __len__(self) -> int:
-        return 1  # The key of an index is never removed for being empty.
-
     def copy(self) -> SearchIndex:
         """Return a copy of the index. Documents are shared, because they are immutable."""
         other = SearchIndex(self.definition)
@@ -113,8 +110,12 @@ class SearchIndex:
     def refresh(self, keyspace: Keyspace, is_read: bool = True) -> None:
         """Index the changed keys that need not wait. After `OverBudget`, the next call continues."""
         keyspace.purge()
-        if self.waiting:
-            self._release_due(keyspace.now_ms, is_read)
+        for key, (due_ms, reads) in list(self.waiting.items()):
+            if (due_ms is not None and due_ms <= keyspace.now_ms) or (is_read and reads == 0):
+                del self.waiting[key]
+                self._changed[key] = None
+            elif is_read and reads is not None:
+                self.waiting[key] = due_ms, reads - 1
         while self._changed:
             key, _ = self._changed.popitem(last=False)
             self._forget(key)
@@ -136,14 +137,6 @@ class SearchIndex:
                 for name, values in document.fields.items():
                     self._postings[name].add(number, values)
                 spend(_STEPS_PER_BYTE * document.size)
-
-    def _release_due(self, now_ms: int, is_read: bool) -> None:
-        for key, (due_ms, reads) in list(self.waiting.items()):
-            if (due_ms is not None and due_ms <= now_ms) or (is_read and reads == 0):
-                del self.waiting[key]
-                self._changed[key] = None
-            elif is_read and reads is not None:
-                self.waiting[key] = due_ms, reads - 1
 
     def _add(self, document: Document) -> None:
         number = self._next

@@ -184,13 +184,6 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
         at = end
 
 
-def _fold(word: str) -> str:
-    if word.isascii():
-        return word.lower()
-    # Fold letter by letter, so that a final sigma becomes the same letter as any other sigma.
-    return "".join(map(str.lower, word))
-
-
 class Analyzer:
     """Converts texts to tokens, stemmed by ``stem``; with ``whole``, a text is one token."""
 
@@ -203,7 +196,8 @@ class Analyzer:
         """Return the token of a word, or None if the word is too long to be indexed."""
         if len(word.encode("utf-8", "replace")) >= _LONGEST:
             return None
-        folded = _fold(word)
+        # Fold letter by letter, so that a final sigma becomes the same letter as any other sigma.
+        folded = word.lower() if word.isascii() else "".join(map(str.lower, word))
         return folded if self._stem is None else self._stem(folded)
 
     def tokens(self, text: str) -> tuple[str | None, ...]:

@@ -29,10 +29,17 @@ I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 U64_MAX = 2**64 - 1
 
 
-def yes_or_no(value: str) -> str:
-    if value.lower() not in ("yes", "no"):
-        raise ValueError(errors.CONFIG_NOT_BOOLEAN)
-    return value.lower()
+def choice(*words: str, reason: str = "") -> Parser:
+    def parse(value: str) -> str:
+        if value.lower() not in words:
+            expected = f"argument(s) must be one of the following: {', '.join(words)}"
+            raise ValueError(reason or expected)
+        return value.lower()
+
+    return parse
+
+
+yes_or_no = choice("yes", "no", reason=errors.CONFIG_NOT_BOOLEAN)
 
 
 def without_tls(value: str) -> str:
@@ -40,15 +47,6 @@ def without_tls(value: str) -> str:
     if yes_or_no(value) == "yes":
         raise ValueError(errors.NO_TLS)
     return "no"
-
-
-def choice(*words: str) -> Parser:
-    def parse(value: str) -> str:
-        if value.lower() not in words:
-            raise ValueError(f"argument(s) must be one of the following: {', '.join(words)}")
-        return value.lower()
-
-    return parse
 
 
 _SHUTDOWN_WORDS = ("default", "save", "nosave", "now", "force")
@@ -432,13 +430,13 @@ def _current_name(name: str) -> str:
 
 
 _UNSORTED |= {name: _UNSORTED[_current_name(name)] for name in _OLD_NAMES.split()}
-PARAMETERS: Mapping[str, Parameter] = dict(sorted(_UNSORTED.items()))
+PARAMETERS = dict(sorted(_UNSORTED.items()))
 """The parameters by name, in alphabetical order."""
-_VENDOR = {
+_VENDOR = PARAMETERS | {
     "databases": PARAMETERS["databases"]._replace(default="1"),
     "maxmemory-policy": Parameter("noeviction", choice(OPTIMISTIC, *_POLICIES)),
 }
-"""Parameters of the vendor's dialect that differ from those of a stock server."""
+"""The parameters of the vendor's dialect, some of which differ from those of a stock server."""
 ENCODING_LIMITS = frozenset(
     name
     for name in PARAMETERS
@@ -461,9 +459,9 @@ class Config:
     def __init__(
         self, dialect: str = "vendor", table: Table = EVERYTHING, *, debug_command: bool = False
     ) -> None:
-        self._own = _VENDOR if dialect == "vendor" else {}
+        self._own = _VENDOR if dialect == "vendor" else PARAMETERS
         # All servers share this dictionary until a parameter is first changed.
-        self._texts = _VENDOR_DEFAULTS if dialect == "vendor" else _defaults(table)
+        self._texts = _defaults(dialect, table)
         if debug_command:
             self._texts = {**self._texts, "enable-debug-command": "yes"}
         self._first = self._texts
@@ -485,8 +483,6 @@ class Config:
 
     def changed(self) -> dict[str, str]:
         """Return the parameters that differ from those with which the server started."""
-        if self._texts is self._first:
-            return {}
         return {name: text for name, text in self._texts.items() if text != self._first[name]}
 
     def matching(self, pattern: bytes) -> list[tuple[str, str]]:
@@ -525,7 +521,7 @@ class Config:
             given[name] = decoded(raw_value)
         changes: dict[str, str] = {}
         for name, value in given.items():
-            parameter = self._own.get(name, PARAMETERS[name])
+            parameter = self._own[name]
             try:
                 changes[name] = parameter.parse(value)
                 if parameter.update:
@@ -559,12 +555,7 @@ class Config:
 
 
 @cache
-def _defaults(table: Table) -> Mapping[str, str]:
-    knows = table.knows
-    known = {name: one for name, one in PARAMETERS.items() if knows.get(f"CONFIG {name}", True)}
-    return MappingProxyType({name: one.default for name, one in known.items()})
-
-
-_VENDOR_DEFAULTS = MappingProxyType(
-    {**_defaults(EVERYTHING), **{name: one.default for name, one in _VENDOR.items()}}
-)
+def _defaults(dialect: str, table: Table) -> Mapping[str, str]:
+    knows, own = table.knows, _VENDOR if dialect == "vendor" else PARAMETERS
+    known = (name for name in PARAMETERS if knows.get(f"CONFIG {name}", True))
+    return MappingProxyType({name: own[name].default for name in known})

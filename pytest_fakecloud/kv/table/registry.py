@@ -311,10 +311,8 @@ class CommandSpec:
       the flag ``skip_monitor``, before the commands that they call.
     """
 
-    def __init__(
-        self, name: str, arity: int, group: str, since: str, flags: str, keys: str, arguments: str,
-        effects: str,
-    ) -> None:  # fmt: skip
+    def __init__(self, row: Row) -> None:
+        name, arity, group, since, flags, keys, arguments, effects = row
         self.name = name
         self.full_name = name.lower().replace(" ", "|")
         self.arity = arity
@@ -412,13 +410,13 @@ class Commands(Mapping[str, CommandSpec]):
 
     def _family(self, first: str) -> dict[str, CommandSpec]:
         """Return a command and its subcommands, whose rows follow."""
-        command = CommandSpec(*self._row_of(first))
+        command = CommandSpec(self._row_of(first))
         made = {first: command}
         for name in islice(self._places, self._places[first] + 1, None):
             parent, _, child = name.partition(" ")
             if parent != first:
                 break
-            made[name] = subcommand = CommandSpec(*self._row_of(name))
+            made[name] = subcommand = CommandSpec(self._row_of(name))
             subcommand.container = command
             if command.subcommands is None:
                 command.subcommands = {}
@@ -488,16 +486,20 @@ class Table:
                 self.lookup[word] = found
         return found
 
+    def find(self, argv: list[bytes]) -> CommandSpec | None:
+        """Return the command or subcommand that ``argv`` calls, or None if it is unknown."""
+        spec = self.find_family(argv)
+        if spec is not None and spec.subcommands is not None and len(argv) > 1:
+            return spec.subcommands.get(argv[1].upper())
+        return spec
+
     def resolve(self, argv: list[bytes]) -> CommandSpec:
         """Return the command that ``argv`` calls; raise ``CommandError`` if it is unknown."""
-        spec = self.find_family(argv)
+        spec = self.find(argv)
         if spec is None:
-            raise CommandError(unknown_command(argv))
-        if spec.subcommands is not None and len(argv) > 1:
-            subcommand = spec.subcommands.get(argv[1].upper())
-            if subcommand is None:
-                raise CommandError(unknown_subcommand(argv[1], spec.name))
-            return subcommand
+            family = self.find_family(argv)
+            text = unknown_subcommand(argv[1], family.name) if family else unknown_command(argv)
+            raise CommandError(text)
         return spec
 
     def members_of(self, category: str) -> frozenset[CommandSpec]:

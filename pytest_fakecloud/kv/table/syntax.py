@@ -142,32 +142,16 @@ def format_double(value: float) -> bytes:
         return b"nan"
     if value == int(value) and abs(value) <= 2**62:
         return b"-0" if value == 0 and math.copysign(1, value) < 0 else b"%d" % int(value)
-    mantissa, _, exponent_text = repr(value).partition("e")
-    sign = "-" if mantissa.startswith("-") else ""
-    whole, _, decimals = mantissa.lstrip("-").partition(".")
-    digits = (whole + decimals).lstrip("0")
-    power = int(exponent_text or 0) - len(decimals)
-    stripped = digits.rstrip("0")
-    power += len(digits) - len(stripped)
-    return (sign + _written(stripped, power)).encode()
+    text = repr(value)
+    mantissa, _, exponent = text.partition("e")
+    power = int(exponent or 0) - len(mantissa.partition(".")[2])
+    # The conditions of `emit_digits()` in Valkey, where `power` is that of the last digit.
+    notation = "f" if -7 < power < 8 or 1e-3 <= abs(value) < 1e4 else "e"
+    if notation == "f" and not exponent:
+        return text.encode()
+    from decimal import Decimal
 
-
-def _written(digits: str, power: int) -> str:
-    """Write ``digits`` times ten to the ``power``, in the notation of ``emit_digits()`` in Valkey.
-
-    Examples: ``12, 3`` is 12000, ``12, -3`` is 0.012, ``12, 30`` is 1.2e+31.
-    """
-    count = len(digits)
-    exponent = power + count - 1
-    if power >= 0 and exponent < count + 7:
-        return digits + "0" * power
-    if power < 0 and (power > -7 or abs(exponent) < 4):
-        point = count + power
-        if point <= 0:
-            return "0." + "0" * -point + digits
-        return digits[:point] + "." + digits[point:]
-    text = digits[0] + ("." + digits[1:] if count > 1 else "")
-    return f"{text}e{'-' if exponent < 0 else '+'}{abs(exponent)}"
+    return format(Decimal(text), notation).encode()
 
 
 # -- 80-bit floats ---------------------------------------------------------------------------------
@@ -221,18 +205,15 @@ def _rounded(value: Fraction) -> LongDouble:
     """Round a fraction to 64 significant bits, or to an infinity."""
     from fractions import Fraction
 
-    if value == 0:
-        return value
-    numerator, denominator = abs(value.numerator), value.denominator
-    shift = numerator.bit_length() - denominator.bit_length() - 64
-    scaled = Fraction(numerator, denominator) / (Fraction(2) ** shift)
-    if scaled >= 2**64:
+    shift = value.numerator.bit_length() - value.denominator.bit_length() - 64
+    scaled = value / Fraction(2) ** shift
+    if abs(scaled) >= 2**64:
         scaled /= 2
         shift += 1
-    rounded = Fraction(round(scaled)) * (Fraction(2) ** shift)
-    if rounded >= 2**16384:
+    rounded = round(scaled) * Fraction(2) ** shift
+    if abs(rounded) >= 2**16384:
         return math.inf if value > 0 else -math.inf
-    return rounded if value > 0 else -rounded
+    return rounded
 
 
 def format_long_double(value: LongDouble) -> bytes:

@@ -34,9 +34,9 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.redis import namespace as namespaces
 from pytest_fakecloud.kv.redis.links import ClusterLink, open_link
-from pytest_fakecloud.kv.redis.rewriting import Answered, Prefixes, Rewriter, find_spec
+from pytest_fakecloud.kv.redis.rewriting import Answered, Prefixes, Rewriter
 from pytest_fakecloud.kv.report.data import LISTS, content
-from pytest_fakecloud.kv.table.registry import COMMANDS
+from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
 from pytest_fakecloud.outside import surroundings
 from pytest_fakecloud.reporting.data import Wanted
 from tests.harness import wait_until
@@ -911,7 +911,7 @@ class TestRewriting:
                         assert sent.argv[place].startswith(b"P:"), sent.argv
 
     def test_undeclared_commands_are_rejected(self) -> None:
-        assert find_spec([b"NOSUCH"]) is None
+        assert EVERYTHING.find([b"NOSUCH"]) is None
         with pytest.raises(CommandError, match="unknown command"):
             self.rewriter().prepare(None, [b"NOSUCH", b"k"])
 

@@ -168,7 +168,7 @@ def sizes(run: Run) -> Iterator[None]:
         memory += sum(usage(key, value) for key, value in db.values.items())
         for key, value in db.values.items():
             assert content_size(value) == measured(value), key
-        assert kept.of_content(db) == sum(len(key) + measured(db.values[key]) for key in db.values)
+        assert kept.measure(db)[1] == sum(len(key) + measured(db.values[key]) for key in db.values)
     assert kept.used_memory() == memory
 
 

@@ -17,7 +17,7 @@ from pytest_fakecloud.kv.table.registry import (
 
 def test_no_effect_repeats_what_follows_from_the_row() -> None:
     def facts(row: Row) -> object:
-        spec = CommandSpec(*row)
+        spec = CommandSpec(row)
         effects = spec.effects
         of_ttl = effects.value_at, effects.ttl_at, effects.takes_ttl, spec.depends_on_time([])
         return spec.event, spec.over_rest, spec.reads_keys, effects.is_vendors, *of_ttl

@@ -68,7 +68,7 @@ def client_setinfo(session: Session, args: Args) -> Reply:
 @command("CLIENT INFO")
 def client_info(session: Session, args: Args) -> Reply:
     """Return information about the connection, in the format of CLIENT LIST."""
-    return Verbatim(session.engine.describe(session, "client|info"))
+    return Verbatim(session.describe("client|info"))
 
 
 @command("CLIENT IMPORT-SOURCE")
@@ -230,8 +230,7 @@ def client_list(session: Session, args: Args) -> Reply:
         listed = [other for other in listed if other.id in ids]
     elif args:
         raise CommandError(errors.SYNTAX)
-    describe = session.engine.describe
-    lines = [describe(other, "client|list" if other is session else "") for other in listed]
+    lines = [other.describe("client|list" if other is session else "") for other in listed]
     return Verbatim(b"".join(lines))
 
 
