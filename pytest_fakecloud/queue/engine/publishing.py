@@ -93,7 +93,7 @@ class Quota:
         limit = self._limits.burst
         if limit is not None:
             if self._used(SECOND, now) >= limit:
-                raise errors.burst_limited(limit, now)
+                raise errors.rate_limited("burst", limit, now)
             self._count(SECOND, now)
 
     def daily_headers(self) -> HeaderPairs:
@@ -102,7 +102,7 @@ class Quota:
         if limit is None:
             return []
         now = self._clock.now_us()
-        return errors.daily_headers(limit, max(0, limit - self._used(DAY, now)), now)
+        return errors.limit_headers("daily", limit, now, max(0, limit - self._used(DAY, now)))
 
     def count_message(self, now: int) -> None:
         if self._limits.daily_messages is not None:
@@ -115,7 +115,7 @@ class Quota:
             now = self._clock.now_us()
             used = self._used(DAY, now)
             if used + count > limit:
-                raise errors.daily_limited(limit, now, max(0, limit - used))
+                raise errors.rate_limited("daily", limit, now, max(0, limit - used))
 
     def check(self, settings: PublishSettings, body: bytes, now: int) -> int:
         """Check a message's body and settings, including those of its callbacks, against the plan.
