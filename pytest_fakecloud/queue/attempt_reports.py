@@ -498,8 +498,7 @@ def _why_held(engine: Engine, message: Message, name: Naming, now_us: int) -> st
 
 def _held_by_flow(engine: Engine, message: Message, now_us: int) -> str:
     """Return when flow control admits the next message; empty unless the message waits for it."""
-    flow = message.settings.flow
-    key = None if flow is None else engine.flow.keys.get(flow.key)
+    key = engine.flow_key(message)
     if key is None or message.id not in key.waiting:
         return ""
     # Use a copy, because reopens_us() may start the next period.

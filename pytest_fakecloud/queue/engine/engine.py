@@ -428,7 +428,7 @@ class Engine(Publisher):
             (self, "groups_of_tasks", copies),
             (self, "in_flight", dict),
             (self, "waiting_for_slot", deque),
-            (self.flow, "keys", copies),
+            (self, "flow_keys", copies),
             (self.url_groups, "by_name", copies),
             (self, "queues", copies),
             (self.schedules, "by_id", copies),
@@ -478,7 +478,7 @@ class Engine(Publisher):
                     self.plan(message, message.due_us, message.wait_reason)
                 elif message.state == "CANCEL_REQUESTED":
                     self.plan_end_of_cancelled(message, message.due_us)
-            for key in self.flow.keys.values():
+            for key in self.flow_keys.values():
                 self.start_waiting_for_flow(key)
             self.start_waiting()
 

@@ -102,7 +102,8 @@ class Messages(Admission):
         self.pending[message.id] = message
         self.log(message, "CREATED", message.created_us, next_us=message.not_before_us)
         if message.settings.flow is not None:
-            key = self.flow.observe(message.settings.flow, now)
+            key = self.get_or_create_flow_key(message.settings.flow.key, now)
+            key.observe(message.settings.flow, now)
             key.messages += 1
             if key.waiting:
                 # The settings of the new message may admit waiting messages, too.
@@ -433,4 +434,4 @@ class Messages(Admission):
             key.messages -= 1
             is_kept = key.paused or key.pinned_parallelism or key.pinned_rate
             if not key.messages and not is_kept:
-                del self.flow.keys[key.key]
+                del self.flow_keys[key.key]
