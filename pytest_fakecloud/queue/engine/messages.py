@@ -80,7 +80,6 @@ class Messages(Admission):
         self.under_way: dict[str, Message] = {}
         self.dead_letters: dict[str, str] = {}
         self._dead_letter_count = 0
-        self._ends = self.settings.history_us is not None
         self._span_us = self.settings.history_us or 0
         self._to_forget: list[tuple[int, str]] = []
         self._returned_at: tuple[int, int] = (0, 0)
@@ -190,8 +189,7 @@ class Messages(Admission):
         if message.workflow is not None or message.failure_of is not None:
             self.workflow.finished(message, at_us)
         self.release_waiting(message)
-        if self._ends:
-            self._note_finished(message)
+        self._note_finished(message)
 
     def release_waiting(self, message: Message) -> None:
         """Release the messages that wait for this one, after it and its callbacks have finished."""
@@ -371,7 +369,7 @@ class Messages(Admission):
     # -- forgetting --------------------------------------------------------------------------------
 
     def _note_finished(self, message: Message) -> None:
-        if self._ends and message.finished_us is not None:
+        if self.settings.history_us is not None and message.finished_us is not None:
             heapq.heappush(self._to_forget, (message.finished_us + self._span_us, message.id))
 
     def sweep(self) -> None:

@@ -28,7 +28,6 @@ from ..wire.headers import (
     check_url,
     named_url,
     read_given,
-    read_settings,
     settings_to_republish,
 )
 from ..wire.waits import RetryDelay
@@ -154,7 +153,7 @@ class Quota:
             return
         if depth > _MAX_NESTING:
             raise bad_request(f"invalid callback headers: nested deeper than {_MAX_NESTING} levels")
-        settings = read_settings(nested)
+        settings = PublishSettings(**read_given(nested))
         retries = self.callback_retries(settings, source_retries)
         self._check_settings(settings, retries, now)
         delayed = settings.delay_us or settings.not_before_us is not None
@@ -333,7 +332,7 @@ class Publisher(Messages):
         self, source: Message, kind: Kind, url: str, nested: HeaderPairs, body: bytes, at_us: int
     ) -> None:
         """Publish a callback about a message, with the settings nested in the message's headers."""
-        settings = read_settings(nested) if nested else PublishSettings()
+        settings = PublishSettings(**read_given(nested)) if nested else PublishSettings()
         retries = self.quota.callback_retries(settings, source.max_retries)
         redaction = source.settings.redaction
         if settings.redaction != redaction:
