@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Literal, NamedTuple, TypeVar
 
 from ...core.errors import ContractError
@@ -57,7 +56,6 @@ from .state import BrokerState, ClockWaits, GroupCopy, GroupListener
 T = TypeVar("T")
 MOST_PARTITIONS = 100_000
 """Maximum number of partitions in a topic; a larger number could exhaust the memory."""
-_topic_of = attrgetter("topic")
 _SECOND_US = 1_000_000
 _DAY_US = 86_400 * _SECOND_US
 _LONGEST_SLEEP = 3600.0
@@ -321,7 +319,7 @@ class MemoryRecords:
         for log, columns in plan.columns.items():
             log.append(columns, by_client=by_client)
             woken |= log.watchers
-        for name in set(map(_topic_of, plan.columns)):
+        for name in {log.topic for log in plan.columns}:
             topics[name].retain(now_us // 1000)
         return plan.positions
 

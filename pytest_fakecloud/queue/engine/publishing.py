@@ -41,16 +41,13 @@ _MAX_NESTING = 5
 """Maximum depth of callbacks of callbacks, which are nested in the headers of a message."""
 _SWEEP = 64
 """Maximum number of deduplication keys that are examined for expiry at a time."""
+_SAME_AGAIN = (
+    "url", "topic_name", "endpoint_name", "api", "wait_timeout_us", "wait_deadline_us",
+    "invoked_run_id",
+)  # fmt: skip
+"""Fields that a message has in common with one that is published again."""
 _RUN_STATES = {"DELIVERED": "SUCCESS", "FAILED": "FAIL", "CANCELED": "FAIL"}
 """The API's name for the state of a message that a schedule has created."""
-
-
-class Target(NamedTuple):
-    """A URL to deliver to, with the URL group and the endpoint that it belongs to."""
-
-    url: str
-    topic_name: str | None = None
-    endpoint_name: str | None = None
 
 
 class Accepted(NamedTuple):
@@ -279,7 +276,7 @@ class Publisher(Messages):
                 self.deduplication.remember(key, schedule.id, now)
                 return Published(schedule_id=schedule.id)
             drafts = [
-                self._draft(target, settings, body, now, retries, caller_ip, api=api)
+                self._draft(settings, body, now, retries, caller_ip, api=api, **target)
                 for target in targets
             ]
             return self._store(drafts, now, group=group is not None)
@@ -297,17 +294,20 @@ class Publisher(Messages):
         sender = schedule.caller_ip
         origin = {"api": schedule.api, "schedule_id": schedule.id}
         drafts = [
-            self._draft(target, settings, schedule.body, at_us, retries, sender, **origin)
+            self._draft(settings, schedule.body, at_us, retries, sender, **origin, **target)
             for target in self._targets(schedule.destination, settings, group)
         ]
         return [one.message_id for one in self._store(drafts, self.clock.now_us()).accepted]
 
     def _targets(
         self, destination: str, settings: PublishSettings, group: UrlGroup | None
-    ) -> list[Target]:
-        """Return the targets of a destination; raise a 400 error if it is invalid."""
+    ) -> list[dict[str, str | None]]:
+        """Return the fields of the messages to a destination; raise a 400 error if it is invalid."""
         if group is not None:
-            return [Target(one.url, group.name, one.name) for one in group.endpoints]
+            return [
+                {"url": one.url, "topic_name": group.name, "endpoint_name": one.name}
+                for one in group.endpoints
+            ]
         if destination.startswith("api/"):
             named = named_url(destination)
             if named is None:
@@ -317,11 +317,11 @@ class Publisher(Messages):
                 )
             if named == LLM_URL and settings.callback is None:
                 raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
-            return [Target(named)]
+            return [{"url": named}]
         check_url(destination, "destination")
         if self.settings.production_checks:
             check_public(destination)
-        return [Target(destination)]
+        return [{"url": destination}]
 
     def states_of_run(self, schedule: Schedule) -> dict[str, str]:
         """Return the states of the last run's messages that still exist, by public id."""
@@ -341,8 +341,8 @@ class Publisher(Messages):
             content_type="application/json", retries=retries, redaction=redaction
         )
         self.quota.count_message(at_us)
-        origin = {"kind": kind, "source_id": source.id}
-        draft = self._draft(Target(url), settings, body, at_us, retries, source.caller_ip, **origin)
+        origin = {"url": url, "kind": kind, "source_id": source.id}
+        draft = self._draft(settings, body, at_us, retries, source.caller_ip, **origin)
         try:
             if draft.queue_name is not None:
                 self.check_queues([draft.queue_name])
@@ -394,17 +394,11 @@ class Publisher(Messages):
         self, message: Message, settings: PublishSettings, body: bytes, now: int
     ) -> Message:
         retries = self.quota.check(settings, body, now)
-        target = Target(message.url, message.topic_name, message.endpoint_name)
-        draft = self._draft(target, settings, body, now, retries, message.caller_ip)
-        draft.api = message.api
-        draft.wait_timeout_us = message.wait_timeout_us
-        draft.wait_deadline_us = message.wait_deadline_us
-        draft.invoked_run_id = message.invoked_run_id
-        return draft
+        same = {name: getattr(message, name) for name in _SAME_AGAIN}
+        return self._draft(settings, body, now, retries, message.caller_ip, **same)
 
     def _draft(
         self,
-        target: Target,
         settings: PublishSettings,
         body: bytes,
         now_us: int,
@@ -417,10 +411,8 @@ class Publisher(Messages):
         if settings.not_before_us is not None:
             not_before = max(now_us, settings.not_before_us)
         ceiling = self.limits.timeout_us
-        url, topic_name, endpoint_name = target
         return Message(
             id="msg_" + self._message_ids.hex(32),
-            url=url,
             body=body,
             settings=settings,
             created_us=now_us,
@@ -428,8 +420,6 @@ class Publisher(Messages):
             max_retries=retries,
             timeout_us=min(settings.timeout_us or ceiling, ceiling),
             caller_ip=caller_ip,
-            topic_name=topic_name,
-            endpoint_name=endpoint_name,
             queue_name=settings.queue_name,
             **origin,
         )

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from ..engine.publishing import Publisher
 
 Record = dict[str, Any]
-_FORWARD = re.compile(r"\Aforward-", re.IGNORECASE)
 
 
 def ms(us: int | None) -> int | None:
@@ -80,7 +79,7 @@ def _nested_headers(headers: HeaderPairs, redaction: Redaction) -> dict[str, lis
     own_redaction = read_redaction(first(headers, "Upstash-Redact-Fields") or "")
     shown = shown_settings(headers, redaction.with_other(own_redaction))
     own = ((name.removeprefix("Upstash-"), value) for name, value in shown)
-    return header_map((_FORWARD.sub("", name), value) for name, value in own)
+    return header_map((re.sub(r"(?i)\Aforward-", "", name), value) for name, value in own)
 
 
 def _caller(ip: str) -> Record:
