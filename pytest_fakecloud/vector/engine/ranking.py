@@ -112,8 +112,7 @@ class Ranker:
         )
         accept = _accept(namespace, prepared)
         if accept is None:
-            least = threshold(scores, depth)
-            near = scores >= least
+            near = scores >= threshold(scores, depth)
             return best_first(rows[near], scores[near], depth, self._order)
         ranking = best_first(rows, scores, len(rows), self._order)
         tested = enumerate(ranking.rows[: self._budget(prepared)].tolist())
