@@ -71,13 +71,11 @@ class Engine(Publisher):
         """Replace the chain around deliveries. The first interceptor is the outermost."""
         self.interceptors = interceptors
         around = [one for one in interceptors if type(one).deliver is not Interceptor.deliver]
-        chain: Proceed = _send
-        for one in reversed([one for one in around if not one.encloses_engine]):
-            chain = partial(one.deliver, proceed=chain)
-        chain = partial(self._deliver, proceed=chain)
-        for one in reversed([one for one in around if one.encloses_engine]):
-            chain = partial(one.deliver, proceed=chain)
-        self._chain: Proceed = chain
+        outer = [one.deliver for one in around if one.encloses_engine]
+        inner = [one.deliver for one in around if not one.encloses_engine]
+        self._chain: Proceed = _send
+        for deliver in reversed([*outer, self._deliver, *inner]):
+            self._chain = partial(deliver, proceed=self._chain)
 
     # -- attempts; timers call the first three with the due time, which is not needed -------------
 

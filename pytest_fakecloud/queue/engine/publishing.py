@@ -20,7 +20,7 @@ from ...core.timers import weakly
 from .. import errors
 from ..errors import QueueError, bad_request, quota
 from ..model import DAY, SECOND, Api, HeaderPairs, Kind, Message, PublishSettings
-from ..settings import PlanLimits, QueueConfig
+from ..settings import QueueConfig
 from ..wire.headers import (
     LLM_URL,
     NAMED,
@@ -70,8 +70,8 @@ class Published:
 class Quota:
     """The limits of a plan on the content of publish requests and on the number of messages."""
 
-    def __init__(self, limits: PlanLimits, settings: QueueConfig, clock: Timekeeper) -> None:
-        self._limits = limits
+    def __init__(self, settings: QueueConfig, clock: Timekeeper) -> None:
+        self._limits = settings.plan
         self._settings = settings
         self._clock = clock
         self.usage: dict[int, tuple[int, int]] = {}
@@ -226,10 +226,9 @@ class Publisher(Messages):
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        limits = self.limits
-        self.quota = Quota(limits, self.settings, self.clock)
+        self.quota = Quota(self.settings, self.clock)
         self.deduplication = Deduplication(self.settings.dedup_window_us)
-        self.url_groups = UrlGroups(weakly(self.new_id), limits)
+        self.url_groups = UrlGroups(weakly(self.new_id), self.limits)
         self.schedules = Schedules(weakref.proxy(self), weakly(self._publish_run))
         self.workflow = WorkflowRuns(weakref.proxy(self))
 
