@@ -288,11 +288,9 @@ class Broker(Handle):
         if isinstance(data, PathLike):
             data = _text_of(data)
         messages = list(messages_in(data))
-        needed: dict[str, int] = {}
+        needed = dict.fromkeys(data, 1) if isinstance(data, Mapping) else {}
         for message in messages:
             needed[message.topic] = max(needed.get(message.topic, 1), (message.partition or 0) + 1)
-        if isinstance(data, Mapping):
-            needed = {**dict.fromkeys(data, 1), **needed}
         with self._settled():
             self._engine.load(needed, messages)
 
