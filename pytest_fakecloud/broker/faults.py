@@ -50,9 +50,6 @@ class PartialProduceRule(ServiceRule):
 class ReorderRule(ServiceRule):
     """Fires on a consume request that returns records of several partitions."""
 
-    def __init__(self, table: FaultTable, matchers: Mapping[str, Any]) -> None:
-        super().__init__(table, "reorder", "reorder", matchers)
-
     @property
     def shortfall(self) -> str:
         return f"{super().shortfall}: no consumer received records of two partitions at once"
@@ -98,7 +95,7 @@ class BrokerFaults(FaultPlan):
         received records of two partitions at once, because nothing was mixed. An exception of the
         block itself is not replaced.
         """
-        return self._add(ReorderRule(self._table, matchers))
+        return self._add(ReorderRule(self._table, "reorder", "reorder", matchers))
 
     @action_as("faults.crash")
     def crash(self, group: str, instance: str) -> None:

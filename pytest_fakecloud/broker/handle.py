@@ -115,7 +115,12 @@ class Broker(Handle):
 
     def __init__(self, context: Context, **settings: Unpack[BrokerSettings]) -> None:
         config = self._configure(context, BrokerConfig, settings)
-        self._engine = _make_engine(context, config, self.name)
+        if config.engine is None:
+            self._engine = MemoryEngine(context.clock, context.ids, config, self.name)
+        else:
+            with importing(f"engine={config.engine.partition('://')[0]!r}", extra="kafka"):
+                from .kafka import KafkaEngine
+            self._engine = KafkaEngine(context.clock, config, config.engine)
         try:
             for topic, options in (config.topics or {}).items():
                 self._engine.topics.create(topic, topic_config(topic, options))
@@ -283,11 +288,9 @@ class Broker(Handle):
         if isinstance(data, PathLike):
             data = _text_of(data)
         messages = list(messages_in(data))
-        needed: dict[str, int] = {}
+        needed = dict.fromkeys(data, 1) if isinstance(data, Mapping) else {}
         for message in messages:
             needed[message.topic] = max(needed.get(message.topic, 1), (message.partition or 0) + 1)
-        if isinstance(data, Mapping):
-            needed = {**dict.fromkeys(data, 1), **needed}
         with self._settled():
             self._engine.load(needed, messages)
 
@@ -567,15 +570,6 @@ class Broker(Handle):
             show=_shown_record,
             if_empty="the topic has no records",
         )[0]
-
-
-def _make_engine(context: Context, config: BrokerConfig, name: str) -> BrokerEngine:
-    url = config.engine
-    if url is None:
-        return MemoryEngine(context.clock, context.ids, config, name)
-    with importing(f"engine={url.partition('://')[0]!r}", extra="kafka"):
-        from .kafka import KafkaEngine
-    return KafkaEngine(context.clock, config, url)
 
 
 def _text_of(path: PathLike[str]) -> str:

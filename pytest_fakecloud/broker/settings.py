@@ -50,14 +50,13 @@ class BrokerLimits:
         check(self, "BrokerLimits")
 
 
-_WEEK_MS = 7 * 24 * 3600 * 1000
 PRESETS: Mapping[str, BrokerLimits] = {
     "free": BrokerLimits(
         max_partitions=10,
         messages_per_day=10_000,
         messages_per_second=1000,
         storage_bytes=256 * 1024 * 1024,
-        retention_ms=_WEEK_MS,
+        retention_ms=7 * 24 * 3600 * 1000,
     ),
     "payg": BrokerLimits(max_partitions=100, messages_per_second=1000),
     "pro": BrokerLimits(max_partitions=1000),

@@ -380,7 +380,13 @@ def _step(message: Message, entry: LogEntry, attempt: Attempt | None) -> str:
     if attempt is not None:
         return _attempt_text(attempt)
     if entry.state == "RETRY" and entry.next_us is not None:
-        return f"RETRY   in {span(entry.next_us - entry.time_us)} ({_retry_reason(message, entry)})"
+        later = (
+            one.wait_reason
+            for one in message.attempts
+            if one.at_us >= entry.next_us and one.sequence > entry.number
+        )
+        wait = span(entry.next_us - entry.time_us)
+        return f"RETRY   in {wait} ({next(later, message.wait_reason)})"
     if entry.state == "ERROR":
         return ""
     if entry.state == "FAILED":
@@ -398,13 +404,6 @@ def _attempt_text(attempt: Attempt) -> str:
         where += f", {raised_text(attempt.exception)}"
     faults = f" [fault: {', '.join(attempt.faults)}]" if attempt.faults else ""
     return f"ACTIVE  attempt {attempt.number} {waited} -> {answer}{where}{faults}"
-
-
-def _retry_reason(message: Message, entry: LogEntry) -> str:
-    for attempt in message.attempts:
-        if attempt.at_us >= (entry.next_us or 0) and attempt.sequence > entry.number:
-            return attempt.wait_reason
-    return message.wait_reason
 
 
 def waiting_text(engine: Engine, message: Message, now_us: int) -> str:
@@ -498,8 +497,7 @@ def _why_held(engine: Engine, message: Message, name: Naming, now_us: int) -> st
 
 def _held_by_flow(engine: Engine, message: Message, now_us: int) -> str:
     """Return when flow control admits the next message; empty unless the message waits for it."""
-    flow = message.settings.flow
-    key = None if flow is None else engine.flow.keys.get(flow.key)
+    key = engine.flow_key(message)
     if key is None or message.id not in key.waiting:
         return ""
     # Use a copy, because reopens_us() may start the next period.

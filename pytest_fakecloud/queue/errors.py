@@ -72,28 +72,22 @@ def read_only() -> QueueError:
     )
 
 
-def burst_limited(limit: int, now_us: int) -> QueueError:
-    """Return the error (429) for exceeding the burst limit."""
-    headers = [
-        ("Burst-RateLimit-Limit", str(limit)),
-        ("Burst-RateLimit-Remaining", "0"),
-        ("Burst-RateLimit-Reset", str(now_us // SECOND + 1)),
-    ]
-    return QueueError(429, "Exceeded burst rate limit", headers=headers)
+_RATE_LIMITS = {"burst": ("Burst-RateLimit", SECOND), "daily": ("RateLimit", DAY)}
+"""For each rate limit, the prefix of its headers, and its period."""
 
 
-def daily_headers(limit: int, left: int, now_us: int) -> HeaderList:
-    """Return the headers that report the daily limit and the number of remaining messages."""
-    return [
-        ("RateLimit-Limit", str(limit)),
-        ("RateLimit-Remaining", str(left)),
-        ("RateLimit-Reset", str((now_us // DAY + 1) * DAY // SECOND)),
-    ]
+def limit_headers(kind: str, limit: int, now_us: int, left: int = 0) -> HeaderList:
+    """Return the headers that report the ``burst`` or ``daily`` limit, and how much of it is left."""
+    prefix, period_us = _RATE_LIMITS[kind]
+    reset = (now_us // period_us + 1) * period_us // SECOND
+    values = {"Limit": limit, "Remaining": left, "Reset": reset}
+    return [(f"{prefix}-{name}", str(value)) for name, value in values.items()]
 
 
-def daily_limited(limit: int, now_us: int, left: int = 0) -> QueueError:
-    """Return the error (429) for exceeding the daily message limit, with ``RateLimit-*`` headers."""
-    return QueueError(429, "Exceeded daily rate limit", headers=daily_headers(limit, left, now_us))
+def rate_limited(kind: str, limit: int, now_us: int, left: int = 0) -> QueueError:
+    """Return the error (429) for exceeding the ``burst`` or ``daily`` limit, with its headers."""
+    headers = limit_headers(kind, limit, now_us, left)
+    return QueueError(429, f"Exceeded {kind} rate limit", headers=headers)
 
 
 INVALID_SCHEME = "endpoint has invalid scheme, add http:// or https://"

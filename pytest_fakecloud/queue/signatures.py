@@ -408,7 +408,7 @@ class SignatureDetails(TypedDict):
     url: str
     """The URL that was signed."""
     called: str
-    """The URL as a web framework reconstructs it."""
+    """The URL as a web framework reconstructs it from ``Host`` and the path."""
     size: int
     hash: str
     invalid: str | None
@@ -444,7 +444,7 @@ def signature_details(
     signature = first(sent.headers, "Upstash-Signature") or next(
         (value for name, value in sent.headers if name.lower().endswith("-signature")), None
     )
-    url = as_text(sent.url)
+    url, address = as_text(sent.url), Address.of(sent.url)
     invalid, check = None, _NO_CHECK
     if signature is not None:
         invalid = explain(signature, body=sent.body, keys=keys, at=now, url=url)
@@ -463,7 +463,7 @@ def signature_details(
     return {
         "missing": signature is None,
         "url": url,
-        "called": _as_served(sent.url),
+        "called": as_text(f"{address.scheme}://{address.netloc}{address.target}"),
         "size": len(sent.body),
         "hash": body_hash(sent.body),
         "invalid": invalid,
@@ -485,15 +485,6 @@ def signature_details(
 def _environment(keys: SigningKeys) -> str:
     names = {None: "unset", keys.current: "current", keys.next: "next"}
     return names.get(os.environ.get("QSTASH_CURRENT_SIGNING_KEY"), "other")
-
-
-def _as_served(url: str) -> str:
-    """Return the URL as a web framework reconstructs it from ``Host`` and the path."""
-    try:
-        address = Address.of(url)
-    except ValueError:
-        return as_text(url)
-    return as_text(f"{address.scheme}://{address.netloc}{address.target}")
 
 
 def _reserialized(body: bytes) -> bytes | None:

@@ -41,7 +41,6 @@ MODELS: Mapping[str, int] = {
     "bm25": 0,
 }
 """The vendor's models with their dense dimensions; each name can be passed as ``embedding``."""
-_PUBLISHER = "baai/"
 SPARSE_MODELS = frozenset(("bge-m3", "bm25"))
 
 
@@ -51,7 +50,7 @@ def model_of(name: str) -> str:
     The documentation writes ``BAAI/bge-small-en-v1.5``, the management API ``BGE_SMALL_EN_V1_5``.
     Raises ``ContractError`` for an unknown model.
     """
-    model = name.lower().replace("_", "-").replace(".", "-").removeprefix(_PUBLISHER)
+    model = name.lower().replace("_", "-").replace(".", "-").removeprefix("baai/")
     model = re.sub(r"-v\d+(-\d+)*$", "", model)
     if model not in MODELS:
         raise ContractError(unknown_name("model", name, MODELS, "embedding"))

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Literal, NamedTuple, TypeVar
 
 from ...core.errors import ContractError
@@ -57,7 +56,6 @@ from .state import BrokerState, ClockWaits, GroupCopy, GroupListener
 T = TypeVar("T")
 MOST_PARTITIONS = 100_000
 """Maximum number of partitions in a topic; a larger number could exhaust the memory."""
-_topic_of = attrgetter("topic")
 _SECOND_US = 1_000_000
 _DAY_US = 86_400 * _SECOND_US
 _LONGEST_SLEEP = 3600.0
@@ -124,7 +122,7 @@ class MemoryEngine:
             self._waits.interrupt()
             self.state.topics.clear()
             self.state.topics.update({topic.name: topic.copy() for topic in snapshot.topics})
-            self.records.quota.reset()
+            self.records.quota.counts.clear()
             self.groups.restore(snapshot.groups)
 
     def set_listener(self, listener: GroupListener) -> None:
@@ -257,7 +255,7 @@ class BrokerQuota:
             (_DAY_US, limits.messages_per_day, "day"),
         )
         self._storage = limits.storage_bytes
-        self._counts: dict[tuple[str, int], int] = {}
+        self.counts: dict[tuple[str, int], int] = {}
 
     def take(self, messages: int, size: int, stored: Callable[[], int], now_us: int) -> None:
         """Count messages that are about to be appended.
@@ -270,7 +268,7 @@ class BrokerQuota:
             if limit is None:
                 continue
             period = name, now_us // span
-            used = self._counts.get(period, 0)
+            used = self.counts.get(period, 0)
             if used + messages > limit:
                 raise BrokerError(
                     "quota_exceeded",
@@ -282,10 +280,7 @@ class BrokerQuota:
             raise BrokerError(
                 "quota_exceeded", f"Exceeded the plan's limit of {self._storage} bytes of storage"
             )
-        self._counts = counts
-
-    def reset(self) -> None:
-        self._counts.clear()
+        self.counts = counts
 
 
 class MemoryRecords:
@@ -293,9 +288,7 @@ class MemoryRecords:
 
     def __init__(self, state: BrokerState, waits: ClockWaits) -> None:
         self._state = state
-        self._clock = state.clock
         self._waits = waits
-        self._settings = state.settings
         self.quota = BrokerQuota(state.settings.limits)
 
     def produce(
@@ -326,7 +319,7 @@ class MemoryRecords:
         for log, columns in plan.columns.items():
             log.append(columns, by_client=by_client)
             woken |= log.watchers
-        for name in set(map(_topic_of, plan.columns)):
+        for name in {log.topic for log in plan.columns}:
             topics[name].retain(now_us // 1000)
         return plan.positions
 
@@ -339,7 +332,7 @@ class MemoryRecords:
         Returns ``[]`` at the timeout. Raises ``BrokerError`` for positions outside the logs.
         """
         wanted = distinct_positions(positions)
-        signal = self._clock.signal()
+        signal = self._state.clock.signal()
         with self._state:
             epoch = self._waits.epoch
             found = self._read(wanted)
@@ -369,8 +362,8 @@ class MemoryRecords:
             if not log.start <= offset <= log.end:
                 raise errors.out_of_range(topic, partition, offset, log.start, log.end)
             if offset < log.end:
-                parts.append(log.read(offset, None, self._settings.max_partition_bytes))
-        if self._settings.fetch_single_topic and parts:
+                parts.append(log.read(offset, None, self._state.settings.max_partition_bytes))
+        if self._state.settings.fetch_single_topic and parts:
             first = parts[0][0].topic
             parts = [part for part in parts if part[0].topic == first]
         return [record for part in parts for record in part]
@@ -412,7 +405,7 @@ class MemoryRecords:
 
     def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
         """Call ``look`` after each change of a topic, until it returns a result or for ``seconds``."""
-        signal = self._clock.signal()
+        signal = self._state.clock.signal()
         watched: list[PartitionLog] = []
         until = monotonic() + seconds
         self._waits.waiting.append(signal)

@@ -80,9 +80,6 @@ class PartitionLog:
     def __len__(self) -> int:
         return len(self._values) - self._head
 
-    def __repr__(self) -> str:
-        return f"<PartitionLog {self.topic}-{self.partition} {self.start}..{self.end}>"
-
     def append(self, new: Columns, *, by_client: bool) -> None:
         """Append at least one record."""
         peak = self._peaks[-1] if len(self) else new.timestamps[0]

@@ -174,10 +174,8 @@ class Destination(Handle):
         except Exception as error:
             # Only respond: `_unmet` reports the exception.
             response = WerkzeugResponse(f"{type(error).__name__}: {error}", 500)
-        headers = []
-        for name, value in response.headers:
-            if name.lower() not in ("content-type", "content-length"):
-                headers.append((name, value))
+        own = ("content-type", "content-length")
+        headers = [pair for pair in response.headers if pair[0].lower() not in own]
         return Answer(response.get_data(), response.status_code, headers, response.content_type)
 
     def _environ(self, request: Request) -> dict[str, Any]:

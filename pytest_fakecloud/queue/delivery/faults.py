@@ -12,7 +12,7 @@ they are removed. An overtaken message is due again after the next delivery, or 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -21,7 +21,7 @@ from ...core.matching import Field, Question
 from ...core.settings import whole
 from ...faults.table import Fault, FaultTable, ServiceRule
 from ...http.messages import Answer, Serve
-from ..errors import QueueError, burst_limited, daily_limited
+from ..errors import rate_limited
 from ..model import KINDS, Delivery, Interceptor, Kind, Message
 from ..views import LABEL, NAME
 from ..wire.values import as_text
@@ -165,13 +165,11 @@ class QueueFaults(FaultPlan):
 
     def burst_limit(self, limit: int, **matchers: Unpack[QueueMatchers]) -> Fault:
         """Reject publish requests with the 429 response and the headers of the burst limit."""
-        whole(0).read("limit", limit)
-        return self._refusal(burst_limited, limit, f"burst_limit {limit}", matchers)
+        return self._refusal("burst", limit, matchers)
 
     def daily_limit(self, limit: int, **matchers: Unpack[QueueMatchers]) -> Fault:
         """Reject publish requests with the 429 response and the headers of the daily limit."""
-        whole(0).read("limit", limit)
-        return self._refusal(daily_limited, limit, f"daily_limit {limit}", matchers)
+        return self._refusal("daily", limit, matchers)
 
     def _delivery(self, kind: str, matchers: Mapping[str, Any]) -> Fault:
         rule = ServiceRule(self._table, kind, kind, matchers)
@@ -180,19 +178,14 @@ class QueueFaults(FaultPlan):
             Question("kind", rule.facts["kind"], OneOf("kind", ("callback", "failure_callback")))
         return self._add(rule)
 
-    def _refusal(
-        self,
-        error: Callable[[int, int], QueueError],
-        limit: int,
-        shown: str,
-        matchers: Mapping[str, Any],
-    ) -> Fault:
+    def _refusal(self, kind: str, limit: int, matchers: Mapping[str, Any]) -> Fault:
+        whole(0).read("limit", limit)
         table = self._table
         if matchers.get("route") is None:
             matchers = {**matchers, "route": _PUBLISHING}
 
         def respond(serve: Serve) -> Answer:
             # Build the response for each request, because its headers depend on the current time.
-            return table.answers.render(error(limit, table.clock.now_us()))
+            return table.answers.render(rate_limited(kind, limit, table.clock.now_us()))
 
-        return self._inject("respond", shown, matchers, respond)
+        return self._inject("respond", f"{kind}_limit {limit}", matchers, respond)

@@ -53,9 +53,6 @@ class _NoNetwork(HTTPAdapter):
     def get_connection_with_tls_context(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         raise ConnectionError(f"no mock matches {request.url} any more, and nothing was sent")
 
-    def get_connection(self, url: Any, *args: Any, **kwargs: Any) -> Any:
-        raise ConnectionError(f"no mock matches {url} any more, and nothing was sent")
-
 
 _ADAPTER = _NoNetwork()
 

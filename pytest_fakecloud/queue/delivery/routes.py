@@ -197,11 +197,10 @@ class DestinationRoute:
             answer = self._perform(delivery, deadlines, in_loop)
             if in_loop and inspect.isawaitable(answer):
                 answer = await answer
+        except CapReached as error:
+            answer = timed_out(delivery, str(error))
         except Exception as error:
-            answer = _outcome_of_error(error, delivery)
-        return self._completed(answer, delivery)
-
-    def _completed(self, answer: object, delivery: Delivery) -> Outcome:
+            answer = failed(error)
         outcome = answer if isinstance(answer, Outcome) else outcome_of(as_reply(answer), delivery)
         # Without a status, the exception is not from the handler, but a timeout, for example.
         of_handler = outcome.exception is not None and outcome.status is not None
@@ -437,11 +436,6 @@ def as_reply(value: object) -> Response:
 @lru_cache(maxsize=1024, typed=True)  # A test responds with few statuses, but often.
 def _status_only(status: int) -> Response:
     return Response(status)
-
-
-def _outcome_of_error(error: Exception, delivery: Delivery) -> Outcome:
-    is_timeout = isinstance(error, CapReached)
-    return timed_out(delivery, str(error)) if is_timeout else failed(error)
 
 
 def outcome_of(reply: Response, delivery: Delivery) -> Outcome:

@@ -71,13 +71,11 @@ class Engine(Publisher):
         """Replace the chain around deliveries. The first interceptor is the outermost."""
         self.interceptors = interceptors
         around = [one for one in interceptors if type(one).deliver is not Interceptor.deliver]
-        chain: Proceed = _send
-        for one in reversed([one for one in around if not one.encloses_engine]):
-            chain = partial(one.deliver, proceed=chain)
-        chain = partial(self._deliver, proceed=chain)
-        for one in reversed([one for one in around if one.encloses_engine]):
-            chain = partial(one.deliver, proceed=chain)
-        self._chain: Proceed = chain
+        outer = [one.deliver for one in around if one.encloses_engine]
+        inner = [one.deliver for one in around if not one.encloses_engine]
+        self._chain: Proceed = _send
+        for deliver in reversed([*outer, self._deliver, *inner]):
+            self._chain = partial(deliver, proceed=self._chain)
 
     # -- attempts; timers call the first three with the due time, which is not needed -------------
 
@@ -428,7 +426,7 @@ class Engine(Publisher):
             (self, "groups_of_tasks", copies),
             (self, "in_flight", dict),
             (self, "waiting_for_slot", deque),
-            (self.flow, "keys", copies),
+            (self, "flow_keys", copies),
             (self.url_groups, "by_name", copies),
             (self, "queues", copies),
             (self.schedules, "by_id", copies),
@@ -478,7 +476,7 @@ class Engine(Publisher):
                     self.plan(message, message.due_us, message.wait_reason)
                 elif message.state == "CANCEL_REQUESTED":
                     self.plan_end_of_cancelled(message, message.due_us)
-            for key in self.flow.keys.values():
+            for key in self.flow_keys.values():
                 self.start_waiting_for_flow(key)
             self.start_waiting()
 

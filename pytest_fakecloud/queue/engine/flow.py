@@ -36,7 +36,7 @@ from typing import Any
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane, Timer
-from ..errors import bad_request, existing, quota
+from ..errors import existing, quota
 from ..model import SECOND, FlowSettings, Message, Outcome, Report
 from ..settings import QueueConfig
 from ..wire.values import check_name
@@ -70,6 +70,31 @@ class FlowKey:
     pinned_rate: bool = False
     active: dict[str, int] = field(default_factory=dict)
     waiting: deque[str] = field(default_factory=deque)
+
+    def observe(self, settings: FlowSettings, now_us: int) -> None:
+        """Apply the flow-control settings of a message that is being published."""
+        if settings.parallelism is None and settings.rate is None:
+            return
+        if not self.pinned_parallelism:
+            self.parallelism = settings.parallelism
+        if not self.pinned_rate:
+            # Count in the old period before its length changes.
+            self.roll(now_us)
+            self.rate = settings.rate
+            if self.period_us != settings.period_us:
+                self.period_us = settings.period_us
+                self.roll(now_us)
+
+    def pin(self, now_us: int, parallelism: int | None, rate: int | None, period_us: int) -> None:
+        """Pin limits, so that messages cannot change them, and start a new period."""
+        if parallelism is not None:
+            self.parallelism = parallelism
+            self.pinned_parallelism = True
+        if rate is not None:
+            self.rate = rate
+            self.period_us = period_us
+            self.pinned_rate = True
+        self.restart_period(now_us)
 
     def roll(self, now_us: int) -> None:
         """Start the period that contains the given time, unless it has already started."""
@@ -125,71 +150,6 @@ class FlowKey:
 
     def copy(self) -> FlowKey:
         return replace(self, active=dict(self.active), waiting=deque(self.waiting))
-
-
-class FlowControl:
-    """The flow-control keys of a queue."""
-
-    def __init__(self) -> None:
-        self.keys: dict[str, FlowKey] = {}
-
-    def observe(self, settings: FlowSettings, now_us: int) -> FlowKey:
-        """Apply the flow-control settings of a message that is being published, and return its key."""
-        found = self.get_or_create(settings.key, now_us)
-        if settings.parallelism is None and settings.rate is None:
-            return found
-        if not found.pinned_parallelism:
-            found.parallelism = settings.parallelism
-        if not found.pinned_rate:
-            # Count in the old period before its length changes.
-            found.roll(now_us)
-            found.rate = settings.rate
-            if found.period_us != settings.period_us:
-                found.period_us = settings.period_us
-                found.roll(now_us)
-        return found
-
-    def get(self, key: str) -> FlowKey:
-        """Return a key; raise a 404 error if no message has used it and it was never configured."""
-        return existing(self.keys.get(key), "flow control key", key)
-
-    def get_or_create(self, key: str, now_us: int) -> FlowKey:
-        if key not in self.keys:
-            self.keys[key] = FlowKey(key, now_us)
-        return self.keys[key]
-
-    def pin(
-        self,
-        key: str,
-        now_us: int,
-        *,
-        parallelism: int | None,
-        rate: int | None,
-        period_us: int | None,
-    ) -> FlowKey:
-        """Pin limits of a key, so that messages cannot change them, and start a new period."""
-        if parallelism is None and rate is None:
-            raise bad_request("invalid pin: pass parallelism, rate, or both")
-        if period_us is not None and rate is None:
-            raise bad_request("invalid pin: a period needs a rate")
-        found = self.get_or_create(key, now_us)
-        if parallelism is not None:
-            found.parallelism = parallelism
-            found.pinned_parallelism = True
-        if rate is not None:
-            found.rate = rate
-            found.period_us = period_us or SECOND
-            found.pinned_rate = True
-        found.restart_period(now_us)
-        return found
-
-    def unpin(self, key: str, *, parallelism: bool, rate: bool) -> FlowKey:
-        found = self.get(key)
-        if parallelism:
-            found.pinned_parallelism = False
-        if rate:
-            found.pinned_rate = False
-        return found
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -266,7 +226,7 @@ class Admission:
         self.owner: Any = None
         """The fake whose data this is, for the actions of views; None for an engine alone."""
         self.closed = False
-        self.flow = FlowControl()
+        self.flow_keys: dict[str, FlowKey] = {}
         self.flow_timers: dict[str, Timer] = {}
         self.queues: dict[str, OrderedQueue] = {}
 
@@ -456,7 +416,7 @@ class Admission:
         """Remove the oldest message that could start from its wait list and return it, or None."""
         wait_lists = [self.waiting_for_slot]
         wait_lists += [
-            key.waiting for key in self.flow.keys.values() if key.waiting and key.open(now)
+            key.waiting for key in self.flow_keys.values() if key.waiting and key.open(now)
         ]
         for wait_list in wait_lists:
             # Skip cancelled messages, which are not removed from their wait lists.
@@ -488,7 +448,16 @@ class Admission:
 
     def flow_key(self, message: Message) -> FlowKey | None:
         flow = message.settings.flow
-        return None if flow is None else self.flow.keys.get(flow.key)
+        return None if flow is None else self.flow_keys.get(flow.key)
+
+    def existing_flow_key(self, name: str) -> FlowKey:
+        """Return a key; raise a 404 error if no message has used it and it was never configured."""
+        return existing(self.flow_keys.get(name), "flow control key", name)
+
+    def get_or_create_flow_key(self, name: str, now_us: int) -> FlowKey:
+        if name not in self.flow_keys:
+            self.flow_keys[name] = FlowKey(name, now_us)
+        return self.flow_keys[name]
 
     def start_waiting_for_flow(self, key: FlowKey) -> None:
         now = self.clock.now_us()
@@ -512,7 +481,7 @@ class Admission:
     def _flow_opens(self, name: str, at_us: int) -> None:
         with self.lock:
             self.flow_timers.pop(name, None)
-            key = self.flow.keys.get(name)
+            key = self.flow_keys.get(name)
             if key is not None:
                 self.start_waiting_for_flow(key)
 

@@ -80,7 +80,6 @@ class Messages(Admission):
         self.under_way: dict[str, Message] = {}
         self.dead_letters: dict[str, str] = {}
         self._dead_letter_count = 0
-        self._ends = self.settings.history_us is not None
         self._span_us = self.settings.history_us or 0
         self._to_forget: list[tuple[int, str]] = []
         self._returned_at: tuple[int, int] = (0, 0)
@@ -102,7 +101,8 @@ class Messages(Admission):
         self.pending[message.id] = message
         self.log(message, "CREATED", message.created_us, next_us=message.not_before_us)
         if message.settings.flow is not None:
-            key = self.flow.observe(message.settings.flow, now)
+            key = self.get_or_create_flow_key(message.settings.flow.key, now)
+            key.observe(message.settings.flow, now)
             key.messages += 1
             if key.waiting:
                 # The settings of the new message may admit waiting messages, too.
@@ -189,8 +189,7 @@ class Messages(Admission):
         if message.workflow is not None or message.failure_of is not None:
             self.workflow.finished(message, at_us)
         self.release_waiting(message)
-        if self._ends:
-            self._note_finished(message)
+        self._note_finished(message)
 
     def release_waiting(self, message: Message) -> None:
         """Release the messages that wait for this one, after it and its callbacks have finished."""
@@ -370,7 +369,7 @@ class Messages(Admission):
     # -- forgetting --------------------------------------------------------------------------------
 
     def _note_finished(self, message: Message) -> None:
-        if self._ends and message.finished_us is not None:
+        if self.settings.history_us is not None and message.finished_us is not None:
             heapq.heappush(self._to_forget, (message.finished_us + self._span_us, message.id))
 
     def sweep(self) -> None:
@@ -433,4 +432,4 @@ class Messages(Admission):
             key.messages -= 1
             is_kept = key.paused or key.pinned_parallelism or key.pinned_rate
             if not key.messages and not is_kept:
-                del self.flow.keys[key.key]
+                del self.flow_keys[key.key]

@@ -20,7 +20,7 @@ from ...core.timers import weakly
 from .. import errors
 from ..errors import QueueError, bad_request, quota
 from ..model import DAY, SECOND, Api, HeaderPairs, Kind, Message, PublishSettings
-from ..settings import PlanLimits, QueueConfig
+from ..settings import QueueConfig
 from ..wire.headers import (
     LLM_URL,
     NAMED,
@@ -28,7 +28,6 @@ from ..wire.headers import (
     check_url,
     named_url,
     read_given,
-    read_settings,
     settings_to_republish,
 )
 from ..wire.waits import RetryDelay
@@ -42,16 +41,13 @@ _MAX_NESTING = 5
 """Maximum depth of callbacks of callbacks, which are nested in the headers of a message."""
 _SWEEP = 64
 """Maximum number of deduplication keys that are examined for expiry at a time."""
+_SAME_AGAIN = (
+    "url", "topic_name", "endpoint_name", "api", "wait_timeout_us", "wait_deadline_us",
+    "invoked_run_id",
+)  # fmt: skip
+"""Fields that a message has in common with one that is published again."""
 _RUN_STATES = {"DELIVERED": "SUCCESS", "FAILED": "FAIL", "CANCELED": "FAIL"}
 """The API's name for the state of a message that a schedule has created."""
-
-
-class Target(NamedTuple):
-    """A URL to deliver to, with the URL group and the endpoint that it belongs to."""
-
-    url: str
-    topic_name: str | None = None
-    endpoint_name: str | None = None
 
 
 class Accepted(NamedTuple):
@@ -74,8 +70,8 @@ class Published:
 class Quota:
     """The limits of a plan on the content of publish requests and on the number of messages."""
 
-    def __init__(self, limits: PlanLimits, settings: QueueConfig, clock: Timekeeper) -> None:
-        self._limits = limits
+    def __init__(self, settings: QueueConfig, clock: Timekeeper) -> None:
+        self._limits = settings.plan
         self._settings = settings
         self._clock = clock
         self.usage: dict[int, tuple[int, int]] = {}
@@ -93,7 +89,7 @@ class Quota:
         limit = self._limits.burst
         if limit is not None:
             if self._used(SECOND, now) >= limit:
-                raise errors.burst_limited(limit, now)
+                raise errors.rate_limited("burst", limit, now)
             self._count(SECOND, now)
 
     def daily_headers(self) -> HeaderPairs:
@@ -102,7 +98,7 @@ class Quota:
         if limit is None:
             return []
         now = self._clock.now_us()
-        return errors.daily_headers(limit, max(0, limit - self._used(DAY, now)), now)
+        return errors.limit_headers("daily", limit, now, max(0, limit - self._used(DAY, now)))
 
     def count_message(self, now: int) -> None:
         if self._limits.daily_messages is not None:
@@ -115,7 +111,7 @@ class Quota:
             now = self._clock.now_us()
             used = self._used(DAY, now)
             if used + count > limit:
-                raise errors.daily_limited(limit, now, max(0, limit - used))
+                raise errors.rate_limited("daily", limit, now, max(0, limit - used))
 
     def check(self, settings: PublishSettings, body: bytes, now: int) -> int:
         """Check a message's body and settings, including those of its callbacks, against the plan.
@@ -154,7 +150,7 @@ class Quota:
             return
         if depth > _MAX_NESTING:
             raise bad_request(f"invalid callback headers: nested deeper than {_MAX_NESTING} levels")
-        settings = read_settings(nested)
+        settings = PublishSettings(**read_given(nested))
         retries = self.callback_retries(settings, source_retries)
         self._check_settings(settings, retries, now)
         delayed = settings.delay_us or settings.not_before_us is not None
@@ -230,10 +226,9 @@ class Publisher(Messages):
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        limits = self.limits
-        self.quota = Quota(limits, self.settings, self.clock)
+        self.quota = Quota(self.settings, self.clock)
         self.deduplication = Deduplication(self.settings.dedup_window_us)
-        self.url_groups = UrlGroups(weakly(self.new_id), limits)
+        self.url_groups = UrlGroups(weakly(self.new_id), self.limits)
         self.schedules = Schedules(weakref.proxy(self), weakly(self._publish_run))
         self.workflow = WorkflowRuns(weakref.proxy(self))
 
@@ -280,7 +275,7 @@ class Publisher(Messages):
                 self.deduplication.remember(key, schedule.id, now)
                 return Published(schedule_id=schedule.id)
             drafts = [
-                self._draft(target, settings, body, now, retries, caller_ip, api=api)
+                self._draft(settings, body, now, retries, caller_ip, api=api, **target)
                 for target in targets
             ]
             return self._store(drafts, now, group=group is not None)
@@ -298,17 +293,20 @@ class Publisher(Messages):
         sender = schedule.caller_ip
         origin = {"api": schedule.api, "schedule_id": schedule.id}
         drafts = [
-            self._draft(target, settings, schedule.body, at_us, retries, sender, **origin)
+            self._draft(settings, schedule.body, at_us, retries, sender, **origin, **target)
             for target in self._targets(schedule.destination, settings, group)
         ]
         return [one.message_id for one in self._store(drafts, self.clock.now_us()).accepted]
 
     def _targets(
         self, destination: str, settings: PublishSettings, group: UrlGroup | None
-    ) -> list[Target]:
-        """Return the targets of a destination; raise a 400 error if it is invalid."""
+    ) -> list[dict[str, str | None]]:
+        """Return the fields of the messages to a destination; raise a 400 error if it is invalid."""
         if group is not None:
-            return [Target(one.url, group.name, one.name) for one in group.endpoints]
+            return [
+                {"url": one.url, "topic_name": group.name, "endpoint_name": one.name}
+                for one in group.endpoints
+            ]
         if destination.startswith("api/"):
             named = named_url(destination)
             if named is None:
@@ -318,11 +316,11 @@ class Publisher(Messages):
                 )
             if named == LLM_URL and settings.callback is None:
                 raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
-            return [Target(named)]
+            return [{"url": named}]
         check_url(destination, "destination")
         if self.settings.production_checks:
             check_public(destination)
-        return [Target(destination)]
+        return [{"url": destination}]
 
     def states_of_run(self, schedule: Schedule) -> dict[str, str]:
         """Return the states of the last run's messages that still exist, by public id."""
@@ -333,7 +331,7 @@ class Publisher(Messages):
         self, source: Message, kind: Kind, url: str, nested: HeaderPairs, body: bytes, at_us: int
     ) -> None:
         """Publish a callback about a message, with the settings nested in the message's headers."""
-        settings = read_settings(nested) if nested else PublishSettings()
+        settings = PublishSettings(**read_given(nested)) if nested else PublishSettings()
         retries = self.quota.callback_retries(settings, source.max_retries)
         redaction = source.settings.redaction
         if settings.redaction != redaction:
@@ -342,8 +340,8 @@ class Publisher(Messages):
             content_type="application/json", retries=retries, redaction=redaction
         )
         self.quota.count_message(at_us)
-        origin = {"kind": kind, "source_id": source.id}
-        draft = self._draft(Target(url), settings, body, at_us, retries, source.caller_ip, **origin)
+        origin = {"url": url, "kind": kind, "source_id": source.id}
+        draft = self._draft(settings, body, at_us, retries, source.caller_ip, **origin)
         try:
             if draft.queue_name is not None:
                 self.check_queues([draft.queue_name])
@@ -395,17 +393,11 @@ class Publisher(Messages):
         self, message: Message, settings: PublishSettings, body: bytes, now: int
     ) -> Message:
         retries = self.quota.check(settings, body, now)
-        target = Target(message.url, message.topic_name, message.endpoint_name)
-        draft = self._draft(target, settings, body, now, retries, message.caller_ip)
-        draft.api = message.api
-        draft.wait_timeout_us = message.wait_timeout_us
-        draft.wait_deadline_us = message.wait_deadline_us
-        draft.invoked_run_id = message.invoked_run_id
-        return draft
+        same = {name: getattr(message, name) for name in _SAME_AGAIN}
+        return self._draft(settings, body, now, retries, message.caller_ip, **same)
 
     def _draft(
         self,
-        target: Target,
         settings: PublishSettings,
         body: bytes,
         now_us: int,
@@ -418,10 +410,8 @@ class Publisher(Messages):
         if settings.not_before_us is not None:
             not_before = max(now_us, settings.not_before_us)
         ceiling = self.limits.timeout_us
-        url, topic_name, endpoint_name = target
         return Message(
             id="msg_" + self._message_ids.hex(32),
-            url=url,
             body=body,
             settings=settings,
             created_us=now_us,
@@ -429,8 +419,6 @@ class Publisher(Messages):
             max_retries=retries,
             timeout_us=min(settings.timeout_us or ceiling, ceiling),
             caller_ip=caller_ip,
-            topic_name=topic_name,
-            endpoint_name=endpoint_name,
             queue_name=settings.queue_name,
             **origin,
         )

@@ -104,7 +104,7 @@ def state(engine: Any) -> State:
         },
         "flow control": {
             name: {**_flow_item(one), "period (s)": one.period_us / 1e6, "active": list(one.active)}
-            for name, one in engine.flow.keys.items()
+            for name, one in engine.flow_keys.items()
         },
         "deduplication": {
             key: {"first": first, "until": shown_time(until_us)}
@@ -451,7 +451,7 @@ def flow_keys(engine: Any, wanted: Wanted) -> View:
     """Return the flow-control keys with their limits and the messages that wait for each key."""
 
     def show(name: str) -> View:
-        key = engine.flow.keys[name]
+        key = engine.flow_keys[name]
         record = key.record(engine.clock.now_us())
         return {
             "key": name,
@@ -462,7 +462,7 @@ def flow_keys(engine: Any, wanted: Wanted) -> View:
             "period": record["ratePeriod"],
         }
 
-    return page_of_names(engine.flow.keys, wanted, show)
+    return page_of_names(engine.flow_keys, wanted, show)
 
 
 # -- workflow runs ---------------------------------------------------------------------------------
@@ -661,7 +661,7 @@ def counts(engine: Any) -> dict[str, Any]:
         "callbacks": kinds["callback"] + kinds["failure_callback"],
         "queues": len(engine.queues),
         "url-groups": len(engine.url_groups.by_name),
-        "flow-control": len(engine.flow.keys),
+        "flow-control": len(engine.flow_keys),
         "pending": len(engine.pending),
     }
 

@@ -161,15 +161,15 @@ class AdministrationRoutes(RouteFamily):
 
     def list_flow_controls(self, request: Request) -> object:
         text = request.query("search") or ""
-        keys = self.engine.flow.keys
+        keys = self.engine.flow_keys
         return [self.engine.flow_record(key) for name, key in keys.items() if text in name]
 
     def get_flow_control(self, request: Request) -> object:
-        return self.engine.flow_record(self.engine.flow.get(request.segment("key")))
+        return self.engine.flow_record(self.engine.existing_flow_key(request.segment("key")))
 
     def set_flow_paused(self, request: Request) -> None:
         engine = self.engine
-        key = engine.flow.get_or_create(request.segment("key"), engine.clock.now_us())
+        key = engine.get_or_create_flow_key(request.segment("key"), engine.clock.now_us())
         key.paused = request.route == "pause_flow"
         if key.paused:
             engine.recall_admitted(key)
@@ -182,16 +182,16 @@ class AdministrationRoutes(RouteFamily):
             if name not in numbers:
                 raise bad_request(f"unknown setting {name!r}, expected {', '.join(numbers)}")
             numbers[name] = read_integer(value, name, least=1)
-        period = numbers["period"]
+        parallelism, rate, period = numbers.values()
         if period is not None and period * SECOND > LONGEST_PERIOD_US:
             raise bad_request("invalid period: it must be from 1 to 604800 seconds")
-        key = self.engine.flow.pin(
-            request.segment("key"),
-            self.engine.clock.now_us(),
-            parallelism=numbers["parallelism"],
-            rate=numbers["rate"],
-            period_us=None if period is None else period * SECOND,
-        )
+        if parallelism is None and rate is None:
+            raise bad_request("invalid pin: pass parallelism, rate, or both")
+        if period is not None and rate is None:
+            raise bad_request("invalid pin: a period needs a rate")
+        now = self.engine.clock.now_us()
+        key = self.engine.get_or_create_flow_key(request.segment("key"), now)
+        key.pin(now, parallelism, rate, (period or 1) * SECOND)
         self._begin_period(key)
 
     def _begin_period(self, key: FlowKey) -> None:
@@ -205,11 +205,13 @@ class AdministrationRoutes(RouteFamily):
             if name not in flags:
                 raise bad_request(f"unknown setting {name!r}, expected {', '.join(flags)}")
             flags[name] = read_flag(value, name)
-        self.engine.flow.unpin(request.segment("key"), **flags)
+        key = self.engine.existing_flow_key(request.segment("key"))
+        key.pinned_parallelism &= not flags["parallelism"]
+        key.pinned_rate &= not flags["rate"]
 
     def reset_rate(self, request: Request) -> None:
         engine = self.engine
-        key = engine.flow.get(request.segment("key"))
+        key = engine.existing_flow_key(request.segment("key"))
         key.restart_period(engine.clock.now_us())
         self._begin_period(key)
 

@@ -173,10 +173,6 @@ def read_given(
     return settings
 
 
-def read_settings(headers: Iterable[tuple[str, str]]) -> PublishSettings:
-    return PublishSettings(**read_given(headers))
-
-
 def settings_to_republish(
     settings: PublishSettings, given: dict[str, Any], max_retries: int | None = None
 ) -> PublishSettings:

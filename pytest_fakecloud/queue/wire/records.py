@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from ..engine.publishing import Publisher
 
 Record = dict[str, Any]
-_FORWARD = re.compile(r"\Aforward-", re.IGNORECASE)
 
 
 def ms(us: int | None) -> int | None:
@@ -80,7 +79,7 @@ def _nested_headers(headers: HeaderPairs, redaction: Redaction) -> dict[str, lis
     own_redaction = read_redaction(first(headers, "Upstash-Redact-Fields") or "")
     shown = shown_settings(headers, redaction.with_other(own_redaction))
     own = ((name.removeprefix("Upstash-"), value) for name, value in shown)
-    return header_map((_FORWARD.sub("", name), value) for name, value in own)
+    return header_map((re.sub(r"(?i)\Aforward-", "", name), value) for name, value in own)
 
 
 def _caller(ip: str) -> Record:
@@ -312,8 +311,8 @@ _MESSAGE_FIELDS: dict[str, Callable[[Message], Sequence[str]]] = {
     "workflowCreatedAt": lambda message: _one(message.workflow and message.workflow.created_ms),
     "failureFunctionState": lambda message: _one(message.failure_function_state),
     "source": lambda message: ("workflow" if message.workflow else "qstash",),
-    "host": lambda message: _one(_split(message.url)[0]),
-    "path": lambda message: _one(_split(message.url)[1]),
+    "host": lambda message: _one(urlsplit(message.url).netloc),
+    "path": lambda message: _one(urlsplit(message.url).path),
 }
 """For each filter, the values of a message that are compared with the wanted values."""
 _DESTINATION = frozenset({"host", "path"})
@@ -337,14 +336,6 @@ _STATES = (
 
 def _one(value: object) -> Sequence[str]:
     return () if value is None else (str(value),)
-
-
-def _split(url: str) -> tuple[str, str]:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "", ""
-    return parts.netloc, parts.path
 
 
 @dataclass(eq=False, slots=True)

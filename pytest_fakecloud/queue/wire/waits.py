@@ -223,13 +223,10 @@ def _read_wait(value: str, now_us: int) -> int | None:
 
     try:
         moment = parsedate_to_datetime(value)
-    except (TypeError, ValueError, IndexError, OverflowError):
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    try:
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
         return max(0, round(moment.timestamp() * SECOND) - now_us)
-    except (OverflowError, ValueError):
+    except (TypeError, ValueError, IndexError, OverflowError):
         return None
 
 

@@ -48,6 +48,7 @@ from ..model import (
 from ..settings import VectorConfig, VectorLimits
 from .namespace import Namespace
 from .ranking import HYBRID_DEPTH, PreparedQuery, Ranker
+from .vectors import Matrix
 
 DAY_US = 86_400_000_000
 # Number of arrays and objects around metadata in a response. They count towards the maximum of 254
@@ -585,7 +586,7 @@ class VectorEngine:
         if self.dimension is None and dimension is not None:
             self.dimension = dimension
             for space in self.spaces.values():
-                space.open_matrix(dimension)
+                space.matrix = Matrix(dimension)
 
     # -- checks of values that are well-formed, but may be invalid for this index ------------------
 

@@ -48,11 +48,6 @@ class Namespace:
         return len(self._rows)
 
     @property
-    def row_count(self) -> int:
-        """The number of rows, including holes."""
-        return len(self.stored)
-
-    @property
     def hidden(self) -> Rows:
         """The rows that queries skip, in ascending order: holes, and new pending records."""
         if self._hidden_rows is None:
@@ -122,11 +117,6 @@ class Namespace:
             row = self._rows.get(record.id)
             if row is not None and self.staged.get(row) is record:
                 self._write(row, self.staged.pop(row))
-
-    def open_matrix(self, dimension: int) -> None:
-        """Set the dimension of a namespace that has no dense vectors yet."""
-        if self.matrix is None:
-            self.matrix = Matrix(dimension)
 
     def delete(self, id: str) -> bool:
         """Remove a record, immediately for queries too; return False if it does not exist."""

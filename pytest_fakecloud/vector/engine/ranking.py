@@ -108,12 +108,11 @@ class Ranker:
         assert query.sparse is not None
         depth = prepared.rows_wanted
         rows, scores = namespace.sparse_index.scores(
-            query.sparse, namespace.row_count, query.weighting
+            query.sparse, len(namespace.stored), query.weighting
         )
         accept = _accept(namespace, prepared)
         if accept is None:
-            least = threshold(scores, depth)
-            near = scores >= least
+            near = scores >= threshold(scores, depth)
             return best_first(rows[near], scores[near], depth, self._order)
         ranking = best_first(rows, scores, len(rows), self._order)
         tested = enumerate(ranking.rows[: self._budget(prepared)].tolist())
@@ -146,8 +145,8 @@ class Ranker:
         depth, recall = prepared.rows_wanted, self._config.recall
         if recall == 1:
             return depth
-        expected = math.ceil(depth / recall) if recall else namespace.row_count
-        return min(expected + SPARE, namespace.row_count)
+        expected = math.ceil(depth / recall) if recall else len(namespace.stored)
+        return min(expected + SPARE, len(namespace.stored))
 
     def _lossy(self, namespace: Namespace, prepared: PreparedQuery, ranking: Ranking) -> Ranking:
         """Keep each row with the probability ``recall``. If too few rows remain, rank all rows of the
@@ -155,9 +154,9 @@ class Ranker:
         """
         kept = self._kept(len(ranking.rows))
         depth = prepared.rows_wanted
-        if len(kept) < depth and len(ranking.rows) < namespace.row_count:
+        if len(kept) < depth and len(ranking.rows) < len(namespace.stored):
             assert namespace.matrix is not None
-            search = self._search(namespace, prepared, namespace.row_count)
+            search = self._search(namespace, prepared, len(namespace.stored))
             [whole] = rank_dense(
                 namespace.matrix, self._config.similarity, [search], namespace.hidden
             )

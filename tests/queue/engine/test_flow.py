@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_fakecloud.queue.engine.flow import FlowControl, FlowKey
+from pytest_fakecloud.queue.engine.flow import FlowKey
 from pytest_fakecloud.queue.model import SECOND, Outcome
 
 from .bench import Bench
@@ -35,10 +35,9 @@ def test_a_start_of_an_earlier_period_is_not_subtracted_from_the_next(
 
 
 def test_a_record_counts_in_whole_seconds() -> None:
-    flow = FlowControl()
-    record = flow.pin("k", 1_700_000, parallelism=None, rate=2, period_us=60 * SECOND).record(
-        SECOND * 2
-    )
+    key = FlowKey("k", 1_700_000)
+    key.pin(1_700_000, None, 2, 60 * SECOND)
+    record = key.record(SECOND * 2)
     found = (record["ratePeriod"], record["ratePeriodStart"])
     assert [(one, type(one)) for one in found] == [(60, int), (1, int)]
 
@@ -61,6 +60,6 @@ def test_deliveries_in_flight_in_a_snapshot_stay_in_flight(bench: Bench) -> None
     saved = bench.engine.snapshot()
     for _ in range(2):
         bench.clock.advance("1m")
-        assert not bench.engine.flow.get("k").active
+        assert not bench.engine.existing_flow_key("k").active
         bench.engine.restore(saved)
-        assert set(bench.engine.flow.get("k").active) == {first}
+        assert set(bench.engine.existing_flow_key("k").active) == {first}

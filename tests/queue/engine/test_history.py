@@ -193,11 +193,11 @@ def test_pinned_and_paused_keys_are_not_forgotten(kept: str | None) -> None:
     bench.publish(Flow_Control_Key="k", Flow_Control_Value="parallelism=1")
     bench.clock.advance(0)
     if kept is not None:
-        setattr(bench.engine.flow.keys["k"], kept, True)
+        setattr(bench.engine.flow_keys["k"], kept, True)
     bench.clock.advance("10s")
     sweep(bench)
     assert bench.engine.messages == {}
-    assert ("k" in bench.engine.flow.keys) is (kept is not None)
+    assert ("k" in bench.engine.flow_keys) is (kept is not None)
 
 
 def test_the_log_is_forgotten_with_its_messages() -> None:

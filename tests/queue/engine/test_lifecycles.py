@@ -170,7 +170,7 @@ class Lives(RuleBasedStateMachine):
     def pause_flow(self, name: str, pause: bool) -> None:
         self.paused_at_some_time = True
         with self.engine.lock:
-            key = self.engine.flow.keys.get(name)
+            key = self.engine.flow_keys.get(name)
             if key is not None:
                 key.paused = pause
                 self.engine.start_waiting_for_flow(key)
@@ -239,12 +239,12 @@ class Lives(RuleBasedStateMachine):
                     for queue in engine.queues.values()
                 )
                 or message.id in engine.waiting_for_slot
-                or any(message.id in key.waiting for key in engine.flow.keys.values())
+                or any(message.id in key.waiting for key in engine.flow_keys.values())
             )
             assert waits, message
         for queue in engine.queues.values():
             assert len(queue.active) <= queue.parallelism
-        narrow = engine.flow.keys.get("narrow")
+        narrow = engine.flow_keys.get("narrow")
         assert narrow is None or len(narrow.active) <= 1
         assert set(engine.in_flight) <= engine.active
         assert all(
@@ -260,7 +260,7 @@ class Lives(RuleBasedStateMachine):
         self.unschedule()
         for name in QUEUES:
             engine.set_queue_paused(name, False)
-        for key in engine.flow.keys.values():
+        for key in engine.flow_keys.values():
             key.paused = False
             engine.start_waiting_for_flow(key)
         steps = 0
@@ -354,7 +354,7 @@ class Lives(RuleBasedStateMachine):
         ):
             assert start >= end
         if self.saved is None:
-            key = self.engine.flow.keys.get("slow")
+            key = self.engine.flow_keys.get("slow")
             if key is not None:
                 windows = Counter(
                     (start - key.period_start_us) // key.period_us for start, _ in spans["slow"]

@@ -67,17 +67,17 @@ def test_any_sequence_of_changes_leaves_what_a_dict_would(
             (r.id, float(r.vector[0]), r.data) for r in newest.values() if r.vector is not None
         ]
         assert space.info() == NamespaceInfo(len(visible), len(space.staged))
-        rows = set(range(space.row_count)) - set(space.hidden.tolist())
+        rows = set(range(len(space.stored))) - set(space.hidden.tolist())
         assert {space.record(row).id: space.record(row).data for row in rows} == {
             id: r.data for id, r in visible.items()
         }
         found, _ = space.sparse_index.scores(
-            sparse(dict.fromkeys(range(6), 1.0)), space.row_count, None
+            sparse(dict.fromkeys(range(6), 1.0)), len(space.stored), None
         )
         assert set(found.tolist()) == rows
         slots = [slot for slot, _ in space.scan()]
         assert slots == sorted(set(slots))
-        assert space.row_count <= max(2 * len(newest), len(newest) + 2) + 1
+        assert len(space.stored) <= max(2 * len(newest), len(newest) + 2) + 1
 
 
 @pytest.mark.parametrize("dimension", [2, None])
@@ -89,7 +89,7 @@ def test_holes_of_one_kind_of_vectors_are_closed(dimension: int | None) -> None:
         space.put(VectorRecord(str(number), vector, weights, None, None), ready=True)
     for number in range(6):
         assert space.delete(str(number))
-    assert space.row_count < 8
+    assert len(space.stored) < 8
     left = [one for _, one in space.scan()]
     assert [one.id for one in left] == ["6", "7"]
     assert [one.sparse is None for one in left] == [dimension is not None] * 2
