@@ -19,7 +19,6 @@ import itertools
 import random
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import ContractError, importing
@@ -44,12 +43,6 @@ _REPEATED = 0.5
 """Weight of the schedules that repeat a fault, relative to one search for interleavings."""
 _BEFORE_REPEATED = 5
 """Number of rounds of the second phase before them, so that a small budget has all single events."""
-_FIRST_SINGLES = 0.8
-"""Maximum share of the budget for the first phase."""
-_LIKELY_PAIRS = ((delayed_again, 1.0), (paused_again, 0.5))
-"""Functions that list likely schedules with two events, and their weights; two pauses are rarer."""
-_REPEATED = 0.5
-"""Weight of the schedules that repeat a fault, relative to one search for interleavings."""
 _FIRST_SINGLES = 1.5
 """Weight of the likely single events, relative to all other searches of the first phase."""
 _SPARE_FOR_SINGLES = 1.25
@@ -387,26 +380,20 @@ def _simpler(event: Event) -> Iterator[Event]:
                 yield Event(strand, point, clearer)
 
 
-@dataclass(frozen=True, slots=True)
-class Replays:
-    """The result of replaying a failing schedule; ``run`` is the last run that failed, if any."""
+def replay(player: Player, run: Run) -> Run | None:
+    """Run a failing schedule again, and return the last run that failed, or None.
 
-    run: Run | None
-    failed: int
-    total: int
-
-
-def replay(player: Player, run: Run) -> Replays:
-    """Run a failing schedule again; the last of these runs keeps its journal and its stacks."""
+    The last of these runs keeps its journal and its stacks.
+    """
     # Replay a stuck run only once, because each replay takes seconds and leaves threads behind.
-    total = 1 if run.is_stuck else REPLAYS
-    found, failed = None, 0
-    for number in range(total):
-        is_last = number == total - 1
-        again = player.play(run.schedule, keep=is_last, stacks=is_last)
+    total = player.tally.replays = 1 if run.is_stuck else REPLAYS
+    found = None
+    for number in range(1, total + 1):
+        again = player.play(run.schedule, keep=number == total, stacks=number == total)
         if again.broken is not None:
-            found, failed = again, failed + 1
-    return Replays(found, failed, total)
+            found = again
+            player.tally.failed_replays += 1
+    return found
 
 
 # -- the database of Hypothesis --------------------------------------------------------------------
