@@ -277,17 +277,11 @@ def _see_rejection(world: World, handle: Handle, request: Request, proceed: Serv
     except ServiceError as error:
         simulation = world.simulation
         if error.status == 401 and simulation is not None:
-            if world.disturbances.is_rotated(handle) and _was_accepted(world, handle, request):
+            with world.disturbances.old_tokens(), contextlib.suppress(ServiceError):
+                handle._app.authenticate(request)
                 request.call.fault = "rotate_token"
             simulation.calls.rejected(request)
         raise
-
-
-def _was_accepted(world: World, handle: Handle, request: Request) -> bool:
-    with world.disturbances.old_tokens(), contextlib.suppress(ServiceError):
-        handle._app.authenticate(request)
-        return True
-    return False
 
 
 def _serve_in_turn(world: World, handle: Handle, request: Request, proceed: Serve) -> AnyResponse:
@@ -360,7 +354,7 @@ class _ExploredDeliveries(Interceptor):
 
     def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
         simulation = self._world.simulation
-        return () if simulation is None else simulation.deliveries.faults_of(message.id)
+        return () if simulation is None else simulation.deliveries.faults.pop(message.id, ())
 
     async def deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
         simulation = self._world.simulation

@@ -164,7 +164,8 @@ class RunClock(Part):
             touched = Footprint([MOVES_CLOCK, *self.ends_until(at_us)])
             if self._state.scope.always:
                 touched.add(CHECKS_PROMISE)
-            touched.is_everything = self.fires_until(at_us)
+            _, timers = self._fakes.clock.timers.planned(MOST_TIMERS)
+            touched.is_everything = any(t.lane == "state" and t.due_us <= at_us for t in timers)
             self._run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
 
     def pass_time(self) -> bool:
@@ -519,10 +520,6 @@ class RunClock(Part):
         for fake, (database, key), at_ms in self._ends_of_keys():
             if at_ms * 1000 <= until_us:
                 yield touch_of_key(fake, database, key, True)
-
-    def fires_until(self, until_us: int) -> bool:
-        _, timers = self._fakes.clock.timers.planned(MOST_TIMERS)
-        return any(timer.lane == "state" and timer.due_us <= until_us for timer in timers)
 
 
 def _edge(now_us: int) -> int:

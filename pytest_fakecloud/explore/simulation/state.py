@@ -25,10 +25,8 @@ from .connections import Connections
 from .strands import Crash, Sources, Strand, carried_strand, pause
 from .turns import Threads, Turns, is_of_a_strand, wakings
 
-_CHECK = 0.001
-"""Wall-clock seconds between two checks of whether a thread rests."""
 _CHECKS = 500
-"""Number of these checks for which a run waits for threads that work."""
+"""Number of checks, a ``pause()`` apart, for which a run waits for threads that work."""
 _CHECKS_AT_START = 5
 """Number of these checks before the exploration."""
 _OWN = ("fakecloud", "explore", "abandoned")
@@ -53,7 +51,7 @@ class Outsiders:
         for _ in range(_CHECKS_AT_START if self._resting else 0):
             # A thread may still be on the way to the place where it rests.
             self._resting = {thread: _stack(thread) for thread in self._resting}
-            pause(_CHECK)
+            pause()
 
     def notes(self, thread: threading.Thread) -> bool:
         """Note that a thread uses the fakes; return whether it is one of these threads."""
@@ -72,7 +70,7 @@ class Outsiders:
             return
         for _ in range(_CHECKS):
             before = {thread: wakings(thread.ident or 0) for thread in self._resting}
-            pause(_CHECK)
+            pause()
             busy = [one for one, count in before.items() if not self._rests(one, count)]
             if not busy or is_over():
                 return
