@@ -19,7 +19,7 @@ from .promises import Promises
 from .result.cause import find_cause
 from .result.exploration import BrokenPromiseError, Exploration
 from .result.story import line_text, lookups_of_run, reason
-from .run import Line, Run, Scope
+from .run import Line, Run
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.explorer import Explorer, hypothesis, replay
 from .search.player import Budget, Player, Tally, budget_of
@@ -114,14 +114,6 @@ def explore(
     allowed_anomalies = Allowed(allow)
     given = schedule_to_replay(schedule, programs)
     allowed = budget_of(budget)
-    scope = Scope(
-        handles=frozenset(handle.name for handle in chosen_handles(cloud, services)),
-        kinds=kinds_of(kinds),
-        patience_us=duration_us(patience),
-        horizon_us=None if horizon is None else duration_us(horizon),
-        always=promises.at_step,
-        is_history_read=promises.reads_history,
-    )
     asked = () if kinds is None else names_of("kinds", kinds)
     asserts = bool(promises.given) or any(may_assert(program.function) for program in programs)
     threads = Threads()
@@ -131,8 +123,18 @@ def explore(
         explored(cloud, programs, process_time=process_time, seed=seed) as world,
         contextlib.closing(threads),
     ):
-        subject = Subject(world, programs, scope, threads, world.awaited)
-        player = Player(world, subject, promises, setup, allowed_anomalies)
+        subject = Subject(
+            world,
+            programs,
+            promises,
+            threads,
+            world.awaited,
+            handles=frozenset(handle.name for handle in chosen_handles(cloud, services)),
+            kinds=kinds_of(kinds),
+            patience_us=duration_us(patience),
+            horizon_us=None if horizon is None else duration_us(horizon),
+        )
+        player = Player(world, subject, setup, allowed_anomalies)
         player.tally.has_promise = asserts
         if given is not None:
             _replay(player, given)

@@ -305,10 +305,7 @@ class _Story:
 
     def add_broken_promise(self, page: dict[str, Any]) -> None:
         """Add the broken promise as the first finding, linked to the step that broke it."""
-        run = self._run
-        if run.broken is None:
-            return
-        cause = run.cause
+        run, cause = self._run, self._run.cause
         # The step after which the promise no longer held, or the cause, or the first event.
         breaking = next((line for line in run.lines if line.breaks), None)
         event = next((line for line in run.lines if line.event), None)

@@ -23,7 +23,7 @@ from typing import Any
 
 from ...core.errors import ContractError, importing
 from ...core.timers import monotonic
-from ..run import Redundant, Run, Scope
+from ..run import Redundant, Run
 from ..schedule import AT_DELIVERIES, EDGE, ENDS, ORDERS, SWITCHES, TRIED, Event, Kind, Schedule
 from .dpor import Interleavings
 from .events import Pairs, RandomRuns, Singles, delayed_again, has_overlap, likelihood, paused_again
@@ -57,7 +57,7 @@ class Explorer:
     def __init__(self, player: Player, undisturbed: Run, budget: Budget, seed: int | str) -> None:
         self._player = player
         self._undisturbed = undisturbed
-        self._kinds = player.subject.scope.kinds
+        self._kinds = player.subject.kinds
         self._has_timers = undisturbed.has_timers
         self._tally = player.tally
         self._tally.seed = seed
@@ -71,11 +71,9 @@ class Explorer:
         began = monotonic()
         player = self._player
         try:
-            functions = [
-                *(each.function for each in player.subject.programs),
-                *player.promises.given,
-            ]
-            key = key_of(functions, player.subject.scope)
+            subject = player.subject
+            functions = [*(one.function for one in subject.programs), *subject.promises.given]
+            key = key_of(functions, subject.kinds, subject.handles)
             run = stored_failure(player, key) or self._search()
             if run is None:
                 return None
@@ -301,7 +299,7 @@ def smallest(player: Player, run: Run, undisturbed: Run) -> Run:
 
     if run.is_stuck or breaks(run.schedule) is None:
         return run
-    found = shrink(run.schedule, breaks, lambda: monotonic() < until, player.subject.scope.kinds)
+    found = shrink(run.schedule, breaks, lambda: monotonic() < until, player.subject.kinds)
     again = player.play(found)
     if again.broken is None:
         return run
@@ -425,9 +423,11 @@ def hypothesis() -> Any:
     return hypothesis
 
 
-def key_of(functions: Iterable[Callable[..., object]], scope: Scope) -> bytes:
+def key_of(
+    functions: Iterable[Callable[..., object]], kinds: Iterable[Kind], handles: Iterable[str]
+) -> bytes:
     """Return the key under which failures of this code with these options are stored."""
-    parts = sorted(scope.kinds) + sorted(scope.handles)
+    parts = [*sorted(kinds), *sorted(handles)]
     for function in functions:
         inner = getattr(function, "func", function)
         code = getattr(inner, "__code__", None)

@@ -175,7 +175,7 @@ class Calls(Part):
         if not may_wait:
             return
         yield from self._pause(strand, PAUSES)
-        is_point = handle.name in self._state.scope.handles
+        is_point = handle.name in self._state.subject.handles
         if is_point or self._state.switches.get((strand.name, strand.points)):
             self._state.park(strand, "switch")
             yield
@@ -183,7 +183,7 @@ class Calls(Part):
     def _note_events(
         self, strand: Strand, handle: Handle, request: Request | None, *, may_wait: bool
     ) -> None:
-        if self._state.notes_points and handle.name in self._state.scope.handles:
+        if self._state.notes_points and handle.name in self._state.subject.handles:
             events = possible_events(handle, request, may_wait=may_wait)
             self._clock.note_point(strand, events)
 

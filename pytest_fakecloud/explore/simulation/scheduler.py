@@ -55,7 +55,7 @@ class Simulation:
         self._fakes = subject.fakes
         self._awaited = subject.awaited
         self._strategy = plan.strategy
-        places = plan.strategy.places if plan.strategy is not None else subject.scope.kinds
+        places = plan.strategy.places if plan.strategy is not None else subject.kinds
         is_late = "late" in places or any(event.kind == "late" for event in plan.schedule)
         moves_time = plan.strategy is not None and plan.strategy.moves_time
         self.clock = RunClock(state, moves_time=moves_time)
@@ -203,7 +203,7 @@ class Simulation:
         if has_steps:
             self._end_step(names)
         key = names[0], point, kind
-        if len(options) > 1 and kind in self.state.scope.kinds and key not in self._noted:
+        if len(options) > 1 and kind in self.state.subject.kinds and key not in self._noted:
             self._noted.add(key)
             others = [(kind, name) for name in names[1:] if name != CLOCK]
             self.run.points.append(Point(names[0], point, others))
