@@ -105,7 +105,10 @@ def explore(
     nothing that was requested could be tried.
     """
     __tracebackhide__ = True
-    _check_no_loop()
+    if asyncio._get_running_loop() is not None:
+        raise ContractError(
+            "explore() cannot run in an event loop: use await cloud.aio.explore(...)"
+        )
     hypothesis()
     programs = programs_of(run, workers)
     if setup is not None and not callable(setup):
@@ -116,12 +119,11 @@ def explore(
     allowed = budget_of(budget)
     asked = () if kinds is None else names_of("kinds", kinds)
     asserts = bool(promises.given) or any(may_assert(program.function) for program in programs)
-    threads = Threads()
     seed = cloud.seed if seed is None else seed
     # Threads end before the data is restored: code that catches everything may still send requests.
     with (
         explored(cloud, programs, process_time=process_time, seed=seed) as world,
-        contextlib.closing(threads),
+        contextlib.closing(Threads()) as threads,
     ):
         subject = Subject(
             world,
@@ -319,11 +321,3 @@ def _check_covered(player: Player, asked: Sequence[str]) -> None:
                 "exception, also in the undisturbed run, so the promise was never tested with it. "
                 "Correct the handler; if it is meant to fail, return 500"
             )
-
-
-def _check_no_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise ContractError("explore() cannot run in an event loop: use await cloud.aio.explore(...)")

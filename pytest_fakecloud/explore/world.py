@@ -12,7 +12,7 @@ import os
 import random
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
@@ -72,13 +72,14 @@ class World(Fakes):
         self.reads = Reads(self.handles)
         self.unwritten: set[Touch] = set()
         """The keys that a promise read, and that no run has written so far."""
-        self.free_locks: Callable[[], None] = lambda: None
-        """Frees the replaced locks before each run, because a crash may leave them held."""
+        self.free_locks: Sequence[Callable[[], None]] = ()
+        """Free the replaced locks before each run, because a crash may leave them held."""
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
         """Threads for requests of event loops that several strands share."""
 
     def play(self, simulation: Simulation) -> Run:
-        self.free_locks()
+        for free in self.free_locks:
+            free()
         token = current_observer.set(simulation.observing)
         self.simulation = simulation
         try:

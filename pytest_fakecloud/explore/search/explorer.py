@@ -114,8 +114,11 @@ class Explorer:
         run = self._take_turns([first, *others], budget, until=first)
         if run is not None:
             return run
-        remaining = itertools.chain(likely, self._run_singles(singles.others))
-        return self._second_phase(remaining, [*others, *self._searches_of_timers()])
+        if self._has_timers and {"switch", "jump"} <= self._kinds:
+            others.append(self._interleavings(late="late" in self._kinds, moves_time=True))
+        return self._second_phase(
+            itertools.chain(likely, self._run_singles(singles.others)), others
+        )
 
     def _take_turns(
         self, searches: Sequence[Search], budget: Budget, *, until: Search | None = None
@@ -170,12 +173,6 @@ class Explorer:
         if "late" in self._kinds:
             searches.append(self._interleavings(late=True, head_start=_HEAD_START))
         return searches
-
-    def _searches_of_timers(self) -> list[Search]:
-        """Return a search through interleavings of calls and timers, if the code has timers."""
-        if self._has_timers and {"switch", "jump"} <= self._kinds:
-            return [self._interleavings(late="late" in self._kinds, moves_time=True)]
-        return []
 
     def _interleavings(
         self, *, late: bool, moves_time: bool = False, head_start: float = 0.0
