@@ -91,7 +91,7 @@ class BaseCloud:
             self._context.ca_file = self._authority.ca_file
             self._exits.append(self._authority.close)
         self._changes = Changes(shares_tls_context=share_tls_context, in_process=self._in_process)
-        self._exits.append(self._changes.close)
+        self._exits.append(self._changes.leave)
         if process_time:
             from .outside.process_time import ProcessTime
 

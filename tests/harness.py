@@ -309,7 +309,7 @@ def one_tls_context() -> Iterator[None]:
     shared = Changes(shares_tls_context=True, in_process=False)
     shared.refresh()
     yield
-    shared.close()
+    shared.leave()
 
 
 UNMEASURED = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}

@@ -19,9 +19,9 @@ from .promises import Promises
 from .result.cause import find_cause
 from .result.exploration import BrokenPromiseError, Exploration
 from .result.story import line_text, lookups_of_run, reason
-from .run import Line, Run, Scope
+from .run import Line, Run
 from .schedule import KINDS, SWITCHES, Kind, Schedule
-from .search.explorer import Explorer, Replays, hypothesis, replay
+from .search.explorer import Explorer, hypothesis, replay
 from .search.player import Budget, Player, Tally, budget_of
 from .simulation.state import Subject
 from .simulation.turns import Threads
@@ -105,7 +105,10 @@ def explore(
     nothing that was requested could be tried.
     """
     __tracebackhide__ = True
-    _check_no_loop()
+    if asyncio._get_running_loop() is not None:
+        raise ContractError(
+            "explore() cannot run in an event loop: use await cloud.aio.explore(...)"
+        )
     hypothesis()
     programs = programs_of(run, workers)
     if setup is not None and not callable(setup):
@@ -114,25 +117,26 @@ def explore(
     allowed_anomalies = Allowed(allow)
     given = schedule_to_replay(schedule, programs)
     allowed = budget_of(budget)
-    scope = Scope(
-        handles=frozenset(handle.name for handle in chosen_handles(cloud, services)),
-        kinds=kinds_of(kinds),
-        patience_us=duration_us(patience),
-        horizon_us=None if horizon is None else duration_us(horizon),
-        always=promises.at_step,
-        is_history_read=promises.reads_history,
-    )
     asked = () if kinds is None else names_of("kinds", kinds)
     asserts = bool(promises.given) or any(may_assert(program.function) for program in programs)
-    threads = Threads()
     seed = cloud.seed if seed is None else seed
     # Threads end before the data is restored: code that catches everything may still send requests.
     with (
         explored(cloud, programs, process_time=process_time, seed=seed) as world,
-        contextlib.closing(threads),
+        contextlib.closing(Threads()) as threads,
     ):
-        subject = Subject(world, programs, scope, threads, world.awaited)
-        player = Player(world, subject, promises, setup, allowed_anomalies)
+        subject = Subject(
+            world,
+            programs,
+            promises,
+            threads,
+            world.awaited,
+            handles=frozenset(handle.name for handle in chosen_handles(cloud, services)),
+            kinds=kinds_of(kinds),
+            patience_us=duration_us(patience),
+            horizon_us=None if horizon is None else duration_us(horizon),
+        )
+        player = Player(world, subject, setup, allowed_anomalies)
         player.tally.has_promise = asserts
         if given is not None:
             _replay(player, given)
@@ -187,26 +191,24 @@ def _search(player: Player, budget: Budget, seed: int | str) -> Run:
     if broken is None:
         _check_repeats(player, undisturbed, "after the search")
         return undisturbed
-    replays = replay(player, broken)
-    if replays.run is None:
+    again = replay(player, broken)
+    if again is None:
         raise ContractError(
             f"the schedule {broken.schedule} broke the promise ({broken.broken}), but not in "
-            f"{replays.total} further runs of it: the code depends on a state outside the fakes. "
-            f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
+            f"{player.tally.replays} further runs of it: the code depends on a state outside the "
+            f"fakes. {'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
-    raise _broken_schedule(player, replays.run, replays) from replays.run.broken
+    raise _broken_schedule(player, again) from again.broken
 
 
-def _broken_schedule(
-    player: Player, run: Run, replays: Replays | None = None
-) -> BrokenPromiseError:
+def _broken_schedule(player: Player, run: Run) -> BrokenPromiseError:
     undisturbed = None
     if run.fired and not run.is_stuck:
         undisturbed = player.play(Schedule(), stacks=True)
     run.cause = find_cause(
         run, undisturbed, partial(player.play, stacks=True), player.world.state_of
     )
-    return BrokenPromiseError(run, player.tally, undisturbed, replays=replays)
+    return BrokenPromiseError(run, player.tally, undisturbed)
 
 
 def _check_undisturbed(player: Player, run: Run) -> None:
@@ -319,11 +321,3 @@ def _check_covered(player: Player, asked: Sequence[str]) -> None:
                 "exception, also in the undisturbed run, so the promise was never tested with it. "
                 "Correct the handler; if it is meant to fail, return 500"
             )
-
-
-def _check_no_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise ContractError("explore() cannot run in an event loop: use await cloud.aio.explore(...)")

@@ -69,9 +69,6 @@ class Disturbances:
         key: _Key = "rotate_token", handle.name
         self._start(key, "the new token is known", ROTATED_US, lambda: self._rotated.pop(handle)())
 
-    def is_rotated(self, handle: Handle) -> bool:
-        return handle in self._rotated
-
     @contextlib.contextmanager
     def old_tokens(self) -> Iterator[None]:
         """Make the fakes accept the tokens from before their rotation within the block."""

@@ -96,7 +96,7 @@ def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) ->
     if spec.group == "pubsub" and spec.container is None:
         publishes = spec.arity > 0
         for channel in argv[1:2] if publishes else argv[1:]:
-            yield Touch(fake, "channel", ALL if spec.name in _PATTERNS else _text(channel), True)
+            yield Touch(fake, "channel", ALL if spec.name in _PATTERNS else text_of(channel), True)
         return
     # The commands in scripts and transactions are recorded when they run.
     is_script = "no_mandatory_keys" in spec.flags
@@ -125,7 +125,7 @@ def _touches_of_data(fake: str, session: Any, spec: Any, argv: list[bytes]) -> I
 
 
 def touch_of_key(fake: str, database: int, key: bytes, writes: bool) -> Touch:
-    return Touch(fake, f"{KEY_OF_DB}{database}", _text(key), writes)
+    return Touch(fake, f"{KEY_OF_DB}{database}", text_of(key), writes)
 
 
 def key_of_touch(touch: Touch) -> bytes:
@@ -133,7 +133,7 @@ def key_of_touch(touch: Touch) -> bytes:
     return touch.name.encode()
 
 
-def _text(word: bytes) -> str:
+def text_of(word: bytes) -> str:
     return word.decode("utf-8", "backslashreplace")
 
 

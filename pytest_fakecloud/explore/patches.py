@@ -99,10 +99,10 @@ def explored(
         world.set_baseline()
         exits.callback(world.randomness.restore)
         exits.callback(world.reset)
-        exits.enter_context(_no_garbage_collection())
+        _stop_garbage_collection(exits)
         # redis-py reads its version from its metadata file for each new connection.
         swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
-        exits.enter_context(_time_follows(world, clocks=process_time is not False))
+        _let_time_follow(world, exits, clocks=process_time is not False)
         real_loop = asyncio.events.new_event_loop
         swap(
             exits,
@@ -156,18 +156,14 @@ def _steer_process(world: World, exits: contextlib.ExitStack, wanted: bool | Non
         exits.enter_context(world.process_time)
 
 
-@contextlib.contextmanager
-def _time_follows(world: World, *, clocks: bool) -> Iterator[None]:
-    """Make sleeps of explored code pass fake time in the block, and optionally ``clocks`` show it."""
+def _let_time_follow(world: World, exits: contextlib.ExitStack, *, clocks: bool) -> None:
+    """Make sleeps of explored code pass fake time, and optionally ``clocks`` show it."""
     policy = _ExploredTime(world)
     everywhere = Everywhere(keeps_originals)
+    exits.callback(everywhere.restore)
     pairs = [*sleeps_of(policy), *(clocks_of(policy) if clocks else ())]
     world.functions = {id(original): ours for original, ours in pairs}
-    try:
-        everywhere.add(pairs)
-        yield
-    finally:
-        everywhere.restore()
+    everywhere.add(pairs)
 
 
 class _ExploredTime:
@@ -202,26 +198,18 @@ class _ExploredTime:
         return clock.started + (elapsed_us / 1e6 if clock.per_second == 1 else elapsed_us * 1000)
 
 
-@contextlib.contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def _stop_garbage_collection(exits: contextlib.ExitStack) -> None:
     """Collect garbage only in ``Fakes.reset()``, between schedules.
 
     A finalizer that sends a command (redis-py's Pipeline has one) would otherwise run at
     any allocation, also in code of the fakes that holds a lock, and would make the schedules differ.
     """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    freezes = not _has_frozen_objects()
-    if freezes:
-        gc.freeze()  # Exclude the objects of the test session from these collections.
-    try:
-        yield
-    finally:
-        if freezes:
-            gc.unfreeze()
-        gc.enable()
+    if gc.isenabled():
+        gc.disable()
+        exits.callback(gc.enable)
+        if not _has_frozen_objects():
+            gc.freeze()  # Exclude the objects of the test session from these collections.
+            exits.callback(gc.unfreeze)
 
 
 @functools.cache
@@ -498,15 +486,9 @@ class _Replacements:
         self._seen: dict[int, int] = {}
         """The greatest depth with which each object was visited, by ``id()``."""
 
-    def free_locks(self) -> Callable[[], None]:
-        """Return a function that frees the locks that are free now, which a crash may leave held."""
-        free = [lock for lock in self._shared.values() if not lock.locked()]
-
-        def reset() -> None:
-            for lock in free:
-                lock.free()
-
-        return reset
+    def free_locks(self) -> list[Callable[[], None]]:
+        """Return functions that free the locks that are free now, which a crash may leave held."""
+        return [lock.free for lock in self._shared.values() if not lock.locked()]
 
     def visit(self, value: Any, depth: int) -> None:
         """Replace what a value refers to, following ``depth`` further references from there."""

@@ -30,18 +30,6 @@ class Program:
     is_worker: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The options of all runs of a search; ``handles`` are the fakes whose calls can have events."""
-
-    handles: frozenset[str]
-    kinds: frozenset[Kind]
-    patience_us: int = 0
-    horizon_us: int | None = None
-    always: Sequence[Callable[..., object]] = ()
-    is_history_read: bool = False
-
-
 class Strategy(Protocol):
     """Decides which strand runs next where the schedule contains no event."""
 

@@ -165,9 +165,6 @@ class Schedule(Sequence[Event]):
     def __len__(self) -> int:
         return len(self._events)
 
-    def __iter__(self) -> Iterator[Event]:
-        return iter(self._events)
-
     def __add__(self, event: Event) -> Schedule:
         return Schedule((*self._events, event))
 

@@ -165,11 +165,11 @@ def examine(player: Player, undisturbed: Run) -> Trust:
         if not is_noticed:
             missed.append(line_text(line, lookups, with_answer=False))
     found.unnoticed = tuple(missed)
-    is_checked = bool(player.promises.given) and not any(
+    is_checked = bool(player.subject.promises.given) and not any(
         may_assert(program.function) for program in player.subject.programs
     )
     reads_data = any(touch not in world.unwritten for touch in world.reads.touches) or any(
-        names_data(check) for check in player.promises.given
+        names_data(check) for check in player.subject.promises.given
     )
     # Without writes, a key that stays as it was may be all that there is to promise.
     says_nothing = not reads_data and bool(found.writes or not found.reads)

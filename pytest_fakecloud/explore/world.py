@@ -12,7 +12,7 @@ import os
 import random
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
@@ -72,13 +72,14 @@ class World(Fakes):
         self.reads = Reads(self.handles)
         self.unwritten: set[Touch] = set()
         """The keys that a promise read, and that no run has written so far."""
-        self.free_locks: Callable[[], None] = lambda: None
-        """Frees the replaced locks before each run, because a crash may leave them held."""
+        self.free_locks: Sequence[Callable[[], None]] = ()
+        """Free the replaced locks before each run, because a crash may leave them held."""
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
         """Threads for requests of event loops that several strands share."""
 
     def play(self, simulation: Simulation) -> Run:
-        self.free_locks()
+        for free in self.free_locks:
+            free()
         token = current_observer.set(simulation.observing)
         self.simulation = simulation
         try:
@@ -277,17 +278,11 @@ def _see_rejection(world: World, handle: Handle, request: Request, proceed: Serv
     except ServiceError as error:
         simulation = world.simulation
         if error.status == 401 and simulation is not None:
-            if world.disturbances.is_rotated(handle) and _was_accepted(world, handle, request):
+            with world.disturbances.old_tokens(), contextlib.suppress(ServiceError):
+                handle._app.authenticate(request)
                 request.call.fault = "rotate_token"
             simulation.calls.rejected(request)
         raise
-
-
-def _was_accepted(world: World, handle: Handle, request: Request) -> bool:
-    with world.disturbances.old_tokens(), contextlib.suppress(ServiceError):
-        handle._app.authenticate(request)
-        return True
-    return False
 
 
 def _serve_in_turn(world: World, handle: Handle, request: Request, proceed: Serve) -> AnyResponse:
@@ -360,7 +355,7 @@ class _ExploredDeliveries(Interceptor):
 
     def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
         simulation = self._world.simulation
-        return () if simulation is None else simulation.deliveries.faults_of(message.id)
+        return () if simulation is None else simulation.deliveries.faults.pop(message.id, ())
 
     async def deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
         simulation = self._world.simulation

@@ -90,9 +90,7 @@ class AsyncioLoop:
         with contextlib.suppress(ReferenceError, RuntimeError):
             self._loop.call_soon_threadsafe(function)
 
-    async def wait_until_idle(
-        self, patience: float, ends: Callable[[], bool] = lambda: False
-    ) -> bool:
+    async def wait_until_idle(self, patience: float, ends: Callable[[], bool]) -> bool:
         began = idle_since = monotonic()
         idle_turns = 0
         while idle_turns < _IDLE_TURNS:
@@ -191,9 +189,7 @@ class TrioRun:
         except RuntimeError:
             return False
 
-    async def wait_until_idle(
-        self, patience: float, ends: Callable[[], bool] = lambda: False
-    ) -> bool:
+    async def wait_until_idle(self, patience: float, ends: Callable[[], bool]) -> bool:
         import trio.testing
 
         with self._trio.move_on_after(_IDLE_TIMEOUT) as scope:

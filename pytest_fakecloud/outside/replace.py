@@ -329,9 +329,9 @@ class Hook:
 
 
 class Hooks:
-    """Hooks that are used together."""
+    """Hooks, or other changes with the same methods, that are used together."""
 
-    def __init__(self, hooks: Iterable[Hook]) -> None:
+    def __init__(self, hooks: Iterable[Any]) -> None:
         self.hooks = tuple(hooks)
 
     def enter(self) -> None:

@@ -214,9 +214,7 @@ class Loop(Protocol):
     cancelled: type[BaseException]
     sleep_really: Callable[[float], Any]
 
-    async def wait_until_idle(
-        self, patience: float, ends: Callable[[], bool] = lambda: False
-    ) -> bool:
+    async def wait_until_idle(self, patience: float, ends: Callable[[], bool]) -> bool:
         """Return True when nothing else in the loop can run.
 
         If a response may arrive from outside, first wait up to ``patience`` real seconds for it.
@@ -249,7 +247,7 @@ async def sleep_in(loop: Loop, sleepers: Sleepers, seconds: float) -> None:
                 continue
             # Go on even if the loop does not become idle: it may wait for this sleep in a loop of its
             # own, as in `while not task.done(): await asyncio.sleep(0)`.
-            await loop.wait_until_idle(PATIENCE)
+            await loop.wait_until_idle(PATIENCE, lambda: False)
             sleepers.settle(sleeper)
             try:
                 await _move_clock_on_turn(loop, sleepers, sleeper)

@@ -160,29 +160,19 @@ cheap_clients = Hooks(_hooks_of_httpx())
 # -- all changes -----------------------------------------------------------------------------------
 
 
-class Changes:
-    """The changes to the process for one open cloud."""
+class Changes(Hooks):
+    """The changes to the process for one open cloud, from construction until ``leave()``."""
 
     def __init__(self, *, shares_tls_context: bool, in_process: bool) -> None:
-        self._parts: tuple[_NoProxy | Hooks, ...] = (no_proxy,)
+        parts: list[_NoProxy | Hooks] = [no_proxy]
         if shares_tls_context:
-            self._parts += (cheap_clients,)
+            parts.append(cheap_clients)
         if in_process:
             from .inprocess import origins
 
-            self._parts += (origins,)
-        for part in self._parts:
-            part.enter()
-
-    def refresh(self) -> None:
-        """Redo the changes that other code has undone."""
-        for part in self._parts:
-            part.refresh()
-
-    def close(self) -> None:
-        """Undo the changes, unless another open cloud needs them."""
-        for part in reversed(self._parts):
-            part.leave()
+            parts.append(origins)
+        super().__init__(parts)
+        self.enter()
 
 
 # -- HTTPS ------------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ class Run:
 
     def _undo_process_changes(self) -> None:
         if self._process_changes is not None:
-            self._process_changes.close()
+            self._process_changes.leave()
             self._process_changes = None
         self.observation.close()
 

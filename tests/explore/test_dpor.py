@@ -17,7 +17,8 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import Cloud, DeliveredRequest, KVServer, observed
 from pytest_fakecloud.explore.patches import explored
-from pytest_fakecloud.explore.run import Place, Plan, Program, Redundant, Run, Scope
+from pytest_fakecloud.explore.promises import Promises
+from pytest_fakecloud.explore.run import Place, Plan, Program, Redundant, Run
 from pytest_fakecloud.explore.schedule import SWITCHES, Schedule
 from pytest_fakecloud.explore.search.dpor import Interleavings, decided_places
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
@@ -76,14 +77,12 @@ def outcomes(
     programs = [Program(name, function) for name, function in clients.items()]
     threads = Threads()
     late = "late" in strategy.places
-    scope = Scope(
-        frozenset(h.name for h in cloud.fakes()),
-        SWITCHES if late else SWITCHES - {"late"},
-        PATIENCE_US,
-    )
+    handles = frozenset(h.name for h in cloud.fakes())
+    kinds = SWITCHES if late else SWITCHES - {"late"}
     try:
         with explored(cloud, programs) as world:
-            subject = Subject(world, programs, scope, threads, world.awaited)
+            code = programs, Promises(None), threads, world.awaited
+            subject = Subject(world, *code, handles, kinds, PATIENCE_US)
             while strategy.next():
                 world.reset()
                 memory.clear()

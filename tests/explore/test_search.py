@@ -17,7 +17,7 @@ from hypothesis.database import InMemoryExampleDatabase
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
-from pytest_fakecloud.explore.run import Point, Run, Scope
+from pytest_fakecloud.explore.run import Point, Run
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
 from pytest_fakecloud.explore.search import events, explorer
 from pytest_fakecloud.explore.search.events import Priorities
@@ -342,7 +342,7 @@ def test_the_key_of_stored_failures_is_the_same_in_every_process() -> None:
     for members in (frozenset([0, 8]), frozenset([8, 0])):
         assert members == {0, 8}
         function = types.FunctionType(is_zero.__code__.replace(co_consts=((members,),)), {})
-        keys.add(key_of([function], Scope(frozenset(), frozenset())))
+        keys.add(key_of([function], (), ()))
     assert len(keys) == 1
 
 

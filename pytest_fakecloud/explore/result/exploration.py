@@ -13,7 +13,6 @@ from ...reporting.model import AppliedFault, Row
 from ...reporting.rows import rows
 from ...reporting.values import Mask
 from ..run import Conflict, Line, Run
-from ..search.explorer import Replays
 from ..search.player import MOST_EVENTS, Tally
 from .cause import cause_text
 from .story import reason, story
@@ -108,14 +107,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
 
     __module__ = "pytest_fakecloud"
 
-    def __init__(
-        self,
-        run: Run,
-        tally: Tally,
-        undisturbed: Run | None = None,
-        *,
-        replays: Replays | None = None,
-    ) -> None:
+    def __init__(self, run: Run, tally: Tally, undisturbed: Run | None = None) -> None:
         self.runs = run, undisturbed
         self.schedule = str(run.schedule)
         self.events = len(run.schedule)
@@ -125,10 +117,10 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         self.seconds = tally.seconds
         what = "the promise was broken" if tally.has_promise else "an anomaly was found"
         text = f"{what} by {self._schedule_text(tally)}"
-        if replays is not None and replays.failed < replays.total:
+        if tally.failed_replays < tally.replays:
             text += (
                 "; the code is not deterministic: it failed in "
-                f"{replays.failed} of {replays.total} replays"
+                f"{tally.failed_replays} of {tally.replays} replays"
             )
         text += f":\ncause: {self.cause}\n" if self.cause else ":\n"
         text += self.story
@@ -313,10 +305,7 @@ class _Story:
 
     def add_broken_promise(self, page: dict[str, Any]) -> None:
         """Add the broken promise as the first finding, linked to the step that broke it."""
-        run = self._run
-        if run.broken is None:
-            return
-        cause = run.cause
+        run, cause = self._run, self._run.cause
         # The step after which the promise no longer held, or the cause, or the first event.
         breaking = next((line for line in run.lines if line.breaks), None)
         event = next((line for line in run.lines if line.event), None)

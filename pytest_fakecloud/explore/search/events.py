@@ -276,7 +276,7 @@ class RandomRuns:
         switches = {event.kind for event in self._events} & SWITCHES
         others = [event for event in self._events if event.kind not in SWITCHES]
         sources: list[Iterator[Run | None]] = []
-        if switches & self._player.subject.scope.kinds:
+        if switches & self._player.subject.kinds:
             sources.append(self._with_priorities(others))
         if others or not sources:
             sources.append(self._of_schedules())
@@ -290,7 +290,7 @@ class RandomRuns:
 
     def _with_priorities(self, others: Sequence[Event]) -> Iterator[Run]:
         """Run strands by random priorities; in every other run, one of ``others`` happens, too."""
-        tally, kinds = self._player.tally, self._player.subject.scope.kinds
+        tally, kinds = self._player.tally, self._player.subject.kinds
         for number, depth in enumerate(itertools.cycle(DEPTHS)):
             is_odd = bool(number % 2)
             late = "late" in kinds and is_odd

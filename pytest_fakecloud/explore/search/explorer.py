@@ -19,12 +19,11 @@ import itertools
 import random
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import ContractError, importing
 from ...core.timers import monotonic
-from ..run import Redundant, Run, Scope
+from ..run import Redundant, Run
 from ..schedule import AT_DELIVERIES, EDGE, ENDS, ORDERS, SWITCHES, TRIED, Event, Kind, Schedule
 from .dpor import Interleavings
 from .events import Pairs, RandomRuns, Singles, delayed_again, has_overlap, likelihood, paused_again
@@ -44,12 +43,6 @@ _REPEATED = 0.5
 """Weight of the schedules that repeat a fault, relative to one search for interleavings."""
 _BEFORE_REPEATED = 5
 """Number of rounds of the second phase before them, so that a small budget has all single events."""
-_FIRST_SINGLES = 0.8
-"""Maximum share of the budget for the first phase."""
-_LIKELY_PAIRS = ((delayed_again, 1.0), (paused_again, 0.5))
-"""Functions that list likely schedules with two events, and their weights; two pauses are rarer."""
-_REPEATED = 0.5
-"""Weight of the schedules that repeat a fault, relative to one search for interleavings."""
 _FIRST_SINGLES = 1.5
 """Weight of the likely single events, relative to all other searches of the first phase."""
 _SPARE_FOR_SINGLES = 1.25
@@ -64,7 +57,7 @@ class Explorer:
     def __init__(self, player: Player, undisturbed: Run, budget: Budget, seed: int | str) -> None:
         self._player = player
         self._undisturbed = undisturbed
-        self._kinds = player.subject.scope.kinds
+        self._kinds = player.subject.kinds
         self._has_timers = undisturbed.has_timers
         self._tally = player.tally
         self._tally.seed = seed
@@ -78,11 +71,9 @@ class Explorer:
         began = monotonic()
         player = self._player
         try:
-            functions = [
-                *(each.function for each in player.subject.programs),
-                *player.promises.given,
-            ]
-            key = key_of(functions, player.subject.scope)
+            subject = player.subject
+            functions = [*(one.function for one in subject.programs), *subject.promises.given]
+            key = key_of(functions, subject.kinds, subject.handles)
             run = stored_failure(player, key) or self._search()
             if run is None:
                 return None
@@ -123,8 +114,11 @@ class Explorer:
         run = self._take_turns([first, *others], budget, until=first)
         if run is not None:
             return run
-        remaining = itertools.chain(likely, self._run_singles(singles.others))
-        return self._second_phase(remaining, [*others, *self._searches_of_timers()])
+        if self._has_timers and {"switch", "jump"} <= self._kinds:
+            others.append(self._interleavings(late="late" in self._kinds, moves_time=True))
+        return self._second_phase(
+            itertools.chain(likely, self._run_singles(singles.others)), others
+        )
 
     def _take_turns(
         self, searches: Sequence[Search], budget: Budget, *, until: Search | None = None
@@ -179,12 +173,6 @@ class Explorer:
         if "late" in self._kinds:
             searches.append(self._interleavings(late=True, head_start=_HEAD_START))
         return searches
-
-    def _searches_of_timers(self) -> list[Search]:
-        """Return a search through interleavings of calls and timers, if the code has timers."""
-        if self._has_timers and {"switch", "jump"} <= self._kinds:
-            return [self._interleavings(late="late" in self._kinds, moves_time=True)]
-        return []
 
     def _interleavings(
         self, *, late: bool, moves_time: bool = False, head_start: float = 0.0
@@ -308,7 +296,7 @@ def smallest(player: Player, run: Run, undisturbed: Run) -> Run:
 
     if run.is_stuck or breaks(run.schedule) is None:
         return run
-    found = shrink(run.schedule, breaks, lambda: monotonic() < until, player.subject.scope.kinds)
+    found = shrink(run.schedule, breaks, lambda: monotonic() < until, player.subject.kinds)
     again = player.play(found)
     if again.broken is None:
         return run
@@ -387,26 +375,20 @@ def _simpler(event: Event) -> Iterator[Event]:
                 yield Event(strand, point, clearer)
 
 
-@dataclass(frozen=True, slots=True)
-class Replays:
-    """The result of replaying a failing schedule; ``run`` is the last run that failed, if any."""
+def replay(player: Player, run: Run) -> Run | None:
+    """Run a failing schedule again, and return the last run that failed, or None.
 
-    run: Run | None
-    failed: int
-    total: int
-
-
-def replay(player: Player, run: Run) -> Replays:
-    """Run a failing schedule again; the last of these runs keeps its journal and its stacks."""
+    The last of these runs keeps its journal and its stacks.
+    """
     # Replay a stuck run only once, because each replay takes seconds and leaves threads behind.
-    total = 1 if run.is_stuck else REPLAYS
-    found, failed = None, 0
-    for number in range(total):
-        is_last = number == total - 1
-        again = player.play(run.schedule, keep=is_last, stacks=is_last)
+    total = player.tally.replays = 1 if run.is_stuck else REPLAYS
+    found = None
+    for number in range(1, total + 1):
+        again = player.play(run.schedule, keep=number == total, stacks=number == total)
         if again.broken is not None:
-            found, failed = again, failed + 1
-    return Replays(found, failed, total)
+            found = again
+            player.tally.failed_replays += 1
+    return found
 
 
 # -- the database of Hypothesis --------------------------------------------------------------------
@@ -438,9 +420,11 @@ def hypothesis() -> Any:
     return hypothesis
 
 
-def key_of(functions: Iterable[Callable[..., object]], scope: Scope) -> bytes:
+def key_of(
+    functions: Iterable[Callable[..., object]], kinds: Iterable[Kind], handles: Iterable[str]
+) -> bytes:
     """Return the key under which failures of this code with these options are stored."""
-    parts = sorted(scope.kinds) + sorted(scope.handles)
+    parts = [*sorted(kinds), *sorted(handles)]
     for function in functions:
         inner = getattr(function, "func", function)
         code = getattr(inner, "__code__", None)

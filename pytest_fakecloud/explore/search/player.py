@@ -15,7 +15,6 @@ from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
 from ..anomalies import Allowed, Anomaly, AnomalyError, Record, find_anomalies
 from ..programs import check_has_run
-from ..promises import Promises
 from ..run import History, Plan, Redundant, Run, Strategy
 from ..schedule import Schedule
 from ..simulation.scheduler import Simulation
@@ -187,6 +186,9 @@ class Tally:
     coverage: Coverage = field(default_factory=Coverage)
     given: Schedule | None = None
     """The only schedule to run, if the caller passed one."""
+    replays: int = 0
+    failed_replays: int = 0
+    """The replays of the failing schedule, and those of them that failed too."""
     seconds: float = 0.0
     seed: int | str = 0
     trust: Trust = field(default_factory=Trust)
@@ -210,7 +212,6 @@ class Player:
 
     world: World
     subject: Subject
-    promises: Promises
     setup: Callable[[], object] | None
     allowed: Allowed
     plain: Run | None = None
@@ -259,7 +260,7 @@ class Player:
         simulation.history.schedule = str(applied)
         is_examined = stacks and left_out < 0 and not run.fired
         with world.reads.recorded() if is_examined else contextlib.nullcontext():
-            for check in self.promises.at_end:
+            for check in self.subject.promises.at_end:
                 run.broken = run.broken or self._broken_promise(check, simulation.history, applied)
         if left_out < 0:
             self._note_anomalies(run)
@@ -293,7 +294,7 @@ class Player:
 
     @property
     def varies_numbers(self) -> bool:
-        return "numbers" in self.subject.scope.kinds and "numbers" in self.tally.coverage.possible
+        return "numbers" in self.subject.kinds and "numbers" in self.tally.coverage.possible
 
     def _broken_promise(
         self, check: Callable[[History], object], history: History, schedule: Schedule

@@ -26,7 +26,7 @@ from ...reporting.calls import SEVERAL, command_of
 from ...reporting.data import state_of
 from ..anomalies import Access
 from ..fakes import ROTATED_US
-from ..footprint import KEY_OF_DB, Touch, key_of_touch, touches_of_request
+from ..footprint import KEY_OF_DB, Touch, key_of_touch, text_of, touches_of_request
 from ..run import Due, Line
 from ..schedule import AT_DELIVERIES, DELAY, FAULTS, HOLD_US, PARTITION, PAUSES, SLOW, Event, Kind
 from .clock import RunClock
@@ -175,7 +175,7 @@ class Calls(Part):
         if not may_wait:
             return
         yield from self._pause(strand, PAUSES)
-        is_point = handle.name in self._state.scope.handles
+        is_point = handle.name in self._state.subject.handles
         if is_point or self._state.switches.get((strand.name, strand.points)):
             self._state.park(strand, "switch")
             yield
@@ -183,7 +183,7 @@ class Calls(Part):
     def _note_events(
         self, strand: Strand, handle: Handle, request: Request | None, *, may_wait: bool
     ) -> None:
-        if self._state.notes_points and handle.name in self._state.scope.handles:
+        if self._state.notes_points and handle.name in self._state.subject.handles:
             events = possible_events(handle, request, may_wait=may_wait)
             self._clock.note_point(strand, events)
 
@@ -217,9 +217,7 @@ class Calls(Part):
         if strand is None or self._state.aside_depth or self._turns.has_ended:
             return
         lines, interrupted = self._run.lines, strand.line
-        self._state.add_line(
-            "test", " ".join(word.decode("utf-8", "backslashreplace") for word in argv)
-        )
+        self._state.add_line("test", " ".join(map(text_of, argv)))
         is_served = strand in self._state.serving.values()
         call = None if interrupted is None else interrupted.call
         if is_served and interrupted and call and call.route not in SEVERAL:
@@ -236,7 +234,7 @@ class Calls(Part):
         # WATCH and EXEC read no values: what WATCH guards never runs if the key has changed.
         if not keys or spec.name in ("WATCH", "EXEC"):
             return
-        words = [word.decode("utf-8", "backslashreplace") for word in argv]
+        words = list(map(text_of, argv))
         access = Access(
             strand.name,
             strand.line if session.in_script else object(),
@@ -272,8 +270,10 @@ class Calls(Part):
         root.work.first_call = root.work.first_call or self._served
         if handle.fixture != "kv_server":  # which reports its commands
             self._clock.note_data(request.body)
-        if handle.fixture == "broker":
-            _note_consumer(root, handle, request)
+        if handle.fixture == "broker" and request.route in ("consume", "commit"):
+            group, instance = request.params.get("group"), request.params.get("instance")
+            if group and instance:
+                root.work.consumers.add((handle, group, instance))
         events = self._state.schedule.at(strand.name, strand.points)
         fault = self._apply(events, strand, handle, request) if events else ""
         self._run.calls[title] = self._run.calls.get(title, 0) + 1
@@ -416,13 +416,6 @@ def _faults_of(route: str) -> tuple[Kind, ...]:
     return _AT_CALLS if route == "database-port" else (*_AT_CALLS, "duplicate")
 
 
-def _note_consumer(root: Strand, broker: Handle, request: Request) -> None:
-    if request.route in ("consume", "commit"):
-        group, instance = request.params.get("group"), request.params.get("instance")
-        if group and instance:
-            root.work.consumers.add((broker, group, instance))
-
-
 def _loading(session: Any) -> Answer:
     """Return a server's answer while it loads its data; an open transaction is discarded."""
     text = "LOADING Redis is loading the dataset in memory"
@@ -477,7 +470,7 @@ class DeliveryStrands(Part):
 
     def __init__(self, state: RunState) -> None:
         super().__init__(state)
-        self._faults: dict[str, tuple[str, ...]] = {}
+        self.faults: dict[str, tuple[str, ...]] = {}
         """The faults of the next delivery of each message, by the message's internal ID."""
         self._losses: dict[str, list[_Loss]] = {}
         """The losses of the next deliveries of each message, by the message's public ID."""
@@ -504,7 +497,7 @@ class DeliveryStrands(Part):
 
     def _plan(self, due: Due, events: Sequence[Event]) -> None:
         """Store the faults of a delivery and of the deliveries that retry it."""
-        self._faults[due.message.id] = tuple(e.kind for e in events if e.kind in AT_DELIVERIES)
+        self.faults[due.message.id] = tuple(e.kind for e in events if e.kind in AT_DELIVERIES)
         for event in events:
             if event.kind not in ("fail", "unreachable"):
                 continue
@@ -536,10 +529,6 @@ class DeliveryStrands(Part):
             error = ConnectionError("the answer was lost")
             return Outcome(exception=error, where=outcome.where)
         return outcome
-
-    def faults_of(self, message_id: str) -> tuple[str, ...]:
-        """Return the faults that apply to a delivery that is about to begin."""
-        return self._faults.pop(message_id, ())
 
 
 def _delivery_words(due: Due, events: Sequence[Event]) -> str:

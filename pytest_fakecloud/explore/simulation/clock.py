@@ -122,7 +122,7 @@ class RunClock(Part):
         if at_us == self._fakes.deliveries.next_firing_us() and not self._may_fire(at_us):
             return None
         due_us = [one.timer.due_us for one in options if isinstance(one, Due)]
-        if any(at_us - each > self._state.scope.patience_us for each in due_us):
+        if any(at_us - each > self._state.subject.patience_us for each in due_us):
             return None
         span_us = at_us - self._fakes.now_us()
         waiting = [one for one in options if isinstance(one, Strand) and one.state != "new"]
@@ -159,12 +159,13 @@ class RunClock(Part):
         if self._chosen_moves >= MOST_MOVES:
             return
         for at_us in self.known_instants(MOST_MOVES - self._chosen_moves):
-            if at_us > now + self._state.scope.patience_us:
+            if at_us > now + self._state.subject.patience_us:
                 return
             touched = Footprint([MOVES_CLOCK, *self.ends_until(at_us)])
-            if self._state.scope.always:
+            if self._state.subject.promises.at_step:
                 touched.add(CHECKS_PROMISE)
-            touched.is_everything = self.fires_until(at_us)
+            _, timers = self._fakes.clock.timers.planned(MOST_TIMERS)
+            touched.is_everything = any(t.lane == "state" and t.due_us <= at_us for t in timers)
             self._run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
 
     def pass_time(self) -> bool:
@@ -227,7 +228,7 @@ class RunClock(Part):
         """Return whether schedules may still fire although no strand waits. Retries do not count,
         because messages that are never handled would let schedules fire for hours.
         """
-        horizon_us = self._state.scope.horizon_us
+        horizon_us = self._state.subject.horizon_us
         if horizon_us is None:
             return self._firings < FIRINGS
         return at_us <= self._run.start_us + horizon_us
@@ -314,7 +315,7 @@ class RunClock(Part):
         deadline_us = strand.root.deadline_us
         if deadline_us is not None:
             return self._fakes.now_us() + span_us <= deadline_us
-        return strand.paused_us + span_us <= self._state.scope.patience_us
+        return strand.paused_us + span_us <= self._state.subject.patience_us
 
     def note_point(self, strand: Strand, choices: Sequence[tuple[Kind, str]] = ()) -> None:
         """Record the events that are possible at a point: the given ones and pauses of all strands."""
@@ -519,10 +520,6 @@ class RunClock(Part):
         for fake, (database, key), at_ms in self._ends_of_keys():
             if at_ms * 1000 <= until_us:
                 yield touch_of_key(fake, database, key, True)
-
-    def fires_until(self, until_us: int) -> bool:
-        _, timers = self._fakes.clock.timers.planned(MOST_TIMERS)
-        return any(timer.lane == "state" and timer.due_us <= until_us for timer in timers)
 
 
 def _edge(now_us: int) -> int:

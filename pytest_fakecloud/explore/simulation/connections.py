@@ -11,14 +11,10 @@ from typing import Any
 from ...core.timers import monotonic
 from ...http.hub import Mount
 from ...http.server import Connection
-from .strands import Gate, Strand
+from .strands import CHECK, Gate, Strand
 
 PATIENCE = 10.0
 """Wall-clock seconds to wait for a fake, which normally needs less than a millisecond."""
-_CHECK = 0.001
-"""Wall-clock seconds after which a waiting thread checks its condition again, because a fake's
-thread may have changed it after its last use of a socket.
-"""
 _LARGE = 64 * 1024
 """Size in bytes above which a fake may have to wait until the client reads."""
 
@@ -49,12 +45,6 @@ class ClientConnection:
                 if each.address[1] == self.port:
                     self._server_end = each
         return self._server_end
-
-    def cut(self) -> None:
-        """End the connection, as if the client had died."""
-        server_end = self.server_end()
-        if server_end is not None:
-            server_end.end()
 
     def is_quiet(self) -> bool:
         """Return whether the fake has handled all bytes, and the client has read all answers."""
@@ -144,7 +134,8 @@ class Connections:
         while is_busy():
             if monotonic() > deadline:
                 return False
-            self._progress.acquire(_CHECK)
+            # A fake's thread may change the condition after its last use of a socket.
+            self._progress.acquire(CHECK)
         return True
 
     def progresses(self) -> None:
@@ -212,9 +203,10 @@ class Connections:
         return found
 
     def cut(self, concerned: Callable[[Strand], bool]) -> None:
-        """Close the connections of strands that have ended, so that the server notices their end."""
+        """Close the connections of strands that have ended, as if their clients had died."""
         for connection in self._of(concerned):
-            connection.cut()
+            if (server_end := connection.server_end()) is not None:
+                server_end.end()
 
     def _of(self, concerned: Callable[[Strand], bool]) -> list[ClientConnection]:
         return [

@@ -24,19 +24,14 @@ from .state import RunState, Subject
 from .strands import Strand, Waiting, Work, application_frame, distinct_places, pause
 from .turns import MOST_CRASHES, describe_places, describe_stuck
 
-_CHECK = 0.001
-"""Wall-clock seconds between two checks of whether a strand can run."""
 _GRACE_CHECKS = 500
-"""Number of these checks before a waiting strand counts as stuck."""
+"""Number of checks, a ``pause()`` apart, before a waiting strand counts as stuck."""
 _PATIENCE_CHECKS = 1_500
 """Number of these checks before a blocked strand counts as stuck, when no other can run."""
 _LATEST_STEPS = 1_000
 """Number of steps by which the strand is found that does not end."""
 _DEFAULT_ORDER = ("parked", "waiting", "thread", "client")
 """The order of strands that can run, by ``_group_of()``; deliveries and workers follow."""
-_NOT_CONTROLLED = (
-    "not all interleavings: the code waited for a lock that explore() does not control"
-)
 MOST_STARTS = 12
 """Maximum number of times that one worker is started."""
 MOST_RESTARTS_WITHOUT_PROGRESS = 3
@@ -60,7 +55,7 @@ class Simulation:
         self._fakes = subject.fakes
         self._awaited = subject.awaited
         self._strategy = plan.strategy
-        places = plan.strategy.places if plan.strategy is not None else subject.scope.kinds
+        places = plan.strategy.places if plan.strategy is not None else subject.kinds
         is_late = "late" in places or any(event.kind == "late" for event in plan.schedule)
         moves_time = plan.strategy is not None and plan.strategy.moves_time
         self.clock = RunClock(state, moves_time=moves_time)
@@ -208,7 +203,7 @@ class Simulation:
         if has_steps:
             self._end_step(names)
         key = names[0], point, kind
-        if len(options) > 1 and kind in self.state.scope.kinds and key not in self._noted:
+        if len(options) > 1 and kind in self.state.subject.kinds and key not in self._noted:
             self._noted.add(key)
             others = [(kind, name) for name in names[1:] if name != CLOCK]
             self.run.points.append(Point(names[0], point, others))
@@ -308,7 +303,7 @@ class Simulation:
     def _wait_for_stepped_over(self) -> bool:
         """Wait, in wall-clock time, until another strand can run; return False if none can."""
         for _ in range(_PATIENCE_CHECKS):
-            pause(_CHECK)
+            pause()
             if self.turns.has_ended:
                 return False
             if not any(s.is_stepped_over for s in self.state.strands) or self._options():
@@ -335,7 +330,7 @@ class Simulation:
         if busy:
             for _ in range(_GRACE_CHECKS):
                 # A thread that is not explored may still release a waiting strand.
-                pause(_CHECK)
+                pause()
                 if self.turns.has_ended or self._options():
                     return False
             self._report_stuck(busy)
@@ -355,11 +350,12 @@ class Simulation:
 
     def choose_meanwhile(self) -> Strand | None:
         """Return a strand that can run while another one is blocked, or None."""
+        note = "not all interleavings: the code waited for a lock that explore() does not control"
         while True:
             for option in self._options():
                 chosen = self._start(option)
                 if chosen is not None:
-                    self.run.notes[_NOT_CONTROLLED] = None
+                    self.run.notes[note] = None
                     return chosen
             if not self.clock.pass_time():
                 return None

@@ -37,14 +37,11 @@ class SocketHooks(Part):
         super().__init__(state)
         self._clock = clock
 
-    def is_here(self) -> bool:
-        return self._state.is_here()
-
     # -- methods of sockets, which get the original method first
 
     def connect(self, original: _Method, sock: socket.socket, address: Any, /) -> None:
         mount = self._connections.mount_at(address[1]) if isinstance(address, tuple) else None
-        if mount is None or not self.is_here():
+        if mount is None or not self._state.is_here():
             original(sock, address)
             return
         try:
@@ -59,7 +56,7 @@ class SocketHooks(Part):
 
     def _explored_connection(self, sock: socket.socket) -> ClientConnection | None:
         """Return the connection to which explored code is about to send, or None."""
-        if not self.is_here():
+        if not self._state.is_here():
             self._sends_elsewhere(sock)
             return None
         connection = self._connections.of(sock)
@@ -81,7 +78,7 @@ class SocketHooks(Part):
         connection = self._explored_connection(sock)
         if connection is not None:
             connection.sent += size
-        answering = None if self.is_here() else self._connections.answers(sock, size)
+        answering = None if self._state.is_here() else self._connections.answers(sock, size)
         try:
             original(sock, data, *args)
         finally:
@@ -101,7 +98,7 @@ class SocketHooks(Part):
     def _read(
         self, read: Callable[[], Any], sock: socket.socket, requested: int, flags: int
     ) -> Any:
-        if not self.is_here():
+        if not self._state.is_here():
             # A fake's thread reads again after it has handled all earlier bytes.
             self._connections.progresses()
             return read()
@@ -140,7 +137,7 @@ class SocketHooks(Part):
             end = connection.server_end()
             return connection.is_served() and not (end is not None and end.inside)
 
-        if self.is_here():
+        if self._state.is_here():
             self._connections.wait_while(is_open)
 
     # -- waits for answers

@@ -19,16 +19,15 @@ from ...core.recorder import stack_of
 from ...outside.clocks import INFRASTRUCTURE, module_of
 from ..fakes import Fakes
 from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
-from ..run import Due, History, Line, Operation, Place, Plan, Point, Program, Run, Scope
+from ..promises import Promises
+from ..run import Due, History, Line, Operation, Place, Plan, Point, Program, Run
 from ..schedule import SWITCHES, Event, Kind, Schedule
 from .connections import Connections
 from .strands import Crash, Sources, Strand, carried_strand, pause
 from .turns import Threads, Turns, is_of_a_strand, wakings
 
-_CHECK = 0.001
-"""Wall-clock seconds between two checks of whether a thread rests."""
 _CHECKS = 500
-"""Number of these checks for which a run waits for threads that work."""
+"""Number of checks, a ``pause()`` apart, for which a run waits for threads that work."""
 _CHECKS_AT_START = 5
 """Number of these checks before the exploration."""
 _OWN = ("fakecloud", "explore", "abandoned")
@@ -53,7 +52,7 @@ class Outsiders:
         for _ in range(_CHECKS_AT_START if self._resting else 0):
             # A thread may still be on the way to the place where it rests.
             self._resting = {thread: _stack(thread) for thread in self._resting}
-            pause(_CHECK)
+            pause()
 
     def notes(self, thread: threading.Thread) -> bool:
         """Note that a thread uses the fakes; return whether it is one of these threads."""
@@ -72,7 +71,7 @@ class Outsiders:
             return
         for _ in range(_CHECKS):
             before = {thread: wakings(thread.ident or 0) for thread in self._resting}
-            pause(_CHECK)
+            pause()
             busy = [one for one, count in before.items() if not self._rests(one, count)]
             if not busy or is_over():
                 return
@@ -106,14 +105,20 @@ def _stack(thread: threading.Thread) -> tuple[CodeType, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What all runs of a search have in common: the fakes, the code, and the threads that run it."""
+    """What all runs of a search have in common: the fakes, the code, its promises, the threads that
+    run it, and the options. ``handles`` are the fakes whose calls can have events.
+    """
 
     fakes: Fakes
     programs: Sequence[Program]
-    scope: Scope
+    promises: Promises
     threads: Threads
     awaited: Callable[[Any], Any]
     """Returns a value or, if it is a coroutine, its result in a loop that runs on fake time."""
+    handles: frozenset[str]
+    kinds: frozenset[Kind]
+    patience_us: int
+    horizon_us: int | None = None
     outsiders: Outsiders = field(default_factory=Outsiders)
 
 
@@ -124,7 +129,7 @@ class RunState:
         self.fakes = subject.fakes
         self.schedule = plan.schedule
         self.left_out = plan.left_out
-        self.scope = subject.scope
+        self.subject = subject
         self.outsiders = subject.outsiders
         self.stacks = plan.stacks
         self.notes_points = plan.notes
@@ -230,10 +235,10 @@ class RunState:
 
     def check_promises(self) -> None:
         """Check the promises that must hold after every step; store the error of a broken one."""
-        if not self.scope.always or self.run.broken is not None:
+        if not self.subject.promises.at_step or self.run.broken is not None:
             return
         with self.aside():
-            for promise in self.scope.always:
+            for promise in self.subject.promises.at_step:
                 try:
                     promise(self.history)
                 except AssertionError as error:
@@ -252,7 +257,7 @@ class RunState:
             footprint = self.run.steps[-1].footprint
             for touch in touches:
                 footprint.add(touch)
-                if touch.writes and self.scope.always:
+                if touch.writes and self.subject.promises.at_step:
                     footprint.add(CHECKS_PROMISE)
 
     def touch_message(self, due: Due) -> None:
@@ -269,15 +274,14 @@ class RunState:
         operation.ended, operation.result = next(self._positions), result
 
     def touch_history(self, *, writes: bool) -> None:
-        if self.scope.is_history_read:
+        if self.subject.promises.reads_history:
             self.touch([Touch("", "history", ALL, writes)])
 
     def touch_lock(self, name: str) -> None:
         self.touch([Touch("", "lock", name, True)])
 
     def add_point(self, strand: str, number: int, choices: Iterable[tuple[Kind, str]]) -> None:
-        kinds = self.scope.kinds
-        allowed = [choice for choice in choices if choice[0] in kinds]
+        allowed = [choice for choice in choices if choice[0] in self.subject.kinds]
         self.run.points.append(Point(strand, number, allowed))
 
     def add_line(

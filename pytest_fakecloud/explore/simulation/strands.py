@@ -43,8 +43,12 @@ class Gate:
         return self._lock.acquire(True, timeout)
 
 
-def pause(seconds: float) -> None:
-    Gate().acquire(seconds)
+CHECK = 0.001
+"""Wall-clock seconds between two checks of a condition that other threads change."""
+
+
+def pause() -> None:
+    Gate().acquire(CHECK)
 
 
 class Crash(BaseException):
@@ -84,7 +88,6 @@ class Work:
     """The consumers by broker, group and instance."""
 
 
-@dataclass(slots=True)
 class LoopState:
     """The event loop that runs in a strand's thread, and the strand to continue at its gate."""
 
@@ -97,7 +100,6 @@ class LoopState:
     """Whether the loop can read the answers to all of its requests."""
 
 
-@dataclass(slots=True)
 class TaskTurn:
     """The turn of a task at its next or its current call."""
 
