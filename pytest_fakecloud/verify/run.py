@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import NoneType
 from typing import Any
 
@@ -233,12 +234,9 @@ def _sorted(value: Any, width: int = 1) -> Any:
     return sorted((value[at : at + width] for at in range(0, len(value), width)), key=repr)
 
 
-def _page(width: int) -> Callable[[Any], Any]:
-    def apply(value: Any) -> Any:
-        is_page = isinstance(value, list) and len(value) == 2
-        return [value[0], _sorted(value[1], width)] if is_page else value
-
-    return apply
+def _page(value: Any, width: int = 1) -> Any:
+    is_page = isinstance(value, list) and len(value) == 2
+    return [value[0], _sorted(value[1], width)] if is_page else value
 
 
 def _idle(value: Any) -> Any:
@@ -253,9 +251,9 @@ def _idle(value: Any) -> Any:
 # The other ways of ``COMPARISONS`` compare values differently and do not rearrange them.
 _RULES: Mapping[str, Callable[[Any], Any]] = {
     "sorted": _sorted,
-    "pairs": lambda value: _sorted(value, 2),
-    "scan": _page(1),
-    "scan-pairs": _page(2),
+    "pairs": partial(_sorted, width=2),
+    "scan": _page,
+    "scan-pairs": partial(_page, width=2),
     "idle": _idle,
 }
 

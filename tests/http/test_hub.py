@@ -63,7 +63,7 @@ def test_a_mount_has_an_address_of_its_own(hub: Hub) -> None:
     assert one.url == f"http://127.0.0.1:{one.port}"
     assert one.port != two.port
     assert fetch(one).body == b"hello"
-    assert len(hub._mounts) == 2
+    assert len(hub.mounts) == 2
 
 
 def test_a_mount_is_a_with_block(hub: Hub) -> None:
@@ -666,7 +666,7 @@ def test_ten_thousand_mounts_leave_no_descriptor_and_no_thread(hub: Hub) -> None
     # Fewer is fine: workers of earlier tests may have ended.
     assert after <= before
     assert after[1] <= before[1]
-    assert not hub._mounts
+    assert not hub.mounts
 
 
 @linux_only
