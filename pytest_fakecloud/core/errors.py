@@ -181,14 +181,13 @@ def ends_the_test(error: BaseException | None) -> BaseException | None:
     return None if is_failure and not skips else error
 
 
-def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield the cause or context of an exception, then its own cause or context, and so on."""
-    seen = {id(error)}
-    cause = error.__cause__ or error.__context__
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        yield cause
-        cause = cause.__cause__ or cause.__context__
+def chain_of(error: BaseException | None) -> list[BaseException]:
+    """Return an exception, its cause or context, the cause or context of that, and so on."""
+    found: dict[int, BaseException] = {}
+    while error is not None and id(error) not in found:
+        found[id(error)] = error
+        error = error.__cause__ or error.__context__
+    return list(found.values())
 
 
 def broken_promise(error: BaseException | None) -> AssertionError | None:

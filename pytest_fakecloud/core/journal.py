@@ -151,11 +151,18 @@ def expect(
     """
     __tracebackhide__ = True
     optional(whole(0)).read("times", times)
-    matched, others, undecided = _sorted_by_match(items, query)
+    matched: list[T] = []
+    others: list[T] = []
+    undecided: CannotTell | None = None
+    for item in items:
+        try:
+            (matched if query(item) else others).append(item)
+        except CannotTell as error:
+            undecided = undecided or error
     count = len(matched)
-    could_decide = count <= times if times is not None else not count
-    if undecided and could_decide:  # the items that the journal has cut could change the result
-        raise undecided[0]
+    # The items that the journal has cut could change the result.
+    if undecided is not None and (count <= times if times is not None else not count):
+        raise undecided
     if count == times or (times is None and count):
         return results_of(matched, query.fields, query.kind)
     misses = [(item, query.differences(item)) for item in others]
@@ -173,22 +180,6 @@ def expect(
     if not matched and not misses:
         lines.append(f"  {if_empty}")
     raise AssertionError("\n".join([*lines, *notes(count)]))
-
-
-def _sorted_by_match(items: Iterable[T], query: Query) -> tuple[list[T], list[T], list[CannotTell]]:
-    """Return the items that match, those that do not, and an error for each item that was cut."""
-    matched: list[T] = []
-    others: list[T] = []
-    undecided: list[CannotTell] = []
-    for item in items:
-        try:
-            if query(item):
-                matched.append(item)
-            else:
-                others.append(item)
-        except CannotTell as error:
-            undecided.append(error)
-    return matched, others, undecided
 
 
 def _lines_of_misses(

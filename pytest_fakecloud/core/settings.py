@@ -269,19 +269,11 @@ def check(made: Any, of: str) -> None:
 def changed_settings(made: Any) -> list[str]:
     """Return the keywords of the settings that differ from their defaults."""
     declared: Any = type(made)
+    defaults = {each.name: each.default for each in fields(declared)}
     return [
         name
-        for name, attribute, default in _defaults(declared)
-        if getattr(made, attribute) != default
-    ]
-
-
-@cache
-def _defaults(declared: Any) -> list[tuple[str, str, Any]]:
-    """Return the keyword, the attribute and the converted default of each setting."""
-    return [
-        (name, each.attribute, each.kind.convert(each.default))
         for name, each in settings_of(declared).items()
+        if getattr(made, each.attribute) != defaults[each.attribute]
     ]
 
 

@@ -69,17 +69,12 @@ Opener: TypeAlias = "Callable[[Mapping[str, Any]], AbstractContextManager[Contro
 
 def clock_view(cloud: Cloud) -> shapes.Clock:
     """Return the time and the mode of a cloud's clock, and when the next event is due."""
-    clock = context_of(cloud).clock
-    due = clock.next_due_us()
+    clock, due = cloud.clock, cloud.clock.next_due()
     return {
-        "now": _iso_time(clock.now_us()),
+        "now": clock.now().isoformat(),
         "mode": clock.mode,
-        "next_due": None if due is None else _iso_time(due),
+        "next_due": None if due is None else due.isoformat(),
     }
-
-
-def _iso_time(at_us: int) -> str:
-    return to_datetime(at_us).isoformat()
 
 
 class _Kept(NamedTuple):
@@ -151,11 +146,11 @@ class CloudRoutes:
         }
         rows = [(one, *about.get(one, (None, None, None, one.label))) for one in soonest]
         return {
-            "now": _iso_time(self._cloud.clock.now_us()),
+            "now": self._cloud.clock.now().isoformat(),
             "count": count,
             "due": [
                 {
-                    "at": _iso_time(one.due_us),
+                    "at": to_datetime(one.due_us).isoformat(),
                     "what": what,
                     "handle": handle,
                     "list": place,
@@ -192,7 +187,7 @@ class CloudRoutes:
         if wanted is None:
             wanted = next(number for number in self._numbers if str(number) not in self._snapshots)
         name = str(wanted)
-        at = _iso_time(self._cloud.clock.now_us())
+        at = self._cloud.clock.now().isoformat()
         self._snapshots[name] = _Kept(self._cloud.snapshot(), states_of(self._cloud), at)
         return self._described(name)
 
