@@ -259,13 +259,12 @@ class Journal:
     ) -> Results[Call]:
         """Return the clients' calls, filtered by their fields or facts (``command="SET"``)."""
         __tracebackhide__ = True
-        check_predicate(predicate)
         calls = results_of(
             (entry for entry in self._read() if isinstance(entry, Call)),
             self._recorder.call_fields,
             "call",
         )
-        return calls.where(predicate, **where) if predicate or where else calls
+        return calls if predicate is None and not where else calls.where(predicate, **where)
 
     def events(self, kind: str | None = None, **where: Unpack[CloudEventFields]) -> Results[Event]:
         """Return the events, optionally of one kind, filtered by their data.

@@ -89,12 +89,6 @@ class Mount:
     def __repr__(self) -> str:
         return f"<Mount {self.url}{' closed' if self.closed else ''}>"
 
-    def __enter__(self) -> Mount:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close the address and all connections. Return immediately unless a handler is busy.
 

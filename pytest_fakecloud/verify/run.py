@@ -16,6 +16,7 @@ from typing import Any
 
 from ..core.assets import asset
 from ..core.errors import brief
+from ..core.json_schema import map_strings
 from .catalogue import Scenario, Step, scenarios
 from .sides import Bounds, Interrupted, Reply, Side, Target, Unreachable, facts_of, fake_of, mask_of
 
@@ -219,13 +220,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _without_ids(value: Any) -> Any:
-    if isinstance(value, str):
-        return _ID.sub(lambda found: f"<{found[1] or 'entry'} id>", value)
-    if isinstance(value, list):
-        return [_without_ids(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _without_ids(item) for name, item in value.items()}
-    return value
+    shown = partial(_ID.sub, lambda found: f"<{found[1] or 'entry'} id>")
+    return map_strings(value, shown, names=False)
 
 
 def _sorted(value: Any, width: int = 1) -> Any:

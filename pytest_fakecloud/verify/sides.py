@@ -21,7 +21,7 @@ import urllib3
 
 from ..cloud import Cloud
 from ..core.errors import ContractError, ServiceError, unknown_name
-from ..core.json_schema import check_nesting
+from ..core.json_schema import check_nesting, map_strings
 from ..reporting.values import Mask
 from . import RUN_SECONDS
 from .catalogue import Scenario, Step
@@ -351,15 +351,13 @@ class Side:
 
 def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
     """Return a JSON value in which each given string is replaced, one string after another."""
-    if isinstance(value, str):
+
+    def change(text: str) -> str:
         for before, after in texts.items():
-            value = value.replace(before, after)
-        return value
-    if isinstance(value, list):
-        return [_replaced(item, texts) for item in value]
-    if isinstance(value, dict):
-        return {_replaced(name, texts): _replaced(item, texts) for name, item in value.items()}
-    return value
+            text = text.replace(before, after)
+        return text
+
+    return map_strings(value, change)
 
 
 def _paths_to_delete(body: Any) -> Iterator[str]:
