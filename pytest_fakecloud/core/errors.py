@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -217,12 +218,9 @@ def runs_through_test(error: BaseException) -> bool:
     for frame, _ in walk_tb(error.__traceback__):
         names = frame.f_globals
         module = str(names.get("__name__", ""))
-        if module.startswith(_PACKAGE):
-            continue  # pytest also rewrites the modules of plugins
-        name = module.rpartition(".")[2]
-        if "@pytest_ar" in names or name == "conftest":
-            return True
-        if name.startswith("test_") or name.endswith("_test"):
+        is_test = re.search(r"(^|\.)(conftest|test_[^.]*|[^.]*_test)$", module) is not None
+        # pytest also rewrites the modules of plugins.
+        if (is_test or "@pytest_ar" in names) and not module.startswith(_PACKAGE):
             return True
     return False
 

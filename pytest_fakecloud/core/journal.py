@@ -68,16 +68,14 @@ class Results(Items[T]):
             """
             __tracebackhide__ = True
             check_predicate(predicate)
-            query = Query(fields, self._fields_for(fields), self._kind)
+            known = self._fields
+            if known is None:
+                # An empty list has no items to derive fields from, so accept any field.
+                known = _fields_of_items(self) if self else dict.fromkeys(fields, Field())
+            query = Query(fields, known, self._kind)
             asked = None if predicate is None else Question("predicate", predicate)
             kept = (item for item in self if query(item) and (asked is None or asked.agrees(item)))
             return self._with_items(kept)
-
-    def _fields_for(self, asked: Mapping[str, object]) -> Mapping[str, Field]:
-        if self._fields is not None:
-            return self._fields
-        # An empty list has no items to derive fields from, so accept any field.
-        return _fields_of_items(self) if self else dict.fromkeys(asked, Field())
 
     def _with_items(self, items: Iterable[T]) -> Results[T]:
         made = copy.copy(self)

@@ -29,7 +29,7 @@ from ..core.timers import give_way, monotonic
 from .app import App
 from .messages import BODY_LIMIT
 from .ports import BACKLOG, PortAllocator, kept, listen
-from .server import Connection, ConnectionHandler, Watch, serve_http
+from .server import Connection, ConnectionHandler, HTTPHandler, Watch
 
 if TYPE_CHECKING:
     import ssl
@@ -278,12 +278,12 @@ class Hub:
         reference. Raises ``ContractError`` if the address is not available.
         """
         if protocol is None:
-            protocol = serve_http
+            protocol = HTTPHandler.serve
             if not isinstance(app, App):
                 # Imported here, because werkzeug takes 25 ms, and few fakes are WSGI applications.
-                from .wsgi import serve_wsgi
+                from .wsgi import WSGIHandler
 
-                protocol = serve_wsgi
+                protocol = WSGIHandler.serve
         if self._selector is None:
             self._start()
         # Remove the final dot of "localhost.", because clients compare host names as strings.

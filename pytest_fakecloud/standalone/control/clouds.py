@@ -191,9 +191,6 @@ class CloudRoutes:
         self._snapshots[name] = _Kept(self._cloud.snapshot(), states_of(self._cloud), at)
         return self._described(name)
 
-    def _name_of(self, request: Request) -> str:
-        return self._known(request.segment("id"))
-
     def _known(self, name: str) -> str:
         if name not in self._snapshots:
             raise Refused(404, unknown_name("snapshot", name, self._snapshots))
@@ -201,20 +198,20 @@ class CloudRoutes:
 
     def restore_snapshot(self, request: Request) -> shapes.Snapshot:
         """Restore a snapshot."""
-        name = self._name_of(request)
+        name = self._known(request.segment("id"))
         self._cloud.restore(self._snapshots[name].saved)
         return self._described(name)
 
     def drop_snapshot(self, request: Request) -> shapes.Snapshot:
         """Delete a snapshot."""
-        name = self._name_of(request)
+        name = self._known(request.segment("id"))
         dropped = self._described(name)
         del self._snapshots[name]
         return dropped
 
     def get_changes(self, request: Request) -> shapes.Changes:
         """Return what changed since a snapshot, up to now or up to the snapshot ``?until=``."""
-        before = self._snapshots[self._name_of(request)].states
+        before = self._snapshots[self._known(request.segment("id"))].states
         until = request.query("until")
         after = self._snapshots[self._known(until)].states if until else states_of(self._cloud)
         return changes_between(before, after)

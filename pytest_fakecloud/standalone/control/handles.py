@@ -185,10 +185,7 @@ class HandleRoutes:
         """Return the object that has the named member, or the method that looks it up, and the
         member's name.
         """
-        if wanted is None:
-            owner: Any = self._cloud
-        else:
-            owner = handle_named(self._cloud, wanted)
+        owner: Any = self._cloud if wanted is None else handle_named(self._cloud, wanted)
         part, dot, rest = name.partition(".")
         if not dot:
             return owner, name
