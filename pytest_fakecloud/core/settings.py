@@ -91,6 +91,11 @@ def choice(*known: A) -> Kind[A]:
     return Kind(Literal[known], words, lambda value: isinstance(value, str) and value in known)
 
 
+SWITCH_WORDS: Mapping[str, bool] = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off", ""), False),
+}
+"""The words for a boolean in a file or in a variable, in lower case."""
 SWITCH: Kind[bool] = Kind(bool, "True or False", lambda value: isinstance(value, bool))
 PROCESS_TIME: Kind[bool | Literal["autojump"]] = either(SWITCH, choice("autojump"))
 TRANSPORT: Kind[Literal["socket", "inprocess"]] = choice("socket", "inprocess")
