@@ -56,54 +56,48 @@ class Default(str):
     __slots__ = ()
 
 
-SETTINGS: dict[str, tuple[str, Any, Any]] = {
+SETTINGS: dict[str, tuple[str, Any]] = {
     "fakecloud_strict": (
         "strict-mode violations that fail a passing test: true, false, or some of "
         "'unrouted unstubbed bug unused_fault unmet rejected_step no_workflow assertion "
         "undelivered'; "
         "true means all except undelivered",
-        None,
         "true",
     ),
-    "fakecloud_clock": ("the clock's mode: running or frozen", None, Default("running")),
+    "fakecloud_clock": ("the clock's mode: running or frozen", Default("running")),
     "fakecloud_env": (
         "set the official clients' environment variables in every test that uses a fake",
-        "bool",
         False,
     ),
     "fakecloud_call_sites": (
         "record the source line of each call for reports: auto (with --fakecloud-report, and in "
         "tests that failed in the last run), true or false",
-        None,
         "auto",
     ),
     "fakecloud_transport": (
         "how clients in the test process reach the fakes: socket, or inprocess (faster; requests, "
         "httpx and urllib3)",
-        None,
         "socket",
     ),
     "fakecloud_share_tls_context": (
         "share one TLS context among httpx clients while a fake is open, which saves some 20 ms "
         "for each",
-        "bool",
         True,
     ),
     "fakecloud_scope": (
         "how long the fixtures' fakes last: function, class, module or session; except with function "
         "they keep their address and credentials and are reset before each test",
-        None,
         Default("function"),
     ),
     "fakecloud_early": (
         "fakes to start, with their environment variables, before conftests and the settings of "
         "the application are imported: some of 'kv_server vector_index broker queue'; "
         "implies fakecloud_scope = session",
-        "args",
         [],
     ),
 }
-"""Ini settings by name: help text, type and default."""
+"""Ini settings by name: help text, and the default, whose type determines that of the setting."""
+_INI_TYPES: dict[type, Any] = {bool: "bool", list: "args"}
 _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 """Fixtures of pyfakefs. When they end, pyfakefs makes Python forget all modules imported since."""
 _runs: dict[pytest.Config, Run] = {}
@@ -120,7 +114,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fakecloud")
     for option, keywords in OPTIONS.items():
         group.addoption(option, **keywords)
-    for name, (text, kind, default) in SETTINGS.items():
+    for name, (text, default) in SETTINGS.items():
+        kind = _INI_TYPES.get(type(default))
         parser.addini(name, text, type=kind, default=default)
 
 
@@ -138,7 +133,7 @@ def _is_set(config: pytest.Config) -> bool:
     if any(config.getoption(name, None) != each.get("default") for name, each in OPTIONS.items()):
         return True
     try:
-        return any(config.getini(name) != default for name, (*_, default) in SETTINGS.items())
+        return any(config.getini(name) != default for name, (_, default) in SETTINGS.items())
     except (ValueError, pytest.UsageError):
         return True
 

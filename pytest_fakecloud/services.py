@@ -7,7 +7,7 @@ named here and not imported, because every run that checks a setting imports thi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -123,18 +123,13 @@ def find(fixture: object) -> Service:
 
 
 def handle_class(service: Service) -> type[Handle]:
-    found: type[Handle] = _imported(service.handle)
+    found: type[Handle] = imported(service.handle)
     return found
 
 
 def settings_class(service: Service) -> Any:
     """Return the dataclass that declares the settings of a service."""
     return handle_class(service)._settings
-
-
-def view_of(service: Service) -> Callable[[Any], dict[str, Any]] | None:
-    """Import the function of a descriptor's ``view``; None if there is none."""
-    return None if service.view is None else _imported(service.view)
 
 
 @cache
@@ -150,6 +145,7 @@ def report_part(name: str, part: str) -> Any:
 
 
 @cache
-def _imported(path: str) -> Any:
+def imported(path: str) -> Any:
+    """Import a name, given as ``"package.module:name"``."""
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)

@@ -401,14 +401,11 @@ class Action(Event):
 Entry = Call | Event
 
 
-def _json_or_absent(read: Callable[[Call], Any]) -> Callable[[Call], Any]:
-    def value(call: Call) -> Any:
-        try:
-            return read(call)
-        except (ValueError, RecursionError):
-            return ABSENT
-
-    return value
+def _json_or_absent(read: Callable[[Call], Any], call: Call) -> Any:
+    try:
+        return read(call)
+    except (ValueError, RecursionError):
+        return ABSENT
 
 
 CALL_FIELDS: Mapping[str, Field] = {
@@ -429,8 +426,8 @@ CALL_FIELDS: Mapping[str, Field] = {
         )
         for name in names.split()
     },
-    "request_json": Field(JSON, _json_or_absent(Call.request_json)),
-    "response_json": Field(JSON, _json_or_absent(Call.response_json)),
+    "request_json": Field(JSON, partial(_json_or_absent, Call.request_json)),
+    "response_json": Field(JSON, partial(_json_or_absent, Call.response_json)),
 }
 """The fields that calls to every service can be filtered by. Services add their own facts."""
 EVENT_KINDS = frozenset(("refused", "run"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -181,14 +182,13 @@ def ends_the_test(error: BaseException | None) -> BaseException | None:
     return None if is_failure and not skips else error
 
 
-def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield the cause or context of an exception, then its own cause or context, and so on."""
-    seen = {id(error)}
-    cause = error.__cause__ or error.__context__
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        yield cause
-        cause = cause.__cause__ or cause.__context__
+def chain_of(error: BaseException | None) -> list[BaseException]:
+    """Return an exception, its cause or context, the cause or context of that, and so on."""
+    found: dict[int, BaseException] = {}
+    while error is not None and id(error) not in found:
+        found[id(error)] = error
+        error = error.__cause__ or error.__context__
+    return list(found.values())
 
 
 def broken_promise(error: BaseException | None) -> AssertionError | None:
@@ -218,12 +218,9 @@ def runs_through_test(error: BaseException) -> bool:
     for frame, _ in walk_tb(error.__traceback__):
         names = frame.f_globals
         module = str(names.get("__name__", ""))
-        if module.startswith(_PACKAGE):
-            continue  # pytest also rewrites the modules of plugins
-        name = module.rpartition(".")[2]
-        if "@pytest_ar" in names or name == "conftest":
-            return True
-        if name.startswith("test_") or name.endswith("_test"):
+        is_test = re.search(r"(^|\.)(conftest|test_[^.]*|[^.]*_test)$", module) is not None
+        # pytest also rewrites the modules of plugins.
+        if (is_test or "@pytest_ar" in names) and not module.startswith(_PACKAGE):
             return True
     return False
 

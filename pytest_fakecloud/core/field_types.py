@@ -191,10 +191,12 @@ class FieldType:
     """Whether its values say which thing is meant (URL, key, id), and not in which state it is."""
     samples: tuple[object, ...] = ("", 0, b"", True, None, [], {})
     """An example value of each type that the field can have."""
+    types: tuple[type, ...] = (object,)
+    """The types of the values that ``accepts()`` allows."""
 
     def accepts(self, wanted: Any) -> bool:
         """Return whether a value could match the wanted one, which is not a function."""
-        return True
+        return isinstance(wanted, self.types)
 
     def check(self, name: str, wanted: Any) -> None:
         """Raise ``ContractError`` for an argument that no value of the field could match."""
@@ -401,10 +403,8 @@ class WholeNumber(_Number):
 
 class _Flag(FieldType):
     expected = "True, False"
-    samples: tuple[object, ...] = (True,)
-
-    def accepts(self, wanted: Any) -> bool:
-        return isinstance(wanted, bool)
+    samples = (True,)
+    types = (bool,)
 
 
 class _Bytes(FieldType):

@@ -68,16 +68,14 @@ class Results(Items[T]):
             """
             __tracebackhide__ = True
             check_predicate(predicate)
-            query = Query(fields, self._fields_for(fields), self._kind)
+            known = self._fields
+            if known is None:
+                # An empty list has no items to derive fields from, so accept any field.
+                known = _fields_of_items(self) if self else dict.fromkeys(fields, Field())
+            query = Query(fields, known, self._kind)
             asked = None if predicate is None else Question("predicate", predicate)
             kept = (item for item in self if query(item) and (asked is None or asked.agrees(item)))
             return self._with_items(kept)
-
-    def _fields_for(self, asked: Mapping[str, object]) -> Mapping[str, Field]:
-        if self._fields is not None:
-            return self._fields
-        # An empty list has no items to derive fields from, so accept any field.
-        return _fields_of_items(self) if self else dict.fromkeys(asked, Field())
 
     def _with_items(self, items: Iterable[T]) -> Results[T]:
         made = copy.copy(self)
@@ -151,11 +149,18 @@ def expect(
     """
     __tracebackhide__ = True
     optional(whole(0)).read("times", times)
-    matched, others, undecided = _sorted_by_match(items, query)
+    matched: list[T] = []
+    others: list[T] = []
+    undecided: CannotTell | None = None
+    for item in items:
+        try:
+            (matched if query(item) else others).append(item)
+        except CannotTell as error:
+            undecided = undecided or error
     count = len(matched)
-    could_decide = count <= times if times is not None else not count
-    if undecided and could_decide:  # the items that the journal has cut could change the result
-        raise undecided[0]
+    # The items that the journal has cut could change the result.
+    if undecided is not None and (count <= times if times is not None else not count):
+        raise undecided
     if count == times or (times is None and count):
         return results_of(matched, query.fields, query.kind)
     misses = [(item, query.differences(item)) for item in others]
@@ -173,22 +178,6 @@ def expect(
     if not matched and not misses:
         lines.append(f"  {if_empty}")
     raise AssertionError("\n".join([*lines, *notes(count)]))
-
-
-def _sorted_by_match(items: Iterable[T], query: Query) -> tuple[list[T], list[T], list[CannotTell]]:
-    """Return the items that match, those that do not, and an error for each item that was cut."""
-    matched: list[T] = []
-    others: list[T] = []
-    undecided: list[CannotTell] = []
-    for item in items:
-        try:
-            if query(item):
-                matched.append(item)
-            else:
-                others.append(item)
-        except CannotTell as error:
-            undecided.append(error)
-    return matched, others, undecided
 
 
 def _lines_of_misses(
@@ -268,13 +257,12 @@ class Journal:
     ) -> Results[Call]:
         """Return the clients' calls, filtered by their fields or facts (``command="SET"``)."""
         __tracebackhide__ = True
-        check_predicate(predicate)
         calls = results_of(
             (entry for entry in self._read() if isinstance(entry, Call)),
             self._recorder.call_fields,
             "call",
         )
-        return calls.where(predicate, **where) if predicate or where else calls
+        return calls if predicate is None and not where else calls.where(predicate, **where)
 
     def events(self, kind: str | None = None, **where: Unpack[CloudEventFields]) -> Results[Event]:
         """Return the events, optionally of one kind, filtered by their data.

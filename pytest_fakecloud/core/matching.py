@@ -176,6 +176,7 @@ class _Pairs(FieldType):
     """Pairs of a name and a string; names may repeat. Matches if every wanted pair is present."""
 
     samples: tuple[object, ...] = ({}, [])
+    types = (Mapping,)
     expected = "a dict from names to strings, patterns or functions"
     normal: Callable[[str], str] = staticmethod(str)
     """Returns a name as it is compared with others."""
@@ -193,9 +194,6 @@ class _Pairs(FieldType):
                         f"{name}[{key!r}]=None can never match: pass a string, a pattern or a function"
                     )
                 TEXT.check(f"{name}[{key!r}]", value)
-
-    def accepts(self, wanted: Any) -> bool:
-        return isinstance(wanted, Mapping)
 
     def equals(self, found: Any, wanted: Any) -> bool:
         return not any(True for _ in self._missing(found, wanted))

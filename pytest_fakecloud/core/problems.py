@@ -153,20 +153,14 @@ PROBLEM_FIELDS: Mapping[str, Field] = {
 }
 
 
-class Allowances:
-    """The violations that ``allow()`` covers."""
-
-    def __init__(self) -> None:
-        self._queries: list[tuple[str, Query]] = []
+class Allowances(list[tuple[str, Query]]):
+    """The violations that ``allow()`` covers: their kinds, with conditions on their facts."""
 
     def add(self, kind: str, where: Mapping[str, object]) -> None:
         """Allow a kind of violation, or only those whose facts match ``where``."""
         if not isinstance(kind, str) or kind not in ALLOWABLE:
             raise ContractError(unknown_name("kind of problem", kind, ALLOWABLE))
-        self._queries.append((kind, Query(where, ALLOWABLE[kind], f"problem of kind {kind!r}")))
+        self.append((kind, Query(where, ALLOWABLE[kind], f"problem of kind {kind!r}")))
 
     def covers(self, kind: str, facts: Mapping[str, Any]) -> bool:
-        return any(kind == allowed and query(facts) for allowed, query in self._queries)
-
-    def clear(self) -> None:
-        self._queries.clear()
+        return any(kind == allowed and query(facts) for allowed, query in self)

@@ -166,6 +166,7 @@ class Recorder:
         self._parent = parent
         self.entries: list[Entry] = []
         self.watchers: Registry[Callable[[Entry], None]] = Registry()
+        """Functions that are called with new entries and answered calls."""
         self.apps: dict[str, tuple[type[Filterable], weakref.ref[Filterable]]] = {}
         self.names = {handle} - {""}
         """Names of all fakes whose calls this recorder records, including closed ones."""
@@ -335,10 +336,6 @@ class Recorder:
                         del entries[index]
                         entries.append(call)
                         break
-
-    def watch(self, watcher: Callable[[Entry], None]) -> Callable[[], None]:
-        """Call the watcher with new entries and answered calls; return a function that stops it."""
-        return self.watchers.add(watcher)
 
     def _append(self, entry: Entry) -> None:
         parent = self._parent

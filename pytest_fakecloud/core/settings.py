@@ -91,6 +91,11 @@ def choice(*known: A) -> Kind[A]:
     return Kind(Literal[known], words, lambda value: isinstance(value, str) and value in known)
 
 
+SWITCH_WORDS: Mapping[str, bool] = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off", ""), False),
+}
+"""The words for a boolean in a file or in a variable, in lower case."""
 SWITCH: Kind[bool] = Kind(bool, "True or False", lambda value: isinstance(value, bool))
 PROCESS_TIME: Kind[bool | Literal["autojump"]] = either(SWITCH, choice("autojump"))
 TRANSPORT: Kind[Literal["socket", "inprocess"]] = choice("socket", "inprocess")
@@ -269,19 +274,11 @@ def check(made: Any, of: str) -> None:
 def changed_settings(made: Any) -> list[str]:
     """Return the keywords of the settings that differ from their defaults."""
     declared: Any = type(made)
+    defaults = {each.name: each.default for each in fields(declared)}
     return [
         name
-        for name, attribute, default in _defaults(declared)
-        if getattr(made, attribute) != default
-    ]
-
-
-@cache
-def _defaults(declared: Any) -> list[tuple[str, str, Any]]:
-    """Return the keyword, the attribute and the converted default of each setting."""
-    return [
-        (name, each.attribute, each.kind.convert(each.default))
         for name, each in settings_of(declared).items()
+        if getattr(made, each.attribute) != defaults[each.attribute]
     ]
 
 

@@ -150,7 +150,7 @@ class Dispatcher:
         self._workers = WorkerPool(keep=0, spare=at_once, name="fakecloud-delivery")
         # Hold only weak references, so that an unused cloud is garbage-collected.
         self._at_exit = partial(_stop, weakref.ref(self))
-        self._unlisten = clock.on_move(self._start_if_needed)
+        self._unlisten = clock.listeners.add(self._start_if_needed)
 
     def _start_if_needed(self) -> None:
         if self._thread is None and self._clock.next_due_us(BACKGROUND) is None:

@@ -87,11 +87,12 @@ class Timekeeper:
         """Whether the process's time follows the clock, which therefore cannot run."""
         self.reads: Reads | None = None
         """The running clock's readings, for reports that replay the journal; None if not recorded."""
-        self._listeners: Registry[Callable[[], None]] = Registry()
+        self.listeners: Registry[Callable[[], None]] = Registry()
+        """Functions that are called after each move of the clock."""
         self.drives = 0
         """The number of calls of tests that moved the clock or triggered due events."""
-        self._drive_ends: Registry[Callable[[], None]] = Registry()
-        """Functions to call at the end of each of these calls."""
+        self.drive_ends: Registry[Callable[[], None]] = Registry()
+        """Functions that are called at the end of each of these calls."""
         self._ties: Registry[tuple[str]] = Registry()
         """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
         self._start_us, self._starts_frozen = start_of(now, mode)
@@ -218,7 +219,7 @@ class Timekeeper:
         try:
             yield
         finally:
-            for listener in self._drive_ends.items:
+            for listener in self.drive_ends.items:
                 listener()
 
     def steps(
@@ -338,7 +339,7 @@ class Timekeeper:
             signals = list(self._signals)
         for signal in signals:
             signal.notify()
-        for listener in self._listeners.items:
+        for listener in self.listeners.items:
             listener()
 
     # -- rules -----------------------------------------------------------------------------------
@@ -453,14 +454,6 @@ class Timekeeper:
                 timer.callback(timer.due_us)
         return self.now_us()
 
-    def on_move(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call the listener after each move of the clock; return a function that removes it."""
-        return self._listeners.add(listener)
-
-    def on_drive_end(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call the listener after each of ``drives``; return a function that removes it."""
-        return self._drive_ends.add(listener)
-
     # -- timers ----------------------------------------------------------------------------------
 
     def call_at(
@@ -484,7 +477,7 @@ class Timekeeper:
         if lane == "background":
             if self.on_background is not None:
                 self.on_background()
-            for listener in self._listeners.items:
+            for listener in self.listeners.items:
                 listener()
         return timer
 

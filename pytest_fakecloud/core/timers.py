@@ -178,10 +178,6 @@ Begin = Callable[[int], Callable[[], object] | None]
 """Does the part of a timer's work that needs the order; returns a function for the rest."""
 
 
-def _do_nothing(due_us: int) -> None:
-    pass
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Timer:
     """A callback that is due at a time of the clock.
@@ -202,7 +198,7 @@ class Timer:
     def cancel(self) -> None:
         self.cancelled = True
         # The clock still refers to this timer, but must not keep the callback's objects in memory.
-        self.callback = _do_nothing
+        self.callback = lambda due_us: None
 
     def __repr__(self) -> str:
         return f"<Timer {self.label or self.callback!r} due {to_datetime(self.due_us).isoformat()}>"
@@ -403,8 +399,7 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = threading.Condition(threading.Lock())
         self.moving = False
         """Whether an advance is in progress."""
         self.breach: ContractError | None = None
@@ -419,7 +414,7 @@ class Turns:
     @contextmanager
     def move(self, yielding: bool = False) -> Iterator[None]:
         """Take the turn for an advance, or raise ``ContractError`` (``Occupied`` if yielding)."""
-        with self._lock:
+        with self._changed:
             inside = _current_job.get() in self._jobs
             in_another_thread = self._dispatcher not in (None, threading.get_ident())
             if not inside and (in_another_thread or self._jobs):
@@ -438,7 +433,7 @@ class Turns:
         try:
             yield
         finally:
-            with self._lock:
+            with self._changed:
                 self.moving = False
                 self._changed.notify_all()
 
@@ -463,7 +458,7 @@ class Turns:
     @contextmanager
     def dispatch(self) -> Iterator[bool]:
         """Take the turn for a background delivery; yield False if an advance does not end in time."""
-        with self._lock:
+        with self._changed:
             free = self._changed.wait_for(lambda: self._is_free() and not self._waiting, _PATIENCE)
             if free:
                 self._dispatcher = threading.get_ident()
@@ -471,13 +466,13 @@ class Turns:
             yield free
         finally:
             if free:
-                with self._lock:
+                with self._changed:
                     self._dispatcher = None
                     self._changed.notify_all()
 
     def hand_over(self, function: Callable[[], object]) -> Callable[[], None]:
         """Return a function that calls ``function`` in any thread. Advances wait until it returns."""
-        with self._lock:
+        with self._changed:
             # An object of its own: the same function can be handed over twice.
             job = object()
             self._jobs |= {job}
@@ -487,7 +482,7 @@ class Turns:
             try:
                 function()
             finally:
-                with self._lock:
+                with self._changed:
                     self._jobs -= {job}
                     self._changed.notify_all()
 

@@ -29,7 +29,7 @@ from ..core.timers import give_way, monotonic
 from .app import App
 from .messages import BODY_LIMIT
 from .ports import BACKLOG, PortAllocator, kept, listen
-from .server import Connection, ConnectionHandler, Watch, serve_http
+from .server import Connection, ConnectionHandler, HTTPHandler, Watch
 
 if TYPE_CHECKING:
     import ssl
@@ -89,12 +89,6 @@ class Mount:
     def __repr__(self) -> str:
         return f"<Mount {self.url}{' closed' if self.closed else ''}>"
 
-    def __enter__(self) -> Mount:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close the address and all connections. Return immediately unless a handler is busy.
 
@@ -110,7 +104,7 @@ class Mount:
                 self.hub.unregister(self.listener)
             self.listener.close()
             live = self._end_connections() if self.live else []
-        self.hub.forget(self)
+        self.hub.mounts.discard(self)
         self._await_handlers(live, self.on_close)
 
     def reset_connections(self) -> None:
@@ -255,7 +249,7 @@ class Hub:
     def _reset(self) -> None:
         """Set the state of a hub without mounts: at first, and in a forked process."""
         self._lock = threading.Lock()
-        self._mounts: weakref.WeakSet[Mount] = weakref.WeakSet()
+        self.mounts: weakref.WeakSet[Mount] = weakref.WeakSet()
         self._later: deque[Callable[[], object]] = deque()
         self.ports = PortAllocator()
         self._selector: selectors.BaseSelector | None = None
@@ -284,23 +278,23 @@ class Hub:
         reference. Raises ``ContractError`` if the address is not available.
         """
         if protocol is None:
-            protocol = serve_http
+            protocol = HTTPHandler.serve
             if not isinstance(app, App):
                 # Imported here, because werkzeug takes 25 ms, and few fakes are WSGI applications.
-                from .wsgi import serve_wsgi
+                from .wsgi import WSGIHandler
 
-                protocol = serve_wsgi
+                protocol = WSGIHandler.serve
         if self._selector is None:
             self._start()
         # Remove the final dot of "localhost.", because clients compare host names as strings.
         mount = Mount(self, app, host.rstrip(".") or host, port, tls, protocol)
-        self._mounts.add(mount)
+        self.mounts.add(mount)
         self.register(mount.listener, mount)
         return mount
 
     def stop(self) -> None:
         """Close every mount and end the hub's thread. The next mount starts it again."""
-        for mount in list(self._mounts):
+        for mount in list(self.mounts):
             mount.close()
         with self._lock:
             thread, self._thread = self._thread, None
@@ -373,9 +367,6 @@ class Hub:
         """Call a function in the hub's thread. Takes no lock, so it can be called from ``__del__``."""
         self._later.append(function)
         self._nudge()
-
-    def forget(self, mount: Mount) -> None:
-        self._mounts.discard(mount)
 
     # -- the thread ------------------------------------------------------------------------------
 
@@ -479,7 +470,7 @@ class Hub:
     # -- fork and exit ---------------------------------------------------------------------------
 
     def after_fork(self) -> None:
-        mounts, selector, wake = self._mounts, self._selector, self._wake
+        mounts, selector, wake = self.mounts, self._selector, self._wake
         for mount in mounts:
             mount.after_fork()
         if selector is not None:

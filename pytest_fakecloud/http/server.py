@@ -124,9 +124,6 @@ class Connection:
         except OSError:
             return True
 
-    def __repr__(self) -> str:
-        return f"<Connection from {self.address} to {self.mount.address}>"
-
     def serve(self) -> None:
         """Serve the connection to its end with the mount's protocol, in the calling worker thread."""
         self.worker = threading.current_thread()
@@ -238,13 +235,6 @@ HANG_SECONDS = 60.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-def serve_http(connection: Connection, begun: bytes = b"") -> None:
-    """Serve HTTP until either side closes. ``begun`` was read already, to detect the protocol."""
-    handler = HTTPHandler(connection)
-    with contextlib.closing(handler.reader):
-        handler.handle(begun)
-
-
 class HTTPHandler:
     """Owns one connection to an ``App``: reads its requests and writes their responses in order."""
 
@@ -255,7 +245,14 @@ class HTTPHandler:
         limit = connection.mount.body_limit
         self.reader = RequestReader(connection.address, body_limit=limit)
 
-    def handle(self, begun: bytes = b"") -> None:
+    @classmethod
+    def serve(cls, connection: Connection, begun: bytes = b"") -> None:
+        """Serve HTTP until either side closes. ``begun`` was read already, to detect the protocol."""
+        handler = cls(connection)
+        with contextlib.closing(handler.reader):
+            handler._handle(begun)
+
+    def _handle(self, begun: bytes) -> None:
         sock, reader = self.sock, self.reader
         messages = reader.messages
         # A request that is incomplete at the end is dropped and never reaches the engine.

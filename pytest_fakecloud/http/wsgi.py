@@ -68,10 +68,6 @@ _Framing: TypeAlias = Literal["no body", "length", "chunked", "until close"]
 """The way in which a client finds the end of a body."""
 
 
-def serve_wsgi(connection: Connection) -> None:
-    WSGIHandler(connection).handle()
-
-
 class WSGIHandler(HTTPHandler):
     """Owns one connection to a WSGI application."""
 

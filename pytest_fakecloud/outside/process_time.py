@@ -163,7 +163,7 @@ class ProcessTime:
             ends.callback(self.clock.anchor())
             self._begin_travel()
             ends.callback(self._end_travel)
-            ends.callback(self.clock.on_move(self._follow))
+            ends.callback(self.clock.listeners.add(self._follow))
             if self._autojump:
                 from .loops import Autojump
                 from .sleepers import Sleepers

@@ -60,7 +60,7 @@ class Sleepers:
         self._shown_us = clock.now_us()
         self._signal = clock.signal()
         self._carried: dict[object, Callable[[int], None]] = {}
-        self._unlisten = clock.on_move(self._follow)
+        self._unlisten = clock.listeners.add(self._follow)
 
     def stop(self) -> None:
         """End all sleeps. Each continues for its remaining time in real time."""

@@ -135,7 +135,7 @@ class Queue(QueueActions, Handle):
         table = DeliveryFaults(context.ids.stream(name, "faults"), context.clock)
         self._rest = QueueApp(self._engine, self._new_token(), _FAMILIES)
         super().__init__(context, self._rest, config, faults=QueueFaults(table))
-        self.on_close(self._time.on_drive_end(self._sender.release))
+        self.on_close(self._time.drive_ends.add(self._sender.release))
         # Attempts are recorded with the journal's recorder, which the base class has created.
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
         chain: list[Interceptor] = [self._reports, self._signer, table]

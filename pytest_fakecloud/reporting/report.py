@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..base_cloud import closed_addresses, context_of
 from ..core.calls import Action, Call, Entry, Event
-from ..core.errors import causes_of, describe_error, report_failure
+from ..core.errors import chain_of, describe_error, report_failure
 from ..handle import Handle
 from ..services import SERVICES, report_part
 from .applications import ServedRequest
@@ -386,7 +386,7 @@ class ObservedTest:
     @cached_property
     def chain(self) -> list[BaseException]:
         """The exception of the test, with its causes."""
-        return [] if self.raised is None else [self.raised, *causes_of(self.raised)]
+        return chain_of(self.raised)
 
     def failed_with(self, pattern: re.Pattern[str]) -> bool:
         """Return whether an exception of the test matches a pattern, or none is known."""

@@ -25,6 +25,7 @@ from unicodedata import category, normalize
 from ..base_cloud import secrets_in
 from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers, set_facts
 from ..core.errors import listed
+from ..core.json_schema import map_strings
 from ..core.timers import to_datetime
 from .applications import ServedRequest
 
@@ -153,13 +154,7 @@ class Mask:
 
     def value(self, value: Any) -> Any:
         """Return a JSON value with every string in it masked."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, list | tuple):
-            return [self.value(each) for each in value]
-        if isinstance(value, dict):
-            return {self.value(name): self.value(each) for name, each in value.items()}
-        return value
+        return map_strings(value, self.text)
 
     def event(self, event: Event) -> Event:
         masked = copy.copy(event)
@@ -436,11 +431,7 @@ def _with_times(claims: dict[str, Any]) -> dict[str, Any]:
 
 
 def each_from_base64(value: Any) -> Any:
-    if isinstance(value, list):
-        return [each_from_base64(each) for each in value]
-    if isinstance(value, dict):
-        return {key: each_from_base64(each) for key, each in value.items()}
-    return from_base64(value) if isinstance(value, str) else value
+    return map_strings(value, from_base64, names=False)
 
 
 def from_base64(value: str) -> str:

@@ -19,18 +19,13 @@ if TYPE_CHECKING:
     from ..handle import Delivery, Handle
 
 
+_OF_CLOUDS = ("seed", "now", "clock", "process_time", "transport", "tls", "share_tls_context")
+"""The settings of clouds. The others are those of fakes and of tests."""
+
+
 def new_cloud(settings: Mapping[str, Any], delivery: Delivery) -> Cloud:
     """Create a cloud with the settings of a test or of the session, and of its fixtures' fakes."""
-    cloud = Cloud(
-        settings["seed"],
-        settings["now"],
-        settings["clock"],
-        settings["process_time"],
-        delivery=delivery,
-        transport=settings["transport"],
-        tls=settings["tls"],
-        share_tls_context=settings["share_tls_context"],
-    )
+    cloud = Cloud(delivery=delivery, **{name: settings[name] for name in _OF_CLOUDS})
     context_of(cloud).fixture_settings = settings
     return cloud
 

@@ -16,6 +16,7 @@ from ..core.ids import check_seed
 from ..core.settings import (
     PROCESS_TIME,
     SWITCH,
+    SWITCH_WORDS,
     TRANSPORT,
     Kind,
     choice,
@@ -63,20 +64,12 @@ def merge_service(settings: dict[str, Any], name: str, value: Any, general: Iter
         raise misuse(f"the setting {name} must be a dict of that service's settings, got {value!r}")
 
 
-def switch_of(text: str) -> bool | None:
-    """Parse the boolean in an ini file; return None for other words."""
-    word = text.strip().lower()
-    if word in ("true", "1", "yes", "on"):
-        return True
-    return False if word in ("false", "0", "no", "off", "") else None
-
-
 def kinds_of(strict: object) -> tuple[str, ...]:
     """Return the kinds of violations that fail a test, given a boolean, names, or an ini value."""
     from ..core.problems import NAMED_KINDS, PROBLEM_KINDS
 
     if isinstance(strict, str):
-        switch = switch_of(strict)
+        switch = SWITCH_WORDS.get(strict.strip().lower())
         strict = strict.lower().replace(",", " ").split() if switch is None else switch
     if isinstance(strict, bool):
         return tuple(PROBLEM_KINDS) if strict else ()
@@ -127,7 +120,7 @@ def check_settings(config: pytest.Config) -> None:
         )
     strict = config.getini("fakecloud_strict")
     # Look kinds up only if necessary: a run without fakes never imports their modules.
-    if switch_of(strict) is None:
+    if strict.strip().lower() not in SWITCH_WORDS:
         try:
             kinds_of(strict)
         except pytest.fail.Exception as error:

@@ -16,7 +16,7 @@ import pytest
 
 from ..base_cloud import context_of, undelivered
 from ..core.calls import Call
-from ..core.errors import ContractError, causes_of, counted, ends_the_test, report_failure
+from ..core.errors import ContractError, chain_of, counted, ends_the_test, report_failure
 from ..core.problems import with_allowance
 from ..core.recorder import is_library, is_own
 from . import warn
@@ -77,7 +77,7 @@ def explain(run: Run, item: pytest.Item, error: Exception) -> None:
     failed = _failed_assertion(found)
     if failed is None:
         return
-    chain = [error, *causes_of(error)]
+    chain = chain_of(error)
     if failed not in chain:
         chain[-1].__cause__ = failed
 
@@ -430,7 +430,7 @@ def _hidden(info: Any) -> Any:
     is_outcome = ends_the_test(error) is error  # such as that of pytest.fail()
     if not is_outcome and not isinstance(error, AssertionError | ContractError):
         return info
-    chain = [error, *causes_of(error)]
+    chain = chain_of(error)
     rests = [_without_ours(one.__traceback__) for one in chain]
     if not _has_testers(rests[0][0]) or not any(has_ours for _, has_ours in rests):
         return info

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..core.calls import KEEP_BYTES
 from ..core.errors import ContractError, brief, unknown_name
-from ..core.settings import MOST_PORT, Kind, choice, settings_of, text, whole
+from ..core.settings import MOST_PORT, SWITCH_WORDS, Kind, choice, settings_of, text, whole
 from ..files import read_file
 from ..services import named, services_by_word, settings_class
 from ..subcommands import Subparsers, Usage
@@ -154,7 +154,6 @@ def _add_options(
 # -- values ----------------------------------------------------------------------------------------
 
 VARIABLE = "PYTEST_FAKECLOUD_"
-YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 Reader = Callable[[Any, str], Any]
 """Converts and checks a value; the second argument is the name under which the user gave it."""
 
@@ -327,12 +326,10 @@ _seed = _of(Kind(int | str, "an integer or a string", lambda value: type(value) 
 
 
 def _flag(value: Any, where: str) -> bool:
-    word = str(value).lower()
-    if value is None or word in NO:
-        return False
-    if word in YES:
-        return True
-    raise Usage(f"{where}={value!r} is not a boolean: pass {', '.join(YES)} or {NO[1]}, ...")
+    found = False if value is None else SWITCH_WORDS.get(str(value).lower())
+    if found is None:
+        raise Usage(f"{where}={value!r} is not a boolean: pass 1, true, yes, on or 0, ...")
+    return found
 
 
 def _file(path: Path) -> dict[str, Any]:

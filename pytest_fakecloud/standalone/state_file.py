@@ -234,10 +234,8 @@ _LOADERS: Mapping[str, Callable[[Any, Any, Path], Iterator[_Load]]] = {
 
 def _stub(destinations: Any, url: str, answers: Any) -> None:
     given = answers if isinstance(answers, list) else [answers]
-    if given == ["hang"]:
-        destinations.hang(url)
-    elif given == ["refuse"]:
-        destinations.refuse(url)
+    if given in (["hang"], ["refuse"]):
+        getattr(destinations, given[0])(url)
     else:
         destinations.respond(url, *map(_reply, given))
 
@@ -245,10 +243,8 @@ def _stub(destinations: Any, url: str, answers: Any) -> None:
 def _reply(answer: Any) -> Any:
     from ..faults.answers import Response
 
-    if answer == "hang":
-        return Response.hang()
-    if answer == "refuse":
-        return Response.refuse()
+    if answer in ("hang", "refuse"):
+        return getattr(Response, answer)()
     if isinstance(answer, int):
         return answer
     return Response(

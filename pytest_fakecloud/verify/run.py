@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import NoneType
 from typing import Any
 
 from ..core.assets import asset
 from ..core.errors import brief
+from ..core.json_schema import map_strings
 from .catalogue import Scenario, Step, scenarios
 from .sides import Bounds, Interrupted, Reply, Side, Target, Unreachable, facts_of, fake_of, mask_of
 
@@ -218,13 +220,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _without_ids(value: Any) -> Any:
-    if isinstance(value, str):
-        return _ID.sub(lambda found: f"<{found[1] or 'entry'} id>", value)
-    if isinstance(value, list):
-        return [_without_ids(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _without_ids(item) for name, item in value.items()}
-    return value
+    shown = partial(_ID.sub, lambda found: f"<{found[1] or 'entry'} id>")
+    return map_strings(value, shown, names=False)
 
 
 def _sorted(value: Any, width: int = 1) -> Any:
@@ -233,12 +230,9 @@ def _sorted(value: Any, width: int = 1) -> Any:
     return sorted((value[at : at + width] for at in range(0, len(value), width)), key=repr)
 
 
-def _page(width: int) -> Callable[[Any], Any]:
-    def apply(value: Any) -> Any:
-        is_page = isinstance(value, list) and len(value) == 2
-        return [value[0], _sorted(value[1], width)] if is_page else value
-
-    return apply
+def _page(value: Any, width: int = 1) -> Any:
+    is_page = isinstance(value, list) and len(value) == 2
+    return [value[0], _sorted(value[1], width)] if is_page else value
 
 
 def _idle(value: Any) -> Any:
@@ -253,9 +247,9 @@ def _idle(value: Any) -> Any:
 # The other ways of ``COMPARISONS`` compare values differently and do not rearrange them.
 _RULES: Mapping[str, Callable[[Any], Any]] = {
     "sorted": _sorted,
-    "pairs": lambda value: _sorted(value, 2),
-    "scan": _page(1),
-    "scan-pairs": _page(2),
+    "pairs": partial(_sorted, width=2),
+    "scan": _page,
+    "scan-pairs": partial(_page, width=2),
     "idle": _idle,
 }
 

@@ -21,7 +21,7 @@ import urllib3
 
 from ..cloud import Cloud
 from ..core.errors import ContractError, ServiceError, unknown_name
-from ..core.json_schema import check_nesting
+from ..core.json_schema import check_nesting, map_strings
 from ..reporting.values import Mask
 from . import RUN_SECONDS
 from .catalogue import Scenario, Step
@@ -120,53 +120,6 @@ class Reply:
         body = self.body
         text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
         return f"{self.status} {text}"
-
-
-def exchange(
-    http: requests.Session,
-    bounds: Bounds,
-    method: str,
-    url: str,
-    body: bytes | None,
-    headers: Mapping[str, str],
-) -> Reply:
-    """Send a request and read its response within the limits of the run.
-
-    Raises ``Unreachable`` if no response arrives in time or the response is too long, and
-    ``Interrupted`` if a signal interrupted the run.
-    """
-    bounds.check()
-    began = time.monotonic()
-    request = partial(
-        http.request,
-        method,
-        url,
-        data=body,
-        headers=headers,
-        timeout=2 * SECONDS,  # only to end this thread; the run stops waiting for it earlier
-        allow_redirects=False,
-        stream=True,
-    )
-    reply: Future[Reply] = Future()
-
-    def ask() -> None:
-        try:
-            reply.set_result(_reply(request, began, bounds))
-        except BaseException as error:
-            reply.set_exception(error)
-
-    # Send the request in another thread and wait for that thread with a time limit. A socket
-    # timeout limits each read, but not name resolution, nor the total time of a response that
-    # arrives byte by byte.
-    threading.Thread(target=ask, name="fakecloud verify", daemon=True).start()
-    while not wait([reply], _POLL).done:
-        if time.monotonic() > min(began + SECONDS, bounds.until()):
-            bounds.check(" while a request was under way, which may still have an effect")
-            raise _late()
-    try:
-        return reply.result()
-    except (OSError, ValueError) as error:  # All errors of requests are OSErrors.
-        raise Unreachable(str(error)) from None
 
 
 def _reply(request: Callable[[], requests.Response], began: float, bounds: Bounds) -> Reply:
@@ -303,7 +256,7 @@ class Side:
         url = self.target.url.rstrip("/") + self._filled(step.path)
         self.requests += 1
         try:
-            reply = exchange(self._http, self._bounds, step.method, url, body, headers)
+            reply = self._request(step.method, url, body, headers)
         except Unreachable as error:
             raise Unreachable(
                 f"{self.target.service}: no response from {self.target.url}: {error}"
@@ -314,6 +267,48 @@ class Side:
                 "quota is used up. The run ends here; try again later"
             )
         return reply
+
+    def _request(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Reply:
+        """Send a request and read its response within the limits of the run.
+
+        Raises ``Unreachable`` if no response arrives in time or the response is too long, and
+        ``Interrupted`` if a signal interrupted the run.
+        """
+        bounds = self._bounds
+        bounds.check()
+        began = time.monotonic()
+        request = partial(
+            self._http.request,
+            method,
+            url,
+            data=body,
+            headers=headers,
+            timeout=2 * SECONDS,  # only to end this thread; the run stops waiting for it earlier
+            allow_redirects=False,
+            stream=True,
+        )
+        reply: Future[Reply] = Future()
+
+        def ask() -> None:
+            try:
+                reply.set_result(_reply(request, began, bounds))
+            except BaseException as error:
+                reply.set_exception(error)
+
+        # Send the request in another thread and wait for that thread with a time limit. A socket
+        # timeout limits each read, but not name resolution, nor the total time of a response that
+        # arrives byte by byte.
+        threading.Thread(target=ask, name="fakecloud verify", daemon=True).start()
+        while not wait([reply], _POLL).done:
+            if time.monotonic() > min(began + SECONDS, bounds.until()):
+                bounds.check(" while a request was under way, which may still have an effect")
+                raise _late()
+        try:
+            return reply.result()
+        except (OSError, ValueError) as error:  # All errors of requests are OSErrors.
+            raise Unreachable(str(error)) from None
 
     def _authorize(self, step: Step, headers: dict[str, str]) -> None:
         if step.token is None:
@@ -351,15 +346,13 @@ class Side:
 
 def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
     """Return a JSON value in which each given string is replaced, one string after another."""
-    if isinstance(value, str):
+
+    def change(text: str) -> str:
         for before, after in texts.items():
-            value = value.replace(before, after)
-        return value
-    if isinstance(value, list):
-        return [_replaced(item, texts) for item in value]
-    if isinstance(value, dict):
-        return {_replaced(name, texts): _replaced(item, texts) for name, item in value.items()}
-    return value
+            text = text.replace(before, after)
+        return text
+
+    return map_strings(value, change)
 
 
 def _paths_to_delete(body: Any) -> Iterator[str]:

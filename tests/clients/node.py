@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,5 +87,5 @@ def control(words: Mapping[str, Callable[..., Any]]) -> Iterator[dict[str, str]]
         start_response(status, [("Content-Length", str(len(data)))])
         return [data]
 
-    with default_hub().mount(application) as mount:
+    with closing(default_hub().mount(application)) as mount:
         yield {"FAKE_CONTROL": mount.url}

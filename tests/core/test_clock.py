@@ -146,7 +146,7 @@ def test_a_clock_does_not_return_while_it_is_advanced(clock: Timekeeper) -> None
 
 def test_who_listens_hears_of_each_change_of_the_clock(clock: Timekeeper) -> None:
     heard: list[str] = []
-    clock.on_move(lambda: heard.append("moved"))
+    clock.listeners.add(lambda: heard.append("moved"))
     for change in (
         clock.resume,
         clock.freeze,

@@ -181,9 +181,9 @@ def test_watchers_see_each_entry_and_each_answer(now: Any) -> None:
         seen.append(("once", entry.number))
         stop_once()
 
-    stop_once = one.watch(once)
-    stop = one.watch(lambda entry: seen.append(("one", entry.number)))
-    cloud.watch(lambda entry: seen.append(("cloud", entry.number)))
+    stop_once = one.watchers.add(once)
+    stop = one.watchers.add(lambda entry: seen.append(("one", entry.number)))
+    cloud.watchers.add(lambda entry: seen.append(("cloud", entry.number)))
     one.answered(call_on(one))
     one.add_event("x", "y")
     stop()

@@ -15,6 +15,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -63,11 +64,11 @@ def test_a_mount_has_an_address_of_its_own(hub: Hub) -> None:
     assert one.url == f"http://127.0.0.1:{one.port}"
     assert one.port != two.port
     assert fetch(one).body == b"hello"
-    assert len(hub._mounts) == 2
+    assert len(hub.mounts) == 2
 
 
 def test_a_mount_is_a_with_block(hub: Hub) -> None:
-    with hub.mount(hello) as mount:
+    with closing(hub.mount(hello)) as mount:
         assert mount.closed is False
     assert mount.closed is True
     with pytest.raises(ConnectionRefusedError):
@@ -180,7 +181,7 @@ def test_ports_come_in_sequence_outside_the_ephemeral_range(hub: Hub) -> None:
     first, last = ephemeral_range()
     ports = []
     for _ in range(200):
-        with hub.mount(hello) as mount:
+        with closing(hub.mount(hello)) as mount:
             ports.append(mount.port)
     assert all(not first <= port <= last for port in ports)
     assert len(set(ports)) == 200
@@ -430,7 +431,7 @@ def test_a_select_based_hub_is_woken_for_new_sockets(
     hub.mount(hello)
     time.sleep(0.02)  # the hub's thread is inside select() now
     for _ in range(20):
-        with hub.mount(hello) as mount, Raw(mount.address) as raw:
+        with closing(hub.mount(hello)) as mount, Raw(mount.address) as raw:
             assert raw.get("/").body == b"hello"
     thread = hub._thread
     hub.stop()
@@ -666,13 +667,13 @@ def test_ten_thousand_mounts_leave_no_descriptor_and_no_thread(hub: Hub) -> None
     # Fewer is fine: workers of earlier tests may have ended.
     assert after <= before
     assert after[1] <= before[1]
-    assert not hub._mounts
+    assert not hub.mounts
 
 
 @linux_only
 def test_mounts_that_were_used_leave_no_descriptor(hub: Hub) -> None:
     def use() -> None:
-        with hub.mount(hello) as mount, Raw(mount.address) as raw:
+        with closing(hub.mount(hello)) as mount, Raw(mount.address) as raw:
             assert raw.get("/").body == b"hello"
             Raw(mount.address).sock.close()
         wait_until(lambda: not mount.live)

@@ -31,7 +31,7 @@ from ...core.timers import monotonic
 from ...http.hub import Mount
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Request, Stream
 from ...http.ports import is_free
-from ...http.server import HANG_SECONDS, Connection, serve_http
+from ...http.server import HANG_SECONDS, Connection, HTTPHandler
 from .. import errors
 from ..acl import ANONYMOUS
 from ..command_fields import facts_of
@@ -118,7 +118,7 @@ def _serve(engine: Engine, app: KVApp, connection: Connection) -> None:
         begun += data
         kind = protocol_of(begun)
     if kind == "http":
-        serve_http(connection, begun)
+        HTTPHandler.serve(connection, begun)
         return
     if app.is_full():
         connection.sock.sendall(to_resp(CommandError(errors.MAX_CONNECTIONS)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
@@ -68,17 +69,12 @@ Opener: TypeAlias = "Callable[[Mapping[str, Any]], AbstractContextManager[Contro
 
 def clock_view(cloud: Cloud) -> shapes.Clock:
     """Return the time and the mode of a cloud's clock, and when the next event is due."""
-    clock = context_of(cloud).clock
-    due = clock.next_due_us()
+    clock, due = cloud.clock, cloud.clock.next_due()
     return {
-        "now": _iso_time(clock.now_us()),
+        "now": clock.now().isoformat(),
         "mode": clock.mode,
-        "next_due": None if due is None else _iso_time(due),
+        "next_due": None if due is None else due.isoformat(),
     }
-
-
-def _iso_time(at_us: int) -> str:
-    return to_datetime(at_us).isoformat()
 
 
 class _Kept(NamedTuple):
@@ -150,11 +146,11 @@ class CloudRoutes:
         }
         rows = [(one, *about.get(one, (None, None, None, one.label))) for one in soonest]
         return {
-            "now": _iso_time(self._cloud.clock.now_us()),
+            "now": self._cloud.clock.now().isoformat(),
             "count": count,
             "due": [
                 {
-                    "at": _iso_time(one.due_us),
+                    "at": to_datetime(one.due_us).isoformat(),
                     "what": what,
                     "handle": handle,
                     "list": place,
@@ -171,7 +167,7 @@ class CloudRoutes:
     def set_seed(self, request: Request) -> shapes.Seed:
         """Restart all random number generators from another seed."""
         seed = fields(request)["seed"]
-        if not _is_unicode(seed):
+        if isinstance(seed, str) and re.search("[\ud800-\udfff]", seed):
             raise Refused(422, f"seed must be a string without lone surrogates, got {seed!r:.100}")
         context_of(self._cloud).ids.reseed(seed)
         return {"seed": self._cloud.seed}
@@ -191,12 +187,9 @@ class CloudRoutes:
         if wanted is None:
             wanted = next(number for number in self._numbers if str(number) not in self._snapshots)
         name = str(wanted)
-        at = _iso_time(self._cloud.clock.now_us())
+        at = self._cloud.clock.now().isoformat()
         self._snapshots[name] = _Kept(self._cloud.snapshot(), states_of(self._cloud), at)
         return self._described(name)
-
-    def _name_of(self, request: Request) -> str:
-        return self._known(request.segment("id"))
 
     def _known(self, name: str) -> str:
         if name not in self._snapshots:
@@ -205,20 +198,20 @@ class CloudRoutes:
 
     def restore_snapshot(self, request: Request) -> shapes.Snapshot:
         """Restore a snapshot."""
-        name = self._name_of(request)
+        name = self._known(request.segment("id"))
         self._cloud.restore(self._snapshots[name].saved)
         return self._described(name)
 
     def drop_snapshot(self, request: Request) -> shapes.Snapshot:
         """Delete a snapshot."""
-        name = self._name_of(request)
+        name = self._known(request.segment("id"))
         dropped = self._described(name)
         del self._snapshots[name]
         return dropped
 
     def get_changes(self, request: Request) -> shapes.Changes:
         """Return what changed since a snapshot, up to now or up to the snapshot ``?until=``."""
-        before = self._snapshots[self._name_of(request)].states
+        before = self._snapshots[self._known(request.segment("id"))].states
         until = request.query("until")
         after = self._snapshots[self._known(until)].states if until else states_of(self._cloud)
         return changes_between(before, after)
@@ -291,10 +284,6 @@ def changes_between(before: States, after: States) -> shapes.Changes:
         "changes": changes[:_MOST_CHANGES],
         "not_compared": sorted(before.keys() ^ after.keys()),
     }
-
-
-def _is_unicode(value: object) -> bool:
-    return not isinstance(value, str) or not any("\ud800" <= one <= "\udfff" for one in value)
 
 
 class IsolatedClouds:

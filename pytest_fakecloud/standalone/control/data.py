@@ -37,7 +37,7 @@ from ...reporting.data import (
 )
 from ...reporting.rows import began, rows
 from ...reporting.values import Mask, printable
-from ...services import find, report_part, view_of
+from ...services import find, imported, report_part
 from . import PREFIX, Refused, contract, named, shapes
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class DataRoutes:
         # The signal only wakes the stream. No data accumulates for a client that does not read.
         signal = Signal()
         self._streams.add(signal)
-        unwatch = recorder_of(self._cloud.journal).watch(lambda entry: signal.notify())
+        unwatch = recorder_of(self._cloud.journal).watchers.add(lambda entry: signal.notify())
 
         def end() -> None:
             unwatch()
@@ -218,8 +218,8 @@ def view(handle: Handle) -> dict[str, Any]:
     if (module := report_part(handle.fixture, "data")) is not None:
         content = module.content(handle)
     else:
-        show = view_of(find(handle.fixture))
-        content = {} if show is None else show(handle)
+        show = find(handle.fixture).view
+        content = {} if show is None else imported(show)(handle)
     return {
         "name": handle.name,
         "service": handle.service,

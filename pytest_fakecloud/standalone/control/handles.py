@@ -185,10 +185,7 @@ class HandleRoutes:
         """Return the object that has the named member, or the method that looks it up, and the
         member's name.
         """
-        if wanted is None:
-            owner: Any = self._cloud
-        else:
-            owner = handle_named(self._cloud, wanted)
+        owner: Any = self._cloud if wanted is None else handle_named(self._cloud, wanted)
         part, dot, rest = name.partition(".")
         if not dot:
             return owner, name
@@ -342,7 +339,7 @@ def plain(value: Any, deepest: int = _DEEPEST) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):
-        return {_key(name): plain(one, deepest) for name, one in value.items()}
+        return {str(plain(name)): plain(one, deepest) for name, one in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(one, deepest) for one in value]
     if hasattr(value, "tolist") and hasattr(value, "dtype"):
@@ -352,11 +349,6 @@ def plain(value: Any, deepest: int = _DEEPEST) -> Any:
         if attributes:
             return {name: plain(getattr(value, name, None), deepest - 1) for name in attributes}
     return shown(value)[:_SHOWN]
-
-
-def _key(name: object) -> str:
-    found = plain(name)
-    return found if isinstance(found, str) else str(found)
 
 
 def _attributes(value: object) -> list[str]:
@@ -375,11 +367,8 @@ def _attributes(value: object) -> list[str]:
 
 
 def _raised(error: Exception) -> shapes.Raised:
-    return {"raise": {"type": type(error).__name__, "text": _text_of(error)}}
-
-
-def _text_of(error: BaseException) -> str:
     try:
-        return str(error)
+        text = str(error)
     except Exception as another:
-        return f"its message cannot be read: {type(another).__name__}"
+        text = f"its message cannot be read: {type(another).__name__}"
+    return {"raise": {"type": type(error).__name__, "text": text}}

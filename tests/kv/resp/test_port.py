@@ -185,9 +185,9 @@ class TestAddress:
     def test_the_port_opens_when_it_is_asked_for(self, context: Context, server: KVServer) -> None:
         hub = context.hub
         assert hub is not None
-        before = len(hub._mounts)
+        before = len(hub.mounts)
         url = server.database_url
-        assert len(hub._mounts) == before + 1
+        assert len(hub.mounts) == before + 1
         assert server.database_url == url
         assert url.startswith("redis://default:")
         assert "@127.0.0.1:" in url
