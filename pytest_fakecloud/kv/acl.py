@@ -238,7 +238,7 @@ class AclUser:
             denied = spec.full_name.encode()
             text = errors.no_permission(spec.full_name, vendor=self.dialect == "vendor")
         else:
-            text = errors.no_access(reason)
+            text = errors.NO_KEY_PERMISSION if reason == "key" else errors.NO_CHANNEL_PERMISSION
         raise Denied(text, reason, denied)
 
     def reads_all_keys(self, spec: CommandSpec) -> bool:
@@ -404,7 +404,7 @@ def _apply_to_selector(user: AclUser, selector: Selector, rule: bytes) -> None:
         _add_keys(selector, rule)
     elif sign == b"&":
         if selector.all_channels:
-            raise _Invalid(errors.ACL_PATTERN_AFTER_ALL.format("channels", "channels"))
+            raise _Invalid(errors.ACL_PATTERN_AFTER_ALL_CHANNELS)
         if has_space(rule[1:]):
             raise _Invalid(errors.ACL_SYNTAX)
         if rule[1:] not in selector.channels:
@@ -432,7 +432,7 @@ def _add_keys(selector: Selector, rule: bytes) -> None:
     letters, pattern = (found[1] or b"RW").upper(), found[2]
     reads, writes = b"R" in letters, b"W" in letters
     if selector.all_keys:
-        raise _Invalid(errors.ACL_PATTERN_AFTER_ALL.format("keys", "patterns"))
+        raise _Invalid(errors.ACL_PATTERN_AFTER_ALL_KEYS)
     if has_space(pattern):
         raise _Invalid(errors.ACL_SYNTAX)
     for at, known in enumerate(selector.keys):

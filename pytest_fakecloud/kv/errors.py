@@ -518,9 +518,13 @@ ACL_BAD_HASH = (
     "The password hash must be exactly 64 characters and contain only lowercase hexadecimal "
     "characters"
 )
-ACL_PATTERN_AFTER_ALL = (
-    "Adding a pattern after the * pattern (or the 'all{0}' flag) is not valid and does not have any "
-    "effect. Try 'reset{0}' to start with an empty list of {1}"
+ACL_PATTERN_AFTER_ALL_KEYS = (
+    "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have "
+    "any effect. Try 'resetkeys' to start with an empty list of patterns"
+)
+ACL_PATTERN_AFTER_ALL_CHANNELS = (
+    "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not "
+    "have any effect. Try 'resetchannels' to start with an empty list of channels"
 )
 ACL_FIRST_WORD_OF_SUBCOMMAND = "Allowing first-arg of a subcommand is not supported"
 ACL_USER_NAME = b"ERR Usernames can't contain spaces or null characters"
@@ -534,8 +538,11 @@ ACL_NO_FILE = (
     b"configuration file set) in order to store users in the Redis configuration."
 )
 
-no_access = Template(
-    "NOPERM this user has no permissions to access one of the <kind>s used as arguments"
+NO_KEY_PERMISSION = (
+    b"NOPERM this user has no permissions to access one of the keys used as arguments"
+)
+NO_CHANNEL_PERMISSION = (
+    b"NOPERM this user has no permissions to access one of the channels used as arguments"
 )
 rules_changed = Template(
     "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC "

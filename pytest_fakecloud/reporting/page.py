@@ -293,7 +293,11 @@ def _link(place: int, row: Mapping[str, Any]) -> str:
         text = f"{row['actor']} → {row['peer']} {text}"
     text = shortened(" ".join(text.split()), _LONGEST)
     where = row["where"]
-    places = [f"{one['file']}:{one['line']}" for one in [where, *where["callers"]]] if where else []
+    places = (
+        [f"{one['file']}:{one['line']}" for one in [where, *where.get("callers", ())]]
+        if where
+        else []
+    )
     called = f" (called at {' from '.join(places[:_MOST_PLACES])})" if places else ""
     return f'<a href="#row-{place}">row {place}: {html.escape(text)}</a>{html.escape(called)}'
 

@@ -110,7 +110,7 @@ QUEUE: dict[str, list[Callable[[Any], Any]]] = {
         lambda queue: send(queue, "PATCH", "/v2/schedules/s/resume"),
         lambda queue: send(queue, "DELETE", "/v2/schedules/s"),
     ],
-    "keys": [
+    "flow_keys": [
         lambda queue: publish(queue, Flow_Control_Key="k", Flow_Control_Value="rate=1,period=60"),
         lambda queue: send(queue, "POST", "/v2/flowControl/k/pause"),
         lambda queue: send(queue, "POST", "/v2/flowControl/k/resume"),
@@ -122,7 +122,7 @@ QUEUE: dict[str, list[Callable[[Any], Any]]] = {
 }  # fmt: skip
 """Requests by the attribute of the engine that each of them changes."""
 SECTIONS = {
-    "by_name": "URL groups", "by_id": "schedules", "keys": "flow control",
+    "by_name": "URL groups", "by_id": "schedules", "flow_keys": "flow control",
     "seen": "deduplication", "runs": "workflow runs", "notified": "early notifications",
 }  # fmt: skip
 
