@@ -96,6 +96,7 @@ def cannot_tell(what: str) -> CannotTell:
     )
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Headers(Mapping[str, str]):
     """The headers of a request or response: a mapping with case-insensitive names.
 
@@ -103,11 +104,7 @@ class Headers(Mapping[str, str]):
     ``pairs`` are the headers in the order and the spelling in which they were sent.
     """
 
-    __slots__ = ("pairs",)
-    pairs: Sequence[tuple[str, str]]
-
-    def __init__(self, pairs: Sequence[tuple[str, str]] = ()) -> None:
-        self.pairs = pairs
+    pairs: Sequence[tuple[str, str]] = ()
 
     def __getitem__(self, name: str) -> str:
         values = self.getlist(name)

@@ -56,10 +56,12 @@ class RandomStream:
         return made[1]
 
     def _generator(self) -> Random:
-        from random import Random  # imported here, because a first fake does not need it
+        # Imported here, because a first fake does not need them; hashlib takes 4 ms to load OpenSSL.
+        from hashlib import sha256
+        from random import Random
 
         words = "/".join((str(self._ids.seed), *self._purpose))
-        return Random(sha256(words.encode("utf-8", "surrogatepass")))
+        return Random(sha256(words.encode("utf-8", "surrogatepass")).digest())
 
     def random(self) -> float:
         return self._random.random()
@@ -101,13 +103,6 @@ class Ids:
         check_seed(seed)
         self.seed = seed
         self.reseeds += 1
-
-
-def sha256(data: bytes) -> bytes:
-    """Return the SHA-256 of data."""
-    import hashlib  # imported here, because it loads OpenSSL, which takes 4 ms
-
-    return hashlib.sha256(data).digest()
 
 
 def new_token(length: int = 48) -> str:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ...core.ids import sha256
 from ...core.timekeeper import Timekeeper
 from ...core.timers import weakly
 from .. import errors
@@ -215,10 +214,12 @@ def deduplication_key(
         return f"id:{settings.deduplication_id}" + (f":{url}" if by_endpoint else "")
     if not settings.content_based_deduplication:
         return None
+    from hashlib import sha256  # imported here, because OpenSSL takes 4 ms to load
+
     headers = sorted(f"{name.lower()}:{value}" for name, value in settings.forward)
     parts = (topic_name or "", url, settings.content_type or "", *headers, "")
     content = "\0".join(parts).encode("utf-8", "surrogatepass") + body
-    return f"content:{sha256(content).hex()}"
+    return f"content:{sha256(content).hexdigest()}"
 
 
 class Publisher(Messages):

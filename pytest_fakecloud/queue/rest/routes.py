@@ -340,8 +340,9 @@ class QueueApp(App):
             body: object = [accepted_record(one) for one in result.accepted]
         else:
             body = accepted_record(result.accepted[0])
-        status = 202 if result.duplicate else 200
-        return Answer(body, status, self.engine.quota.daily_headers())
+        limited = self.engine.limits.daily_messages is not None
+        headers = self.engine.quota.daily_headers() if limited else ()
+        return Answer(body, 202 if result.duplicate else 200, headers)
 
     def enqueue(self, request: Request) -> Answer:
         name = check_name(request.segment("queue"), "queue name")
