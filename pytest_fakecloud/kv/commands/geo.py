@@ -21,7 +21,7 @@ from ..errors import CommandError
 from ..reply import NIL_ARRAY, PrintedDouble, Reply
 from ..table.registry import Args, CommandSpec, command, variant
 from ..table.syntax import parse_float, parse_int
-from ..values.zset import ScoreRange, SortedSet
+from ..values.zset import SortedSet
 from .arguments import get_or_empty, options, running
 from .sorted_set import add_scores, leading_words
 
@@ -93,10 +93,10 @@ class Cell:
             across = (across + east) & mask
         return Cell(_spread(up) | _spread(across) << 1, self.steps)
 
-    def scores(self) -> ScoreRange:
-        """Return the scores of the positions in the cell."""
+    def scores(self) -> tuple[int, int]:
+        """Return the lowest score in the cell and the lowest one above the cell."""
         shift = 2 * (STEPS - self.steps)
-        return ScoreRange(self.bits << shift, (self.bits + 1) << shift)
+        return self.bits << shift, (self.bits + 1) << shift
 
 
 def decode(score: float) -> tuple[float, float]:
@@ -380,7 +380,7 @@ class _Hit(NamedTuple):
 
 def _hits(members: SortedSet, shape: Shape) -> Iterator[_Hit]:
     for cell in shape.cells():
-        start, stop = members.span(cell.scores())
+        start, stop = members.span(*cell.scores())
         spend(_STEPS_PER_POSITION * (stop - start))
         for score, member in members.slice(start, stop):
             metres = shape.distance_inside(*decode(score))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from contextlib import suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -194,25 +195,21 @@ def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"")
     If only the last member is missing, it is added to every object that matches the rest.
     """
     matches = outermost(path.find(document.root))
-    if matches:
-        if condition == b"NX":
-            return False
-        put_all(document, matches, value, lambda _: copy_json(value))
-        return True
-    created = path.parent_and_name()
-    if created is None:
-        raise CommandError(errors.JSON_NOT_STATIC)
-    if condition == b"XX":
+    if matches and condition == b"NX":
         return False
-    parent_path, name = created
-    found = parent_path.find(document.root)
-    parents = [match for match in found if match.value.__class__ is dict]
-    if not parents:
-        raise CommandError(errors.missing_json_path(path.text))
-    for match in parents:
-        check_depth(len(match.parts) + 1, value)
-    for match in parents:
-        match.value[name] = copy_json(value)
+    if not matches:
+        created = path.parent_and_name()
+        if created is None:
+            raise CommandError(errors.JSON_NOT_STATIC)
+        if condition == b"XX":
+            return False
+        parent_path, name = created
+        found = parent_path.find(document.root)
+        parents = [match for match in found if match.value.__class__ is dict]
+        if not parents:
+            raise CommandError(errors.missing_json_path(path.text))
+        matches = [match._replace(parts=(*match.parts, name)) for match in parents]
+    put_all(document, matches, value, lambda _: copy_json(value))
     return True
 
 
@@ -496,15 +493,13 @@ def json_numincrby(
         raise CommandError(errors.JSON_OPERAND)
 
     def operation(value: Any) -> Any:
-        try:
+        with suppress(OverflowError):
             result = compute(value, operand)
             if result.__class__ is int and not -(2**63) <= result < 2**63:
                 result = float(result)
-        except OverflowError:
-            raise CommandError(errors.JSON_NOT_FINITE) from None
-        if not math.isfinite(result):
-            raise CommandError(errors.JSON_NOT_FINITE)
-        return result
+            if math.isfinite(result):
+                return result
+        raise CommandError(errors.JSON_NOT_FINITE)
 
     results = replace(session, args[0], path, operation, int, float)
     if path.legacy:
