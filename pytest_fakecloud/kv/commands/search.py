@@ -52,10 +52,7 @@ def _read_definition(words: Words) -> tuple[Definition, set[str]]:
     kind, language = "", "english"
     prefixes: list[str] = []
     flags: set[str] = set()
-    while True:
-        word = words.take("SCHEMA").upper()
-        if word == "SCHEMA":
-            break
+    while (word := words.take("SCHEMA").upper()) != "SCHEMA":
         if word == "ON":
             kind = words.one_of("index type", tuple(KEY_TYPES))
         elif word == "PREFIX":
