@@ -245,17 +245,15 @@ def json_mset(session: Session, args: Args) -> Reply:
     changed: dict[bytes, JsonValue] = {}
     for at in range(0, len(args), 3):
         key, path, value = args[at], read_path(session, args[at + 1]), read_value(args[at + 2])
-        document = changed.get(key)
-        if document is None:
-            present = session.db.get(key, JsonValue)
-            document = None if present is None else present.copy()
+        document = changed.get(key) or session.db.get(key, JsonValue)
         if path.is_root:
             changed[key] = JsonValue(value)
         elif document is None:
             raise CommandError(errors.JSON_NOT_AT_ROOT)
         else:
-            _assign(document, path, value)
-            changed[key] = document
+            if key not in changed:
+                changed[key] = document.copy()
+            _assign(changed[key], path, value)
     for key, document in changed.items():
         present = session.db.get(key, JsonValue)
         if present is None:

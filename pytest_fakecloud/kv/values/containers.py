@@ -17,8 +17,8 @@ from .measures import LISTPACK_OVERHEAD, entry_size
 
 # -- elements and their expiry ---------------------------------------------------------------------
 
-_FEW_REMOVED = 64
-"""Number of removed elements that a scan order keeps, however few elements are left."""
+_FEW_OUTDATED = 64
+"""Number of outdated entries that a scan order or a heap keeps, however few others are left."""
 
 
 class ScanOrder:
@@ -77,14 +77,10 @@ class ScanOrder:
 
     def _sweep(self) -> None:
         """Drop removed elements if they are the majority, and not only a few."""
-        if len(self._elements) <= 2 * len(self._live) + _FEW_REMOVED:
+        if len(self._elements) <= 2 * len(self._live) + _FEW_OUTDATED:
             return
         self._elements = [element for element in self._elements if element in self._live]
         self._serials = {element: self._serials[element] for element in self._elements}
-
-
-_FEW_DUE = 64
-"""Number of outdated entries that a heap keeps, however few keys have a TTL."""
 
 
 class Deadlines(dict[bytes, int]):
@@ -109,7 +105,7 @@ class Deadlines(dict[bytes, int]):
             self._bound = at_ms
         if self._heap is not None:
             heappush(self._heap, (at_ms, key))
-            if len(self._heap) > 2 * len(self) + _FEW_DUE:
+            if len(self._heap) > 2 * len(self) + _FEW_OUTDATED:
                 self._heap = None
 
     def earliest(self) -> int | None:

@@ -173,14 +173,8 @@ class Stream:
         found = self._find(entry_id)
         return None if found is None else self.nodes[found[0]].fields[found[1]]
 
-    def delete(self, entry_id: int) -> bool:
-        """Delete an entry individually; return whether it existed."""
-        if not self._remove(entry_id):
-            return False
-        self.max_deleted_id = max(self.max_deleted_id, entry_id)
-        return True
-
-    def _remove(self, entry_id: int) -> bool:
+    def delete(self, entry_id: int, *, trims: bool = False) -> bool:
+        """Delete an entry, individually or to trim the stream; return whether it existed."""
         found = self._find(entry_id)
         if found is None:
             return False
@@ -192,6 +186,8 @@ class Stream:
         if not node.ids:
             del self.nodes[at]
         self.length -= 1
+        if not trims:
+            self.max_deleted_id = max(self.max_deleted_id, entry_id)
         return True
 
     def written(self) -> Iterator[tuple[bytes, list[bytes]]]:
@@ -280,7 +276,7 @@ class Stream:
             elif len(free) == len(node.ids) <= room:
                 removed += free
         for entry_id in removed:
-            self._remove(entry_id)
+            self.delete(entry_id, trims=True)
         return removed
 
     @property
