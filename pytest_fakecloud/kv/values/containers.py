@@ -358,15 +358,11 @@ class QuickList:
         half += items
         self._note_added(items)
 
-    def _divide(self, at: int) -> None:
-        """Move items from one half to the other, so that ``at`` items are in front."""
-        items = list(self)
-        self._front, self._back = items[:at][::-1], items[at:]
-
     def pop(self, left: bool) -> bytes:
         """Remove and return the head or the tail; the list must not be empty."""
         if not (self._front if left else self._back):
-            self._divide((len(self) + left) // 2)
+            items, middle = list(self), (len(self) + left) // 2
+            self._front, self._back = items[:middle][::-1], items[middle:]
         item = (self._front if left else self._back).pop()
         self.size -= len(item)
         self._note_size(-entry_size(item))
