@@ -37,7 +37,7 @@ from ..values.json import (
     parse_json,
     write_json,
 )
-from .arguments import arity_error, existing
+from .arguments import arity_error, choice, existing
 
 if TYPE_CHECKING:
     from ..values.json_path import Location, Path
@@ -217,11 +217,7 @@ def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"")
 def json_set(session: Session, args: Args) -> Reply:
     """Set the value at a path of a document, or create the document."""
     key, path = args[0], read_path(session, args[1])
-    condition = b""
-    for word in args[3:]:
-        if word.upper() not in (b"NX", b"XX") or condition:
-            raise CommandError(errors.SYNTAX)
-        condition = word.upper()
+    condition = choice(args[3:], (b"NX", b"XX")) if len(args) > 3 else b""
     value = read_value(args[2])
     document = session.db.get(key, JsonValue)
     if document is None:

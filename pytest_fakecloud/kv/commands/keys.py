@@ -152,10 +152,9 @@ def copy(session: Session, args: Args) -> Reply:
     value = session.db.lookup(args[0])
     if value is None:
         return 0
-    if target.find(args[1]) is not None:
-        if not replace:
-            return 0
-        target.delete(args[1], "")
+    if not replace and target.find(args[1]) is not None:
+        return 0
+    target.delete(args[1], "")
     duplicate = value if isinstance(value, bytes) else value.copy()
     target.put_back(args[1], duplicate, session.db.expires.get(args[0]), "copy_to")
     return 1
@@ -502,7 +501,4 @@ def sort(session: Session, args: Args) -> Reply:
         return result
     if result:
         session.engine.memory.reserve(session.transport, sum(len(item or b"") for item in result))
-        session.db.set(given.store, QuickList([item or b"" for item in result]))
-    else:
-        session.db.delete(given.store)
-    return len(result)
+    return session.db.store(given.store, QuickList([item or b"" for item in result]))
