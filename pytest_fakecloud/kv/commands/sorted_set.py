@@ -244,14 +244,13 @@ def zmpop(session: Session, args: Args) -> Reply:
 @variant(
     "BZPOPMIN",
     "Remove and return the lowest member of the first non-empty set; block while all are empty.",
-    lowest=True,
 )
 @variant(
     "BZPOPMAX",
     "Remove and return the highest member of the first non-empty set; block while all are empty.",
     lowest=False,
 )
-def bzpop(session: Session, args: Args, *, lowest: bool) -> Reply:
+def bzpop(session: Session, args: Args, *, lowest: bool = True) -> Reply:
     def take(key: bytes, members: SortedSet) -> list[Reply]:
         return _take_pairs(session, key, members, lowest, 1)[0]
 
@@ -366,7 +365,9 @@ def _find_range(
         raise CommandError(errors.WITHSCORES_WITH_BYLEX)
     low, high = (args[2], args[1]) if reverse and kind != "rank" else (args[1], args[2])
     interval = _PARSERS[kind](low, high)
-    members = get_or_empty(session, args[0], SortedSet)
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return [], with_scores
     start, stop = _span(members, kind, interval, reverse=reverse)
     if limit is not None:
         (offset, count), size = limit, stop - start
