@@ -19,11 +19,8 @@ _FOLDERS = {"server": "acl client info introspection server", "stream": "entries
 
 
 def _import_group(spec: CommandSpec) -> None:
-    if spec.name.endswith(" HELP"):
-        name = "server"
-    else:
-        group = spec.group.replace("-", "_")
-        name = _ELSEWHERE.get(spec.name) or _NAMES.get(group, group)
+    group = "server" if spec.name.endswith(" HELP") else spec.group.replace("-", "_")
+    name = _ELSEWHERE.get(spec.name) or _NAMES.get(group, group)
     modules = [f"{name}.{module}" for module in _FOLDERS.get(name, "").split()] or [name]
     for module in modules:
         importlib.import_module(f"{__name__}.{module}")

@@ -178,9 +178,6 @@ def bitop(session: Session, args: Args) -> Reply:
     values = [session.db.string(key) or b"" for key in sources]
     length = max(map(len, values))
     spend(sum(map(len, values)) // _BYTES_PER_STEP + len(values))
-    if not length:
-        session.db.delete(target)
-        return 0
     # Store the result as a bytearray, for which OBJECT ENCODING reports `raw` even if it is short.
     result = bytearray(length)
     for at in range(0, length, BLOCK_SIZE):
@@ -189,8 +186,7 @@ def bitop(session: Session, args: Args) -> Reply:
         numbers = [int.from_bytes(block, "big") << 8 * (size - len(block)) for block in blocks]
         number = _OPERATIONS[operation](numbers) & ((1 << 8 * size) - 1)
         result[at : at + size] = number.to_bytes(size, "big")
-    session.db.set(target, result)
-    return length
+    return session.db.store(target, result)
 
 
 # -- BITFIELD ------------------------------------------------------------------------------------

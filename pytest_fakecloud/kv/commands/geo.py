@@ -21,7 +21,7 @@ from ..errors import CommandError
 from ..reply import NIL_ARRAY, PrintedDouble, Reply
 from ..table.registry import Args, CommandSpec, command, variant
 from ..table.syntax import parse_float, parse_int
-from ..values.zset import ScoreRange, SortedSet
+from ..values.zset import SortedSet
 from .arguments import get_or_empty, options, running
 from .sorted_set import add_scores, leading_words
 
@@ -30,7 +30,6 @@ STEPS = 26
 
 LONGITUDE = (-180.0, 180.0)
 LATITUDE = (-85.05112878, 85.05112878)
-_STANDARD_LATITUDE = (-90.0, 90.0)
 _ALPHABET = b"0123456789bcdefghjkmnpqrstuvwxyz"
 _EARTH_RADIUS = 6372797.560856
 _MERCATOR_MAX = 20037726.37
@@ -93,10 +92,10 @@ class Cell:
             across = (across + east) & mask
         return Cell(_spread(up) | _spread(across) << 1, self.steps)
 
-    def scores(self) -> ScoreRange:
-        """Return the scores of the positions in the cell."""
+    def scores(self) -> tuple[int, int]:
+        """Return the lowest score in the cell and the lowest one above the cell."""
         shift = 2 * (STEPS - self.steps)
-        return ScoreRange(self.bits << shift, (self.bits + 1) << shift)
+        return self.bits << shift, (self.bits + 1) << shift
 
 
 def decode(score: float) -> tuple[float, float]:
@@ -111,7 +110,7 @@ def decode(score: float) -> tuple[float, float]:
 
 def standard_geohash(score: float) -> bytes:
     """Return the standard geohash of a stored position: 11 characters, of which the last is ``0``."""
-    bits = encode(*decode(score), latitudes=_STANDARD_LATITUDE)
+    bits = encode(*decode(score), latitudes=(-90.0, 90.0))
     letters = [_ALPHABET[bits >> (52 - 5 * i) & 31] for i in range(1, 11)]
     return bytes((*letters, _ALPHABET[0]))
 
@@ -284,9 +283,6 @@ def geodist(session: Session, args: Args) -> Reply:
     return b"%.4f" % (metres / unit)
 
 
-_WITH = frozenset({b"WITHDIST", b"WITHHASH", b"WITHCOORD"})
-
-
 @dataclass(slots=True)
 class _Search:
     """A geospatial search in a sorted set, and the form of its result."""
@@ -325,7 +321,8 @@ class _Search:
             self.centre = decode(score)
 
     def take_options(self, args: Args, spec: CommandSpec) -> None:
-        for word, values in options(args, 0, {**dict.fromkeys(_WITH, 0), **spec.option_sizes}):
+        sizes = {b"WITHDIST": 0, b"WITHHASH": 0, b"WITHCOORD": 0, **spec.option_sizes}
+        for word, values in options(args, 0, sizes):
             match word:
                 case b"WITHDIST" | b"WITHHASH" | b"WITHCOORD":
                     self.with_words.add(word)
@@ -380,7 +377,7 @@ class _Hit(NamedTuple):
 
 def _hits(members: SortedSet, shape: Shape) -> Iterator[_Hit]:
     for cell in shape.cells():
-        start, stop = members.span(cell.scores())
+        start, stop = members.span(*cell.scores())
         spend(_STEPS_PER_POSITION * (stop - start))
         for score, member in members.slice(start, stop):
             metres = shape.distance_inside(*decode(score))

@@ -42,7 +42,9 @@ def hset(session: Session, args: Args) -> Reply:
     if len(args) % 2 == 0:
         raise arity_error(session)
     value = session.db.get_or_create(args[0], HashValue)
-    added = sum(map(value.set, args[1::2], args[2::2]))
+    added = 0
+    for at in range(1, len(args), 2):
+        added += value.set(args[at], args[at + 1])
     session.db.touch(args[0])
     return added
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from contextlib import suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ from ..values.json import (
     parse_json,
     write_json,
 )
-from .arguments import arity_error, existing
+from .arguments import arity_error, choice, existing
 
 if TYPE_CHECKING:
     from ..values.json_path import Location, Path
@@ -194,25 +195,21 @@ def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"")
     If only the last member is missing, it is added to every object that matches the rest.
     """
     matches = outermost(path.find(document.root))
-    if matches:
-        if condition == b"NX":
-            return False
-        put_all(document, matches, value, lambda _: copy_json(value))
-        return True
-    created = path.parent_and_name()
-    if created is None:
-        raise CommandError(errors.JSON_NOT_STATIC)
-    if condition == b"XX":
+    if matches and condition == b"NX":
         return False
-    parent_path, name = created
-    found = parent_path.find(document.root)
-    parents = [match for match in found if match.value.__class__ is dict]
-    if not parents:
-        raise CommandError(errors.missing_json_path(path.text))
-    for match in parents:
-        check_depth(len(match.parts) + 1, value)
-    for match in parents:
-        match.value[name] = copy_json(value)
+    if not matches:
+        created = path.parent_and_name()
+        if created is None:
+            raise CommandError(errors.JSON_NOT_STATIC)
+        if condition == b"XX":
+            return False
+        parent_path, name = created
+        found = parent_path.find(document.root)
+        parents = [match for match in found if match.value.__class__ is dict]
+        if not parents:
+            raise CommandError(errors.missing_json_path(path.text))
+        matches = [match._replace(parts=(*match.parts, name)) for match in parents]
+    put_all(document, matches, value, lambda _: copy_json(value))
     return True
 
 
@@ -220,11 +217,7 @@ def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"")
 def json_set(session: Session, args: Args) -> Reply:
     """Set the value at a path of a document, or create the document."""
     key, path = args[0], read_path(session, args[1])
-    condition = b""
-    for word in args[3:]:
-        if word.upper() not in (b"NX", b"XX") or condition:
-            raise CommandError(errors.SYNTAX)
-        condition = word.upper()
+    condition = choice(args[3:], (b"NX", b"XX")) if len(args) > 3 else b""
     value = read_value(args[2])
     document = session.db.get(key, JsonValue)
     if document is None:
@@ -248,17 +241,15 @@ def json_mset(session: Session, args: Args) -> Reply:
     changed: dict[bytes, JsonValue] = {}
     for at in range(0, len(args), 3):
         key, path, value = args[at], read_path(session, args[at + 1]), read_value(args[at + 2])
-        document = changed.get(key)
-        if document is None:
-            present = session.db.get(key, JsonValue)
-            document = None if present is None else present.copy()
+        document = changed.get(key) or session.db.get(key, JsonValue)
         if path.is_root:
             changed[key] = JsonValue(value)
         elif document is None:
             raise CommandError(errors.JSON_NOT_AT_ROOT)
         else:
-            _assign(document, path, value)
-            changed[key] = document
+            if key not in changed:
+                changed[key] = document.copy()
+            _assign(changed[key], path, value)
     for key, document in changed.items():
         present = session.db.get(key, JsonValue)
         if present is None:
@@ -496,15 +487,13 @@ def json_numincrby(
         raise CommandError(errors.JSON_OPERAND)
 
     def operation(value: Any) -> Any:
-        try:
+        with suppress(OverflowError):
             result = compute(value, operand)
             if result.__class__ is int and not -(2**63) <= result < 2**63:
                 result = float(result)
-        except OverflowError:
-            raise CommandError(errors.JSON_NOT_FINITE) from None
-        if not math.isfinite(result):
-            raise CommandError(errors.JSON_NOT_FINITE)
-        return result
+            if math.isfinite(result):
+                return result
+        raise CommandError(errors.JSON_NOT_FINITE)
 
     results = replace(session, args[0], path, operation, int, float)
     if path.legacy:

@@ -152,10 +152,9 @@ def copy(session: Session, args: Args) -> Reply:
     value = session.db.lookup(args[0])
     if value is None:
         return 0
-    if target.find(args[1]) is not None:
-        if not replace:
-            return 0
-        target.delete(args[1], "")
+    if not replace and target.find(args[1]) is not None:
+        return 0
+    target.delete(args[1], "")
     duplicate = value if isinstance(value, bytes) else value.copy()
     target.put_back(args[1], duplicate, session.db.expires.get(args[0]), "copy_to")
     return 1
@@ -411,25 +410,23 @@ def _elements(value: Any) -> Iterable[bytes]:
     raise CommandError(errors.WRONGTYPE)
 
 
-def _unsorted_page(value: Any, given: _SortOptions) -> list[bytes]:
-    """Return the elements within LIMIT in stored order, without copying the others."""
-    in_order = _elements(value)
-    start, stop = _page(given, 0 if value is None else len(value))
-    if not isinstance(value, SortedSet | QuickList):
-        return list(islice(in_order, start, stop))
-    if given.descending:
-        start, stop = len(value) - stop, len(value) - start
-    if isinstance(value, SortedSet):
-        elements = [member for _, member in value.slice(start, stop)]
-    else:
-        elements = value.slice(start, stop)
-    return elements[::-1] if given.descending else elements
-
-
-def _page(given: _SortOptions, size: int) -> tuple[int, int]:
-    """Return the start and the stop of the elements within LIMIT."""
+def _find_page(session: Session, value: Any, given: _SortOptions) -> list[bytes]:
+    """Return the elements within LIMIT, in stored order if BY turned sorting off."""
+    elements, size = _elements(value), 0 if value is None else len(value)
     start = min(max(given.offset, 0), size)
-    return start, size if given.count < 0 else min(start + given.count, size)
+    stop = size if given.count < 0 else min(start + given.count, size)
+    if not given.keeps_order:
+        return _sorted(session, list(elements), given)[start:stop]
+    if not isinstance(value, SortedSet | QuickList):
+        return list(islice(elements, start, stop))
+    # Do not copy the other elements.
+    if given.descending:
+        start, stop = size - stop, size - start
+    if isinstance(value, SortedSet):
+        page = [member for _, member in value.slice(start, stop)]
+    else:
+        page = value.slice(start, stop)
+    return page[::-1] if given.descending else page
 
 
 def _referenced(session: Session, pattern: bytes, element: bytes) -> bytes | None:
@@ -450,9 +447,8 @@ def _number(text: bytes | None) -> float:
     return parse_float(text, errors.SORT_SCORES) if text else 0.0
 
 
-def _sorted_page(session: Session, value: Any, given: _SortOptions) -> list[bytes]:
-    """Return the elements within LIMIT, after sorting all elements by their weights."""
-    elements = list(_elements(value))
+def _sorted(session: Session, elements: list[bytes], given: _SortOptions) -> list[bytes]:
+    """Return the elements in the order of their weights."""
     spend(_STEPS_PER_ELEMENT * len(elements))
     weights: list[bytes | None] = [*elements]
     if given.by is not None:
@@ -471,7 +467,7 @@ def _sorted_page(session: Session, value: Any, given: _SortOptions) -> list[byte
     else:
         pairs = zip(map(_number, weights), elements, strict=True)
         in_order = sorted(pairs, reverse=given.descending)
-    return [element for _, element in islice(in_order, *_page(given, len(elements)))]
+    return [element for _, element in in_order]
 
 
 @variant("SORT", "Return or store the sorted elements of a list, set, or sorted set.")
@@ -496,9 +492,7 @@ def sort(session: Session, args: Args) -> Reply:
         # A set is unordered. If the elements are stored or returned to a script, sort them by their
         # bytes, because the result must be deterministic.
         given.by, given.keeps_order, given.alpha = None, False, True
-    result: list[Any] = (
-        _unsorted_page(value, given) if given.keeps_order else _sorted_page(session, value, given)
-    )
+    result: list[Any] = _find_page(session, value, given)
     if given.get:
         spend(_STEPS_PER_ELEMENT * len(result) * len(given.get))
         pairs = product(result, given.get)
@@ -507,7 +501,4 @@ def sort(session: Session, args: Args) -> Reply:
         return result
     if result:
         session.engine.memory.reserve(session.transport, sum(len(item or b"") for item in result))
-        session.db.set(given.store, QuickList([item or b"" for item in result]))
-    else:
-        session.db.delete(given.store)
-    return len(result)
+    return session.db.store(given.store, QuickList([item or b"" for item in result]))

@@ -190,14 +190,13 @@ def lmpop(session: Session, args: Args) -> Reply:
 @variant(
     "BLPOP",
     "Remove and return the head of the first non-empty list, or block until a list has an element.",
-    left=True,
 )
 @variant(
     "BRPOP",
     "Remove and return the tail of the first non-empty list, or block until a list has an element.",
     left=False,
 )
-def blpop(session: Session, args: Args, *, left: bool) -> Reply:
+def blpop(session: Session, args: Args, *, left: bool = True) -> Reply:
     take = partial(_take, session, left=left)
     return pop_first(session, args[:-1], args[-1], QuickList, take)
 

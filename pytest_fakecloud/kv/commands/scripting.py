@@ -15,11 +15,9 @@ from .arguments import choice, subcommand_error
 
 def _keys_and_arguments(args: Args, error: bytes = NOT_INTEGER) -> tuple[list[bytes], list[bytes]]:
     """Return the keys, whose number is in ``args[1]``, and the arguments after the keys."""
-    count = parse_int(args[1], error=error)
+    count = parse_int(args[1], 0, error=error, outside=errors.KEYS_NEGATIVE)
     if count > len(args) - 2:
         raise CommandError(TOO_MANY_KEYS)
-    if count < 0:
-        raise CommandError(errors.KEYS_NEGATIVE)
     return args[2 : 2 + count], args[2 + count :]
 
 

@@ -52,10 +52,7 @@ def _read_definition(words: Words) -> tuple[Definition, set[str]]:
     kind, language = "", "english"
     prefixes: list[str] = []
     flags: set[str] = set()
-    while True:
-        word = words.take("SCHEMA").upper()
-        if word == "SCHEMA":
-            break
+    while (word := words.take("SCHEMA").upper()) != "SCHEMA":
         if word == "ON":
             kind = words.one_of("index type", tuple(KEY_TYPES))
         elif word == "PREFIX":
@@ -147,22 +144,20 @@ def search_waitindexing(session: Session, args: Args) -> Reply:
 @command("SEARCH.LISTINDEXES")
 def search_listindexes(session: Session, args: Args) -> Reply:
     """Return the names and types of the indexes, sorted by name."""
-    pattern, limit, offset = b"*", 0, 0
+    pattern, numbers = b"*", {"LIMIT": 0, "OFFSET": 0}
     words = Words(args)
     while words:
-        word = words.one_of("option", ("MATCH", "LIMIT", "OFFSET"))
+        word = words.one_of("option", ("MATCH", *numbers))
         if word == "MATCH":
             pattern = encoded(words.take("the pattern"))
-        elif word == "LIMIT":
-            limit = words.number("LIMIT")
         else:
-            offset = words.number("OFFSET")
+            numbers[word] = words.number(word)
     matches = matcher(pattern)
     named = indexes_of(session).named
-    names = [name for name in sorted(named) if matches(name)][offset:]
+    names = [name for name in sorted(named) if matches(name)][numbers["OFFSET"] :]
     return [
         Map([b"name", name, b"type", named[name].definition.kind.encode()])
-        for name in (names[:limit] if limit else names)
+        for name in names[: numbers["LIMIT"] or None]
     ]
 
 
@@ -333,16 +328,14 @@ def _score_function(words: Words) -> ScoreFunction:
 
 def _field_value(words: Words) -> FieldValue:
     field = words.take("the field of FIELDVALUE")
-    modifier, factor, missing = "NONE", 1.0, 0.0
-    while words.peek() in ("MODIFIER", "FACTOR", "MISSING"):
+    modifier, numbers = "NONE", {"FACTOR": 1.0, "MISSING": 0.0}
+    while words.peek() in ("MODIFIER", *numbers):
         word = words.take("an option").upper()
         if word == "MODIFIER":
             modifier = words.one_of(word, tuple(MODIFIERS))
-        elif word == "FACTOR":
-            factor = parse_float(encoded(words.take(word)))
         else:
-            missing = parse_float(encoded(words.take(word)))
-    return FieldValue(field, modifier, factor, missing)
+            numbers[word] = parse_float(encoded(words.take(word)))
+    return FieldValue(field, modifier, numbers["FACTOR"], numbers["MISSING"])
 
 
 # -- shared by the commands ----------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Literal
+from typing import Any, Literal
 
 from ...core.budget import spend
 from .. import errors
@@ -20,7 +20,7 @@ from ..reply import NIL_ARRAY, Reply
 from ..table.registry import Args, command, variant
 from ..table.syntax import DECIMAL, I64_MAX, format_double, parse_float, parse_int
 from ..values.containers import SetValue
-from ..values.zset import Item, LexRange, ScoreRange, SortedSet
+from ..values.zset import Item, SortedSet
 from .arguments import (
     arity_error,
     choice,
@@ -244,14 +244,13 @@ def zmpop(session: Session, args: Args) -> Reply:
 @variant(
     "BZPOPMIN",
     "Remove and return the lowest member of the first non-empty set; block while all are empty.",
-    lowest=True,
 )
 @variant(
     "BZPOPMAX",
     "Remove and return the highest member of the first non-empty set; block while all are empty.",
     lowest=False,
 )
-def bzpop(session: Session, args: Args, *, lowest: bool) -> Reply:
+def bzpop(session: Session, args: Args, *, lowest: bool = True) -> Reply:
     def take(key: bytes, members: SortedSet) -> list[Reply]:
         return _take_pairs(session, key, members, lowest, 1)[0]
 
@@ -274,7 +273,8 @@ def zrandmember(session: Session, args: Args) -> Reply:
 # -- ranges ----------------------------------------------------------------------------------------
 
 RangeKind = Literal["rank", "score", "lex"]
-Interval = tuple[int, int] | ScoreRange | LexRange
+Interval = tuple[Any, Any]
+"""Both ends of a range, as `slice_bounds()` or the methods of `SortedSet` take them."""
 _SIZES = {b"WITHSCORES": 0, b"LIMIT": 2, b"REV": 0, b"BYLEX": 0, b"BYSCORE": 0}
 
 
@@ -287,22 +287,22 @@ def _score_bound(text: bytes) -> float:
     return float(text) if DECIMAL.fullmatch(text) else parse_float(text, errors.SCORE_RANGE)
 
 
-def parse_score_range(low: bytes, high: bytes) -> ScoreRange:
+def parse_score_range(low: bytes, high: bytes) -> Interval:
     """Parse a range of scores; ``(`` excludes a bound."""
     low_bound, high_bound = (_score_bound(text.removeprefix(b"(")) for text in (low, high))
     first = _next_score(low_bound) if low.startswith(b"(") else low_bound
     stop = high_bound if high.startswith(b"(") else _next_score(high_bound)
-    return ScoreRange(0.0, 0.0) if first is None else ScoreRange(first, stop)
+    return (0.0, 0.0) if first is None else (first, stop)
 
 
 def _next_score(score: float) -> float | None:
     return None if score == math.inf else math.nextafter(score, math.inf)
 
 
-def parse_lex_range(low: bytes, high: bytes) -> LexRange:
+def parse_lex_range(low: bytes, high: bytes) -> Interval:
     """Parse a range of names: ``[`` includes a bound, ``(`` excludes it, ``-`` and ``+`` mean none."""
     first, stop = _lex_bound(low, is_high=False), _lex_bound(high, is_high=True)
-    return LexRange(b"", b"") if first is None else LexRange(first, stop)
+    return (b"", b"") if first is None else (first, stop)
 
 
 def _lex_bound(text: bytes, *, is_high: bool) -> bytes | None:
@@ -323,12 +323,14 @@ _PARSERS: dict[RangeKind, Callable[[bytes, bytes], Interval]] = {
 }
 
 
-def _span(members: SortedSet, interval: Interval, *, reverse: bool = False) -> tuple[int, int]:
+def _span(
+    members: SortedSet, kind: RangeKind, interval: Interval, *, reverse: bool = False
+) -> tuple[int, int]:
     """Return the ranks of the items in a range, which counts ranks from the end if ``reverse``."""
-    if isinstance(interval, LexRange):
-        return members.lex_span(interval, reverse=reverse)
-    if isinstance(interval, ScoreRange):
-        return members.span(interval)
+    if kind == "lex":
+        return members.lex_span(*interval, reverse=reverse)
+    if kind == "score":
+        return members.span(*interval)
     start, stop = slice_bounds(*interval, len(members))
     return (len(members) - stop, len(members) - start) if reverse else (start, stop)
 
@@ -363,8 +365,10 @@ def _find_range(
         raise CommandError(errors.WITHSCORES_WITH_BYLEX)
     low, high = (args[2], args[1]) if reverse and kind != "rank" else (args[1], args[2])
     interval = _PARSERS[kind](low, high)
-    members = get_or_empty(session, args[0], SortedSet)
-    start, stop = _span(members, interval, reverse=reverse)
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return [], with_scores
+    start, stop = _span(members, kind, interval, reverse=reverse)
     if limit is not None:
         (offset, count), size = limit, stop - start
         first = min(offset, size) if offset >= 0 else size
@@ -414,7 +418,7 @@ def zrangestore(session: Session, args: Args) -> Reply:
 @variant("ZLEXCOUNT", "Return the number of members in a range of names.", kind="lex")
 def zcount(session: Session, args: Args, *, kind: RangeKind) -> Reply:
     interval = _PARSERS[kind](args[1], args[2])
-    start, stop = _span(get_or_empty(session, args[0], SortedSet), interval)
+    start, stop = _span(get_or_empty(session, args[0], SortedSet), kind, interval)
     return stop - start
 
 
@@ -430,7 +434,7 @@ def zcount(session: Session, args: Args, *, kind: RangeKind) -> Reply:
 def zremrange(session: Session, args: Args, *, kind: RangeKind = "rank") -> Reply:
     interval = _PARSERS[kind](args[1], args[2])
     members = get_or_empty(session, args[0], SortedSet)
-    removed = members.remove_span(*_span(members, interval))
+    removed = members.remove_span(*_span(members, kind, interval))
     if removed:
         session.db.note_removal(args[0])
     return len(removed)

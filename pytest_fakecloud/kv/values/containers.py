@@ -17,8 +17,8 @@ from .measures import LISTPACK_OVERHEAD, entry_size
 
 # -- elements and their expiry ---------------------------------------------------------------------
 
-_FEW_REMOVED = 64
-"""Number of removed elements that a scan order keeps, however few elements are left."""
+_FEW_OUTDATED = 64
+"""Number of outdated entries that a scan order or a heap keeps, however few others are left."""
 
 
 class ScanOrder:
@@ -77,14 +77,10 @@ class ScanOrder:
 
     def _sweep(self) -> None:
         """Drop removed elements if they are the majority, and not only a few."""
-        if len(self._elements) <= 2 * len(self._live) + _FEW_REMOVED:
+        if len(self._elements) <= 2 * len(self._live) + _FEW_OUTDATED:
             return
         self._elements = [element for element in self._elements if element in self._live]
         self._serials = {element: self._serials[element] for element in self._elements}
-
-
-_FEW_DUE = 64
-"""Number of outdated entries that a heap keeps, however few keys have a TTL."""
 
 
 class Deadlines(dict[bytes, int]):
@@ -109,7 +105,7 @@ class Deadlines(dict[bytes, int]):
             self._bound = at_ms
         if self._heap is not None:
             heappush(self._heap, (at_ms, key))
-            if len(self._heap) > 2 * len(self) + _FEW_DUE:
+            if len(self._heap) > 2 * len(self) + _FEW_OUTDATED:
                 self._heap = None
 
     def earliest(self) -> int | None:
@@ -362,15 +358,11 @@ class QuickList:
         half += items
         self._note_added(items)
 
-    def _divide(self, at: int) -> None:
-        """Move items from one half to the other, so that ``at`` items are in front."""
-        items = list(self)
-        self._front, self._back = items[:at][::-1], items[at:]
-
     def pop(self, left: bool) -> bytes:
         """Remove and return the head or the tail; the list must not be empty."""
         if not (self._front if left else self._back):
-            self._divide((len(self) + left) // 2)
+            items, middle = list(self), (len(self) + left) // 2
+            self._front, self._back = items[:middle][::-1], items[middle:]
         item = (self._front if left else self._back).pop()
         self.size -= len(item)
         self._note_size(-entry_size(item))

@@ -31,9 +31,6 @@ ID_MAX = (1 << 128) - 1
 UNKNOWN_ENTRIES_READ = -1
 """The value of a group's ``entries_read`` if the number of entries up to its last ID is unknown."""
 
-Entry = tuple[int, list[bytes]]
-"""An entry: its ID and a list of alternating fields and values."""
-
 
 def make_id(milliseconds: int, sequence: int) -> int:
     return milliseconds << 64 | sequence
@@ -172,21 +169,12 @@ class Stream:
         index = bisect_left(ids, entry_id)
         return (at, index) if index < len(ids) and ids[index] == entry_id else None
 
-    def __contains__(self, entry_id: int) -> bool:
-        return self._find(entry_id) is not None
-
     def get(self, entry_id: int) -> list[bytes] | None:
         found = self._find(entry_id)
         return None if found is None else self.nodes[found[0]].fields[found[1]]
 
-    def delete(self, entry_id: int) -> bool:
-        """Delete an entry individually; return whether it existed."""
-        if not self._remove(entry_id):
-            return False
-        self.max_deleted_id = max(self.max_deleted_id, entry_id)
-        return True
-
-    def _remove(self, entry_id: int) -> bool:
+    def delete(self, entry_id: int, *, trims: bool = False) -> bool:
+        """Delete an entry, individually or to trim the stream; return whether it existed."""
         found = self._find(entry_id)
         if found is None:
             return False
@@ -198,6 +186,8 @@ class Stream:
         if not node.ids:
             del self.nodes[at]
         self.length -= 1
+        if not trims:
+            self.max_deleted_id = max(self.max_deleted_id, entry_id)
         return True
 
     def written(self) -> Iterator[tuple[bytes, list[bytes]]]:
@@ -206,9 +196,12 @@ class Stream:
 
     def range(
         self, start: int = 0, end: int = ID_MAX, count: int | None = None, *, reverse: bool = False
-    ) -> list[Entry]:
-        """Return up to ``count`` entries with ``start <= id <= end``."""
-        found: list[Entry] = []
+    ) -> list[tuple[int, list[bytes]]]:
+        """Return up to ``count`` entries with ``start <= id <= end``.
+
+        An entry is its ID and a list of alternating fields and values.
+        """
+        found: list[tuple[int, list[bytes]]] = []
         first = max(bisect_right(self.nodes, start, key=_key) - 1, 0)
         stop = bisect_right(self.nodes, end, key=_key)
         order = -1 if reverse else 1
@@ -283,7 +276,7 @@ class Stream:
             elif len(free) == len(node.ids) <= room:
                 removed += free
         for entry_id in removed:
-            self._remove(entry_id)
+            self.delete(entry_id, trims=True)
         return removed
 
     @property

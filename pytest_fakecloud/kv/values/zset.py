@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy as shallow_copy
 from itertools import takewhile
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from .containers import Listpacked, ScanOrder
 from .measures import NUMBER
@@ -80,26 +80,6 @@ class Positions:
                 position -= tree[above]
             step >>= 1
         return block, position
-
-
-class ScoreRange(NamedTuple):
-    """A range of scores from ``first`` on that ends before ``stop``; None means no upper end."""
-
-    first: float
-    stop: float | None
-
-
-class LexRange(NamedTuple):
-    """A range of members from ``first`` on that ends before ``stop``; None means no upper end."""
-
-    first: bytes = b""
-    stop: bytes | None = None
-
-    def is_above(self, member: bytes) -> bool:
-        return member >= self.first
-
-    def is_below(self, member: bytes) -> bool:
-        return self.stop is None or member < self.stop
 
 
 _MAX_ENTRIES, _MAX_VALUE = 128, 64
@@ -208,38 +188,39 @@ class SortedSet(Listpacked):
         rank = self.position(score, member)
         return len(self.scores) - 1 - rank if reverse else rank
 
-    def span(self, scores: ScoreRange) -> tuple[int, int]:
-        """Return the ranks ``(start, stop)`` of the items whose scores are in a range."""
-        start = self.position(scores.first)
-        stop = len(self) if scores.stop is None else self.position(scores.stop)
-        return start, max(start, stop)
+    def span(self, first: float, stop: float | None) -> tuple[int, int]:
+        """Return the ranks ``(start, stop)`` of the items with scores from ``first`` to below ``stop``.
 
-    def lex_span(self, members: LexRange, *, reverse: bool = False) -> tuple[int, int]:
-        """Return the ranks ``(start, stop)`` of the items whose members are in a range.
-
-        This is meant for sets in which all scores are equal; it takes O(log n). If scores differ, the
-        result in Redis depends on the encoding. This method returns the result for the small
-        encoding, which walks through the set: it starts at the first member inside one end of the
-        range, and stops at the first member outside the other end.
+        None means no upper end.
         """
-        if not self.scores or not members.is_below(members.first):
+        start = self.position(first)
+        return start, len(self) if stop is None else max(start, self.position(stop))
+
+    def lex_span(
+        self, first: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> tuple[int, int]:
+        """Return the ranks ``(start, stop)`` of the members from ``first`` to below ``stop``.
+
+        None means no upper end. This is meant for sets in which all scores are equal; it takes
+        O(log n). If scores differ, the result in Redis depends on the encoding. This method returns
+        the result for the small encoding, which walks through the set: it starts at the first member
+        inside one end of the range, and stops at the first member outside the other end.
+        """
+        if not self.scores or (stop is not None and first >= stop):
             return 0, 0
         (score, lowest), (last_score, highest) = self.at(0), self.at(len(self) - 1)
-        if score != last_score:
-            is_outside = not members.is_above(highest) or not members.is_below(lowest)
-            return (0, 0) if is_outside else self._walked_span(members, reverse)
-        stop = len(self) if members.stop is None else self.position(score, members.stop)
-        return self.position(score, members.first), stop
-
-    def _walked_span(self, members: LexRange, reverse: bool) -> tuple[int, int]:
-        near, far = members.is_above, members.is_below
-        names = [member for _, member in self]
+        if score == last_score:
+            end = len(self) if stop is None else self.position(score, stop)
+            return self.position(score, first), end
+        if highest < first or (stop is not None and lowest >= stop):
+            return 0, 0
+        near = [member >= first for _, member in self]
+        far = [stop is None or member < stop for _, member in self]
         if reverse:
-            near, far = far, near
-            names.reverse()
-        skipped = next((at for at, name in enumerate(names) if near(name)), len(names))
-        stop = skipped + sum(1 for _ in takewhile(far, names[skipped:]))
-        return (len(names) - stop, len(names) - skipped) if reverse else (skipped, stop)
+            near, far = far[::-1], near[::-1]
+        start = near.index(True)
+        end = start + sum(1 for _ in takewhile(bool, far[start:]))
+        return (len(self) - end, len(self) - start) if reverse else (start, end)
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[Item]]:
         """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` items."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.values import zset
-from pytest_fakecloud.kv.values.zset import LexRange, Positions, ScoreRange, SortedSet
+from pytest_fakecloud.kv.values.zset import Positions, SortedSet
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def test_spans_hold_what_lies_between(
         members.set(member, score)
     model = sorted((score, member) for member, score in dict(pairs).items())
     assert list(members) == model
-    assert members.slice(*members.span(ScoreRange(first, stop))) == [
+    assert members.slice(*members.span(first, stop)) == [
         item for item in model if item[0] >= first and (stop is None or item[0] < stop)
     ]
     for rank, (_, member) in enumerate(model):
@@ -43,7 +43,7 @@ def test_names_between_two_ends(
     names: set[bytes], first: bytes, stop: bytes | None, back: bool
 ) -> None:
     members = SortedSet(dict.fromkeys(names, 0.0))
-    found = members.slice(*members.lex_span(LexRange(first, stop), reverse=back))
+    found = members.slice(*members.lex_span(first, stop, reverse=back))
     expected = sorted(name for name in names if first <= name and (stop is None or name < stop))
     assert [member for _, member in found] == expected
 

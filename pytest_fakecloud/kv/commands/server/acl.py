@@ -33,14 +33,10 @@ def acl_setuser(session: Session, args: Args) -> Reply:
     if engine.dialect == "vendor" and args[0] in _BUILT_IN:
         raise CommandError(errors.fixed_user(args[0]))
     name = decoded(args[0])
-    user = engine.users.get(name)
-    if user is None:
-        user = AclUser(name, engine.dialect, engine.table)
-        apply_rules(user, args[1:])
-        engine.users[user.name] = user
-    else:
-        apply_rules(user, args[1:])
-        engine.users.disconnect_listeners(user)
+    user = engine.users.get(name) or AclUser(name, engine.dialect, engine.table)
+    apply_rules(user, args[1:])
+    engine.users[name] = user
+    engine.users.disconnect_listeners(user)
     return OK
 
 

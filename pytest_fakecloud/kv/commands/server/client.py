@@ -167,10 +167,8 @@ def client_caching(session: Session, args: Args) -> Reply:
     if session.tracking is None:
         raise CommandError(errors.CACHING_WITHOUT_TRACKING)
     is_tracked = is_first(args[0], b"YES", b"NO")
-    if is_tracked and "optin" not in session.tracking.words:
-        raise CommandError(errors.CACHING_YES)
-    if not is_tracked and "optout" not in session.tracking.words:
-        raise CommandError(errors.CACHING_NO)
+    if ("optin" if is_tracked else "optout") not in session.tracking.words:
+        raise CommandError(errors.CACHING_YES if is_tracked else errors.CACHING_NO)
     session.tracking.caching = is_tracked
     return OK
 

@@ -18,7 +18,7 @@ from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import OK, Map, Reply, Verbatim
 from ...table.registry import Args, command
-from ...table.syntax import parse_int
+from ...table.syntax import decoded, parse_int
 from ...table.versions import MODULE_VERSIONS
 from ...values.measures import ENTRY, usage
 from ..arguments import options, running, subcommand_error
@@ -180,16 +180,12 @@ _SEVERAL = {
 """The sections of INFO that a single word requests."""
 
 
-def _decoded(name: bytes) -> str:
-    return name.decode("utf-8", "replace")
-
-
 @command("INFO")
 def info(session: Session, args: Args) -> Reply:
     """Return information and statistics about the server."""
     wanted: list[str] = []
     for word in args or [b"default"]:
-        name = _decoded(word).lower()
+        name = word.decode("utf-8", "replace").lower()
         wanted += _SEVERAL.get(name, [name])
     parts = []
     for name in dict.fromkeys(wanted):
@@ -299,14 +295,14 @@ def latency_latest(session: Session, args: Args) -> Reply:
 @command("LATENCY HISTORY")
 def latency_history(session: Session, args: Args) -> Reply:
     """Return the samples of a latency event."""
-    samples = session.engine.statistics.latency.get(_decoded(args[0]), [])
+    samples = session.engine.statistics.latency.get(decoded(args[0]), [])
     return [[at, ms] for at, ms in samples]
 
 
 @command("LATENCY GRAPH")
 def latency_graph(session: Session, args: Args) -> Reply:
     """Return the samples of a latency event as an ASCII graph."""
-    name = _decoded(args[0])
+    name = decoded(args[0])
     samples = session.engine.statistics.latency.get(name)
     if not samples:
         raise CommandError(errors.no_samples(args[0]))
@@ -321,7 +317,7 @@ def latency_graph(session: Session, args: Args) -> Reply:
 def latency_reset(session: Session, args: Args) -> Reply:
     """Reset latency events and return the number of events that were reset."""
     latency = session.engine.statistics.latency
-    names = list(map(_decoded, args)) or list(latency)
+    names = list(map(decoded, args)) or list(latency)
     return sum(latency.pop(name, None) is not None for name in names)
 
 
@@ -344,7 +340,7 @@ def latency_doctor(session: Session, args: Args) -> Reply:
 @command("LATENCY HISTOGRAM")
 def latency_histogram(session: Session, args: Args) -> Reply:
     """Return a histogram of call durations in microseconds for each command."""
-    wanted = {_decoded(name).lower() for name in args}
+    wanted = {decoded(name).lower() for name in args}
     found = Map()
     for spec, count in session.engine.statistics.commands.items():
         names = {spec.full_name, spec.full_name.split("|")[0]}

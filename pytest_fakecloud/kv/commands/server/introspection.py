@@ -304,11 +304,10 @@ def _migrated_keys(args: Args) -> list[bytes]:
 
 def _spec_of_line(session: Session, args: Args) -> CommandSpec:
     """Return the command or subcommand of a line; raise ``CommandError`` if it cannot have keys."""
-    spec = session.engine.table.find_family(args)
-    if spec is not None and spec.subcommands is not None and len(args) > 1:
-        spec = spec.subcommands.get(args[1].upper())
-    if spec is None:
-        raise CommandError(errors.GETKEYS_UNKNOWN)
+    try:
+        spec = session.engine.table.resolve(args)
+    except CommandError:
+        raise CommandError(errors.GETKEYS_UNKNOWN) from None
     if all("not_key" in key.flags for key in spec.keys):  # Channels are not keys.
         raise CommandError(errors.NO_KEY_ARGUMENTS)
     if not spec.least <= len(args) <= spec.most:

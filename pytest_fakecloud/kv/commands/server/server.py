@@ -306,7 +306,6 @@ def cluster(session: Session, args: Args) -> Reply:
 # -- DEBUG ---------------------------------------------------------------------------------------
 
 
-_MOST = 1000
 _ARGUMENTS = {
     **dict.fromkeys(("DIGEST", "CHANGE-REPL-ID", "CONFIG-REWRITE-FORCE-ALL"), range(1)),
     **dict.fromkeys(
@@ -317,8 +316,8 @@ _ARGUMENTS = {
         range(1, 2),
     ),
     "REPLYBUFFER": range(2, 3),
-    **dict.fromkeys(("DIGEST-VALUE", "LOADAOF", "RELOAD"), range(_MOST + 1)),
-    **dict.fromkeys(("MALLCTL", "MALLCTL-STR"), range(1, _MOST + 1)),
+    **dict.fromkeys(("DIGEST-VALUE", "LOADAOF", "RELOAD"), range(1001)),
+    **dict.fromkeys(("MALLCTL", "MALLCTL-STR"), range(1, 1001)),
 }  # fmt: skip
 """The numbers of arguments that the subcommands accept."""
 

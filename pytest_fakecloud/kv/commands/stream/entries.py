@@ -316,7 +316,7 @@ def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
 
 def _delete_with_policy(stream: Stream, entry_id: int, policy: bytes) -> int:
     """Delete an entry as far as the policy allows; return DELETED, ABSENT or KEPT."""
-    if policy == b"ACKED" and entry_id in stream and stream.awaited(entry_id):
+    if policy == b"ACKED" and stream.get(entry_id) is not None and stream.awaited(entry_id):
         return KEPT
     if policy == b"DELREF":
         stream.forget(entry_id)

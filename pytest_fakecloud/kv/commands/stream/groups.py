@@ -129,8 +129,7 @@ def xgroup_createconsumer(session: Session, args: Args) -> Reply:
     _, group = _existing_group(session, args)
     if args[2] in group.consumers:
         return 0
-    group.consumers[args[2]] = Consumer(args[2], session.now_ms)
-    session.db.touch_unwatched(args[0])
+    find_consumer(session, args[0], group, args[2])
     return 1
 
 
