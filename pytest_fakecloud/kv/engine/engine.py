@@ -137,7 +137,8 @@ class Engine:
         """The command line of ``running``."""
         self._session_ids = itertools.count(1)
         self._capacity: Capacity | None = None
-        if settings.bounds_data:
+        bounds = settings.max_key_size, settings.max_record_size, settings.max_data_size
+        if bounds != (None, None, None):
             sizes = None if settings.max_data_size is None else self.sizes
             self._capacity = Capacity(settings, sizes)
 

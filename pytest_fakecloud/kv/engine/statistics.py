@@ -11,8 +11,6 @@ from ..table.config import Config
 from ..table.registry import CommandSpec
 from .sessions import Session
 
-_LATENCY_SAMPLES = 160
-"""Maximum number of samples that are kept of a latency event, as on a real server."""
 _SLOW_LOG_WORDS = 32
 """Maximum number of words of a line in the slow log."""
 _SLOW_LOG_BYTES = 128
@@ -111,7 +109,7 @@ class Statistics:
             event = "fast-command" if "fast" in spec.flags else "command"
             samples = self.latency.setdefault(event, [])
             samples.append((at_us // 1_000_000, usec // 1000))
-            del samples[:-_LATENCY_SAMPLES]
+            del samples[:-160]  # A real server keeps the same number.
 
     def _add_slow(self, session: Session, argv: list[bytes], at_us: int, usec: int) -> None:
         shown = []

@@ -59,7 +59,6 @@ class ModuleItem(IntEnum):
 
 VALKEY_9 = 80
 """The first format version in Valkey's own numbering. Format versions of Redis are lower."""
-_DEEPEST_JSON = 512
 
 
 class ForeignType(Exception):
@@ -222,7 +221,7 @@ def _module(source: Source) -> JsonValue:
     if not items or not isinstance(items[0], bytes):
         raise ForeignType(f"module type {name} of an old version")
     try:
-        return JsonValue(parse_json(items[0], deepest=_DEEPEST_JSON))
+        return JsonValue(parse_json(items[0], deepest=512))
     except JsonError as error:
         raise RdbError(f"a JSON document is damaged: {error}") from None
 

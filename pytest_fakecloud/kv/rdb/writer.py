@@ -24,7 +24,6 @@ _SAFE_NODE = 8192
 """Maximum size in bytes of a list node whose number of items is limited, as in Redis."""
 _ENTRY_ESTIMATE = 8
 """Overhead in bytes that Redis assumes for a new item when it decides whether a node is full."""
-_JSON_VERSION = 3
 
 
 class Writer:
@@ -186,7 +185,7 @@ class Writer:
 
     def _json(self, key: bytes | None, value: JsonValue) -> None:
         self._begin(RdbType.MODULE_2, key)
-        self.length(module_id(JsonValue.type_name, _JSON_VERSION))
+        self.length(module_id(JsonValue.type_name, version=3))
         self.length(ModuleItem.STRING)
         self.string(write_json(value.root))
         self.length(ModuleItem.END)

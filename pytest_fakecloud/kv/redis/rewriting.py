@@ -13,7 +13,6 @@ keys, has no effect, because scripts can reach only the fake's own keys.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +22,7 @@ from .. import errors
 from ..acl import join_selectors, selector_of
 from ..errors import CommandError
 from ..reply import OK, Reply
-from ..scripting.libraries import KEY_LOCKING
+from ..scripting.libraries import KEY_LOCKING, digest
 from ..table.registry import OPTIONS_OF_READS, CommandSpec, options
 from ..table.syntax import parse_int
 
@@ -423,7 +422,7 @@ class RedisScripts:
             text = argv[2]
             argv[2] = self._accepted(text)
             if argv[2] is not text:
-                prepared.answer = lambda _: _digest(text)
+                prepared.answer = lambda _: digest(text)
 
     def _accepted(self, text: bytes) -> bytes:
         """Return a script without the vendor's flag."""
@@ -436,9 +435,5 @@ class RedisScripts:
                 flags = word.removeprefix(_FLAGS).split(b",")
                 words[at] = _FLAGS + b",".join(flag for flag in flags if flag != KEY_LOCKING)
         sent = b" ".join(word for word in words if word != _FLAGS) + b"\n" + body
-        self._sent[_digest(text)] = _digest(sent)
+        self._sent[digest(text)] = digest(sent)
         return sent
-
-
-def _digest(text: bytes) -> bytes:
-    return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()

@@ -57,6 +57,7 @@ from ..reply import (
 from ..routes import KVApp
 from .wire import (
     RESP_TYPE,
+    SEND_BYTES,
     CommandReader,
     Outbox,
     PortCall,
@@ -230,7 +231,7 @@ class PortConnection:
                 return False
             if not reader.pending:
                 return not session.closing
-            if self.outbox.is_full:
+            if self.outbox.waiting_bytes > SEND_BYTES:
                 # A few bytes of commands can request any number of replies, so send them regularly.
                 self.outbox.send()
                 self.outbox.owner_will_send = True

@@ -16,7 +16,6 @@ receive BUSY, whatever the threshold.
 
 from __future__ import annotations
 
-import hashlib
 import weakref
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -31,7 +30,7 @@ from ..reply import Reply
 from ..table.registry import asks_to_wait
 from . import errors
 from .errors import LEVELS, PORT_LEVELS, HostLost, ScriptFailure, ScriptLimits
-from .libraries import KEY_LOCKING, Libraries, Library, library_shebang, script_shebang
+from .libraries import KEY_LOCKING, Libraries, Library, digest, library_shebang, script_shebang
 
 if TYPE_CHECKING:
     from ...core.timekeeper import Timekeeper
@@ -136,7 +135,7 @@ class Scripting:
 
     def load(self, source: bytes) -> bytes:
         """Cache a script and return its SHA-1 digest; raise ``CommandError`` for a syntax error."""
-        sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
+        sha = digest(source)
         if sha not in self.scripts:
             flags, body = script_shebang(source, self.vendor)
             script = Script(source, body, flags)
@@ -215,15 +214,11 @@ class Scripting:
 
     def _flags_of(self, spec: CommandSpec, argv: list[bytes]) -> Collection[bytes] | None:
         """Return the flags of the script or function that a command line runs, or None."""
-        match spec.name:
-            case "EVAL":
-                return script_shebang(argv[1], self.vendor)[0]
-            case "EVALSHA":
-                script = self.scripts.get(argv[1].lower())
-                return None if script is None else script.flags
-            case _:
-                function = self.libraries.functions.get(argv[1].lower())
-                return None if function is None else function.flags
+        if spec.name == "EVAL":
+            return script_shebang(argv[1], self.vendor)[0]
+        is_cached, name = spec.name == "EVALSHA", argv[1].lower()
+        found = self.scripts.get(name) if is_cached else self.libraries.functions.get(name)
+        return None if found is None else found.flags
 
     # -- commands of other clients while a script runs ---------------------------------------------
 
