@@ -181,16 +181,15 @@ class Link:
         return connection
 
     def answers(self, within: float) -> bool:
-        connection = None
         try:
             connection = self._pool(None, self._home()).make_connection()
             connection.socket_timeout = connection.socket_connect_timeout = within
-            exchange(connection, [b"PING"])
+            try:
+                exchange(connection, [b"PING"])
+            finally:
+                connection.disconnect()
         except (RedisError, OSError, CommandError, Unreachable):
             return False
-        finally:
-            if connection is not None:
-                connection.disconnect()
         return True
 
     def admits(self, login: Login) -> bool:

@@ -133,6 +133,8 @@ class Rewriter:
         if spec.name == "UNLINK" and len(argv) == 1:
             return Answered(0)  # As in the vendor's service.
         self.check(spec, argv)
+        if spec.name == "MOVE" and self.prefixes.shared:
+            raise CommandError(errors.DB_INDEX)  # A fake has a single database.
         if spec.name == "RANDOMKEY" and self.prefixes.keys:
             return _emulated(RANDOM_KEY, self.prefixes.everything, b"%.12f" % self.fraction())
         if spec.name == "PUBSUB NUMPAT" and self.prefixes.shared:
@@ -188,12 +190,6 @@ def _copy(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
                     raise CommandError(errors.DB_INDEX)
                 omitted += (at, at + 1)
     return _without(argv, omitted)
-
-
-def _move(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
-    if prefixes.shared:
-        raise CommandError(errors.DB_INDEX)
-    return list(argv)
 
 
 def _without_block(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
@@ -329,7 +325,6 @@ _REWRITTEN: dict[str, Callable[[Prefixes, list[bytes]], list[bytes] | Prepared]]
     "SORT": _sort,
     "SORT_RO": _sort,
     "COPY": _copy,
-    "MOVE": _move,
     "XREAD": _without_block,
     "XREADGROUP": _without_block,
     "WAIT": _wait,

@@ -231,9 +231,8 @@ class Scripting:
         is_busy = not self.vendor and (
             0 < threshold_ms <= run.milliseconds or run.seconds >= LONGEST_WAIT_SECONDS
         )
-        try:
-            spec = self.engine.table.resolve(argv)
-        except CommandError:
+        spec = self.engine.table.find(argv)
+        if spec is None:
             return is_busy
         if spec.name in _KILLS and (self.vendor or spec.name == run.kill_command):
             return True
@@ -367,7 +366,10 @@ class Scripting:
         assert run is not None
         spec: CommandSpec | None = None
         try:
-            spec = self._resolve(run, argv)
+            found = self.engine.table.find(argv)
+            if found is None or not self.engine.offers(run.session, found):
+                raise CommandError(errors.UNKNOWN_COMMAND)
+            spec = found
             self._allow(run, spec, argv)
         except CommandError as error:
             self.engine.statistics.count_rejection(spec, error)
@@ -381,16 +383,6 @@ class Scripting:
             return self.engine.run(run.session, spec, argv)
         except CommandError as error:
             return as_reply(error)
-
-    def _resolve(self, run: ScriptRun, argv: list[bytes]) -> CommandSpec:
-        """Return the command of a line; raise ``CommandError`` unless this server has it."""
-        try:
-            spec = self.engine.table.resolve(argv)
-        except CommandError:
-            raise CommandError(errors.UNKNOWN_COMMAND) from None
-        if not self.engine.offers(run.session, spec):
-            raise CommandError(errors.UNKNOWN_COMMAND)
-        return spec
 
     def _allow(self, run: ScriptRun, spec: CommandSpec, argv: list[bytes]) -> None:
         if not spec.least <= len(argv) <= spec.most:
@@ -422,13 +414,11 @@ class Scripting:
         """Return whether the user may run a command line, or an error message."""
         run = self.running
         assert run is not None
-        try:
-            spec = self.engine.table.resolve(argv)
-        except CommandError:
+        spec = self.engine.table.find(argv)
+        if spec is None:
             return errors.INVALID_FOR_ACL_CHECK
         try:
-            if not run.session.user.unrestricted:
-                run.session.user.check(spec, argv)
+            run.session.user.check(spec, argv)
         except CommandError:
             return False
         return True
