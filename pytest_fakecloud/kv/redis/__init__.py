@@ -320,7 +320,7 @@ class MonitorFeed:
 
     def remove(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
         with self._lock:
-            self._watchers = tuple(each for each in self._watchers if each is not watcher)
+            self._watchers = tuple(each for each in self._watchers if each != watcher)
             if self._watchers or self._feed is None:
                 return
             feed, self._feed = self._feed, None
