@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from enum import IntEnum
 from functools import partial
 from itertools import islice, pairwise
@@ -145,11 +146,9 @@ def _old_score(source: Source) -> float:
 
 
 def _score(text: bytes) -> float:
-    try:
+    with suppress(ValueError):
         if b"_" not in text:
             return float(text)
-    except ValueError:
-        pass
     raise RdbError("a score is not a number")
 
 

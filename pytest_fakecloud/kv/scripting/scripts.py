@@ -254,7 +254,7 @@ class Scripting:
         else:
             may_run = spec.name in _RUN_DURING_SCRIPT
         if not may_run:
-            raise CommandError(errors.busy(is_function))
+            raise CommandError(errors.busy("FUNCTION" if is_function else "SCRIPT"))
 
     def kill(self) -> None:
         """Kill the running script; raise NOTBUSY if none is running, UNKILLABLE if it has written."""
