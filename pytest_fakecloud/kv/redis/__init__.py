@@ -96,27 +96,20 @@ class RedisUsers:
 
     def holder_of(self, token: str) -> Any:
         """Return the user of a REST token, or None if the server rejects the user's password."""
-        opened = _opened(token)
-        if opened is None:
+        if not token.startswith(_TOKEN):
             return None
-        name, password = opened
+        # The rest is, in Base64, ``<length of name>:<name and password>``.
+        sealed = token[len(_TOKEN) :]
+        try:
+            opened = urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4))
+            length, _, rest = opened.partition(b":")
+            rest.decode()
+            name, password = rest[: int(length)], rest[int(length) :]
+        except ValueError:
+            return None
         login = (self._prefixes.users + name, password)
         user = RedisUser(name.decode("utf-8", "replace"), login)
         return user if self._link.admits(login) else None
-
-
-def _opened(token: str) -> Login | None:
-    """Return name and password of a token: ``acl-`` and, in Base64, ``<length of name>:<both>``."""
-    if not token.startswith(_TOKEN):
-        return None
-    sealed = token[len(_TOKEN) :]
-    try:
-        opened = urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4))
-        length, _, rest = opened.partition(b":")
-        rest.decode()
-        return rest[: int(length)], rest[int(length) :]
-    except ValueError:
-        return None
 
 
 @dataclass(eq=False)
