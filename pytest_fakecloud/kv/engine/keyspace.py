@@ -9,7 +9,7 @@ millisecond).
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import WRONGTYPE, CommandError
 from ..values.containers import Deadlines, HashValue, QuickList, ScanOrder, SetValue
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ...core.ids import RandomStream
     from ..search.index import Indexes
     from ..table.config import Config
-    from .sessions import Session
 
 String = bytes | bytearray
 T = TypeVar("T")
@@ -75,6 +74,13 @@ class Frequencies(Counters):
         self[key] = (counter, now_ms // _MINUTE_MS)
 
 
+class Watcher(Protocol):
+    """A client that watches keys."""
+
+    watch_broken: bool
+    """Whether a watched key has changed."""
+
+
 class KeyspaceCopy(NamedTuple):
     """A copy of a database's content, made by ``Keyspace.snapshot()``."""
 
@@ -113,7 +119,7 @@ class Keyspace:
         self.accessed: dict[bytes, int] = {}
         self.volatile = Deadlines()
         """For each hash with expiring fields, the earliest expiry of a field."""
-        self.watchers: dict[bytes, list[Session]] = {}
+        self.watchers: dict[bytes, list[Watcher]] = {}
         self.frequencies: Frequencies | None = None
         """Access counters of the keys; None unless an LFU eviction policy is set."""
         self.changes = 0

@@ -278,10 +278,9 @@ class Subscriptions:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            feeds = [feed for each in self._feeds.values() for feed in each.values()]
-            self._feeds.clear()
-        for feed in feeds:
-            feed.stop()
+            sessions = list(self._feeds)
+        for session in sessions:
+            self.drop(session)
 
 
 _LINE = re.compile(rb"(\d+)\.(\d{6}) \[(\d+) (.*?)\] (.*)", re.DOTALL)

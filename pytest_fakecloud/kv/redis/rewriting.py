@@ -285,11 +285,7 @@ def _with_prefixes(prefixes: Prefixes, rule: bytes) -> bytes:
     if rule.startswith(b"("):
         inner = (_with_prefixes(prefixes, word) for word in rule[1:-1].split())
         return b"(" + b" ".join(inner) + b")"
-    lower = rule.lower()
-    if lower == b"allkeys":
-        rule = b"~*"
-    elif lower == b"allchannels":
-        rule = b"&*"
+    rule = {b"allkeys": b"~*", b"allchannels": b"&*"}.get(rule.lower(), rule)
     sign, tilde, pattern = rule.partition(b"~")
     if tilde and (not sign or sign.startswith(b"%")):
         return sign + b"~" + escaped(prefixes.keys) + pattern
