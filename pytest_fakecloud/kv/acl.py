@@ -406,7 +406,7 @@ def _apply_to_selector(user: AclUser, selector: Selector, rule: bytes) -> None:
         _add_keys(selector, rule)
     elif sign == b"&":
         if selector.all_channels:
-            raise _Invalid(errors.ACL_PATTERN_AFTER_ALL.format("channels", "channels"))
+            raise _Invalid(errors.ACL_PATTERN_AFTER_ALL_CHANNELS)
         if has_space(rule[1:]):
             raise _Invalid(errors.ACL_SYNTAX)
         if rule[1:] not in selector.channels:
@@ -434,7 +434,7 @@ def _add_keys(selector: Selector, rule: bytes) -> None:
     letters, pattern = (found[1] or b"RW").upper(), found[2]
     reads, writes = b"R" in letters, b"W" in letters
     if selector.all_keys:
-        raise _Invalid(errors.ACL_PATTERN_AFTER_ALL.format("keys", "patterns"))
+        raise _Invalid(errors.ACL_PATTERN_AFTER_ALL_KEYS)
     if has_space(pattern):
         raise _Invalid(errors.ACL_SYNTAX)
     for at, known in enumerate(selector.keys):

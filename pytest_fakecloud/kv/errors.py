@@ -513,9 +513,13 @@ ACL_BAD_HASH = (
     "The password hash must be exactly 64 characters and contain only lowercase hexadecimal "
     "characters"
 )
-ACL_PATTERN_AFTER_ALL = (
-    "Adding a pattern after the * pattern (or the 'all{0}' flag) is not valid and does not have any "
-    "effect. Try 'reset{0}' to start with an empty list of {1}"
+ACL_PATTERN_AFTER_ALL_KEYS = (
+    "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have "
+    "any effect. Try 'resetkeys' to start with an empty list of patterns"
+)
+ACL_PATTERN_AFTER_ALL_CHANNELS = (
+    "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not "
+    "have any effect. Try 'resetchannels' to start with an empty list of channels"
 )
 ACL_FIRST_WORD_OF_SUBCOMMAND = "Allowing first-arg of a subcommand is not supported"
 ACL_USER_NAME = b"ERR Usernames can't contain spaces or null characters"

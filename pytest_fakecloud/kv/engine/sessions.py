@@ -51,14 +51,6 @@ _BUFFERS = dict.fromkeys(
 """Sizes of buffers in CLIENT LIST, which are 0 because a fake has no buffers (decided here)."""
 
 
-class Watched(NamedTuple):
-    """A key that a client watches, and whether the key existed when WATCH ran."""
-
-    db: Keyspace
-    key: bytes
-    existed: bool
-
-
 @dataclass(eq=False, repr=False, slots=True)
 class Session:
     """A client's user, database and connection state; the first argument of command functions.
@@ -87,7 +79,8 @@ class Session:
     """Commands queued in the open transaction; None if no transaction is open."""
     aborted: bool = False
     """Whether a command of the open transaction was rejected, so EXEC returns EXECABORT."""
-    watched: list[Watched] = field(default_factory=list)
+    watched: list[tuple[Keyspace, bytes, bool]] = field(default_factory=list)
+    """The keys that the client watches, and whether each of them existed when WATCH ran."""
     watch_broken: bool = False
     """Whether a watched key has changed, so EXEC runs no command."""
     in_exec: int = 0
