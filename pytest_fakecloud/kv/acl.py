@@ -237,7 +237,9 @@ class AclUser:
         denied = argv[place]
         if reason == "command":
             denied = spec.full_name.encode()
-            text = errors.no_permission(spec.full_name, vendor=self.dialect == "vendor")
+            text = errors.no_permission(denied)
+            if self.dialect == "vendor":
+                text = errors.no_permission_vendor(spec.full_name.split("|")[0])
         else:
             text = errors.NO_KEY_PERMISSION if reason == "key" else errors.NO_CHANNEL_PERMISSION
         raise Denied(text, reason, denied)

@@ -138,16 +138,11 @@ bad_subcommand_arguments = Template(
     longest=128,
 )
 not_available = Template("ERR Command is not available: '<name>'")  # decided here
-
-
-def no_permission(name: str, *, vendor: bool = True) -> bytes:
-    """The error for a command that the user may not run: the vendor's older text, or the stock one."""
-    text = "NOPERM this user has no permissions to run the "
-    if vendor:
-        return f"{text}'{name.split('|')[0]}' command or its subcommand".encode()
-    return f"{text}'{name}' command".encode()
-
-
+no_permission = Template("NOPERM this user has no permissions to run the '<name>' command")
+no_permission_vendor = Template(
+    "NOPERM this user has no permissions to run the '<name>' command or its subcommand"
+)
+"""The vendor's text, which older servers have, too."""
 invalid_expire = Template("ERR invalid expire time in '<name>' command")
 
 # -- transactions and scripts --------------------------------------------------------------------

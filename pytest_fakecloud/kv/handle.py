@@ -233,12 +233,10 @@ class KVServer(Handle):
 
     # -- commands and data -------------------------------------------------------------------------
 
-    @cached_property
-    def _session(self) -> Any:
-        return self._new_session()
-
     def _new_session(self) -> Any:
         return self._engine.session(tester(self._dialect))
+
+    _session = cached_property(_new_session)
 
     def _end_session(self) -> None:
         session = self.__dict__.pop("_session", None)

@@ -467,21 +467,17 @@ def _fill(key: bytes, value: Any) -> Iterator[list[bytes]]:
     elif not isinstance(value, list | tuple):
         yield [b"SET", key, encode(value)]
     elif value and isinstance(value[0], tuple):
-        yield from _fill_from_pairs(key, value)
+        for item in value:
+            if not isinstance(item, tuple) or len(item) != 2:
+                raise ContractError(
+                    f"{item!r} under {key!r} is not a pair: pass (member, score) pairs for a sorted "
+                    "set, or (id, fields) pairs for a stream"
+                )
+            first, second = item
+            if isinstance(second, Mapping):
+                fields = [encode(part) for pair in second.items() for part in pair]
+                yield [b"XADD", key, encode(first), *fields]
+            else:
+                yield [b"ZADD", key, encode(second), encode(first)]
     elif value:
         yield [b"RPUSH", key, *map(encode, value)]
-
-
-def _fill_from_pairs(key: bytes, items: Sequence[Any]) -> Iterator[list[bytes]]:
-    for item in items:
-        if not isinstance(item, tuple) or len(item) != 2:
-            raise ContractError(
-                f"{item!r} under {key!r} is not a pair: pass (member, score) pairs for a sorted set, "
-                "or (id, fields) pairs for a stream"
-            )
-        first, second = item
-        if isinstance(second, Mapping):
-            fields = [encode(part) for pair in second.items() for part in pair]
-            yield [b"XADD", key, encode(first), *fields]
-        else:
-            yield [b"ZADD", key, encode(second), encode(first)]

@@ -101,11 +101,6 @@ class KVConfig(HandleConfig):
     max_search_indexes: int | None = setting(10, _LIMIT)
     """Maximum number of search indexes in one database."""
 
-    @property
-    def bounds_data(self) -> bool:
-        """Whether any limit requires measuring the data of write commands."""
-        return (self.max_key_size, self.max_record_size, self.max_data_size) != (None, None, None)
-
     def __post_init__(self) -> None:
         check_engine(self, self.engine)
         stock = self.dialect == "redis"

@@ -7,7 +7,7 @@ from ...core.timers import TimeLimit
 from .. import errors
 from ..acl import Denied
 from ..engine.limits import LONGEST_WAIT_SECONDS
-from ..engine.sessions import Session, Watched
+from ..engine.sessions import Session
 from ..errors import CommandError, as_reply
 from ..reply import NIL_ARRAY, OK, Blocked, Reply
 from ..table.registry import Args, CommandSpec, command
@@ -100,7 +100,7 @@ def watch(session: Session, args: Args) -> Reply:
         raise CommandError(errors.WATCH_INSIDE_MULTI)
     for key in args:
         if not any(db is session.db and key == watched for db, watched, _ in session.watched):
-            session.watched.append(Watched(session.db, key, session.db.exists(key)))
+            session.watched.append((session.db, key, session.db.exists(key)))
             session.db.watchers.setdefault(key, []).append(session)
     return OK
 

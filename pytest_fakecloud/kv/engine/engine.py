@@ -137,7 +137,8 @@ class Engine:
         """The command line of ``running``."""
         self._session_ids = itertools.count(1)
         self._capacity: Capacity | None = None
-        if settings.bounds_data:
+        bounds = settings.max_key_size, settings.max_record_size, settings.max_data_size
+        if bounds != (None, None, None):
             sizes = None if settings.max_data_size is None else self.sizes
             self._capacity = Capacity(settings, sizes)
 
@@ -293,7 +294,7 @@ class Engine:
                 # The duration is recorded when the wait ends.
                 count.unmeasured += 1
             else:
-                # This repeats `record_duration()`, because calls cost 3 % of a SET each.
+                # This repeats `record_wait()`, because calls cost 3 % of a SET each.
                 count.usec += usec
                 count.calls_by_bits[usec.bit_length()] += 1
                 if usec >= self.config.slow_threshold_us:
@@ -462,10 +463,8 @@ class Engine:
                     self.statistics.count_failure(waiter.spec, waiter.reply)
                 # The slow log of a real server lists blocking commands only if a retry ran them.
                 if waiter.tried:
-                    at_us = waiter.begun_us
-                    self.statistics.record_duration(
-                        waiter.session, waiter.spec, waiter.line, at_us, self.clock.now_us() - at_us
-                    )
+                    usec = self.clock.now_us() - waiter.begun_us
+                    self.statistics.record_wait(waiter.spec, waiter, usec)
             return waiter.reply
 
     # -- changed keys ------------------------------------------------------------------------------

@@ -49,16 +49,6 @@ _BUFFERS = dict.fromkeys(
     ("qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"), 0
 )
 """Sizes of buffers in CLIENT LIST, which are 0 because a fake has no buffers (decided here)."""
-_DESCRIPTOR = 8
-"""File descriptor that CLIENT LIST shows for every client."""
-
-
-class Watched(NamedTuple):
-    """A key that a client watches, and whether the key existed when WATCH ran."""
-
-    db: Keyspace
-    key: bytes
-    existed: bool
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -89,7 +79,8 @@ class Session:
     """Commands queued in the open transaction; None if no transaction is open."""
     aborted: bool = False
     """Whether a command of the open transaction was rejected, so EXEC returns EXECABORT."""
-    watched: list[Watched] = field(default_factory=list)
+    watched: list[tuple[Keyspace, bytes, bool]] = field(default_factory=list)
+    """The keys that the client watches, and whether each of them existed when WATCH ran."""
     watch_broken: bool = False
     """Whether a watched key has changed, so EXEC runs no command."""
     in_exec: int = 0
@@ -157,7 +148,7 @@ class Session:
             "id": self.id,
             "addr": self.address,
             "laddr": self.local_address,
-            "fd": _DESCRIPTOR,
+            "fd": 8,  # File descriptor of every client (decided here).
             "name": self.name.decode("latin-1"),
             "age": (engine.now_us - self.created_us) // 1_000_000,
             "idle": (engine.now_us - self.last_us) // 1_000_000,
@@ -211,10 +202,6 @@ Observer = Callable[[Session, "CommandSpec", list[bytes]], None]
 """Function that is called before each command, also of transactions and scripts."""
 
 
-_FOREVER_US = 10**18
-"""Duration of a wait without a time limit."""
-
-
 @dataclass(eq=False, repr=False, slots=True)
 class Waiter:
     """A blocked client, to which the transport sends ``reply`` at the end of the wait."""
@@ -231,7 +218,7 @@ class Waiter:
 
     @property
     def deadline_us(self) -> int:
-        return self.begun_us + (self.blocked.timeout_ms * 1000 or _FOREVER_US)
+        return self.begun_us + (self.blocked.timeout_ms * 1000 or 10**18)  # 0: no time limit
 
     @property
     def has_left(self) -> bool:

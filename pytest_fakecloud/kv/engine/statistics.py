@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from ..errors import CommandError, CountedError
 from ..table.config import Config
 from ..table.registry import CommandSpec
-from .sessions import Session
+from .sessions import Session, Waiter
 
-_LATENCY_SAMPLES = 160
-"""Maximum number of samples that are kept of a latency event, as on a real server."""
 _SLOW_LOG_WORDS = 32
 """Maximum number of words of a line in the slow log."""
 _SLOW_LOG_BYTES = 128
@@ -33,11 +31,10 @@ class CommandCount:
     @property
     def buckets(self) -> dict[int, int]:
         """Number of calls by microseconds, rounded down to a power of two, but at least 1."""
-        found: dict[int, int] = {}
+        found = Counter[int]()
         for bits, calls in enumerate(self.calls_by_bits):
             if calls:
-                bucket = 1 << max(bits - 1, 0)
-                found[bucket] = found.get(bucket, 0) + calls
+                found[1 << max(bits - 1, 0)] += calls
         return found
 
 
@@ -62,7 +59,7 @@ class Statistics:
         """Samples of each latency event: a time in seconds and a duration in milliseconds."""
         self._next_slow = 0
         self.commands: defaultdict[CommandSpec, CommandCount] = defaultdict(CommandCount)
-        self.errors: dict[str, int] = {}
+        self.errors = Counter[str]()
         self.freed_lazily = 0
         """Number of keys removed by flushes with ASYNC."""
 
@@ -86,18 +83,16 @@ class Statistics:
         """Count an error by its first word, unless the error was counted where it was first raised."""
         if isinstance(error, CountedError):
             return
-        word = error.text.split(b" ", 1)[0].decode("utf-8", "replace")
-        self.errors[word] = self.errors.get(word, 0) + 1
+        self.errors[error.text.split(b" ", 1)[0].decode("utf-8", "replace")] += 1
 
-    def record_duration(
-        self, session: Session, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
-    ) -> None:
+    def record_wait(self, spec: CommandSpec, waiter: Waiter, usec: int) -> None:
+        """Record the duration of a command that blocked, when its wait has ended."""
         count = self.commands[spec]
         count.unmeasured -= 1
         count.usec += usec
         count.calls_by_bits[usec.bit_length()] += 1
         if usec >= self._config.slow_threshold_us:
-            self.note_slow(session, spec, argv, at_us, usec)
+            self.note_slow(waiter.session, spec, waiter.line, waiter.begun_us, usec)
 
     def note_slow(
         self, session: Session, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
@@ -111,7 +106,7 @@ class Statistics:
             event = "fast-command" if "fast" in spec.flags else "command"
             samples = self.latency.setdefault(event, [])
             samples.append((at_us // 1_000_000, usec // 1000))
-            del samples[:-_LATENCY_SAMPLES]
+            del samples[:-160]  # A real server keeps the same number.
 
     def _add_slow(self, session: Session, argv: list[bytes], at_us: int, usec: int) -> None:
         shown = []

@@ -26,7 +26,7 @@ SHELL = 1 + _FOOTER
 
 def dump(value: Any, config: Config, version: int) -> bytes:
     writer = Writer(config, version)
-    writer.value(None, value)
+    writer.value((), value)
     return _sealed(writer)
 
 
@@ -209,7 +209,7 @@ def write_file(
         if record.expires_ms is not None:
             writer.entry(_EXPIRES_MS)
             writer.raw(record.expires_ms.to_bytes(8, "little"))
-        writer.value(record.key, record.value)
+        writer.value((record.key,), record.value)
     writer.entry(_END)
     body = b"REDIS%04d" % writer.version + writer.taken()
     return body + crc64(body).to_bytes(8, "little")

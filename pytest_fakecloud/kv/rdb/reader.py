@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from enum import IntEnum
 from functools import partial
 from itertools import islice, pairwise
@@ -59,7 +60,6 @@ class ModuleItem(IntEnum):
 
 VALKEY_9 = 80
 """The first format version in Valkey's own numbering. Format versions of Redis are lower."""
-_DEEPEST_JSON = 512
 
 
 class ForeignType(Exception):
@@ -146,11 +146,9 @@ def _old_score(source: Source) -> float:
 
 
 def _score(text: bytes) -> float:
-    try:
+    with suppress(ValueError):
         if b"_" not in text:
             return float(text)
-    except ValueError:
-        pass
     raise RdbError("a score is not a number")
 
 
@@ -222,7 +220,7 @@ def _module(source: Source) -> JsonValue:
     if not items or not isinstance(items[0], bytes):
         raise ForeignType(f"module type {name} of an old version")
     try:
-        return JsonValue(parse_json(items[0], deepest=_DEEPEST_JSON))
+        return JsonValue(parse_json(items[0], deepest=512))
     except JsonError as error:
         raise RdbError(f"a JSON document is damaged: {error}") from None
 

@@ -24,7 +24,6 @@ _SAFE_NODE = 8192
 """Maximum size in bytes of a list node whose number of items is limited, as in Redis."""
 _ENTRY_ESTIMATE = 8
 """Overhead in bytes that Redis assumes for a new item when it decides whether a node is full."""
-_JSON_VERSION = 3
 
 
 class Writer:
@@ -73,46 +72,43 @@ class Writer:
         self._parts.append(_length(size))
         self._parts.append(bytes(data))
 
-    def value(self, key: bytes | None, value: Any) -> None:
-        """Write the type of a value, its key (None in a DUMP payload) and the value itself."""
+    def value(self, key: tuple[bytes, ...], value: Any) -> None:
+        """Write the type of a value, its key (empty in a DUMP payload) and the value itself."""
         if isinstance(value, bytes | bytearray):  # Including subclasses such as `UnpackedInteger`.
-            self._begin(RdbType.STRING, key)
+            self.entry(RdbType.STRING, *key)
             self.string(bytes(value))
         else:
             self._WRITERS[type(value)](self, key, value)
 
-    def _begin(self, kind: RdbType, key: bytes | None) -> None:
-        self.entry(kind, *(() if key is None else (key,)))
-
-    def _list(self, key: bytes | None, value: QuickList) -> None:
-        self._begin(RdbType.LIST_QUICKLIST_2, key)
+    def _list(self, key: tuple[bytes, ...], value: QuickList) -> None:
+        self.entry(RdbType.LIST_QUICKLIST_2, *key)
         nodes = list(_nodes(value, self._config.number("list-max-listpack-size")))
         self.length(len(nodes))
         for node in nodes:
             self.length(ListNode.PACKED)
             self.string(write_listpack(node))
 
-    def _set(self, key: bytes | None, value: SetValue) -> None:
+    def _set(self, key: tuple[bytes, ...], value: SetValue) -> None:
         encoding = value.encoding(self._config)
         if encoding == "intset":
-            self._begin(RdbType.SET_INTSET, key)
+            self.entry(RdbType.SET_INTSET, *key)
             self.string(write_intset(sorted(map(int, value))))
         elif encoding == "listpack" and self.version >= RdbType.SET_LISTPACK.since:
-            self._begin(RdbType.SET_LISTPACK, key)
+            self.entry(RdbType.SET_LISTPACK, *key)
             self.string(write_listpack(value))
         else:
-            self._begin(RdbType.SET, key)
+            self.entry(RdbType.SET, *key)
             self.length(len(value))
             for member in value:
                 self.string(member)
 
-    def _zset(self, key: bytes | None, value: SortedSet) -> None:
+    def _zset(self, key: tuple[bytes, ...], value: SortedSet) -> None:
         if value.encoding(self._config) == "listpack":
-            self._begin(RdbType.ZSET_LISTPACK, key)
+            self.entry(RdbType.ZSET_LISTPACK, *key)
             pairs = ((member, self._score(score)) for score, member in value)
             self.string(write_listpack(part for pair in pairs for part in pair))
             return
-        self._begin(RdbType.ZSET_2, key)
+        self.entry(RdbType.ZSET_2, *key)
         self.length(len(value))
         for score, member in reversed(list(value)):
             self.string(member)
@@ -123,18 +119,18 @@ class Writer:
             return int(score)
         return format_double(score) if self.version > OLDEST else b"%.17g" % score
 
-    def _hash(self, key: bytes | None, value: HashValue) -> None:
+    def _hash(self, key: tuple[bytes, ...], value: HashValue) -> None:
         first_ms = value.expires.earliest()
         if first_ms is not None:
             self.version = max(self.version, RdbType.HASH_METADATA.since)
-            self._begin(RdbType.HASH_METADATA, key)
+            self.entry(RdbType.HASH_METADATA, *key)
             self.raw(first_ms.to_bytes(8, "little"))
         elif value.encoding(self._config) == "listpack":
-            self._begin(RdbType.HASH_LISTPACK, key)
+            self.entry(RdbType.HASH_LISTPACK, *key)
             self.string(write_listpack(part for pair in value.fields.items() for part in pair))
             return
         else:
-            self._begin(RdbType.HASH, key)
+            self.entry(RdbType.HASH, *key)
         self.length(len(value))
         for field, text in value.fields.items():
             if first_ms is not None:
@@ -143,10 +139,10 @@ class Writer:
             self.string(field)
             self.string(text)
 
-    def _stream(self, key: bytes | None, value: Stream) -> None:
+    def _stream(self, key: tuple[bytes, ...], value: Stream) -> None:
         with_activity = self.version >= RdbType.STREAM_LISTPACKS_3.since
         kind = RdbType.STREAM_LISTPACKS_3 if with_activity else RdbType.STREAM_LISTPACKS_2
-        self._begin(kind, key)
+        self.entry(kind, *key)
         self.length(len(value.nodes))
         for node in value.nodes:
             self.string(node.key.to_bytes(16, "big"))
@@ -184,14 +180,14 @@ class Writer:
                 self.raw(one.delivered_ms.to_bytes(8, "little", signed=True))
                 self.length(one.deliveries)
 
-    def _json(self, key: bytes | None, value: JsonValue) -> None:
-        self._begin(RdbType.MODULE_2, key)
-        self.length(module_id(JsonValue.type_name, _JSON_VERSION))
+    def _json(self, key: tuple[bytes, ...], value: JsonValue) -> None:
+        self.entry(RdbType.MODULE_2, *key)
+        self.length(module_id(JsonValue.type_name, version=3))
         self.length(ModuleItem.STRING)
         self.string(write_json(value.root))
         self.length(ModuleItem.END)
 
-    _WRITERS: ClassVar[dict[type, Callable[[Writer, bytes | None, Any], None]]] = {
+    _WRITERS: ClassVar[dict[type, Callable[[Writer, tuple[bytes, ...], Any], None]]] = {
         QuickList: _list,
         SetValue: _set,
         SortedSet: _zset,

@@ -96,27 +96,20 @@ class RedisUsers:
 
     def holder_of(self, token: str) -> Any:
         """Return the user of a REST token, or None if the server rejects the user's password."""
-        opened = _opened(token)
-        if opened is None:
+        if not token.startswith(_TOKEN):
             return None
-        name, password = opened
+        # The rest is, in Base64, ``<length of name>:<name and password>``.
+        sealed = token[len(_TOKEN) :]
+        try:
+            opened = urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4))
+            length, _, rest = opened.partition(b":")
+            rest.decode()
+            name, password = rest[: int(length)], rest[int(length) :]
+        except ValueError:
+            return None
         login = (self._prefixes.users + name, password)
         user = RedisUser(name.decode("utf-8", "replace"), login)
         return user if self._link.admits(login) else None
-
-
-def _opened(token: str) -> Login | None:
-    """Return name and password of a token: ``acl-`` and, in Base64, ``<length of name>:<both>``."""
-    if not token.startswith(_TOKEN):
-        return None
-    sealed = token[len(_TOKEN) :]
-    try:
-        opened = urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4))
-        length, _, rest = opened.partition(b":")
-        rest.decode()
-        return rest[: int(length)], rest[int(length) :]
-    except ValueError:
-        return None
 
 
 @dataclass(eq=False)
@@ -285,10 +278,9 @@ class Subscriptions:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            feeds = [feed for each in self._feeds.values() for feed in each.values()]
-            self._feeds.clear()
-        for feed in feeds:
-            feed.stop()
+            sessions = list(self._feeds)
+        for session in sessions:
+            self.drop(session)
 
 
 _LINE = re.compile(rb"(\d+)\.(\d{6}) \[(\d+) (.*?)\] (.*)", re.DOTALL)
@@ -320,7 +312,7 @@ class MonitorFeed:
 
     def remove(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
         with self._lock:
-            self._watchers = tuple(each for each in self._watchers if each is not watcher)
+            self._watchers = tuple(each for each in self._watchers if each != watcher)
             if self._watchers or self._feed is None:
                 return
             feed, self._feed = self._feed, None

@@ -181,16 +181,15 @@ class Link:
         return connection
 
     def answers(self, within: float) -> bool:
-        connection = None
         try:
             connection = self._pool(None, self._home()).make_connection()
             connection.socket_timeout = connection.socket_connect_timeout = within
-            exchange(connection, [b"PING"])
+            try:
+                exchange(connection, [b"PING"])
+            finally:
+                connection.disconnect()
         except (RedisError, OSError, CommandError, Unreachable):
             return False
-        finally:
-            if connection is not None:
-                connection.disconnect()
         return True
 
     def admits(self, login: Login) -> bool:
@@ -542,8 +541,6 @@ _NAMELESS = (
     else {"lib_name": None, "lib_version": None}
 )
 """Options that keep redis-py from sending its name and version on each connection."""
-_MAX_CONNECTIONS = 100_000
-"""Size of a pool: so large that the pool never limits a fake's requests (decided here)."""
 
 
 def open_link(url: str) -> Link:
@@ -598,7 +595,7 @@ def _options(url: str) -> dict[str, Any]:
         "parser_class": RawParser,
         "protocol": 2,
         "retry": Retry(NoBackoff(), 0),
-        "max_connections": _MAX_CONNECTIONS,
+        "max_connections": 100_000,  # Decided here: no pool limits a fake's requests.
     }
     # Creating a connection object does not connect, but raises an error for unknown settings.
     ConnectionPool(**options).make_connection()

@@ -27,7 +27,6 @@ CLOSE_PATIENCE = 0.5
 """Seconds for which a closing fake waits for the server's response before removing its data."""
 _MARK = b"fakecloud-"
 """Prefix of the names that fakes create for themselves on a server."""
-_PAGE = b"1000"
 BATCH = 500
 """Maximum number of keys whose commands are sent together."""
 
@@ -101,7 +100,7 @@ class Namespace:
         found: set[bytes] = set()
         cursor: Any = b"0"
         while True:
-            line = [b"SCAN", cursor, b"MATCH", self.prefixes.everything, b"COUNT", _PAGE]
+            line = [b"SCAN", cursor, b"MATCH", self.prefixes.everything, b"COUNT", b"1000"]
             cursor, page = cast("list[Any]", self.link.call(line))
             found.update(page)
             if cursor == b"0":

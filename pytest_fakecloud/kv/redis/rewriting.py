@@ -13,7 +13,6 @@ keys, has no effect, because scripts can reach only the fake's own keys.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +22,7 @@ from .. import errors
 from ..acl import join_selectors, selector_of
 from ..errors import CommandError
 from ..reply import OK, Reply
-from ..scripting.libraries import KEY_LOCKING
+from ..scripting.libraries import KEY_LOCKING, digest
 from ..table.registry import OPTIONS_OF_READS, CommandSpec, options
 from ..table.syntax import parse_int
 
@@ -134,6 +133,8 @@ class Rewriter:
         if spec.name == "UNLINK" and len(argv) == 1:
             return Answered(0)  # As in the vendor's service.
         self.check(spec, argv)
+        if spec.name == "MOVE" and self.prefixes.shared:
+            raise CommandError(errors.DB_INDEX)  # A fake has a single database.
         if spec.name == "RANDOMKEY" and self.prefixes.keys:
             return _emulated(RANDOM_KEY, self.prefixes.everything, b"%.12f" % self.fraction())
         if spec.name == "PUBSUB NUMPAT" and self.prefixes.shared:
@@ -189,12 +190,6 @@ def _copy(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
                     raise CommandError(errors.DB_INDEX)
                 omitted += (at, at + 1)
     return _without(argv, omitted)
-
-
-def _move(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
-    if prefixes.shared:
-        raise CommandError(errors.DB_INDEX)
-    return list(argv)
 
 
 def _without_block(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
@@ -290,11 +285,7 @@ def _with_prefixes(prefixes: Prefixes, rule: bytes) -> bytes:
     if rule.startswith(b"("):
         inner = (_with_prefixes(prefixes, word) for word in rule[1:-1].split())
         return b"(" + b" ".join(inner) + b")"
-    lower = rule.lower()
-    if lower == b"allkeys":
-        rule = b"~*"
-    elif lower == b"allchannels":
-        rule = b"&*"
+    rule = {b"allkeys": b"~*", b"allchannels": b"&*"}.get(rule.lower(), rule)
     sign, tilde, pattern = rule.partition(b"~")
     if tilde and (not sign or sign.startswith(b"%")):
         return sign + b"~" + escaped(prefixes.keys) + pattern
@@ -330,7 +321,6 @@ _REWRITTEN: dict[str, Callable[[Prefixes, list[bytes]], list[bytes] | Prepared]]
     "SORT": _sort,
     "SORT_RO": _sort,
     "COPY": _copy,
-    "MOVE": _move,
     "XREAD": _without_block,
     "XREADGROUP": _without_block,
     "WAIT": _wait,
@@ -423,7 +413,7 @@ class RedisScripts:
             text = argv[2]
             argv[2] = self._accepted(text)
             if argv[2] is not text:
-                prepared.answer = lambda _: _digest(text)
+                prepared.answer = lambda _: digest(text)
 
     def _accepted(self, text: bytes) -> bytes:
         """Return a script without the vendor's flag."""
@@ -436,9 +426,5 @@ class RedisScripts:
                 flags = word.removeprefix(_FLAGS).split(b",")
                 words[at] = _FLAGS + b",".join(flag for flag in flags if flag != KEY_LOCKING)
         sent = b" ".join(word for word in words if word != _FLAGS) + b"\n" + body
-        self._sent[_digest(text)] = _digest(sent)
+        self._sent[digest(text)] = digest(sent)
         return sent
-
-
-def _digest(text: bytes) -> bytes:
-    return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()

@@ -57,6 +57,7 @@ from ..reply import (
 from ..routes import KVApp
 from .wire import (
     RESP_TYPE,
+    SEND_BYTES,
     CommandReader,
     Outbox,
     PortCall,
@@ -230,7 +231,7 @@ class PortConnection:
                 return False
             if not reader.pending:
                 return not session.closing
-            if self.outbox.is_full:
+            if self.outbox.waiting_bytes > SEND_BYTES:
                 # A few bytes of commands can request any number of replies, so send them regularly.
                 self.outbox.send()
                 self.outbox.owner_will_send = True
@@ -421,12 +422,9 @@ class PortConnection:
     def _check(self, argv: list[bytes]) -> None:
         """Raise ``CommandError`` if the connection's state or a limit forbids a command."""
         session = self.session
-        try:
-            spec = self.engine.table.resolve(argv)
-        except CommandError:
-            return  # The engine reports an unknown command.
-        if not spec.least <= len(argv) <= spec.most:
-            return  # The engine reports a wrong number of arguments.
+        spec = self.engine.table.find(argv)
+        if spec is None or not spec.least <= len(argv) <= spec.most:
+            return  # The engine reports an unknown command and a wrong number of arguments.
         try:
             listens = session.resp == 2 and any(session.subscriptions.values())
             if listens and spec.name not in _MAY_WHILE_SUBSCRIBED:

@@ -384,10 +384,6 @@ class Outbox:
     def has_unsent(self) -> bool:
         return bool(self._messages) or self._pushing
 
-    @property
-    def is_full(self) -> bool:
-        return self.waiting_bytes > SEND_BYTES
-
     def put(self, *parts: bytes) -> None:
         with self._lock:
             self._messages += parts

@@ -69,12 +69,10 @@ OUT_OF_MEMORY = b"ERR not enough memory for the script"
 SCRIPT_FLUSH_MODE = b"ERR SCRIPT FLUSH only support SYNC|ASYNC option"
 SCRIPT_DEBUG_MODE = b"ERR Use SCRIPT DEBUG YES/SYNC/NO"
 
-
-def busy(function: bool) -> bytes:
-    """Return the error for a command while a script has run longer than ``busy-reply-threshold``."""
-    kill = b"FUNCTION KILL" if function else b"SCRIPT KILL"
-    return b"BUSY Redis is busy running a script. You can only call %b or SHUTDOWN NOSAVE." % kill
-
+busy = Template(
+    "BUSY Redis is busy running a script. You can only call <kind> KILL or SHUTDOWN NOSAVE."
+)
+"""For a command while a script has run longer than ``busy-reply-threshold``."""
 
 # -- shebang ---------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ memory, because Lua cannot recover if an allocation fails while Python passes a 
 
 from __future__ import annotations
 
-import hashlib
 import math
 import struct
 import weakref
@@ -35,7 +34,7 @@ from ..reply import (
 from ..table.syntax import format_double
 from ..table.versions import SHORTEST_DOUBLES, as_numbers
 from .errors import LEVELS, HostLost, ScriptFailure
-from .libraries import LibraryFunction, allowed_flags
+from .libraries import LibraryFunction, allowed_flags, digest
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -147,7 +146,7 @@ def callbacks() -> dict[bytes, Callable[..., Any]]:
     table: dict[str, Callable[..., Any]] = {
         "keep_frames": keep_frames,
         "find": lambda text, wanted, start: text.find(wanted, int(start)),
-        "sha1hex": lambda text: hashlib.sha1(text, usedforsecurity=False).hexdigest().encode(),
+        "sha1hex": digest,
         "hexadecimal": _hexadecimal,
         "pack_integer": lambda number: (_to_c_integer(number) & (2**64 - 1)).to_bytes(8, "big"),
         "unpack_integer": lambda data: float(int.from_bytes(data, "big", signed=True)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -17,6 +18,10 @@ SCRIPT_FLAGS = frozenset(
 )
 KEY_LOCKING = b"allow-key-locking"
 """A flag of the vendor's service: the script may access only its declared keys."""
+
+
+def digest(source: bytes) -> bytes:
+    return hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
 
 
 def allowed_flags(vendor: bool) -> frozenset[bytes]:

@@ -16,7 +16,6 @@ receive BUSY, whatever the threshold.
 
 from __future__ import annotations
 
-import hashlib
 import weakref
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -31,7 +30,7 @@ from ..reply import Reply
 from ..table.registry import asks_to_wait
 from . import errors
 from .errors import LEVELS, PORT_LEVELS, HostLost, ScriptFailure, ScriptLimits
-from .libraries import KEY_LOCKING, Libraries, Library, library_shebang, script_shebang
+from .libraries import KEY_LOCKING, Libraries, Library, digest, library_shebang, script_shebang
 
 if TYPE_CHECKING:
     from ...core.timekeeper import Timekeeper
@@ -136,7 +135,7 @@ class Scripting:
 
     def load(self, source: bytes) -> bytes:
         """Cache a script and return its SHA-1 digest; raise ``CommandError`` for a syntax error."""
-        sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
+        sha = digest(source)
         if sha not in self.scripts:
             flags, body = script_shebang(source, self.vendor)
             script = Script(source, body, flags)
@@ -215,15 +214,11 @@ class Scripting:
 
     def _flags_of(self, spec: CommandSpec, argv: list[bytes]) -> Collection[bytes] | None:
         """Return the flags of the script or function that a command line runs, or None."""
-        match spec.name:
-            case "EVAL":
-                return script_shebang(argv[1], self.vendor)[0]
-            case "EVALSHA":
-                script = self.scripts.get(argv[1].lower())
-                return None if script is None else script.flags
-            case _:
-                function = self.libraries.functions.get(argv[1].lower())
-                return None if function is None else function.flags
+        if spec.name == "EVAL":
+            return script_shebang(argv[1], self.vendor)[0]
+        is_cached, name = spec.name == "EVALSHA", argv[1].lower()
+        found = self.scripts.get(name) if is_cached else self.libraries.functions.get(name)
+        return None if found is None else found.flags
 
     # -- commands of other clients while a script runs ---------------------------------------------
 
@@ -236,9 +231,8 @@ class Scripting:
         is_busy = not self.vendor and (
             0 < threshold_ms <= run.milliseconds or run.seconds >= LONGEST_WAIT_SECONDS
         )
-        try:
-            spec = self.engine.table.resolve(argv)
-        except CommandError:
+        spec = self.engine.table.find(argv)
+        if spec is None:
             return is_busy
         if spec.name in _KILLS and (self.vendor or spec.name == run.kill_command):
             return True
@@ -260,7 +254,7 @@ class Scripting:
         else:
             may_run = spec.name in _RUN_DURING_SCRIPT
         if not may_run:
-            raise CommandError(errors.busy(is_function))
+            raise CommandError(errors.busy("FUNCTION" if is_function else "SCRIPT"))
 
     def kill(self) -> None:
         """Kill the running script; raise NOTBUSY if none is running, UNKILLABLE if it has written."""
@@ -372,7 +366,10 @@ class Scripting:
         assert run is not None
         spec: CommandSpec | None = None
         try:
-            spec = self._resolve(run, argv)
+            found = self.engine.table.find(argv)
+            if found is None or not self.engine.offers(run.session, found):
+                raise CommandError(errors.UNKNOWN_COMMAND)
+            spec = found
             self._allow(run, spec, argv)
         except CommandError as error:
             self.engine.statistics.count_rejection(spec, error)
@@ -386,16 +383,6 @@ class Scripting:
             return self.engine.run(run.session, spec, argv)
         except CommandError as error:
             return as_reply(error)
-
-    def _resolve(self, run: ScriptRun, argv: list[bytes]) -> CommandSpec:
-        """Return the command of a line; raise ``CommandError`` unless this server has it."""
-        try:
-            spec = self.engine.table.resolve(argv)
-        except CommandError:
-            raise CommandError(errors.UNKNOWN_COMMAND) from None
-        if not self.engine.offers(run.session, spec):
-            raise CommandError(errors.UNKNOWN_COMMAND)
-        return spec
 
     def _allow(self, run: ScriptRun, spec: CommandSpec, argv: list[bytes]) -> None:
         if not spec.least <= len(argv) <= spec.most:
@@ -427,13 +414,11 @@ class Scripting:
         """Return whether the user may run a command line, or an error message."""
         run = self.running
         assert run is not None
-        try:
-            spec = self.engine.table.resolve(argv)
-        except CommandError:
+        spec = self.engine.table.find(argv)
+        if spec is None:
             return errors.INVALID_FOR_ACL_CHECK
         try:
-            if not run.session.user.unrestricted:
-                run.session.user.check(spec, argv)
+            run.session.user.check(spec, argv)
         except CommandError:
             return False
         return True

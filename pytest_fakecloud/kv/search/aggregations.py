@@ -56,14 +56,13 @@ def _read(index: SearchIndex, alias: str, wanted: Any, is_top: bool) -> Compute:
         if "$aggs" in wanted:
             raise args.error("cannot be used with $aggs")
         compute = METRICS[operator](index, args)
-        args.reject_rest()
-        return compute
-    below = wanted.get("$aggs", {})
-    if not isinstance(below, dict):
-        raise SearchError(f"Aggregation '{alias}' $aggs must be a JSON object")
-    if operator == "$facet" and ("$aggs" in wanted or not is_top):
-        raise args.error("cannot be used with $aggs")
-    compute = BUCKETS[operator](index, args, parse_aggregations(index, below, is_top=False))
+    else:
+        below = wanted.get("$aggs", {})
+        if not isinstance(below, dict):
+            raise SearchError(f"Aggregation '{alias}' $aggs must be a JSON object")
+        if operator == "$facet" and ("$aggs" in wanted or not is_top):
+            raise args.error("cannot be used with $aggs")
+        compute = BUCKETS[operator](index, args, parse_aggregations(index, below, is_top=False))
     args.reject_rest()
     return compute
 

@@ -34,8 +34,6 @@ from .schema import FROM_JSON, RANGED, Definition, FieldSpec, SearchError
 _BOOLEAN = {"$must": "must", "$and": "must", "$should": "should", "$or": "should",
             "$mustNot": "must_not"}  # fmt: skip
 _RANGES = ("$gt", "$gte", "$lt", "$lte")
-_SMART_SLOP = 2
-"""Slop of the looser phrase that ``$smart`` also searches for."""
 
 
 def parse_object(text: bytes, what: str) -> dict[str, Any]:
@@ -185,7 +183,7 @@ class _Reader:
             weighed += [(Fuzzy(spec, word), 1.0) for word in words]
             weighed += [(Fuzzy(spec, word, prefix=True), 1.0) for word in words]
         else:
-            weighed = [(Phrase(spec, tokens), 8.0), (Phrase(spec, tokens, _SMART_SLOP), 4.0)]
+            weighed = [(Phrase(spec, tokens), 8.0), (Phrase(spec, tokens, slop=2), 4.0)]
             weighed += [(Phrase(spec, [word]), 2.0) for word in words]
             weighed += [(Fuzzy(spec, word), 1.0) for word in words]
             weighed += [(Fuzzy(spec, words[-1], prefix=True), 1.0)]

@@ -7,7 +7,7 @@ and checked against the index's schema.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from ...core.budget import spend
@@ -156,13 +156,12 @@ def _single(
     return _metric(lambda values: [b"value", format_number(make(values))], allowed)
 
 
-def _fsum(values: Iterable[float]) -> float:
-    found = list(values)
+def _fsum(values: Values) -> float:
     try:
-        return math.fsum(found)
+        return math.fsum(values)
     except (OverflowError, ValueError):
         # The sum overflows or contains infinities of both signs: return that of plain addition.
-        return sum(map(float, found))
+        return sum(map(float, values))
 
 
 def _average(values: Values) -> float | None:
@@ -196,7 +195,9 @@ def _extended(index: SearchIndex, args: Arguments) -> Compute:
         values = collect(numbers)
         count, mean = len(values), _average(values)
         squares = _total([value * value for value in values]) if values else None
-        spread = 0.0 if mean is None else _fsum((value - mean) * (value - mean) for value in values)
+        spread = (
+            0.0 if mean is None else _fsum([(value - mean) * (value - mean) for value in values])
+        )
         population = spread / count if count else None
         sampling = spread / (count - 1) if count > 1 else None
         variances = {"": population, "Population": population, "Sampling": sampling}

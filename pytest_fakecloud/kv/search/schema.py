@@ -141,7 +141,6 @@ LANGUAGES = (
 
 _LONGEST = 40
 """Length in bytes from which on words are not indexed."""
-_CACHED_WORDS = 100_000
 _ASCII_RUN = re.compile(r"[0-9A-Za-z]+")
 
 _SIGNS = """
@@ -190,7 +189,7 @@ class Analyzer:
     def __init__(self, stem: Callable[[str], str] | None, whole: bool = False) -> None:
         self.whole = whole
         self._stem = stem
-        self.token = lru_cache(_CACHED_WORDS)(self._token)
+        self.token = lru_cache(100_000)(self._token)
 
     def _token(self, word: str) -> str | None:
         """Return the token of a word, or None if the word is too long to be indexed."""

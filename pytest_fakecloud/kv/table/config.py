@@ -95,7 +95,6 @@ def title_template(value: str) -> str:
 
 # -- addresses -----------------------------------------------------------------------------------
 
-_MOST_ADDRESSES = 16
 _WILDCARDS = {"*": "0.0.0.0", "::*": "::", "localhost": "127.0.0.1"}
 
 
@@ -109,7 +108,7 @@ def check_addresses(value: str) -> None:
     from ipaddress import IPv4Address, IPv6Address, ip_address  # few fakes need it
 
     words = _words(value)
-    if len(words) > _MOST_ADDRESSES:
+    if len(words) > 16:
         raise ValueError(errors.TOO_MANY_ADDRESSES)
     bound: list[IPv4Address | IPv6Address] = []
     for word in words:

@@ -75,11 +75,7 @@ def row_of(name: str) -> Row:
 
 def synopsis(arguments: str) -> str:
     """Return the column *arguments* with the shared parts written out."""
-    while (
-        "$" in (longer := re.sub(r"\$(\w+)", lambda part: _PARTS[part[1]], arguments)) != arguments
-    ):
-        arguments = longer
-    return longer
+    return re.sub(r"\$(\w+)", lambda part: synopsis(_PARTS[part[1]]), arguments)
 
 
 # -- the column "keys" -----------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from io import BytesIO
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,11 +13,13 @@ from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv import redis as engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.redis import RedisSession, namespace
 from pytest_fakecloud.kv.redis.links import RawParser, Unreachable
 from pytest_fakecloud.kv.redis.rewriting import _REWRITTEN, Prefixes, Prepared
+from pytest_fakecloud.kv.sse import MonitorStream
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.harness import check_each
 
@@ -158,29 +161,38 @@ def test_no_subscription_is_left_after_a_close() -> None:
     assert (subscriptions.patterns(), subscriptions._feeds, len(opened)) == (0, {}, before)
 
 
+class Connection:
+    """A connection that records the commands sent, and returns replies from a queue until None."""
+
+    def __init__(self, sent: list[object], replies: queue.SimpleQueue[Any]) -> None:
+        self._sent, self._replies = sent, replies
+
+    def send_command(self, *argv: bytes, check_health: bool) -> None:
+        self._sent.append(argv)
+
+    def read_response(self, disable_decoding: bool) -> Any:
+        if (reply := self._replies.get()) is None:
+            raise OSError
+        return reply
+
+    def disconnect(self) -> None:
+        self._replies.put(None)
+
+
+class Link:
+    def __init__(self, sent: list[object], replies: queue.SimpleQueue[Any]) -> None:
+        self._connection = Connection(sent, replies)
+
+    def dedicated(self, login: object) -> Connection:
+        return self._connection
+
+
 def test_a_repeated_subscription_is_confirmed_but_receives_messages_once() -> None:
     connections: list[object] = []
     replies: queue.SimpleQueue[Any] = queue.SimpleQueue()
     pushed: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
-
-    class Connection:
-        def send_command(self, *argv: bytes, check_health: bool) -> None:
-            connections.append(argv)
-
-        def read_response(self, disable_decoding: bool) -> Any:
-            if (reply := replies.get()) is None:
-                raise OSError
-            return reply
-
-        def disconnect(self) -> None:
-            replies.put(None)
-
-    class Link:
-        def dedicated(self, login: object) -> Any:
-            return Connection()
-
     prefixes = Prefixes(b"", b"c:", b"", shared=True)
-    subscriptions = engine.Subscriptions(Link(), prefixes)  # type: ignore[arg-type]
+    subscriptions = engine.Subscriptions(Link(connections, replies), prefixes)  # type: ignore[arg-type]
     session = RedisSession(None, "rest", "", deliver=pushed.put)
     for _ in range(2):
         subscriptions.subscribe(session, "channel", b"n")
@@ -205,6 +217,18 @@ def test_selectors_in_several_arguments_are_confined() -> None:
     assert prepared.argv == [b"ACL", b"SETUSER", b"u-ann", b"(~k:* +@all &c:news)", b"(~k:*)"]
     with pytest.raises(CommandError, match=r"Unmatched parenthesis .* starting at '\(~\*'"):
         prepare(prefixes, line[:5])
+
+
+def test_monitor_ends_with_its_last_stream() -> None:
+    replies: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    replies.put(b"OK")
+    prefixes = Prefixes(b"", b"", b"", shared=False)
+    monitors = engine.MonitorFeed(Link([], replies), prefixes)  # type: ignore[arg-type]
+    server: Any = SimpleNamespace(clock=Timekeeper(), monitors=monitors)
+    stream = MonitorStream(server, None)
+    stream._begin()
+    stream._end()
+    assert (monitors._watchers, monitors._feed) == ((), None)
 
 
 def test_no_monitor_is_left_after_a_close() -> None:
