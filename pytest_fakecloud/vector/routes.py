@@ -57,7 +57,6 @@ class VectorApp(App):
     """Translates requests into calls of the engine.
 
     ``read_only_token`` is a second token, which must not write. ``embedder`` is None without a model.
-    ``range_limit`` is the page size of a range request without a limit.
     """
 
     service = "vector"
@@ -70,18 +69,12 @@ class VectorApp(App):
     }
 
     def __init__(
-        self,
-        engine: VectorEngine,
-        embedder: Embedder | None,
-        read_only_token: str,
-        *,
-        range_limit: int,
+        self, engine: VectorEngine, embedder: Embedder | None, read_only_token: str
     ) -> None:
         self.engine = engine
         self.embedder = embedder
         self._limits = engine.limits
         self.read_only_token = read_only_token
-        self._range_limit = range_limit
 
     def routes(self) -> list[Route]:
         """Return a route for each command; the method that serves a command has the command's name."""
@@ -217,7 +210,7 @@ class VectorApp(App):
         page = self.engine.range(
             namespace_of(request),
             fields.cursor(),
-            fields.number("limit", self._range_limit),
+            fields.number("limit", self.engine.settings.range_limit),
             fields.text("prefix") or "",
         )
         return {

@@ -229,7 +229,7 @@ class Publisher(Messages):
         self.quota = Quota(self.settings, self.clock)
         self.deduplication = Deduplication(self.settings.dedup_window_us)
         self.url_groups = UrlGroups(weakly(self.new_id), self.limits)
-        self.schedules = Schedules(weakref.proxy(self), weakly(self._publish_run))
+        self.schedules = Schedules(weakref.proxy(self))
         self.workflow = WorkflowRuns(weakref.proxy(self))
 
     def publish(
@@ -280,7 +280,8 @@ class Publisher(Messages):
             ]
             return self._store(drafts, now, group=group is not None)
 
-    def _publish_run(self, schedule: Schedule, at_us: int) -> list[str]:
+    def publish_run(self, schedule: Schedule, at_us: int) -> list[str]:
+        """Create the messages of a run of a schedule, and return their ids."""
         settings = schedule.settings
         group = self.url_groups.find(schedule.destination)
         if group is not None:

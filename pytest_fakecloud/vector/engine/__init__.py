@@ -172,7 +172,7 @@ class VectorEngine:
         sparse_model: str = "",
     ) -> None:
         config = config or VectorConfig()
-        self._config = config
+        self.settings = config
         kind, similarity = config.kind, config.similarity
         self.identity = Identity(name, kind, similarity, dimension, dense_model, sparse_model)
         self.kind = kind
@@ -493,7 +493,7 @@ class VectorEngine:
                     self._finish(batch)
 
     def _put(self, namespace: str, space: Namespace, records: Sequence[VectorRecord]) -> None:
-        delay_us, reads = self._config.ready_after_us, self._config.ready_after_reads
+        delay_us, reads = self.settings.ready_after_us, self.settings.ready_after_reads
         ready = not self._holds and delay_us is None and reads is None
         for record in records:
             space.put(record, ready=ready)
