@@ -41,11 +41,6 @@ _MAX_NESTING = 5
 """Maximum depth of callbacks of callbacks, which are nested in the headers of a message."""
 _SWEEP = 64
 """Maximum number of deduplication keys that are examined for expiry at a time."""
-_SAME_AGAIN = (
-    "url", "topic_name", "endpoint_name", "api", "wait_timeout_us", "wait_deadline_us",
-    "invoked_run_id",
-)  # fmt: skip
-"""Fields that a message has in common with one that is published again."""
 _RUN_STATES = {"DELIVERED": "SUCCESS", "FAILED": "FAIL", "CANCELED": "FAIL"}
 """The API's name for the state of a message that a schedule has created."""
 
@@ -394,8 +389,13 @@ class Publisher(Messages):
         self, message: Message, settings: PublishSettings, body: bytes, now: int
     ) -> Message:
         retries = self.quota.check(settings, body, now)
-        same = {name: getattr(message, name) for name in _SAME_AGAIN}
-        return self._draft(settings, body, now, retries, message.caller_ip, **same)
+        draft = self._draft(settings, body, now, retries, message.caller_ip, url=message.url)
+        draft.topic_name, draft.endpoint_name = message.topic_name, message.endpoint_name
+        draft.api = message.api
+        draft.wait_timeout_us = message.wait_timeout_us
+        draft.wait_deadline_us = message.wait_deadline_us
+        draft.invoked_run_id = message.invoked_run_id
+        return draft
 
     def _draft(
         self,
