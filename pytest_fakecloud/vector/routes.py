@@ -78,12 +78,11 @@ class VectorApp(App):
 
     def routes(self) -> list[Route]:
         """Return a route for each command; the method that serves a command has the command's name."""
-        return [self._route(path) for path in (*_WRITING, *_QUERYING, *_READING)]
-
-    def _route(self, path: str) -> Route:
-        name = _name(path)
-        command = getattr(self, name.replace("-", "_"))
-        return Route(METHODS, f"/{path}", name, _in_envelope(command))
+        names = {path: _name(path) for path in (*_WRITING, *_QUERYING, *_READING)}
+        return [
+            Route(METHODS, f"/{path}", name, _in_envelope(getattr(self, name.replace("-", "_"))))
+            for path, name in names.items()
+        ]
 
     # -- the dialect -----------------------------------------------------------------------------
 
