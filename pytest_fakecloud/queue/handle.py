@@ -98,14 +98,10 @@ class Queue(QueueActions, Handle):
             config = replace(config, history_us=_SERVED_HISTORY_US)
         name = self.name
         self._delivery: DeliveryMode = config.delivery or context.delivery
-        self._signature_clock = config.signature_clock
-        self._destinations = Destinations(
-            raise_exceptions=config.raise_exceptions,
-            recorder=weakref.proxy(recorder_of(context.journal)),
-        )
+        recorder = weakref.proxy(recorder_of(context.journal))
         problems = DeliveryProblems(name, context.problems, context.clock)
         self._sender = Sender(
-            self.destinations,
+            Destinations(raise_exceptions=config.raise_exceptions, recorder=recorder),
             unstubbed=config.unstubbed,
             report=problems.report_unstubbed,
             report_raised=problems.report_raised,
@@ -156,12 +152,12 @@ class Queue(QueueActions, Handle):
     @property
     def signature_clock(self) -> str:
         """The clock for the times in signatures: ``"receiver"``, ``"real"`` or ``"virtual"``."""
-        return self._signature_clock
+        return self._engine.settings.signature_clock
 
     @property
     def destinations(self) -> Destinations:
         """The handlers to which the queue delivers, by URL."""
-        return self._destinations
+        return self._sender.destinations
 
     # -- credentials and clients -----------------------------------------------------------------
 

@@ -462,6 +462,7 @@ def signature_details(
     rewritten = None if other_body is None else _reserialized(other_body)
     other_key = bool(check.keys) and keys.current not in check.keys
     claim = "" if check.claim == "key" else check.claim
+    names = {None: "unset", keys.current: "current", keys.next: "next"}
     return {
         "missing": signature is None,
         "url": url,
@@ -470,7 +471,7 @@ def signature_details(
         "hash": body_hash(sent.body),
         "invalid": invalid,
         "ahead_s": time.time() - now,
-        "environment": _environment(keys),
+        "environment": names.get(os.environ.get("QSTASH_CURRENT_SIGNING_KEY"), "other"),
         "rewritten_differs": _reserialized(sent.body) not in (None, sent.body),
         "compared": other_url is not None or other_body is not None or other_key or claim != "",
         "verified_url": other_url,
@@ -482,11 +483,6 @@ def signature_details(
         "next_key_missing": other_key and bool(keys.former) and keys.former[-1] in check.keys,
         "claim": claim,
     }
-
-
-def _environment(keys: SigningKeys) -> str:
-    names = {None: "unset", keys.current: "current", keys.next: "next"}
-    return names.get(os.environ.get("QSTASH_CURRENT_SIGNING_KEY"), "other")
 
 
 def _reserialized(body: bytes) -> bytes | None:

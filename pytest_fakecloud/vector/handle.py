@@ -87,7 +87,7 @@ class VectorIndex(Handle):
             dense_model=embedder.dense_model if embedder else "",
             sparse_model=embedder.sparse_model if embedder else "",
         )
-        app = VectorApp(self._engine, embedder, new_token(), range_limit=config.range_limit)
+        app = VectorApp(self._engine, embedder, new_token())
         self._embedder = embedder
         # Load the data first, so that an error in the data leaves no server running.
         self._create(config.namespaces)

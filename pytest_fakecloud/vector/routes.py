@@ -57,7 +57,6 @@ class VectorApp(App):
     """Translates requests into calls of the engine.
 
     ``read_only_token`` is a second token, which must not write. ``embedder`` is None without a model.
-    ``range_limit`` is the page size of a range request without a limit.
     """
 
     service = "vector"
@@ -70,27 +69,20 @@ class VectorApp(App):
     }
 
     def __init__(
-        self,
-        engine: VectorEngine,
-        embedder: Embedder | None,
-        read_only_token: str,
-        *,
-        range_limit: int,
+        self, engine: VectorEngine, embedder: Embedder | None, read_only_token: str
     ) -> None:
         self.engine = engine
         self.embedder = embedder
         self._limits = engine.limits
         self.read_only_token = read_only_token
-        self._range_limit = range_limit
 
     def routes(self) -> list[Route]:
         """Return a route for each command; the method that serves a command has the command's name."""
-        return [self._route(path) for path in (*_WRITING, *_QUERYING, *_READING)]
-
-    def _route(self, path: str) -> Route:
-        name = _name(path)
-        command = getattr(self, name.replace("-", "_"))
-        return Route(METHODS, f"/{path}", name, _in_envelope(command))
+        names = {path: _name(path) for path in (*_WRITING, *_QUERYING, *_READING)}
+        return [
+            Route(METHODS, f"/{path}", name, _in_envelope(getattr(self, name.replace("-", "_"))))
+            for path, name in names.items()
+        ]
 
     # -- the dialect -----------------------------------------------------------------------------
 
@@ -217,7 +209,7 @@ class VectorApp(App):
         page = self.engine.range(
             namespace_of(request),
             fields.cursor(),
-            fields.number("limit", self._range_limit),
+            fields.number("limit", self.engine.settings.range_limit),
             fields.text("prefix") or "",
         )
         return {

@@ -328,10 +328,7 @@ class BrokerState:
 
     def create_group(self, name: str) -> ConsumerGroup:
         """Return a consumer group, which is created if it does not exist."""
-        group = self.groups.get(name)
-        if group is None:
-            group = self.groups[name] = ConsumerGroup(name)
-        return group
+        return self.groups.setdefault(name, ConsumerGroup(name))
 
     def find_instance(self, group_name: str, name: str) -> Instance | None:
         """Return an instance, which may have been closed or may have crashed, or None."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import secrets
 import threading
@@ -129,15 +130,12 @@ class Names:
     def __init__(self, isolation: str, prefix: str | None = None) -> None:
         self.shared = isolation == "none" or prefix is not None
         own = f"fakecloud-{secrets.token_hex(5)}."
-        self._first_prefix = "" if isolation == "none" else prefix or own
-        self.generation = 0
-        """Number of times that the prefix was replaced."""
+        self.prefix = self._first_prefix = "" if isolation == "none" else prefix or own
+        self._generations = itertools.count(1)
 
-    @property
-    def prefix(self) -> str:
-        if self.shared or not self.generation:
-            return self._first_prefix
-        return f"{self._first_prefix}{self.generation}."
+    def renew(self) -> None:
+        """Replace the prefix, so that all topics and groups get new real names."""
+        self.prefix = f"{self._first_prefix}{next(self._generations)}."
 
     def real(self, name: str) -> str:
         return self.prefix + name

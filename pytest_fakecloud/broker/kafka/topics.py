@@ -81,7 +81,7 @@ class KafkaTopics:
     def rename(self) -> None:
         """Use a new prefix from now on, so that all topics and groups get new real names."""
         with self._lock:
-            self._names.generation += 1
+            self._names.renew()
             self._known_at = float("-inf")
 
     def counts(self) -> dict[str, int]:

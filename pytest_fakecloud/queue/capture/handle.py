@@ -93,13 +93,11 @@ class Inbox:
 class _CaptureServer(DestinationServer):
     """Records callbacks before it responds."""
 
-    def __init__(self, capture: CallbackCapture) -> None:
-        super().__init__(capture)
-        self._capture: CallbackCapture = weakref.proxy(capture)
+    _destination: CallbackCapture
 
     def dispatch(self, request: WerkzeugRequest) -> WerkzeugResponse:
         """Record a callback and return 200, or the response of a matching expectation."""
-        capture, path = self._capture, request.environ["RAW_URI"].partition("?")[0]
+        capture, path = self._destination, request.environ["RAW_URI"].partition("?")[0]
         for inbox in (capture._callbacks, capture._failures):
             if f"{path}/".startswith(f"{inbox.path}/"):
                 inbox.items.append(capture._read(request, inbox.failure))

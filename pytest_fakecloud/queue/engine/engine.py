@@ -431,7 +431,7 @@ class Engine(Publisher):
             (self, "queues", copies),
             (self.schedules, "by_id", copies),
             (self, "dead_letters", dict),
-            (self.deduplication, "seen", dict),
+            (self, "deduplicated", dict),
             (self.quota, "usage", dict),
             (self.workflow, "runs", copies),
             (self.workflow, "waiters", list),

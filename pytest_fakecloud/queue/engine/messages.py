@@ -209,8 +209,6 @@ class Messages(Admission):
     def _trace(self, message: Message, source: Message | None, now: int) -> None:
         """Record that ``source`` caused a new message. None means the delivery that publishes now."""
         source, certain = (source, True) if source else self._publishing_delivery()
-        if source is None or not source.attempts:
-            return
         if source.attempts[-1].at_us == now:
             message.depth = max(message.depth, source.depth + 1)
         # Count only certain causes with background delivery. Otherwise, a client that publishes for
@@ -221,15 +219,14 @@ class Messages(Admission):
             if source.url not in source.causes and len(source.causes) < _MOST_CAUSES:
                 message.causes |= {source.url}
 
-    def _publishing_delivery(self) -> tuple[Message | None, bool]:
+    def _publishing_delivery(self) -> tuple[Message, bool]:
         """Return the message whose delivery is publishing now, and whether that is certain."""
         message = causing.get()
         if message is not None and self.under_way.get(message.id) is message:
             return message, True
         # A request over HTTP may be sent by the handler of any delivery in progress, or by none.
         # Return the message that is least likely to be part of a loop.
-        found = self.under_way.values()
-        return min(found, key=lambda one: (one.chain, one.depth), default=None), False
+        return min(self.under_way.values(), key=lambda one: (one.chain, one.depth)), False
 
     def endless_loop(self, message: Message, now: int) -> str | None:
         """Return a description of the endless loop that a due message is part of, or None.

@@ -40,11 +40,6 @@ _MAX_NESTING = 5
 """Maximum depth of callbacks of callbacks, which are nested in the headers of a message."""
 _SWEEP = 64
 """Maximum number of deduplication keys that are examined for expiry at a time."""
-_SAME_AGAIN = (
-    "url", "topic_name", "endpoint_name", "api", "wait_timeout_us", "wait_deadline_us",
-    "invoked_run_id",
-)  # fmt: skip
-"""Fields that a message has in common with one that is published again."""
 _RUN_STATES = {"DELIVERED": "SUCCESS", "FAILED": "FAIL", "CANCELED": "FAIL"}
 """The API's name for the state of a message that a schedule has created."""
 
@@ -173,31 +168,6 @@ class Quota:
         return min(default, self._limits.retries)
 
 
-class Deduplication:
-    """The deduplication keys, each with its expiry and the first message or schedule that had it."""
-
-    def __init__(self, window_us: int) -> None:
-        self.window_us = window_us
-        self.seen: dict[str, tuple[int, str]] = {}
-
-    def earlier_id(self, key: str | None, now: int) -> str | None:
-        if key is None or key not in self.seen:
-            return None
-        expires, found = self.seen[key]
-        return found if expires > now else None
-
-    def remember(self, key: str | None, given_id: str, now: int) -> None:
-        if key is not None:
-            self.seen.pop(key, None)
-            self.seen[key] = (now + self.window_us, given_id)
-
-    def forget_expired(self, now: int) -> None:
-        # Examine the oldest entries only, because all are kept for the same time.
-        expired = [key for key, seen in islice(self.seen.items(), _SWEEP) if seen[0] <= now]
-        for key in expired:
-            del self.seen[key]
-
-
 def deduplication_key(
     settings: PublishSettings,
     body: bytes,
@@ -228,9 +198,12 @@ class Publisher(Messages):
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.quota = Quota(self.settings, self.clock)
-        self.deduplication = Deduplication(self.settings.dedup_window_us)
+        self.deduplicated: dict[str, tuple[int, str]] = {}
+        """For each deduplication key, when it expires, and the id that duplicates get. The oldest
+        are first, because all are kept for the same time.
+        """
         self.url_groups = UrlGroups(weakly(self.new_id), self.limits)
-        self.schedules = Schedules(weakref.proxy(self), weakly(self._publish_run))
+        self.schedules = Schedules(weakref.proxy(self))
         self.workflow = WorkflowRuns(weakref.proxy(self))
 
     def publish(
@@ -263,17 +236,17 @@ class Publisher(Messages):
             retries = self.quota.check(settings, body, now)
             targets = self._targets(destination, settings, group)
             if settings.cron is not None or schedule_only:
-                self.deduplication.forget_expired(now)
+                self._forget_expired_keys(now)
                 key = deduplication_key(settings, body, destination)
                 key = None if key is None else f"schedule:{key}"
-                earlier = self.deduplication.earlier_id(key, now)
+                earlier = self._earlier_id(key, now)
                 if earlier in self.schedules.by_id:
                     return Published(schedule_id=earlier, duplicate=True)
                 sent = [*headers, *query]
                 schedule = self.schedules.create(
                     destination, settings, body=body, caller_ip=caller_ip, sent=sent, api=api
                 )
-                self.deduplication.remember(key, schedule.id, now)
+                self._remember(key, schedule.id, now)
                 return Published(schedule_id=schedule.id)
             drafts = [
                 self._draft(settings, body, now, retries, caller_ip, api=api, **target)
@@ -281,7 +254,8 @@ class Publisher(Messages):
             ]
             return self._store(drafts, now, group=group is not None)
 
-    def _publish_run(self, schedule: Schedule, at_us: int) -> list[str]:
+    def publish_run(self, schedule: Schedule, at_us: int) -> list[str]:
+        """Create the messages of a run of a schedule, and return their ids."""
         settings = schedule.settings
         group = self.url_groups.find(schedule.destination)
         if group is not None:
@@ -298,6 +272,20 @@ class Publisher(Messages):
             for target in self._targets(schedule.destination, settings, group)
         ]
         return [one.message_id for one in self._store(drafts, self.clock.now_us()).accepted]
+
+    def _earlier_id(self, key: str | None, now: int) -> str | None:
+        expires, found = self.deduplicated.get(key or "", (0, None))
+        return found if expires > now else None
+
+    def _remember(self, key: str | None, given_id: str, now: int) -> None:
+        if key is not None:
+            self.deduplicated.pop(key, None)
+            self.deduplicated[key] = (now + self.settings.dedup_window_us, given_id)
+
+    def _forget_expired_keys(self, now: int) -> None:
+        oldest = islice(self.deduplicated.items(), _SWEEP)
+        for key in [key for key, (expires, _) in oldest if expires <= now]:
+            del self.deduplicated[key]
 
     def _targets(
         self, destination: str, settings: PublishSettings, group: UrlGroup | None
@@ -394,8 +382,13 @@ class Publisher(Messages):
         self, message: Message, settings: PublishSettings, body: bytes, now: int
     ) -> Message:
         retries = self.quota.check(settings, body, now)
-        same = {name: getattr(message, name) for name in _SAME_AGAIN}
-        return self._draft(settings, body, now, retries, message.caller_ip, **same)
+        draft = self._draft(settings, body, now, retries, message.caller_ip, url=message.url)
+        draft.topic_name, draft.endpoint_name = message.topic_name, message.endpoint_name
+        draft.api = message.api
+        draft.wait_timeout_us = message.wait_timeout_us
+        draft.wait_deadline_us = message.wait_deadline_us
+        draft.invoked_run_id = message.invoked_run_id
+        return draft
 
     def _draft(
         self,
@@ -426,8 +419,8 @@ class Publisher(Messages):
 
     def _store(self, drafts: list[Message], now: int, *, group: bool = False) -> Published:
         """Store the drafts that repeat no earlier message. If one is rejected, none is stored."""
-        if self.deduplication.seen:
-            self.deduplication.forget_expired(now)
+        if self.deduplicated:
+            self._forget_expired_keys(now)
         keys: list[str | None] = []
         queue_names: set[str] = set()
         for draft in drafts:
@@ -441,7 +434,7 @@ class Publisher(Messages):
             keys.append(key)
         if self.limits.daily_messages is not None:
             new = {key or draft.id for key, draft in zip(keys, drafts, strict=True)}
-            earlier_id = self.deduplication.earlier_id
+            earlier_id = self._earlier_id
             self.quota.check_room(sum(earlier_id(key, now) is None for key in new))
         if queue_names:
             self.check_queues(queue_names)
@@ -456,7 +449,7 @@ class Publisher(Messages):
             for draft, key in zip(drafts, keys, strict=True):
                 earlier = None
                 if key is not None:
-                    earlier = self.deduplication.earlier_id(key, now) or new_ids.get(key)
+                    earlier = self._earlier_id(key, now) or new_ids.get(key)
                 if earlier is None and (
                     draft.settings.workflow or draft.kind == "failure_callback"
                 ):
@@ -473,7 +466,7 @@ class Publisher(Messages):
                 self.workflow.runs = runs
             raise
         for key, message_id in new_ids.items():
-            self.deduplication.remember(key, message_id, now)
+            self._remember(key, message_id, now)
         if group and stored and stored[0].api == "v1":
             # Use one public id for the deliveries of a v1 message to all endpoints of a topic.
             shared = self.new_message_id()

@@ -22,21 +22,22 @@ whole seconds from the schedule's creation.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache, partial
 from importlib.machinery import SourceFileLoader
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.timers import Timer, to_datetime
 from ..errors import QueueError, bad_request, existing, quota
 from ..model import MINUTE, SECOND, Api, HeaderList, PublishSettings
 from ..wire.values import LATEST_US
 from ..wire.waits import go_duration_us
-from .flow import Admission
+
+if TYPE_CHECKING:
+    from .publishing import Publisher
 
 _ALIASES = {
     "@hourly": "0 * * * *",
@@ -291,14 +292,10 @@ class Schedule:
 
 
 class Schedules:
-    """The schedules by id. ``publish_run`` creates the messages of a run and returns their ids.
+    """The schedules by id. The methods require the lock unless stated otherwise."""
 
-    The methods require the lock unless stated otherwise.
-    """
-
-    def __init__(self, state: Admission, publish_run: Callable[[Schedule, int], list[str]]) -> None:
-        self._state = state
-        self._publish_run = publish_run
+    def __init__(self, engine: Publisher) -> None:
+        self._engine = engine
         self.by_id: dict[str, Schedule] = {}
         self.timers: dict[str, Timer] = {}
 
@@ -316,12 +313,12 @@ class Schedules:
         if settings.not_before_us is not None:
             raise bad_request("invalid schedule: Upstash-Not-Before cannot be used with a schedule")
         cron = _cron(settings.cron)
-        now = self._state.clock.now_us()
+        now = self._engine.clock.now_us()
         first_run = cron.next_us(now)
         if first_run is None:
             raise bad_request(f"invalid cron expression {settings.cron!r}: it never fires")
-        schedule_id = settings.schedule_id or self._state.new_id("scd_")
-        most = self._state.limits.schedules
+        schedule_id = settings.schedule_id or self._engine.new_id("scd_")
+        most = self._engine.limits.schedules
         if most is not None and schedule_id not in self.by_id and len(self.by_id) >= most:
             raise quota("maxSchedules", most)
         schedule = Schedule(
@@ -340,17 +337,17 @@ class Schedules:
         """Set the time of the next run, and start a timer for it unless the schedule is paused."""
         schedule.planned_us = due_us
         self.unplan(schedule)
-        if due_us is not None and not schedule.paused and not self._state.closed:
-            self.timers[schedule.id] = self._state.clock.call_at(
+        if due_us is not None and not schedule.paused and not self._engine.closed:
+            self.timers[schedule.id] = self._engine.clock.call_at(
                 due_us,
                 partial(self._timer_fired, schedule.id),
-                lane=self._state.own_lane,
+                lane=self._engine.own_lane,
                 label=f"schedule {schedule.id}",
             )
 
     def replan(self, schedule: Schedule) -> None:
         """Plan the next run again after the timers were stopped, skipping runs in the past."""
-        due, now = schedule.planned_us, self._state.clock.now_us()
+        due, now = schedule.planned_us, self._engine.clock.now_us()
         if due is not None and due < now:
             due = schedule.first_run_after(now)
         self.plan(schedule, due)
@@ -366,13 +363,13 @@ class Schedules:
 
     def delete(self, schedule_id: str) -> None:
         """Delete a schedule but not its messages. Acquires the lock."""
-        with self._state.lock:
+        with self._engine.lock:
             self.unplan(self.get(schedule_id))
             del self.by_id[schedule_id]
 
     def set_paused(self, schedule_id: str, paused: bool) -> None:
         """Pause or resume a schedule; raise a 404 error for an unknown id. Acquires the lock."""
-        with self._state.lock:
+        with self._engine.lock:
             schedule = self.get(schedule_id)
             if schedule.paused == paused:
                 return
@@ -384,17 +381,17 @@ class Schedules:
         """Return the time of the next run. For a paused schedule, assume that it is resumed now."""
         if schedule.planned_us is None or not schedule.paused:
             return schedule.planned_us
-        return schedule.first_run_after(self._state.clock.now_us())
+        return schedule.first_run_after(self._engine.clock.now_us())
 
     def run_now(self, schedule_id: str) -> list[str]:
         """Create the messages of a run now and return their ids. Acquires the lock."""
-        with self._state.lock:
+        with self._engine.lock:
             schedule = self.get(schedule_id)
-            self._run(schedule, self._state.clock.now_us())
+            self._run(schedule, self._engine.clock.now_us())
             return list(schedule.last_ids)
 
     def _timer_fired(self, schedule_id: str, at_us: int) -> None:
-        with self._state.lock:
+        with self._engine.lock:
             schedule = self.by_id.get(schedule_id)
             if schedule is not None:
                 self.plan(schedule, _cron(schedule.cron).next_us(at_us))
@@ -403,6 +400,6 @@ class Schedules:
     def _run(self, schedule: Schedule, at_us: int) -> None:
         schedule.last_us, schedule.last_ids, schedule.error = at_us, [], None
         try:
-            schedule.last_ids = self._publish_run(schedule, at_us)
+            schedule.last_ids = self._engine.publish_run(schedule, at_us)
         except QueueError as error:
             schedule.error = error.message

@@ -10,7 +10,7 @@ endpoint's name may be any printable string, including spaces.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -33,24 +33,25 @@ class Endpoint:
     number: int = 0
 
 
-class Endpoints:
-    """The endpoints of a group in order, indexed because the default plan does not limit them."""
+@dataclass(eq=False, repr=False, slots=True)
+class UrlGroup:
+    """A named list of endpoints. ``headers`` are defaults for messages published to the group.
 
-    def __init__(self, endpoints: Iterable[Endpoint] = ()) -> None:
-        self._by_id: dict[str, Endpoint] = {}
-        self._by_key: dict[tuple[str, str | None], dict[str, Endpoint]] = {}
-        self._numbers = count()
-        for endpoint in endpoints:
-            self.add(endpoint)
+    The endpoints are indexed, because the default plan does not limit them.
+    """
 
-    def __iter__(self) -> Iterator[Endpoint]:
-        return iter(self._by_id.values())
+    id: str
+    name: str
+    created_us: int
+    updated_us: int
+    headers: HeaderList = field(default_factory=list)
+    by_id: dict[str, Endpoint] = field(default_factory=dict)
+    _by_key: dict[tuple[str, str | None], dict[str, Endpoint]] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=count)
 
-    def __len__(self) -> int:
-        return len(self._by_id)
-
-    def get(self, endpoint_id: str) -> Endpoint | None:
-        return self._by_id.get(endpoint_id)
+    @property
+    def endpoints(self) -> Collection[Endpoint]:
+        return self.by_id.values()
 
     def all_with(self, *, url: object = None, name: object = None) -> list[Endpoint]:
         """Return the endpoints with the given URL or name, in order."""
@@ -62,20 +63,17 @@ class Endpoints:
 
     def add(self, endpoint: Endpoint) -> None:
         endpoint.number = next(self._numbers)
-        self._by_id[endpoint.id] = endpoint
+        self.by_id[endpoint.id] = endpoint
         self._index(endpoint)
 
     def remove(self, endpoint: Endpoint) -> None:
         self._unindex(endpoint)
-        del self._by_id[endpoint.id]
+        del self.by_id[endpoint.id]
 
     def change(self, endpoint: Endpoint, url: str, name: str | None) -> None:
         self._unindex(endpoint)
         endpoint.url, endpoint.name = url, name
         self._index(endpoint)
-
-    def copy(self) -> Endpoints:
-        return Endpoints(replace(endpoint) for endpoint in self)
 
     def _index(self, endpoint: Endpoint) -> None:
         for key in (("url", endpoint.url), ("name", endpoint.name)):
@@ -88,20 +86,11 @@ class Endpoints:
             if not others:
                 del self._by_key[key]
 
-
-@dataclass(eq=False, repr=False, slots=True)
-class UrlGroup:
-    """A named list of endpoints. ``headers`` are defaults for messages published to the group."""
-
-    id: str
-    name: str
-    created_us: int
-    updated_us: int
-    endpoints: Endpoints = field(default_factory=Endpoints)
-    headers: HeaderList = field(default_factory=list)
-
     def copy(self) -> UrlGroup:
-        return replace(self, endpoints=self.endpoints.copy(), headers=list(self.headers))
+        same = UrlGroup(self.id, self.name, self.created_us, self.updated_us, list(self.headers))
+        for endpoint in self.endpoints:
+            same.add(replace(endpoint))
+        return same
 
 
 class UrlGroups:
@@ -158,16 +147,15 @@ class UrlGroups:
         exceeded.
         """
         _check_endpoint(url, name)
-        endpoints = group.endpoints
-        same = endpoints.all_with(name=name) or endpoints.all_with(url=url)
+        same = group.all_with(name=name) or group.all_with(url=url)
         if same:
             found = same[0]
-            endpoints.change(found, url, name if name is not None else found.name)
+            group.change(found, url, name if name is not None else found.name)
         else:
-            if self._most_endpoints is not None and len(endpoints) >= self._most_endpoints:
+            if self._most_endpoints is not None and len(group.by_id) >= self._most_endpoints:
                 raise quota("maxEndpointsPerTopic", self._most_endpoints)
             found = Endpoint(self._new_id("ept_"), url, name, by_id)
-            endpoints.add(found)
+            group.add(found)
         group.updated_us = now_us
         return found
 
@@ -190,15 +178,15 @@ class UrlGroups:
         self, group: UrlGroup, wanted: Iterable[Mapping[str, Any]], now_us: int
     ) -> None:
         for item in wanted:
-            for endpoint in group.endpoints.all_with(url=item.get("url"), name=item.get("name")):
-                group.endpoints.remove(endpoint)
+            for endpoint in group.all_with(url=item.get("url"), name=item.get("name")):
+                group.remove(endpoint)
         group.updated_us = now_us
         if not group.endpoints:
             self.remove(group)
 
     def endpoint(self, endpoint_id: str) -> tuple[UrlGroup, Endpoint]:
         for group in self.by_name.values():
-            if (endpoint := group.endpoints.get(endpoint_id)) is not None:
+            if (endpoint := group.by_id.get(endpoint_id)) is not None:
                 return group, endpoint
         raise not_found("endpoint", endpoint_id)
 

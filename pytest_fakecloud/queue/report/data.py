@@ -108,7 +108,7 @@ def state(engine: Any) -> State:
         },
         "deduplication": {
             key: {"first": first, "until": shown_time(until_us)}
-            for key, (until_us, first) in engine.deduplication.seen.items()
+            for key, (until_us, first) in engine.deduplicated.items()
         },
         "workflow runs": {
             one.id: {

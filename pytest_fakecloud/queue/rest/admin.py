@@ -297,13 +297,13 @@ class V1Routes(RouteFamily):
     def change_endpoint(self, request: Request) -> object:
         group, endpoint = self.engine.url_groups.endpoint(request.segment("id"))
         url = as_wire(_text(json_object(request, required=True), "url"))
-        group.endpoints.change(endpoint, check_url(url, "endpoint"), endpoint.name)
+        group.change(endpoint, check_url(url, "endpoint"), endpoint.name)
         group.updated_us = self.engine.clock.now_us()
         return records.endpoint_record(group, endpoint)
 
     def delete_endpoint(self, request: Request) -> object:
         group, endpoint = self.engine.url_groups.endpoint(request.segment("id"))
-        group.endpoints.remove(endpoint)
+        group.remove(endpoint)
         group.updated_us = self.engine.clock.now_us()
         return OK
 

@@ -331,18 +331,16 @@ class QueueApp(App):
         return facts
 
     def answer_published(self, result: Published) -> Answer:
+        status = 202 if result.duplicate else 200
         if result.schedule_id is not None:
-            created: dict[str, object] = {"scheduleId": result.schedule_id}
-            if result.duplicate:
-                created["deduplicated"] = True
-            return Answer(created, 202 if result.duplicate else 200)
+            again = {"deduplicated": True} if result.duplicate else {}
+            return Answer({"scheduleId": result.schedule_id, **again}, status)
         if result.group:
             body: object = [accepted_record(one) for one in result.accepted]
         else:
             body = accepted_record(result.accepted[0])
         limited = self.engine.limits.daily_messages is not None
-        headers = self.engine.quota.daily_headers() if limited else ()
-        return Answer(body, 202 if result.duplicate else 200, headers)
+        return Answer(body, status, self.engine.quota.daily_headers() if limited else ())
 
     def enqueue(self, request: Request) -> Answer:
         name = check_name(request.segment("queue"), "queue name")

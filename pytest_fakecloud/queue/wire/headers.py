@@ -18,8 +18,8 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -98,36 +98,34 @@ _EXCLUDED = {
 _NOT_FORWARDED = HOP_BY_HOP | {"content-type"}
 
 
-@dataclass(eq=False, slots=True)
-class _Collected:
-    """The headers of one request: parsed settings, nested headers by setting, and all others."""
-
-    settings: dict[str, Any] = field(default_factory=dict)
-    nested: dict[str, HeaderList] = field(default_factory=dict)
-    others: HeaderList = field(default_factory=list)
-
-    def add_all(self, pairs: Iterable[tuple[str, str]]) -> None:
-        settings = self.settings
-        for name, value in pairs:
-            lower = name.lower()
-            if not lower.startswith(("upstash-", "service-")):
-                if lower == "content-type":
-                    settings.setdefault("content_type", value)
-                else:
-                    self.others.append((name, value))
-                continue
-            own = lower.partition("-")[2]
-            if own in _SETTINGS:
-                setting, read = _SETTINGS[own]
-                if setting not in settings:
-                    settings[setting] = read(value)
-                continue
-            for prefix, (setting, new_prefix) in _NESTED.items():
-                if own.startswith(prefix):
-                    # Keep upper case in the rest of the name, which ``own`` has lost.
-                    rest = name.partition("-")[2][len(prefix) :]
-                    self.nested.setdefault(setting, []).append((new_prefix + rest, value))
-                    break
+def _collected(
+    pairs: Iterable[tuple[str, str]],
+) -> tuple[dict[str, Any], dict[str, HeaderList], HeaderList]:
+    """Return the parsed settings in headers, the nested headers by setting, and all others."""
+    settings: dict[str, Any] = {}
+    nested: dict[str, HeaderList] = {}
+    others: HeaderList = []
+    for name, value in pairs:
+        lower = name.lower()
+        if not lower.startswith(("upstash-", "service-")):
+            if lower == "content-type":
+                settings.setdefault("content_type", value)
+            else:
+                others.append((name, value))
+            continue
+        own = lower.partition("-")[2]
+        if own in _SETTINGS:
+            setting, read = _SETTINGS[own]
+            if setting not in settings:
+                settings[setting] = read(value)
+            continue
+        for prefix, (setting, new_prefix) in _NESTED.items():
+            if own.startswith(prefix):
+                # Keep upper case in the rest of the name, which ``own`` has lost.
+                rest = name.partition("-")[2][len(prefix) :]
+                nested.setdefault(setting, []).append((new_prefix + rest, value))
+                break
+    return settings, nested, others
 
 
 def read_given(
@@ -138,30 +136,27 @@ def read_given(
     ``defaults`` are the headers of a URL group, which apply unless the request sets them. Raises
     ``QueueError`` (400) for the first malformed header.
     """
-    sent, default = _Collected(), _Collected()
-    sent.add_all(headers)
-    if query:
-        sent.add_all(pair for pair in query if pair[0].lower().startswith("upstash-"))
-    settings = sent.settings
+    in_query = (pair for pair in query if pair[0].lower().startswith("upstash-"))
+    settings, sent, others = _collected(chain(headers, in_query))
+    default: dict[str, HeaderList] = {}
     if defaults:
-        default.add_all(defaults)
+        usual, default, _ = _collected(defaults)
         excluded = {_EXCLUDED.get(name) for name in settings}
-        kept = {name: value for name, value in default.settings.items() if name not in excluded}
-        settings = kept | settings
+        settings = {name: usual[name] for name in usual if name not in excluded} | settings
     if settings.pop("forward_all", False):
         # Forward the request's headers before the nested ones, so that they replace the defaults.
-        forward = sent.nested.setdefault("forward", [])
+        forward = sent.setdefault("forward", [])
         taken = {name.lower() for name, _ in forward} | {"authorization", "user-agent"}
-        forward += [pair for pair in sent.others if pair[0].lower() not in taken]
+        forward += [pair for pair in others if pair[0].lower() not in taken]
     flow_key, flow_value = settings.pop("flow_key", None), settings.pop("flow_value", None)
     if flow_key is not None:
         settings["flow"] = values.read_flow(flow_key, flow_value)
     elif flow_value is not None:
         raise bad_request("invalid flow control: a value was given without a key")
-    for name in {**default.nested, **sent.nested}:
-        nested = sent.nested.get(name, [])
-        if name in default.nested:
-            nested = overridden(default.nested[name], nested)
+    for name in {**default, **sent}:
+        nested = sent.get(name, [])
+        if name in default:
+            nested = overridden(default[name], nested)
         if name == "forward":
             nested = [pair for pair in nested if pair[0].lower() not in _NOT_FORWARDED]
             for pair in nested:

@@ -172,6 +172,7 @@ class VectorEngine:
         sparse_model: str = "",
     ) -> None:
         config = config or VectorConfig()
+        self.settings = config
         kind, similarity = config.kind, config.similarity
         self.identity = Identity(name, kind, similarity, dimension, dense_model, sparse_model)
         self.kind = kind
@@ -183,8 +184,6 @@ class VectorEngine:
         self._lock = threading.RLock()
         self.spaces = {DEFAULT_NAMESPACE: Namespace(dimension)}
         """The namespaces by name, in the order of creation."""
-        self._ready_after_us = config.ready_after_us
-        self._ready_after_reads = config.ready_after_reads
         self._holds = 0
         """How often ``hold()`` was called without its ``release()``."""
         self._batches: list[Batch] = []
@@ -494,7 +493,7 @@ class VectorEngine:
                     self._finish(batch)
 
     def _put(self, namespace: str, space: Namespace, records: Sequence[VectorRecord]) -> None:
-        delay_us, reads = self._ready_after_us, self._ready_after_reads
+        delay_us, reads = self.settings.ready_after_us, self.settings.ready_after_reads
         ready = not self._holds and delay_us is None and reads is None
         for record in records:
             space.put(record, ready=ready)

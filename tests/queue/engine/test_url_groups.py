@@ -74,7 +74,7 @@ def test_a_group_is_what_a_plain_list_would_be(taken: list[Any]) -> None:
             place = len(url + str(name)) % len(plain.rows)
             endpoint = list(group.endpoints)[place]
             assert store.endpoint(endpoint.id)[1] is endpoint
-            group.endpoints.change(endpoint, url, endpoint.name)
+            group.change(endpoint, url, endpoint.name)
             plain.rows[place][0] = url
         for one in (group, group.copy()):
             assert [[each.url, each.name] for each in one.endpoints] == plain.rows
@@ -128,7 +128,7 @@ def test_endpoints_of_a_name_and_of_a_url_come_in_their_order() -> None:
     for url, name in zip(URLS, ("z", "x", "y"), strict=True):
         store.add(group, url, name, 0)
     for first, second in ((0, 2), (2, 0), (1, 2), (2, 1)):
-        found = group.endpoints.all_with(url=URLS[first], name=("z", "x", "y")[second])
+        found = group.all_with(url=URLS[first], name=("z", "x", "y")[second])
         assert [one.url for one in found] == [URLS[one] for one in sorted((first, second))]
 
 
