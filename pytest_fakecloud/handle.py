@@ -270,7 +270,9 @@ class Handle:
     name = ""
     """The name in reports and in the control API."""
     _given_settings: Mapping[str, Any] | None = None
-    """The settings that the fake was started with, for reports that replay its journal."""
+    """The settings that the fake was started with, for reports that replay its journal; None if the
+    fake runs in another process.
+    """
     _rewound = 0
     """The journal number at which data was last restored."""
 
@@ -598,8 +600,3 @@ def time_of(handle: Handle) -> Timekeeper:
 
 def app_of(handle: Handle) -> Any:
     return handle._app
-
-
-def beginning_of(handle: Handle) -> tuple[Mapping[str, Any] | None, Snapshot | None]:
-    """Return the settings given to a fake, None for one in another process, and its baseline."""
-    return handle._given_settings, handle._baseline

@@ -219,7 +219,7 @@ class Call:
 
     def request_json(self) -> Any:
         """Return the request body parsed as JSON; raise ``ContractError`` if it was cut."""
-        return json.loads(whole_body(self))
+        return json.loads(cast("bytes", field_of(self, "request_body")))
 
     def response_json(self) -> Any:
         """Return the response body parsed as JSON; raise ``ContractError`` if it was cut."""
@@ -241,11 +241,6 @@ def field_of(call: Call, name: str) -> object:
             raise cannot_tell(f"the {name} ({size:,} bytes) of {call!r}")
     found = getattr(call, name, ABSENT)
     return call.facts.get(name, ABSENT) if found is ABSENT else found
-
-
-def whole_body(call: Call) -> bytes:
-    """Return the request body; raise ``ContractError`` if it was cut."""
-    return cast("bytes", field_of(call, "request_body"))
 
 
 def weight_of(call: Call) -> int:

@@ -401,7 +401,7 @@ def _served(
             problems.keep, problems.keep_exceptions = PROBLEMS, 0
         app = ControlApp(
             cloud, options.control_token,
-            hosts=hosts, log_bug=log.bug, clouds=clouds, begins=begins,
+            hosts=hosts, log_bug=partial(log.say, "bug", level="error"), clouds=clouds, begins=begins,
         )  # fmt: skip
         app.loading = "not begun" if states else ""
         mount = context_of(cloud).mount(app, host=options.host, port=options.control_port or 0)
@@ -549,6 +549,3 @@ class Log:
         with self._lock:
             sys.stderr.write(line + "\n")
             sys.stderr.flush()
-
-    def bug(self, text: str) -> None:
-        self.say("bug", text, level="error")
