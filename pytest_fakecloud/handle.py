@@ -308,7 +308,6 @@ class Handle:
             recorder=self._recorder,
             faults=self._fault_table,
             problems=context.problems,
-            name=self.name,
         )
         self._mount = context.mount(app, host=config.host or "127.0.0.1", port=config.port or 0)
         self._mount.on_close.append(self._fault_table.close)
