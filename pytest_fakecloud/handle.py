@@ -32,7 +32,7 @@ from .core.ids import Ids, new_token
 from .core.journal import Journal, Results, recorder_of
 from .core.matching import Field
 from .core.problems import Allowances, Problem, Problems, new_problem
-from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, details_of, is_own
+from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, is_own
 from .core.settings import HandleConfig, read, reject_unknown
 from .core.timekeeper import Mode, Timekeeper
 from .core.timers import Instant, Registry
@@ -231,7 +231,7 @@ def perform(
     message = getattr(result, "_id", None)
     call = given, named
     kind = kind or method.__name__
-    recorder.record_action(kind, place, number, call, details_of, call, shown, message)
+    recorder.record_action(kind, place, number, call, shown, message)
     return result
 
 

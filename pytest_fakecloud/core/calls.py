@@ -386,11 +386,15 @@ class Event:
         return to_datetime(self.at_us)
 
 
+Arguments: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
+"""The positional arguments of a call of a method, and the others."""
+
+
 class Action(Event):
     """An action of the test on a fake. ``call`` has its arguments, if a report can replay it."""
 
     __slots__ = ("call",)
-    call: tuple[Sequence[Any], Mapping[str, Any]] | None
+    call: Arguments | None
 
 
 Entry = Call | Event
