@@ -20,7 +20,6 @@ from ...faults.plan import fault_kinds
 from ...handle import Handle
 from ...http.app import Route
 from ...http.messages import Answer, Request, Stream
-from ...reporting import model
 from ...reporting.as_json import row_json
 from ...reporting.calls import Lookups, exchanges_of
 from ...reporting.data import (
@@ -319,17 +318,15 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
     mask = Mask(cloud)
     lookups = Lookups(attempts=exchanges_of(cloud), mask=mask)
     return [
-        cast("shapes.Row", row_json(row, (), lookups) | _progress_fields(row))
+        cast("shapes.Row", row_json(row, (), lookups) | _progress_fields(row.entry))
         for row in rows(cloud, entries, lookups=lookups, mask=mask)
         if row.number >= first
     ]
 
 
-def _progress_fields(row: model.Row) -> dict[str, Any]:
-    entry = row.entry
-    if isinstance(entry, Call | Event):
-        return {"handle": entry.handle, "done": _is_done(entry)}
-    return {"handle": row.peer, "done": True}
+def _progress_fields(entry: object) -> dict[str, Any]:
+    assert isinstance(entry, Call | Event)  # Only reports have requests to the application.
+    return {"handle": entry.handle, "done": _is_done(entry)}
 
 
 def _json(value: object) -> bytes:
