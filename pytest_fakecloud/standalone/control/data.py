@@ -71,7 +71,19 @@ class DataRoutes:
 
     def get_view(self, request: Request) -> dict[str, Any]:
         """Return the data of a fake as plain JSON."""
-        return view(named(self._cloud, request))
+        handle = named(self._cloud, request)
+        if (module := report_part(handle.fixture, "data")) is not None:
+            content = module.content(handle)
+        else:  # Of a service without a view, return only the identity.
+            show = find(handle.fixture).view
+            content = {} if show is None else imported(show)(handle)
+        return {
+            "name": handle.name,
+            "service": handle.service,
+            "fixture": handle.fixture,
+            "fault_kinds": fault_kinds(type(handle.faults)),
+            **content,
+        }
 
     # -- lists -----------------------------------------------------------------------------------
 
@@ -210,22 +222,6 @@ class DataRoutes:
             }
             for one in self._cloud.problems()
         ]
-
-
-def view(handle: Handle) -> dict[str, Any]:
-    """Return the data of a fake, or only its identity if its service has no view."""
-    if (module := report_part(handle.fixture, "data")) is not None:
-        content = module.content(handle)
-    else:
-        show = find(handle.fixture).view
-        content = {} if show is None else imported(show)(handle)
-    return {
-        "name": handle.name,
-        "service": handle.service,
-        "fixture": handle.fixture,
-        "fault_kinds": fault_kinds(type(handle.faults)),
-        **content,
-    }
 
 
 def _wanted(request: Request, listing: Listing) -> Wanted:
