@@ -1,4 +1,4 @@
-"""Validate JSON from users: state files, HTTP archives, requests and responses. Change its strings.
+"""Validate JSON from users: state files, HTTP archives, requests and responses.
 
 The supported keywords of JSON Schema are ``type``, ``enum``, ``anyOf``, ``minimum``, ``maximum``,
 ``properties``, ``required``, ``additionalProperties``, ``items`` and ``minItems``.
@@ -7,7 +7,7 @@ The supported keywords of JSON Schema are ``type``, ``enum``, ``anyOf``, ``minim
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .errors import brief, unknown_name
@@ -95,20 +95,6 @@ def _members(
             yield unknown_name(f"field of {place or whole}", name, names)
         elif isinstance(rest, dict):
             yield from violations(item, rest, whole, below)
-
-
-def map_strings(value: Any, change: Callable[[str], str], *, names: bool = True) -> Any:
-    """Return a JSON value with every string in it changed, the ``names`` of members only if true."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list | tuple):
-        return [map_strings(item, change, names=names) for item in value]
-    if isinstance(value, dict):
-        return {
-            map_strings(name, change) if names else name: map_strings(item, change, names=names)
-            for name, item in value.items()
-        }
-    return value
 
 
 def check_nesting(value: Any, most: int) -> Any:

@@ -25,7 +25,6 @@ from unicodedata import category, normalize
 from ..base_cloud import secrets_in
 from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers, set_facts
 from ..core.errors import listed
-from ..core.json_schema import map_strings
 from ..core.timers import to_datetime
 from .applications import ServedRequest
 
@@ -154,7 +153,6 @@ class Mask:
 
     def value(self, value: Any) -> Any:
         """Return a JSON value with every string in it masked."""
-        # Not by map_strings(): a reader of a report would go to and fro for each string.
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list | tuple):
@@ -438,7 +436,11 @@ def _with_times(claims: dict[str, Any]) -> dict[str, Any]:
 
 
 def each_from_base64(value: Any) -> Any:
-    return map_strings(value, from_base64, names=False)
+    if isinstance(value, list):
+        return [each_from_base64(each) for each in value]
+    if isinstance(value, dict):
+        return {key: each_from_base64(each) for key, each in value.items()}
+    return from_base64(value) if isinstance(value, str) else value
 
 
 def from_base64(value: str) -> str:
