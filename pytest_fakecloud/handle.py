@@ -32,7 +32,7 @@ from .core.ids import Ids, new_token
 from .core.journal import Journal, Results, recorder_of
 from .core.matching import Field
 from .core.problems import Allowances, Problem, Problems, new_problem
-from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, details_of, is_own
+from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, is_own
 from .core.settings import HandleConfig, read, reject_unknown
 from .core.timekeeper import Mode, Timekeeper
 from .core.timers import Instant, Registry
@@ -231,7 +231,7 @@ def perform(
     message = getattr(result, "_id", None)
     call = given, named
     kind = kind or method.__name__
-    recorder.record_action(kind, place, number, call, details_of, call, shown, message)
+    recorder.record_action(kind, place, number, call, shown, message)
     return result
 
 
@@ -270,7 +270,9 @@ class Handle:
     name = ""
     """The name in reports and in the control API."""
     _given_settings: Mapping[str, Any] | None = None
-    """The settings that the fake was started with, for reports that replay its journal."""
+    """The settings that the fake was started with, for reports that replay its journal; None if the
+    fake runs in another process.
+    """
     _rewound = 0
     """The journal number at which data was last restored."""
 
@@ -306,7 +308,6 @@ class Handle:
             recorder=self._recorder,
             faults=self._fault_table,
             problems=context.problems,
-            name=self.name,
         )
         self._mount = context.mount(app, host=config.host or "127.0.0.1", port=config.port or 0)
         self._mount.on_close.append(self._fault_table.close)
@@ -598,8 +599,3 @@ def time_of(handle: Handle) -> Timekeeper:
 
 def app_of(handle: Handle) -> Any:
     return handle._app
-
-
-def beginning_of(handle: Handle) -> tuple[Mapping[str, Any] | None, Snapshot | None]:
-    """Return the settings given to a fake, None for one in another process, and its baseline."""
-    return handle._given_settings, handle._baseline

@@ -40,25 +40,15 @@ class Service(NamedTuple):
     view: str | None = None
 
 
-def _service(
-    fixture: str,
-    word: str,
-    class_name: str,
-    development: Mapping[str, Any],
-    *,
-    delivers: bool = False,
-    files: Mapping[str, tuple[bytes, ...]] = {},
-) -> Service:
+def _service(fixture: str, word: str, class_name: str, **options: Any) -> Service:
     """Return a service of this package that the command line can start."""
     return Service(
         fixture,
         f"pytest_fakecloud.{word}.handle:{class_name}",
         word=word,
         in_process=True,
-        development=development,
         report={part: f"pytest_fakecloud.{word}.report.{part}" for part in PARTS},
-        delivers=delivers,
-        files=files,
+        **options,
     )
 
 
@@ -81,10 +71,10 @@ _QUEUE = {"port": 7404, "dev_credentials": True}
 SERVICES: Mapping[str, Service] = {
     service.fixture: service
     for service in (
-        _service("kv_server", "kv", "KVServer", _KV_SERVER, files=_DUMPS),
-        _service("vector_index", "vector", "VectorIndex", _VECTOR_INDEX),
-        _service("broker", "broker", "Broker", _BROKER),
-        _service("queue", "queue", "Queue", _QUEUE, delivers=True),
+        _service("kv_server", "kv", "KVServer", development=_KV_SERVER, files=_DUMPS),
+        _service("vector_index", "vector", "VectorIndex", development=_VECTOR_INDEX),
+        _service("broker", "broker", "Broker", development=_BROKER),
+        _service("queue", "queue", "Queue", development=_QUEUE, delivers=True),
         Service(
             "callback_capture",
             "pytest_fakecloud.queue.capture.handle:CallbackCapture",

@@ -216,7 +216,7 @@ class Call:
 
     def request_json(self) -> Any:
         """Return the request body parsed as JSON; raise ``ContractError`` if it was cut."""
-        return json.loads(whole_body(self))
+        return json.loads(cast("bytes", field_of(self, "request_body")))
 
     def response_json(self) -> Any:
         """Return the response body parsed as JSON; raise ``ContractError`` if it was cut."""
@@ -238,11 +238,6 @@ def field_of(call: Call, name: str) -> object:
             raise cannot_tell(f"the {name} ({size:,} bytes) of {call!r}")
     found = getattr(call, name, ABSENT)
     return call.facts.get(name, ABSENT) if found is ABSENT else found
-
-
-def whole_body(call: Call) -> bytes:
-    """Return the request body; raise ``ContractError`` if it was cut."""
-    return cast("bytes", field_of(call, "request_body"))
 
 
 def weight_of(call: Call) -> int:
@@ -388,11 +383,15 @@ class Event:
         return to_datetime(self.at_us)
 
 
+Arguments: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
+"""The positional arguments of a call of a method, and the others."""
+
+
 class Action(Event):
     """An action of the test on a fake. ``call`` has its arguments, if a report can replay it."""
 
     __slots__ = ("call",)
-    call: tuple[Sequence[Any], Mapping[str, Any]] | None
+    call: Arguments | None
 
 
 Entry = Call | Event

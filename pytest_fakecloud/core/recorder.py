@@ -24,6 +24,7 @@ from .calls import (
     KEEP_BYTES,
     LIGHT,
     Action,
+    Arguments,
     Call,
     Entry,
     Event,
@@ -104,7 +105,7 @@ class SharedRecords:
         """Protects the entries of all recorders, and ``large``."""
         self.numbers = itertools.count(1)
         self.recorded: deque[tuple[Any, ...]] = deque(maxlen=_ACTIONS)
-        """The arguments of ``_action()`` for each action of the test, the fake's name first."""
+        """What ``record_action()`` has recorded of each action of the test, the fake's name first."""
         self.large = LargeCalls()
         self.find_site: Callable[[tuple[str, int] | None], CallSite] | None = None
         """Returns the site of the current call, given the client's address; None if call sites are not
@@ -120,7 +121,7 @@ class SharedRecords:
     @property
     def actions(self) -> list[Action]:
         # Iterate over a copy, because other threads may record actions.
-        return [_action(*one) for one in self.recorded.copy()]
+        return [_action(one) for one in self.recorded.copy()]
 
     def forget_sites(self, is_gone: Callable[[int], bool]) -> None:
         """Forget the source lines of the calls for whose numbers ``is_gone`` returns true."""
@@ -285,31 +286,16 @@ class Recorder:
         return event
 
     def record_action(
-        self,
-        kind: str,
-        place: CodePlace,
-        number: int,
-        call: tuple[Sequence[Any], Mapping[str, Any]] | None,
-        describe: Callable[..., dict[str, Any]],
-        *details: object,
+        self, kind: str, place: CodePlace, number: int, call: Arguments | None, *details: Any
     ) -> None:
         """Record an action of the test on the fake, with a number from ``reserve()``, for reports.
-        ``call`` are the arguments of the method ``kind``, and ``describe(*details)`` returns the
-        action's data.
+        ``call`` are the arguments of the method ``kind``, and ``details`` those of ``details_of()``
+        that follow it. Without a call, the only one of ``details`` is the action's data.
         """
         # Create the Action only for a report, because most tests need none.
+        at_us = self._now_us()
         self.shared.recorded.append(
-            (
-                self.handle,
-                self._service,
-                number,
-                self._now_us(),
-                kind,
-                place,
-                call,
-                describe,
-                details,
-            )
+            (self.handle, self._service, number, at_us, kind, place, call, details)
         )
 
     def reserve(self) -> int:
@@ -424,19 +410,11 @@ class Recorder:
                 self.shared.large.remove(gone)
 
 
-def _action(
-    handle: str,
-    service: str,
-    number: int,
-    at_us: int,
-    kind: str,
-    place: CodePlace,
-    call: tuple[Sequence[Any], Mapping[str, Any]] | None,
-    describe: Callable[..., dict[str, Any]],
-    details: Sequence[object],
-) -> Action:
-    data = {**describe(*details), "where": place_at(place)}
-    action = Action(number, at_us, service, handle, kind, "", data)
+def _action(recorded: tuple[Any, ...]) -> Action:
+    """Return the action that ``record_action()`` has recorded."""
+    handle, service, number, at_us, kind, place, call, details = recorded
+    data = details[0] if call is None else details_of(call, *details)
+    action = Action(number, at_us, service, handle, kind, "", {**data, "where": place_at(place)})
     action.call = call
     return action
 
@@ -453,9 +431,7 @@ def place_at(place: CodePlace) -> Place:
     }  # fmt: skip
 
 
-def details_of(
-    call: tuple[Sequence[Any], Mapping[str, Any]], shown: list[str] | None, message: object
-) -> dict[str, object]:
+def details_of(call: Arguments, shown: list[str] | None, message: object) -> dict[str, object]:
     """Return the data of an action. ``shown`` are its arguments if some could have changed since."""
     ids = {"message_id": message} if isinstance(message, str) else {}
     return {"arguments": arguments_shown(*call) if shown is None else shown, **ids}

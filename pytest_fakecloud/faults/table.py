@@ -389,7 +389,7 @@ class FaultTable:
         """Record for reports that the test, not this package, changed a fault."""
         recorder = self._recorder()
         if recorder is not None and not is_own(caller):
-            recorder.record_action(kind, code_place(caller), recorder.reserve(), None, dict, data)
+            recorder.record_action(kind, code_place(caller), recorder.reserve(), None, data)
 
     def _recorder(self) -> Recorder | None:
         return getattr(self.answers.app, "recorder", None)

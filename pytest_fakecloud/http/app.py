@@ -130,14 +130,14 @@ class App:
     """The token that authenticates requests, for a service with one token."""
 
     def attach(
-        self, *, clock: Timekeeper, recorder: Recorder, faults: Any, problems: Problems, name: str
+        self, *, clock: Timekeeper, recorder: Recorder, faults: Any, problems: Problems
     ) -> None:
         """Connect the app to its cloud. The fake calls this once."""
         self.clock = clock
         self.recorder = recorder
         self.faults = faults
         self.problems = problems
-        self.name = name
+        self.name = recorder.handle
         # Each call keeps this function, so create only one bound method.
         self._read_facts: Callable[[Call], dict[str, Any]] | None = self._facts_of
         recorder.register_app(self.service, self)

@@ -309,7 +309,7 @@ class Hub:
 
     def bind(self, host: str, port: int) -> tuple[socket.socket, int]:
         """Return a listening socket and its port. For port 0, use the next free port."""
-        if (sock := kept(host, port)) is not None:
+        if (sock := kept.pop((host, port), None)) is not None:
             return sock, port
         try:
             return listen(host, port or functools.partial(self._bind_next, host))

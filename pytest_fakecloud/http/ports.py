@@ -8,8 +8,10 @@ import sys
 from collections.abc import Callable, Iterator
 
 BACKLOG = 1024
-_kept: dict[tuple[str, int], socket.socket] = {}
-"""Listening sockets by host and port, reserved for servers that this process is about to start."""
+kept: dict[tuple[str, int], socket.socket] = {}
+"""Listening sockets by host and port, reserved for servers that this process is about to start,
+which remove them.
+"""
 
 
 def listen(host: str, port: int | Callable[[socket.socket], int]) -> tuple[socket.socket, int]:
@@ -54,7 +56,7 @@ def keep(host: str, port: int) -> bool:
     Without this, two servers that start at the same moment could choose the same port.
     """
     try:
-        _kept[host, port] = listen(host, port)[0]
+        kept[host, port] = listen(host, port)[0]
     except OSError:
         return False
     return True
@@ -65,18 +67,13 @@ def hand_over(host: str, port: int, listener: socket.socket) -> None:
 
     The first server then closes its own copy of the socket. Clients that connect in between wait.
     """
-    _kept[host, port] = listener.dup()
-
-
-def kept(host: str, port: int) -> socket.socket | None:
-    """Return and forget the socket that was kept for a port, or return None."""
-    return _kept.pop((host, port), None)
+    kept[host, port] = listener.dup()
 
 
 def release() -> None:
     """Close the kept sockets that no server has taken."""
-    while _kept:
-        _kept.popitem()[1].close()
+    while kept:
+        kept.popitem()[1].close()
 
 
 class PortAllocator:

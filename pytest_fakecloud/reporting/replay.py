@@ -20,7 +20,7 @@ from ..core.ids import Ids
 from ..core.journal import recorder_of
 from ..core.timekeeper import Timekeeper
 from ..core.timers import Instant
-from ..handle import Context, Handle, action_method, app_of, beginning_of
+from ..handle import Context, Handle, action_method, app_of
 from ..http.messages import Request
 from ..services import report_part
 from .calls import executed_at
@@ -76,7 +76,7 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
 
 def _obstacle(handle: Handle) -> str:
     """Return why a fake cannot be replayed; empty if a replay can be tried."""
-    settings, _ = beginning_of(handle)
+    settings = handle._given_settings
     if settings is None:
         return "it runs in another process"
     if settings.get("engine") is not None:
@@ -118,8 +118,7 @@ class Copy:
     """A new fake with the settings of a real one, on which the entries of the real one are replayed."""
 
     def __init__(self, real: Handle, context: Context, time: Time) -> None:
-        given, _ = beginning_of(real)
-        settings = {**(given or {}), "name": real.name}
+        settings = {**(real._given_settings or {}), "name": real.name}
         for name in ("host", "port", "token", "database_port"):
             settings.pop(name, None)
         if "delivery" in settings:
@@ -204,9 +203,8 @@ class _Player:
         part = report_part(handle.fixture, "replay")
         copy: Copy = (part.Copy if part is not None else Copy)(handle, self._context, self.time)
         stack.callback(copy.fake.close)
-        _, baseline = beginning_of(handle)
-        if baseline is not None:
-            copy.fake.restore(baseline)
+        if handle._baseline is not None:
+            copy.fake.restore(handle._baseline)
             copy.fake.set_baseline()
         self.copies[handle.name] = copy
 

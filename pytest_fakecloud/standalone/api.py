@@ -102,7 +102,6 @@ class ControlApp(App):
             recorder=recorder,
             faults=FaultTable(context_of(cloud).ids.stream("control"), context_of(cloud).clock),
             problems=_Bugs(cloud, log_bug),
-            name="control",
         )
         self.chain.add(FAULTS, self._convert_errors)
         self.loading = ""

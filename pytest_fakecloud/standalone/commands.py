@@ -141,8 +141,26 @@ class ControlClient:
     def __init__(self, url: str, token: str | None = None) -> None:
         import urllib3
 
-        self.url = _checked_url(url)
-        given = _checked_token(url, token)
+        try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+        except ValueError as error:
+            raise ContractError(f"{url!r} is not a URL: {error}") from error
+        if "token" in parse_qs(parts.query):
+            raise ContractError(
+                "a URL must not contain the control token, because URLs end up in logs; pass token=… "
+                f"or set {TOKEN_VARIABLE}"
+            )
+        given = token or os.environ.get(TOKEN_VARIABLE, "")
+        if not (given.isascii() and given.isprintable()):
+            raise ContractError(
+                f"{given!r} is not a control token: pass the string of printable ASCII characters "
+                "that the server prints when it starts"
+            )
+        if not given:
+            raise ContractError(
+                f"{url} needs its control token: pass --token, or set {TOKEN_VARIABLE}"
+            )
+        self.url = f"{parts.scheme}://{parts.netloc}"
         self._headers = {"Authorization": f"Bearer {given}", "Content-Type": "application/json"}
         self._pool = urllib3.PoolManager(retries=False, maxsize=1)
 
@@ -237,32 +255,6 @@ def _reason(error: Exception) -> str:
     if cause is None:  # The URL is wrong.
         return str(error)
     return "it did not connect in time" if isinstance(cause, TimeoutError) else "connection lost"
-
-
-def _checked_url(url: str) -> str:
-    try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-    except ValueError as error:
-        raise ContractError(f"{url!r} is not a URL: {error}") from error
-    if "token" in parse_qs(parts.query):
-        raise ContractError(
-            "a URL must not contain the control token, because URLs end up in logs; pass token=… "
-            f"or set {TOKEN_VARIABLE}"
-        )
-    return f"{parts.scheme}://{parts.netloc}"
-
-
-def _checked_token(url: str, token: str | None) -> str:
-    """Return the given control token or that of the environment; raise ``ContractError`` if invalid."""
-    given = token or os.environ.get(TOKEN_VARIABLE, "")
-    if not (given.isascii() and given.isprintable()):
-        raise ContractError(
-            f"{given!r} is not a control token: pass the string of printable ASCII characters "
-            "that the server prints when it starts"
-        )
-    if not given:
-        raise ContractError(f"{url} needs its control token: pass --token, or set {TOKEN_VARIABLE}")
-    return given
 
 
 # -- the server ------------------------------------------------------------------------------------

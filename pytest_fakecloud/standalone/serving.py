@@ -363,8 +363,22 @@ def serve_cloud(
         states = [(file, read_state(file)) for file in options.load]
     except ContractError as error:
         raise Usage(str(error)) from None
-    clouds = IsolatedClouds(partial(_isolated, options, states, log, begins), ended)
-    return _served(options, states, log, begins, clouds)
+
+    @contextlib.contextmanager
+    def isolated(wanted: Mapping[str, Any]) -> Iterator[ControlApp]:
+        """Serve an isolated cloud with the server's options, except those in ``wanted``.
+
+        Raises ``ContractError`` for invalid options.
+        """
+        own = _isolated_options(options, wanted)
+        parts = [(file, _part_for(own.services, content)) for file, content in states]
+        try:
+            with _served(own, parts, log, begins, clouds=None) as app:
+                yield app
+        except Usage as error:
+            raise ContractError(str(error)) from error
+
+    return _served(options, states, log, begins, IsolatedClouds(isolated, ended))
 
 
 @contextlib.contextmanager
@@ -401,7 +415,7 @@ def _served(
             problems.keep, problems.keep_exceptions = PROBLEMS, 0
         app = ControlApp(
             cloud, options.control_token,
-            hosts=hosts, log_bug=log.bug, clouds=clouds, begins=begins,
+            hosts=hosts, log_bug=partial(log.say, "bug", level="error"), clouds=clouds, begins=begins,
         )  # fmt: skip
         app.loading = "not begun" if states else ""
         mount = context_of(cloud).mount(app, host=options.host, port=options.control_port or 0)
@@ -459,27 +473,6 @@ def _load(cloud: Cloud, app: ControlApp, file: Path, content: Mapping[str, Any],
 
 
 # -- isolated clouds -------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _isolated(
-    options: Options,
-    states: Sequence[State],
-    log: Log,
-    begins: Callable[[Cloud], object],
-    wanted: Mapping[str, Any],
-) -> Iterator[ControlApp]:
-    """Serve an isolated cloud with the server's options, except those in ``wanted``.
-
-    Raises ``ContractError`` for invalid options.
-    """
-    own = _isolated_options(options, wanted)
-    parts = [(file, _part_for(own.services, content)) for file, content in states]
-    try:
-        with _served(own, parts, log, begins, clouds=None) as app:
-            yield app
-    except Usage as error:
-        raise ContractError(str(error)) from error
 
 
 def _isolated_options(options: Options, wanted: Mapping[str, Any]) -> Options:
@@ -549,6 +542,3 @@ class Log:
         with self._lock:
             sys.stderr.write(line + "\n")
             sys.stderr.flush()
-
-    def bug(self, text: str) -> None:
-        self.say("bug", text, level="error")

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast
 
 import numpy as np
 import orjson
 
-from ..core.calls import Call, whole_body
+from ..core.calls import Call, field_of
 from ..core.errors import SHOWN, ContractError, brief, unknown_name
 from ..core.field_types import ABSENT, FLAG, MAPPING, TEXT, FieldType, OneOf, WholeNumber
 from ..core.ids import new_token
@@ -354,7 +354,7 @@ def _calls(journal: Journal, routes: Sequence[str], *, reached: bool) -> Iterato
 
 def _items(call: Call) -> Iterator[Item]:
     """Yield the objects in a call's body, with namespace and defaults; else raise ``ValueError``."""
-    body = orjson.loads(whole_body(call))
+    body = orjson.loads(cast("bytes", field_of(call, "request_body")))
     for item in body if isinstance(body, list) else [body]:
         if not isinstance(item, dict):
             raise ValueError("the body is neither an object nor an array of objects")

@@ -102,17 +102,15 @@ def verify(
     result = Result(target)
     with fake_of(target, facts) as (real_target, fake_target):
         mask = mask_of(target, real_target, fake_target)
-        real = Side(real_target, prefix, bounds, mask)
-        fake = Side(fake_target, prefix, bounds, mask)
-        try:
+        with (
+            closing(Side(real_target, prefix, bounds, mask)) as real,
+            closing(Side(fake_target, prefix, bounds, mask)) as fake,
+        ):
             for scenario in plan(target, facts.get("dimension", 2)):
                 on_start(f"{scenario.service}: {scenario.title}")
                 result.scenarios += 1
                 result.comparisons += _run_scenario(scenario, real, fake)
-        finally:
             result.requests = real.requests
-            real.close()
-            fake.close()
     return result
 
 

@@ -139,7 +139,7 @@ def test_an_action_is_kept_beside_the_entries_until_its_journal_is_cleared(now: 
     frame = sys._getframe(1)
     for recorder in (one, two):
         number = recorder.reserve()
-        recorder.record_action("load", code_place(frame), number, None, dict, {"keys": 2})
+        recorder.record_action("load", code_place(frame), number, None, {"keys": 2})
     assert [(each.number, each.handle, each.kind) for each in cloud.shared.actions] == [
         (1, "one", "load"),
         (2, "two", "load"),

@@ -132,7 +132,7 @@ def test_the_pipelines_order(demo: Demo) -> None:
     app = Ordered()
     app.attach(
         clock=demo._time, recorder=demo._recorder, faults=demo._fault_table,
-        problems=demo.context.problems, name="ordered",
+        problems=demo.context.problems,
     )  # fmt: skip
     demo._time.call_at(0, lambda at: order.append("settle"))
     demo.faults.call(lambda: order.append("fault"))

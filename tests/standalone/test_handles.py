@@ -12,8 +12,8 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
+from pytest_fakecloud.services import report_part
 from pytest_fakecloud.standalone.api import ControlApp
-from pytest_fakecloud.standalone.control.data import view
 from pytest_fakecloud.vector.report import data as vector
 from pytest_fakecloud.vector.report.data import projected
 
@@ -68,6 +68,11 @@ def test_a_cursor_leads_over_each_entry_once_while_they_are_written() -> None:
 
 
 # -- views -----------------------------------------------------------------------------------------
+
+
+def view(handle: Any) -> dict[str, Any]:
+    content: dict[str, Any] = report_part(handle.fixture, "data").content(handle)
+    return content
 
 
 @pytest.fixture

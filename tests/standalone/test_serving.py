@@ -179,7 +179,7 @@ def test_text_says_only_what_matters(capsys: pytest.CaptureFixture[str]) -> None
     for event in ("ready", "stopping"):
         log.say(event, event)
     log.say("address", "0.0.0.0 is reachable", level="warning", host="0.0.0.0")
-    log.bug("a bug")
+    log.say("bug", "a bug", level="error")
     assert capsys.readouterr().err == (
         "pytest-fakecloud: warning: 0.0.0.0 is reachable\npytest-fakecloud: a bug\n"
     )

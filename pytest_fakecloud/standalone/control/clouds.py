@@ -214,7 +214,31 @@ class CloudRoutes:
         before = self._snapshots[self._known(request.segment("id"))].states
         until = request.query("until")
         after = self._snapshots[self._known(until)].states if until else states_of(self._cloud)
-        return changes_between(before, after)
+        changes: list[shapes.ItemChange] = [
+            {
+                "fake": change.fake,
+                "section": change.section,
+                "item": change.item,
+                "before": before[name].get(change.section, {}).get(change.item),
+                "after": change.fields,
+            }
+            for name in before
+            if name in after
+            for change in changes_of(name, before[name], after[name])
+        ]
+        sums: dict[str, dict[str, int]] = {}
+        for one in changes:
+            kind = "removed" if one["after"] is None else "changed"
+            kind = "added" if one["before"] is None else kind
+            sums.setdefault(one["fake"], {"added": 0, "changed": 0, "removed": 0})[kind] += 1
+        # Most removed items have expired.
+        changes.sort(key=lambda one: one["after"] is None)
+        return {
+            "count": len(changes),
+            "sums": sums,
+            "changes": changes[:_MOST_CHANGES],
+            "not_compared": sorted(before.keys() ^ after.keys()),
+        }
 
     def load(self, request: Request) -> shapes.Loaded:
         """Load a state file, all of it or nothing: ``{"state": {…}, "folder": "/path"}``.
@@ -254,35 +278,6 @@ def states_of(cloud: Cloud) -> States:
         name: short(state)
         for name, state in found.items()
         if sum(map(len, state.values())) <= MOST_ITEMS
-    }
-
-
-def changes_between(before: States, after: States) -> shapes.Changes:
-    """Return the items that differ, in the fakes that both have, and the number of all of them."""
-    changes: list[shapes.ItemChange] = [
-        {
-            "fake": change.fake,
-            "section": change.section,
-            "item": change.item,
-            "before": before[name].get(change.section, {}).get(change.item),
-            "after": change.fields,
-        }
-        for name in before
-        if name in after
-        for change in changes_of(name, before[name], after[name])
-    ]
-    sums: dict[str, dict[str, int]] = {}
-    for one in changes:
-        kind = "removed" if one["after"] is None else "changed"
-        kind = "added" if one["before"] is None else kind
-        sums.setdefault(one["fake"], {"added": 0, "changed": 0, "removed": 0})[kind] += 1
-    # Most removed items have expired.
-    changes.sort(key=lambda one: one["after"] is None)
-    return {
-        "count": len(changes),
-        "sums": sums,
-        "changes": changes[:_MOST_CHANGES],
-        "not_compared": sorted(before.keys() ^ after.keys()),
     }
 
 

@@ -20,7 +20,6 @@ from ...faults.plan import fault_kinds
 from ...handle import Handle
 from ...http.app import Route
 from ...http.messages import Answer, Request, Stream
-from ...reporting import model
 from ...reporting.as_json import row_json
 from ...reporting.calls import Lookups, exchanges_of
 from ...reporting.data import (
@@ -72,7 +71,19 @@ class DataRoutes:
 
     def get_view(self, request: Request) -> dict[str, Any]:
         """Return the data of a fake as plain JSON."""
-        return view(named(self._cloud, request))
+        handle = named(self._cloud, request)
+        if (module := report_part(handle.fixture, "data")) is not None:
+            content = module.content(handle)
+        else:  # Of a service without a view, return only the identity.
+            show = find(handle.fixture).view
+            content = {} if show is None else imported(show)(handle)
+        return {
+            "name": handle.name,
+            "service": handle.service,
+            "fixture": handle.fixture,
+            "fault_kinds": fault_kinds(type(handle.faults)),
+            **content,
+        }
 
     # -- lists -----------------------------------------------------------------------------------
 
@@ -213,22 +224,6 @@ class DataRoutes:
         ]
 
 
-def view(handle: Handle) -> dict[str, Any]:
-    """Return the data of a fake, or only its identity if its service has no view."""
-    if (module := report_part(handle.fixture, "data")) is not None:
-        content = module.content(handle)
-    else:
-        show = find(handle.fixture).view
-        content = {} if show is None else imported(show)(handle)
-    return {
-        "name": handle.name,
-        "service": handle.service,
-        "fixture": handle.fixture,
-        "fault_kinds": fault_kinds(type(handle.faults)),
-        **content,
-    }
-
-
 def _wanted(request: Request, listing: Listing) -> Wanted:
     given = dict(request.query_items())
     known = {*PAGING, *listing.filters}
@@ -319,17 +314,15 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
     mask = Mask(cloud)
     lookups = Lookups(attempts=exchanges_of(cloud), mask=mask)
     return [
-        cast("shapes.Row", row_json(row, (), lookups) | _progress_fields(row))
+        cast("shapes.Row", row_json(row, (), lookups) | _progress_fields(row.entry))
         for row in rows(cloud, entries, lookups=lookups, mask=mask)
         if row.number >= first
     ]
 
 
-def _progress_fields(row: model.Row) -> dict[str, Any]:
-    entry = row.entry
-    if isinstance(entry, Call | Event):
-        return {"handle": entry.handle, "done": _is_done(entry)}
-    return {"handle": row.peer, "done": True}
+def _progress_fields(entry: object) -> dict[str, Any]:
+    assert isinstance(entry, Call | Event)  # Only reports have requests to the application.
+    return {"handle": entry.handle, "done": _is_done(entry)}
 
 
 def _json(value: object) -> bytes:

@@ -94,8 +94,31 @@ class HandleRoutes:
         JSON. Returns ``{"status", "headers", "body"}``, or ``{"broken"}`` for a broken connection.
         """
         body = fields(request)
-        with contract():
-            return send(named(self._cloud, request), **body)
+        handle = named(self._cloud, request)
+        method, target = body.get("method", "POST"), body.get("target", "/")
+        if not _METHOD.fullmatch(method):
+            raise Refused(422, f"method must be a word such as 'POST', got {method!r:.100}")
+        if not _TARGET.fullmatch(target):
+            raise Refused(
+                422,
+                f"target must be a path that begins with / and is percent-encoded, got {target!r:.100}",
+            )
+        headers, content = _headers(handle, body.get("headers", {})), _sent(body.get("body", ""))
+        # The request goes through the fake's whole pipeline, but not through a socket.
+        sent = Request(method, target, headers, content, ("127.0.0.1", 0))
+        answer = app_of(handle).answer(sent)
+        if isinstance(answer, Answer):
+            found = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
+            return {
+                "status": answer.status,
+                "headers": [list(pair) for pair in answer.headers],
+                "body": found.decode("utf-8", "replace"),
+            }
+        if isinstance(answer, Effect):
+            return {"broken": answer.kind}
+        # The stream has no reader, so end it like one whose client disconnected.
+        answer.end()
+        raise Refused(422, "the response is an endless stream: request it with a client")
 
     # -- faults ----------------------------------------------------------------------------------
 
@@ -227,40 +250,6 @@ def _kept(handle: Handle) -> list[Fault]:
     table = table_of(handle.faults)
     used_up = [rule for rule in table.kept() if not rule.active]
     return [rule.fault for rule in (*table.active, *used_up[-_MOST_USED_UP:])]
-
-
-def send(
-    handle: Handle,
-    method: str = "POST",
-    target: str = "/",
-    headers: Mapping[str, str] = {},
-    body: object = "",
-) -> dict[str, Any]:
-    """Send a request to a fake with its credentials, and return the response as plain JSON.
-
-    The request goes through the fake's whole pipeline, including faults and journal, but not
-    through a socket. Raises ``ContractError`` for an invalid request, and for a stream.
-    """
-    if not _METHOD.fullmatch(method):
-        raise ContractError(f"method must be a word such as 'POST', got {method!r:.100}")
-    if not _TARGET.fullmatch(target):
-        raise ContractError(
-            f"target must be a path that begins with / and is percent-encoded, got {target!r:.100}"
-        )
-    request = Request(method, target, _headers(handle, headers), _sent(body), ("127.0.0.1", 0))
-    answer = app_of(handle).answer(request)
-    if isinstance(answer, Answer):
-        found = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
-        return {
-            "status": answer.status,
-            "headers": [list(pair) for pair in answer.headers],
-            "body": found.decode("utf-8", "replace"),
-        }
-    if isinstance(answer, Effect):
-        return {"broken": answer.kind}
-    # The stream has no reader, so end it like one whose client disconnected.
-    answer.end()
-    raise ContractError("the response is an endless stream: request it with a client")
 
 
 def _headers(handle: Handle, given: Mapping[str, str]) -> list[tuple[str, str]]:
