@@ -399,8 +399,7 @@ class _SharedLock:
         self._real.release()
         return True
 
-    def __enter__(self) -> bool:
-        return self.acquire()
+    __enter__ = acquire
 
     def __exit__(self, *error: object) -> None:
         self.release()

@@ -125,7 +125,7 @@ class Explorer:
     ) -> Run | None:
         """Run schedules of several searches in turn; return the first run that breaks the promise."""
         going = list(searches)
-        while going and budget.is_left(self._tally.tried) and not self._has_run_all():
+        while going and budget.left(self._tally.tried) > 0 and not self._has_run_all():
             if until is not None and until.is_over:
                 break
             search = min(going, key=lambda each: each.rounds)
