@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -239,10 +240,8 @@ class _Story:
         self._run = run
         self._report = report
         self._offset = offset
-        longest = between = 0
-        for line in run.lines:
-            between = 0 if line.call is not None else between + 1
-            longest = max(longest, between)
+        groups = itertools.groupby(run.lines, lambda line: line.call is None)
+        longest = max((len(list(lines)) for is_event, lines in groups if is_event), default=0)
         self._gap = longest + 1
         # With a gap of 3, the lines call 1, event, event, call 2 have the numbers 3, 4, 5, 6.
         first = min((line.call.number for line in run.lines if line.call is not None), default=1)

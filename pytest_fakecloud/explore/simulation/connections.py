@@ -176,11 +176,8 @@ class Connections:
 
     def mount_at(self, port: int) -> Any:
         """Return the mount of the fake that listens on a port without TLS, or None."""
-        for handle in self._handles:
-            for mount in handle._mounts:
-                if mount.port == port and mount.tls is None:
-                    return mount
-        return None
+        mounts = (mount for handle in self._handles for mount in handle._mounts)
+        return next((one for one in mounts if one.port == port and one.tls is None), None)
 
     # -- the connections of a strand
 
@@ -205,11 +202,7 @@ class Connections:
         """Wait until the fakes have handled what a strand has sent, except on the port ``but``."""
         if strand.host.loop.running is not None:
             return
-        own = [
-            one
-            for one in self.of_host(strand.host)
-            if one.port != but and self.owners[one.port] is strand
-        ]
+        own = [one for one in self._of(lambda owner: owner is strand) if one.port != but]
 
         def is_handling() -> bool:
             is_alive = not (self._is_over() or strand.root.crashed)
