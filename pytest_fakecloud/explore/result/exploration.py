@@ -14,6 +14,7 @@ from ...reporting.model import AppliedFault, Row
 from ...reporting.rows import rows
 from ...reporting.values import Mask
 from ..run import Conflict, Line, Run
+from ..search.explorer import Replays
 from ..search.player import MOST_EVENTS, Tally
 from .cause import cause_text
 from .story import reason, story
@@ -108,7 +109,14 @@ class BrokenPromiseError(FakecloudError, AssertionError):
 
     __module__ = "pytest_fakecloud"
 
-    def __init__(self, run: Run, tally: Tally, undisturbed: Run | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        tally: Tally,
+        undisturbed: Run | None = None,
+        *,
+        replays: Replays | None = None,
+    ) -> None:
         self.runs = run, undisturbed
         self.schedule = str(run.schedule)
         self.events = len(run.schedule)
@@ -118,10 +126,10 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         self.seconds = tally.seconds
         what = "the promise was broken" if tally.has_promise else "an anomaly was found"
         text = f"{what} by {self._schedule_text(tally)}"
-        if tally.failed_replays < tally.replays:
+        if replays is not None and replays.failed < replays.total:
             text += (
                 "; the code is not deterministic: it failed in "
-                f"{tally.failed_replays} of {tally.replays} replays"
+                f"{replays.failed} of {replays.total} replays"
             )
         text += f":\ncause: {self.cause}\n" if self.cause else ":\n"
         text += self.story

@@ -184,9 +184,6 @@ class Tally:
     coverage: Coverage = field(default_factory=Coverage)
     given: Schedule | None = None
     """The only schedule to run, if the caller passed one."""
-    replays: int = 0
-    failed_replays: int = 0
-    """The replays of the failing schedule, and those of them that failed too."""
     seconds: float = 0.0
     seed: int | str = 0
     trust: Trust = field(default_factory=Trust)
