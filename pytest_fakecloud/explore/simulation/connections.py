@@ -41,9 +41,8 @@ class ClientConnection:
     def server_end(self) -> Connection | None:
         """Return the fake's end of the connection, or None if the fake has not accepted it yet."""
         if self._server_end is None:
-            for each in list(self.mount.live):
-                if each.address[1] == self.port:
-                    self._server_end = each
+            live = list(self.mount.live)
+            self._server_end = next((one for one in live if one.address[1] == self.port), None)
         return self._server_end
 
     def is_quiet(self) -> bool:
@@ -108,9 +107,10 @@ class Connections:
         self._handles = handles
         self._is_over = is_over
         self.owners: dict[int, Strand] = {}
-        self._by_socket: weakref.WeakKeyDictionary[socket.socket, ClientConnection | None] = (
+        self.by_socket: weakref.WeakKeyDictionary[socket.socket, ClientConnection | None] = (
             weakref.WeakKeyDictionary()
         )
+        """The connections of sockets that explored code has used, which may be closed."""
         # Use no lock. A finalizer can send at any time, also in the middle of these methods, so they
         # only use operations that other code cannot interrupt.
         self._by_port: dict[int, ClientConnection] = {}
@@ -140,8 +140,8 @@ class Connections:
 
     def of(self, sock: socket.socket) -> ClientConnection | None:
         """Return the connection of a socket, or None if the socket is not connected to a fake."""
-        if sock in self._by_socket:
-            return self._by_socket[sock]
+        if sock in self.by_socket:
+            return self.by_socket[sock]
         connection = None
         try:
             if sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -151,7 +151,7 @@ class Connections:
                     connection = ClientConnection(sock, own[1], mount)
         except OSError:
             return None
-        self._by_socket[sock] = connection
+        self.by_socket[sock] = connection
         if connection is not None:
             self._by_port[connection.port] = connection
         return connection
@@ -169,10 +169,6 @@ class Connections:
         connection.answered += size
         connection.is_answering = size > _LARGE
         return connection
-
-    def known(self, sock: socket.socket) -> ClientConnection | None:
-        """Return the connection of a socket that explored code has used, which may be closed."""
-        return self._by_socket.get(sock)
 
     def mount_at(self, port: int) -> Any:
         """Return the mount of the fake that listens on a port without TLS, or None."""

@@ -119,7 +119,7 @@ class SocketHooks(Part):
         return found
 
     def close(self, original: _Method, sock: socket.socket) -> None:
-        connection = self._connections.known(sock)
+        connection = self._connections.by_socket.get(sock)
         original(sock)
         if connection is not None and sock.fileno() < 0:
             self._await_end(connection)
@@ -127,7 +127,7 @@ class SocketHooks(Part):
             self._connections.progresses()
 
     def shutdown(self, original: _Method, sock: socket.socket, how: int, /) -> None:
-        connection = self._connections.known(sock)
+        connection = self._connections.by_socket.get(sock)
         original(sock, how)
         if connection is not None and how != socket.SHUT_RD:
             self._await_end(connection)
