@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
@@ -196,7 +196,7 @@ class _Runs:
         watches = [_Watch(fault) for fault in self._faults]
         with ExitStack() as added:
             for watch in watches:
-                added.enter_context(watch.active(self._handles, self._status))
+                watch.begin(added, self._handles, self._status)
             error = await self._exception_of(self._run)
         if error is None:
             error = await self._exception_of_check()
@@ -228,7 +228,8 @@ class _Runs:
             restore()
             began = self._recorder.reserve()
             watch = _Watch(plan.fault, plan.target(number))
-            with watch.active(self._handles, self._status):
+            with ExitStack() as added:
+                watch.begin(added, self._handles, self._status)
                 exception = await self._exception_of(self._run)
             _end_as_itself(exception, watch)
             if watch.hit is not None:
@@ -432,19 +433,16 @@ class _Watch:
     def hit(self) -> Call | None:
         return self._call if any(rule.hits for rule in self._rules) else None
 
-    @contextmanager
-    def active(self, handles: Sequence[Handle], status: int) -> Iterator[None]:
-        """Add the fault to the fakes for a with-block."""
-        with ExitStack() as added:
-            for handle in handles:
-                arguments = (status,) if self.fault == "respond" else ()
-                add = getattr(handle.faults, self.fault)
-                rule = rule_of(add(*arguments, when=self._is_target))
-                # Do not require this fault to be used: the target is in one of the fakes only.
-                rule.must_fire = False
-                self._rules.append(rule)
-                added.callback(rule.table.remove, rule)
-            yield
+    def begin(self, added: ExitStack, handles: Sequence[Handle], status: int) -> None:
+        """Add the fault to the fakes until the stack is closed."""
+        for handle in handles:
+            arguments = (status,) if self.fault == "respond" else ()
+            add = getattr(handle.faults, self.fault)
+            rule = rule_of(add(*arguments, when=self._is_target))
+            # Do not require this fault to be used: the target is in one of the fakes only.
+            rule.must_fire = False
+            self._rules.append(rule)
+            added.callback(rule.table.remove, rule)
 
     def _is_target(self, request: Any) -> bool:
         if only_prepares(request.call):

@@ -21,7 +21,7 @@ from .result.exploration import BrokenPromiseError, Exploration
 from .result.story import line_text, lookups_of_run, reason
 from .run import Line, Run
 from .schedule import KINDS, SWITCHES, Kind, Schedule
-from .search.explorer import Explorer, hypothesis, replay
+from .search.explorer import Explorer, Replays, hypothesis, replay
 from .search.player import Budget, Player, Tally, budget_of
 from .simulation.state import Subject
 from .simulation.turns import Threads
@@ -191,24 +191,26 @@ def _search(player: Player, budget: Budget, seed: int | str) -> Run:
     if broken is None:
         _check_repeats(player, undisturbed, "after the search")
         return undisturbed
-    again = replay(player, broken)
-    if again is None:
+    replays = replay(player, broken)
+    if replays.run is None:
         raise ContractError(
             f"the schedule {broken.schedule} broke the promise ({broken.broken}), but not in "
-            f"{player.tally.replays} further runs of it: the code depends on a state outside the "
-            f"fakes. {'; '.join(['Reset that state in setup=', *broken.notes])}"
+            f"{replays.total} further runs of it: the code depends on a state outside the fakes. "
+            f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
-    raise _broken_schedule(player, again) from again.broken
+    raise _broken_schedule(player, replays.run, replays) from replays.run.broken
 
 
-def _broken_schedule(player: Player, run: Run) -> BrokenPromiseError:
+def _broken_schedule(
+    player: Player, run: Run, replays: Replays | None = None
+) -> BrokenPromiseError:
     undisturbed = None
     if run.fired and not run.is_stuck:
         undisturbed = player.play(Schedule(), stacks=True)
     run.cause = find_cause(
         run, undisturbed, partial(player.play, stacks=True), player.world.state_of
     )
-    return BrokenPromiseError(run, player.tally, undisturbed)
+    return BrokenPromiseError(run, player.tally, undisturbed, replays=replays)
 
 
 def _check_undisturbed(player: Player, run: Run) -> None:

@@ -67,16 +67,11 @@ class Footprint:
     def add(self, touch: Touch) -> None:
         self.touches[touch] = None
 
-    def conflict(self, other: Footprint) -> tuple[Touch, Touch] | None:
-        """Return two accesses whose order matters, or None."""
-        for one in self.touches:
-            for another in other.touches:
-                if one.conflicts(another):
-                    return one, another
-        return None
-
     def depends_on(self, other: Footprint) -> bool:
-        return self.is_everything or other.is_everything or self.conflict(other) is not None
+        """Return whether the order of the two steps may matter."""
+        if self.is_everything or other.is_everything:
+            return True
+        return any(one.conflicts(another) for one in self.touches for another in other.touches)
 
 
 # -- the key-value server --------------------------------------------------------------------------

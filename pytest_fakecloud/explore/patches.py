@@ -125,7 +125,8 @@ def explored(
         replacements = _Replacements(world, exits)
         for program in programs:
             replacements.visit(program.function, _DEPTH)
-        world.free_locks = replacements.free_locks()
+        locks = replacements.locks.values()
+        world.free_locks = [lock.free for lock in locks if not lock.locked()]
         yield world
 
 
@@ -399,8 +400,7 @@ class _SharedLock:
         self._real.release()
         return True
 
-    def __enter__(self) -> bool:
-        return self.acquire()
+    __enter__ = acquire
 
     def __exit__(self, *error: object) -> None:
         self.release()
@@ -482,13 +482,9 @@ class _Replacements:
     def __init__(self, world: World, exits: contextlib.ExitStack) -> None:
         self._world = world
         self._exits = exits
-        self._shared: dict[int, _SharedLock] = {}
+        self.locks: dict[int, _SharedLock] = {}
         self._seen: dict[int, int] = {}
         """The greatest depth with which each object was visited, by ``id()``."""
-
-    def free_locks(self) -> list[Callable[[], None]]:
-        """Return functions that free the locks that are free now, which a crash may leave held."""
-        return [lock.free for lock in self._shared.values() if not lock.locked()]
 
     def visit(self, value: Any, depth: int) -> None:
         """Replace what a value refers to, following ``depth`` further references from there."""
@@ -554,9 +550,8 @@ class _Replacements:
             self._exits.callback(put, value)
         elif isinstance(value, _LOCK | _REENTRANT_LOCK):
             kind = _SharedReentrantLock if isinstance(value, _REENTRANT_LOCK) else _SharedLock
-            shared = self._shared.setdefault(
-                id(value), kind(self._world, f"#{len(self._shared)}", value)
-            )
+            new = kind(self._world, f"#{len(self.locks)}", value)
+            shared = self.locks.setdefault(id(value), new)
             put(shared)
             self._exits.callback(put, value)
         elif value is not None:

@@ -73,7 +73,7 @@ class World(Fakes):
         self.unwritten: set[Touch] = set()
         """The keys that a promise read, and that no run has written so far."""
         self.free_locks: Sequence[Callable[[], None]] = ()
-        """Free the replaced locks before each run, because a crash may leave them held."""
+        """Free the replaced locks that were free, before each run: a crash may leave them held."""
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
         """Threads for requests of event loops that several strands share."""
 

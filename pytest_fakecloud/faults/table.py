@@ -379,11 +379,9 @@ class FaultTable:
         self.fact_fields = app.fact_fields
         with self._lock:
             active = self.active
-            if active:
-                self._activate(())  # Leave the chain of the former app, if there is one.
+            self._activate(())  # Leave the chain of the former app, if there is one.
             self.answers.app = app
-            if active:
-                self._activate(active)
+            self._activate(active)
 
     def record_change(self, kind: str, caller: FrameType, **data: object) -> None:
         """Record for reports that the test, not this package, changed a fault."""

@@ -270,42 +270,39 @@ _BODIES = frozenset({bytes, str, type(None)})
 _EXPECT_NO_BODY = frozenset({"GET", "HEAD", "DELETE", "TRACE", "OPTIONS", "CONNECT"})
 
 
-class _SimpleRequest(NamedTuple):
-    """A request that may skip the socket."""
+def _exchange(
+    shortcut: Shortcut,
+    method: str,
+    target: str,
+    sent: list[tuple[str, str]],
+    body: bytes,
+    **options: Any,
+) -> Any:
+    """Send a request without the socket; return a response of ``urllib3`` with these options."""
+    import urllib3
 
-    shortcut: Shortcut
-    method: str
-    target: str
-    headers: list[tuple[str, str]]
-    body: bytes
-
-    def exchange(self, **options: Any) -> Any:
-        """Send the request; return a response of ``urllib3`` with these options."""
-        import urllib3
-
-        shortcut, method, target, sent, body = self
-        status, headers, payload = shortcut.send(method, target, sent, body)
-        collected = urllib3.HTTPHeaderDict()
-        for name, value in headers:
-            collected.add(name, value)
-        complete = _CompleteBody(payload)
-        if "connection" in options:
-            # Only a pooled connection needs these attributes, and requests is slow to search them.
-            complete.headers = headers
-            options["original_response"] = complete
-        response = urllib3.HTTPResponse(
-            body=complete,
-            headers=collected,
-            status=status,
-            version=11,
-            reason=phrase(status),
-            request_method=method,
-            request_url=target,
-            **options,
-        )
-        # Set after construction, because the constructor in niquests' fork does not accept it.
-        response.version_string = "HTTP/1.1"
-        return response
+    status, headers, payload = shortcut.send(method, target, sent, body)
+    collected = urllib3.HTTPHeaderDict()
+    for name, value in headers:
+        collected.add(name, value)
+    complete = _CompleteBody(payload)
+    if "connection" in options:
+        # Only a pooled connection needs these attributes, and requests is slow to search them.
+        complete.headers = headers
+        options["original_response"] = complete
+    response = urllib3.HTTPResponse(
+        body=complete,
+        headers=collected,
+        status=status,
+        version=11,
+        reason=phrase(status),
+        request_method=method,
+        request_url=target,
+        **options,
+    )
+    # Set after construction, because the constructor in niquests' fork does not accept it.
+    response.version_string = "HTTP/1.1"
+    return response
 
 
 class _CompleteBody(io.BytesIO):
@@ -354,7 +351,7 @@ def wrap_make_request(origins: Origins, original: Function, hook: Hook) -> Funct
         pool.num_requests += 1
         reading = {name: rest[name] for name in _READING if name in rest}
         try:
-            return simple.exchange(**reading, pool=pool, connection=rest.get("response_conn"))
+            return simple(**reading, pool=pool, connection=rest.get("response_conn"))
         except NoAnswer as error:
             raise RemoteDisconnected(str(error)) from error
 
@@ -363,8 +360,8 @@ def wrap_make_request(origins: Origins, original: Function, hook: Hook) -> Funct
 
 def _simple_call(
     shortcut: Shortcut, pool: Any, method: str, target: str, body: Any, given: Any
-) -> _SimpleRequest | None:
-    """Return the request of a call of ``_make_request``; None if it may not skip the socket."""
+) -> Function | None:
+    """Return a function that answers a call of ``_make_request``; None if it needs the socket."""
     body = body.encode() if isinstance(body, str) else body
     if not (body is None or isinstance(body, bytes)):
         return None
@@ -372,7 +369,7 @@ def _simple_call(
     whole = body or b""
     if headers is None or shortcut.body_length(method, target, headers) != len(whole):
         return None
-    return _SimpleRequest(shortcut, method, target, headers, whole)
+    return partial(_exchange, shortcut, method, target, headers, whole)
 
 
 def _redirected(detour: Detour, pool: Any, headers: Any) -> tuple[Any, Any, dict[str, str]]:
@@ -460,7 +457,7 @@ def wrap_send(origins: Origins, original: Function, hook: Hook) -> Function:
             # The request reaches the hook of urllib3, which may still skip the socket.
             return original(adapter, request, stream, timeout, *args, **rest)
         try:
-            answer = simple.exchange(preload_content=False)
+            answer = simple(preload_content=False)
         except NoAnswer as error:
             from requests.exceptions import ConnectionError
             from urllib3.exceptions import ProtocolError
@@ -472,8 +469,8 @@ def wrap_send(origins: Origins, original: Function, hook: Hook) -> Function:
     return send
 
 
-def _simple_request(shortcut: Shortcut, request: Any, parts: SplitResult) -> _SimpleRequest | None:
-    """Return a prepared request; None if it may not skip the socket."""
+def _simple_request(shortcut: Shortcut, request: Any, parts: SplitResult) -> Function | None:
+    """Return a function that answers a prepared request; None if it needs the socket."""
     body = request.body or b""
     body = body.encode() if isinstance(body, str) else body
     headers = [("Host", _host(parts)), *_text_pairs(request.headers)]
@@ -484,7 +481,7 @@ def _simple_request(shortcut: Shortcut, request: Any, parts: SplitResult) -> _Si
         return None
     if shortcut.body_length(request.method, target, headers) != len(body):
         return None
-    return _SimpleRequest(shortcut, request.method, target, headers, body)
+    return partial(_exchange, shortcut, request.method, target, headers, body)
 
 
 def wrap_on_request(origins: Origins, original: Function, hook: Hook) -> Function:

@@ -231,17 +231,15 @@ class TrioTimeouts:
     def __init__(self, sleepers: Sleepers, real_sleep: Callable[[float], Any]) -> None:
         self._sleepers = sleepers
         self._real_sleep = real_sleep
-        self._token: Any = None
 
     def before_io_wait(self, timeout: float) -> None:
         """Start a watcher if the run would be idle until a timeout."""
         if self._sleepers.over or not SHORTEST < timeout < LONGEST:
             return
-        if self._token is None:
-            self._token = sys.modules["trio"].lowlevel.current_trio_token()
-        if self._token not in self._sleepers.watched:
+        token = sys.modules["trio"].lowlevel.current_trio_token()
+        if token not in self._sleepers.watched:
             # Start the watcher through the token: a direct task would not run before the wait ends.
-            self._token.run_sync_soon(self._watch, idempotent=True)
+            token.run_sync_soon(self._watch, idempotent=True)
 
     def _watch(self) -> None:
         # Ignore a run whose clock cannot be moved, and one that is ending.

@@ -149,9 +149,6 @@ class ProcessTime:
         self.on_read: Callable[[], None] | None = None
         """A function that is called when code reads the time, but not for HTTP headers and logs."""
 
-    def __enter__(self) -> None:
-        self.start()
-
     def __exit__(self, *error: object) -> None:
         self.stop()
 
@@ -174,6 +171,8 @@ class ProcessTime:
                 ends.callback(jumps.stop)
                 jumps.start()
             self._ends = ends.pop_all()
+
+    __enter__ = start
 
     def _claim(self) -> bool:
         """Take control of the sleeps of this process; return False if they already move this clock."""

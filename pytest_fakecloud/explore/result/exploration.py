@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +14,7 @@ from ...reporting.model import AppliedFault, Row
 from ...reporting.rows import rows
 from ...reporting.values import Mask
 from ..run import Conflict, Line, Run
+from ..search.explorer import Replays
 from ..search.player import MOST_EVENTS, Tally
 from .cause import cause_text
 from .story import reason, story
@@ -107,7 +109,14 @@ class BrokenPromiseError(FakecloudError, AssertionError):
 
     __module__ = "pytest_fakecloud"
 
-    def __init__(self, run: Run, tally: Tally, undisturbed: Run | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        tally: Tally,
+        undisturbed: Run | None = None,
+        *,
+        replays: Replays | None = None,
+    ) -> None:
         self.runs = run, undisturbed
         self.schedule = str(run.schedule)
         self.events = len(run.schedule)
@@ -117,10 +126,10 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         self.seconds = tally.seconds
         what = "the promise was broken" if tally.has_promise else "an anomaly was found"
         text = f"{what} by {self._schedule_text(tally)}"
-        if tally.failed_replays < tally.replays:
+        if replays is not None and replays.failed < replays.total:
             text += (
                 "; the code is not deterministic: it failed in "
-                f"{tally.failed_replays} of {tally.replays} replays"
+                f"{replays.failed} of {replays.total} replays"
             )
         text += f":\ncause: {self.cause}\n" if self.cause else ":\n"
         text += self.story
@@ -239,10 +248,8 @@ class _Story:
         self._run = run
         self._report = report
         self._offset = offset
-        longest = between = 0
-        for line in run.lines:
-            between = 0 if line.call is not None else between + 1
-            longest = max(longest, between)
+        groups = itertools.groupby(run.lines, lambda line: line.call is None)
+        longest = max((len(list(lines)) for is_event, lines in groups if is_event), default=0)
         self._gap = longest + 1
         # With a gap of 3, the lines call 1, event, event, call 2 have the numbers 3, 4, 5, 6.
         first = min((line.call.number for line in run.lines if line.call is not None), default=1)

@@ -13,7 +13,7 @@ from ...core.errors import counted
 from ...reporting.calls import SEVERAL, Lookups, gathered
 from ...reporting.wording import summarise
 from ..anomalies import AnomalyError
-from ..footprint import ALL, Touch
+from ..footprint import Touch
 from ..run import Line, Run
 
 _SHOWN = 3
@@ -257,28 +257,20 @@ def _writes(line: Line) -> bool:
 
 
 def _conflicting(calls: Sequence[Line]) -> Iterator[Line]:
-    # The strands that access each thing of a fake, or anything of a kind, and whether they write.
-    accesses: defaultdict[tuple[str, str, str], set[tuple[str, bool]]] = defaultdict(set)
-    everything: defaultdict[tuple[str, str], set[tuple[str, bool]]] = defaultdict(set)
-    touched: list[tuple[Line, str, list[Touch]]] = []
-    for line in calls:
-        if line.call is None or line.call.service == "queue" or _is_rejected(line):
-            continue
-        strand, data = _strand(line), line.data
-        touched.append((line, strand, data))
-        for touch in data:
-            accesses[touch.fake, touch.kind, touch.name].add((strand, touch.writes))
-            everything[touch.fake, touch.kind].add((strand, touch.writes))
-    for line, strand, data in touched:
-        for touch in data:
-            if touch.name == ALL:
-                others = everything[touch.fake, touch.kind]
-            else:
-                named = (accesses[touch.fake, touch.kind, name] for name in (touch.name, ALL))
-                others = set().union(*named)
-            if any(other != strand and (writes or touch.writes) for other, writes in others):
-                yield line
-                break
+    """Yield the calls that conflict with a call of another strand."""
+    of_data = [
+        line
+        for line in calls
+        if line.call is not None and line.call.service != "queue" and not _is_rejected(line)
+    ]
+    touches: defaultdict[str, set[Touch]] = defaultdict(set)
+    for line in of_data:
+        touches[_strand(line)].update(line.data)
+    for line in of_data:
+        others = [each for strand, each in touches.items() if strand != _strand(line)]
+        pairs = itertools.product(line.data, itertools.chain(*others))
+        if any(touch.conflicts(other) for touch, other in pairs):
+            yield line
 
 
 def _strand(line: Line) -> str:

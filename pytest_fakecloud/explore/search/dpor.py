@@ -48,13 +48,11 @@ class Interleavings:
         self.is_exact = True
         self._frames: list[_Frame] = []
         self._depth = 0
-        self._begun = False
 
     def next(self) -> bool:
         """Prepare the next run; return False when there is none."""
         self._depth = 0
-        if not self._begun:
-            self._begun = True
+        if not self.runs:
             return True
         while self._frames:
             frame = self._frames[-1]

@@ -19,6 +19,7 @@ import itertools
 import random
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import ContractError, importing
@@ -125,7 +126,7 @@ class Explorer:
     ) -> Run | None:
         """Run schedules of several searches in turn; return the first run that breaks the promise."""
         going = list(searches)
-        while going and budget.is_left(self._tally.tried) and not self._has_run_all():
+        while going and budget.left(self._tally.tried) > 0 and not self._has_run_all():
             if until is not None and until.is_over:
                 break
             search = min(going, key=lambda each: each.rounds)
@@ -375,20 +376,26 @@ def _simpler(event: Event) -> Iterator[Event]:
                 yield Event(strand, point, clearer)
 
 
-def replay(player: Player, run: Run) -> Run | None:
-    """Run a failing schedule again, and return the last run that failed, or None.
+@dataclass(frozen=True, slots=True)
+class Replays:
+    """The result of replaying a failing schedule; ``run`` is the last run that failed, if any."""
 
-    The last of these runs keeps its journal and its stacks.
-    """
+    run: Run | None
+    failed: int
+    total: int
+
+
+def replay(player: Player, run: Run) -> Replays:
+    """Run a failing schedule again; the last of these runs keeps its journal and its stacks."""
     # Replay a stuck run only once, because each replay takes seconds and leaves threads behind.
-    total = player.tally.replays = 1 if run.is_stuck else REPLAYS
-    found = None
-    for number in range(1, total + 1):
-        again = player.play(run.schedule, keep=number == total, stacks=number == total)
+    total = 1 if run.is_stuck else REPLAYS
+    found, failed = None, 0
+    for number in range(total):
+        is_last = number == total - 1
+        again = player.play(run.schedule, keep=is_last, stacks=is_last)
         if again.broken is not None:
-            found = again
-            player.tally.failed_replays += 1
-    return found
+            found, failed = again, failed + 1
+    return Replays(found, failed, total)
 
 
 # -- the database of Hypothesis --------------------------------------------------------------------

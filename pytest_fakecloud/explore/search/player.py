@@ -36,22 +36,20 @@ class Budget:
     began: float | None = None
     """The start of a duration."""
 
-    def _left(self, used: int) -> float:
+    def left(self, used: int) -> float:
+        """Return the number of runs, or of seconds, that are left."""
         return self.end - (used if self.began is None else monotonic())
-
-    def is_left(self, used: int) -> bool:
-        return self._left(used) > 0
 
     def expected(self, used: int) -> float:
         """Return the number of runs left, which the speed so far determines for a duration."""
         if self.began is None:
-            return self._left(used)
-        return max(1, used) * self._left(used) / max(1e-6, monotonic() - self.began)
+            return self.left(used)
+        return max(1, used) * self.left(used) / max(1e-6, monotonic() - self.began)
 
     def part(self, used: int, share: float) -> Budget:
         if self.began is None:
-            return replace(self, end=used + round(self._left(used) * share))
-        return replace(self, end=monotonic() + max(0.0, self._left(used)) * share)
+            return replace(self, end=used + round(self.left(used) * share))
+        return replace(self, end=monotonic() + max(0.0, self.left(used)) * share)
 
 
 def budget_of(given: int | Duration) -> Budget:
@@ -186,9 +184,6 @@ class Tally:
     coverage: Coverage = field(default_factory=Coverage)
     given: Schedule | None = None
     """The only schedule to run, if the caller passed one."""
-    replays: int = 0
-    failed_replays: int = 0
-    """The replays of the failing schedule, and those of them that failed too."""
     seconds: float = 0.0
     seed: int | str = 0
     trust: Trust = field(default_factory=Trust)

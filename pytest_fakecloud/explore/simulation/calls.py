@@ -96,7 +96,7 @@ class Calls(Part):
             if self._turns.has_ended or strand.root.crashed:
                 self._turns.crash(strand)
             if _is_silent(handle, request):
-                if self._state.stacks:
+                if self._state.plan.stacks:
                     self._run.silent_calls.append(request.call)
                 return serve()
             if is_outside or (
@@ -183,7 +183,7 @@ class Calls(Part):
     def _note_events(
         self, strand: Strand, handle: Handle, request: Request | None, *, may_wait: bool
     ) -> None:
-        if self._state.notes_points and handle.name in self._state.subject.handles:
+        if self._state.plan.notes and handle.name in self._state.subject.handles:
             events = possible_events(handle, request, may_wait=may_wait)
             self._clock.note_point(strand, events)
 
@@ -205,7 +205,7 @@ class Calls(Part):
 
     def rejected(self, request: Request) -> None:
         """Add a call without valid credentials to the story; it has no point for events."""
-        if not self._state.stacks:
+        if not self._state.plan.stacks:
             return
         strand, _ = self._strand_of(request)
         if strand is not None and not self._state.aside_depth and not self._turns.has_ended:
@@ -253,7 +253,7 @@ class Calls(Part):
         if strand.role == "task" and is_own_thread:
             return
         strand.points += 1
-        if self._state.notes_points:
+        if self._state.plan.notes:
             self._clock.note_point(strand)
         for _ in self._pause(strand, PAUSES):
             self._clock.take_turn(strand, is_own_thread)
@@ -290,7 +290,7 @@ class Calls(Part):
         if self._cut and self._cut.get((root.title, handle.name), 0) > now:
             line.event, line.words = True, f"does not reach {handle.name}"
             return Effect("drop")
-        if self._served - 1 == self._state.left_out:
+        if self._served - 1 == self._state.plan.left_out:
             return self._serve_without_effect(handle, serve, line)
         return self._serve_faulted(fault, handle, request, serve, line) if fault else serve()
 
@@ -305,7 +305,7 @@ class Calls(Part):
 
     def _add_line(self, strand: Strand, request: Request) -> Line:
         line = self._state.add_line(strand.name, call=request.call)
-        if self._state.stacks:
+        if self._state.plan.stacks:
             lines: list[str] = []
             # A search for lines must not change the run whose lines it adds.
             with report_failure("the line of a call could not be found", lines.append):

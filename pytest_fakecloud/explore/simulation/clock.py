@@ -281,7 +281,7 @@ class RunClock(Part):
         if len(clients) < 2:
             return
         for strand in clients:
-            if self._state.notes_points:
+            if self._state.plan.notes:
                 self._state.add_point(strand.name, 0, _LATE_STARTS)
             for event in self._state.schedule.at(strand.name, 0):
                 if event.kind in PAUSES and (end_us := self._end_us(event)) is not None:

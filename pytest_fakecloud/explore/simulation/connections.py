@@ -41,9 +41,8 @@ class ClientConnection:
     def server_end(self) -> Connection | None:
         """Return the fake's end of the connection, or None if the fake has not accepted it yet."""
         if self._server_end is None:
-            for each in list(self.mount.live):
-                if each.address[1] == self.port:
-                    self._server_end = each
+            live = list(self.mount.live)
+            self._server_end = next((one for one in live if one.address[1] == self.port), None)
         return self._server_end
 
     def is_quiet(self) -> bool:
@@ -108,12 +107,10 @@ class Connections:
         self._handles = handles
         self._is_over = is_over
         self.owners: dict[int, Strand] = {}
-        self._by_host: dict[Strand, tuple[int, list[ClientConnection]]] = {}
-        """The connections of each thread, as of a number of changes."""
-        self._changes = 0
-        self._by_socket: weakref.WeakKeyDictionary[socket.socket, ClientConnection | None] = (
+        self.by_socket: weakref.WeakKeyDictionary[socket.socket, ClientConnection | None] = (
             weakref.WeakKeyDictionary()
         )
+        """The connections of sockets that explored code has used, which may be closed."""
         # Use no lock. A finalizer can send at any time, also in the middle of these methods, so they
         # only use operations that other code cannot interrupt.
         self._by_port: dict[int, ClientConnection] = {}
@@ -143,8 +140,8 @@ class Connections:
 
     def of(self, sock: socket.socket) -> ClientConnection | None:
         """Return the connection of a socket, or None if the socket is not connected to a fake."""
-        if sock in self._by_socket:
-            return self._by_socket[sock]
+        if sock in self.by_socket:
+            return self.by_socket[sock]
         connection = None
         try:
             if sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -154,17 +151,10 @@ class Connections:
                     connection = ClientConnection(sock, own[1], mount)
         except OSError:
             return None
-        self._by_socket[sock] = connection
+        self.by_socket[sock] = connection
         if connection is not None:
             self._by_port[connection.port] = connection
-            self._changes += 1
         return connection
-
-    def use(self, port: int, strand: Strand) -> None:
-        """Record that a strand uses the connection with a local port."""
-        if self.owners.get(port) is not strand:
-            self.owners[port] = strand
-            self._changes += 1
 
     def answers(self, sock: socket.socket, size: int) -> ClientConnection | None:
         """Count the bytes that a fake is about to send, and return the connection."""
@@ -180,27 +170,16 @@ class Connections:
         connection.is_answering = size > _LARGE
         return connection
 
-    def known(self, sock: socket.socket) -> ClientConnection | None:
-        """Return the connection of a socket that explored code has used, which may be closed."""
-        return self._by_socket.get(sock)
-
     def mount_at(self, port: int) -> Any:
         """Return the mount of the fake that listens on a port without TLS, or None."""
-        for handle in self._handles:
-            for mount in handle._mounts:
-                if mount.port == port and mount.tls is None:
-                    return mount
-        return None
+        mounts = (mount for handle in self._handles for mount in handle._mounts)
+        return next((one for one in mounts if one.port == port and one.tls is None), None)
 
     # -- the connections of a strand
 
     def of_host(self, host: Strand) -> list[ClientConnection]:
         """Return the connections of a strand with a thread, and of the tasks in that thread."""
-        changes, found = self._by_host.get(host, (-1, []))
-        if changes != self._changes:
-            changes, found = self._changes, self._of(lambda owner: owner.host is host)
-            self._by_host[host] = changes, found
-        return found
+        return self._of(lambda owner: owner.host is host)
 
     def cut(self, concerned: Callable[[Strand], bool]) -> None:
         """Close the connections of strands that have ended, as if their clients had died."""
@@ -219,11 +198,7 @@ class Connections:
         """Wait until the fakes have handled what a strand has sent, except on the port ``but``."""
         if strand.host.loop.running is not None:
             return
-        own = [
-            one
-            for one in self.of_host(strand.host)
-            if one.port != but and self.owners[one.port] is strand
-        ]
+        own = [one for one in self._of(lambda owner: owner is strand) if one.port != but]
 
         def is_handling() -> bool:
             is_alive = not (self._is_over() or strand.root.crashed)

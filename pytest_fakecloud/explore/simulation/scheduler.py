@@ -53,7 +53,6 @@ class Simulation:
         self.history = state.history
         self.turns = state.turns
         self._fakes = subject.fakes
-        self._awaited = subject.awaited
         self._strategy = plan.strategy
         places = plan.strategy.places if plan.strategy is not None else subject.kinds
         is_late = "late" in places or any(event.kind == "late" for event in plan.schedule)
@@ -96,7 +95,7 @@ class Simulation:
             self._end_step((CLOCK,))
         if self.clock.moves_time and run.broken is None:
             self.clock.foresee()
-        if self.state.stacks:
+        if self.state.plan.stacks:
             sources = distinct_places([line.lines for line in run.lines])
             for line, source in zip(run.lines, sources, strict=True):
                 line.source = source
@@ -366,7 +365,7 @@ class Simulation:
         """Run a strand's code, and return what it returns or, for a coroutine, awaits."""
         result = strand.body()
         self.state.connections.finish_calls(strand)
-        result = self._awaited(result)
+        result = self.state.subject.awaited(result)
         if strand.role != "delivery":
             check_has_run(result, strand.title)
         return result

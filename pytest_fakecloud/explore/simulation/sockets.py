@@ -119,7 +119,7 @@ class SocketHooks(Part):
         return found
 
     def close(self, original: _Method, sock: socket.socket) -> None:
-        connection = self._connections.known(sock)
+        connection = self._connections.by_socket.get(sock)
         original(sock)
         if connection is not None and sock.fileno() < 0:
             self._await_end(connection)
@@ -127,7 +127,7 @@ class SocketHooks(Part):
             self._connections.progresses()
 
     def shutdown(self, original: _Method, sock: socket.socket, how: int, /) -> None:
-        connection = self._connections.known(sock)
+        connection = self._connections.by_socket.get(sock)
         original(sock, how)
         if connection is not None and how != socket.SHUT_RD:
             self._await_end(connection)
@@ -165,7 +165,7 @@ class SocketHooks(Part):
             strand.host.loop.is_settled = False
             strand.turn.is_blocking = is_blocking
         if strand is not strand.host or strand.loop.running is None:
-            connections.use(port, strand)
+            connections.owners[port] = strand
 
     def _sends_elsewhere(self, sock: socket.socket) -> None:
         """Called before a thread that is not explored sends, such as the loop of an ASGI application."""
@@ -173,7 +173,7 @@ class SocketHooks(Part):
         with contextlib.suppress(OSError, IndexError):
             port = sock.getsockname()[1]
             if strand is not None:
-                self._connections.use(port, strand)
+                self._connections.owners[port] = strand
             self._state.sources.note(port)
         self._state.note_outsider(port)
 

@@ -127,12 +127,10 @@ class RunState:
 
     def __init__(self, subject: Subject, plan: Plan) -> None:
         self.fakes = subject.fakes
+        self.plan = plan
         self.schedule = plan.schedule
-        self.left_out = plan.left_out
         self.subject = subject
         self.outsiders = subject.outsiders
-        self.stacks = plan.stacks
-        self.notes_points = plan.notes
         self.has_steps = plan.stacks or (plan.strategy is not None and plan.strategy.records)
         self.aside_depth = 0
         """Number of blocks of ``aside()`` that are in progress."""

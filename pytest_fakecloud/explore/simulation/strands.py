@@ -205,9 +205,6 @@ class Strand:
     def wait(self, waiting: Waiting) -> None:
         self.state, self.waiting = "waiting", waiting
 
-    def resume(self) -> None:
-        self.state, self.waiting = "running", _NOT_WAITING
-
 
 _DEPTH = 4
 """Maximum number of lines to keep of a stack."""

@@ -147,7 +147,7 @@ class Turns:
     def _resume(self, strand: Strand) -> None:
         if self.has_ended:
             self.crash(strand)
-        strand.resume()
+        strand.state, strand.waiting = "running", Waiting()
 
     def crash(self, strand: Strand) -> NoReturn:
         """Raise ``Crash`` in a strand; do not return to code that has caught it too often."""
