@@ -107,6 +107,9 @@ class Connections:
         self._handles = handles
         self._is_over = is_over
         self.owners: dict[int, Strand] = {}
+        self._by_host: dict[Strand, tuple[int, list[ClientConnection]]] = {}
+        """The connections of each thread, as of a number of changes."""
+        self._changes = 0
         self.by_socket: weakref.WeakKeyDictionary[socket.socket, ClientConnection | None] = (
             weakref.WeakKeyDictionary()
         )
@@ -154,7 +157,14 @@ class Connections:
         self.by_socket[sock] = connection
         if connection is not None:
             self._by_port[connection.port] = connection
+            self._changes += 1
         return connection
+
+    def use(self, port: int, strand: Strand) -> None:
+        """Record that a strand uses the connection with a local port."""
+        if self.owners.get(port) is not strand:
+            self.owners[port] = strand
+            self._changes += 1
 
     def answers(self, sock: socket.socket, size: int) -> ClientConnection | None:
         """Count the bytes that a fake is about to send, and return the connection."""
@@ -179,7 +189,11 @@ class Connections:
 
     def of_host(self, host: Strand) -> list[ClientConnection]:
         """Return the connections of a strand with a thread, and of the tasks in that thread."""
-        return self._of(lambda owner: owner.host is host)
+        changes, found = self._by_host.get(host, (-1, []))
+        if changes != self._changes:
+            changes, found = self._changes, self._of(lambda owner: owner.host is host)
+            self._by_host[host] = changes, found
+        return found
 
     def cut(self, concerned: Callable[[Strand], bool]) -> None:
         """Close the connections of strands that have ended, as if their clients had died."""
@@ -198,7 +212,11 @@ class Connections:
         """Wait until the fakes have handled what a strand has sent, except on the port ``but``."""
         if strand.host.loop.running is not None:
             return
-        own = [one for one in self._of(lambda owner: owner is strand) if one.port != but]
+        own = [
+            one
+            for one in self.of_host(strand.host)
+            if one.port != but and self.owners[one.port] is strand
+        ]
 
         def is_handling() -> bool:
             is_alive = not (self._is_over() or strand.root.crashed)

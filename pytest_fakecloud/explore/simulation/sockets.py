@@ -165,7 +165,7 @@ class SocketHooks(Part):
             strand.host.loop.is_settled = False
             strand.turn.is_blocking = is_blocking
         if strand is not strand.host or strand.loop.running is None:
-            connections.owners[port] = strand
+            connections.use(port, strand)
 
     def _sends_elsewhere(self, sock: socket.socket) -> None:
         """Called before a thread that is not explored sends, such as the loop of an ASGI application."""
@@ -173,7 +173,7 @@ class SocketHooks(Part):
         with contextlib.suppress(OSError, IndexError):
             port = sock.getsockname()[1]
             if strand is not None:
-                self._connections.owners[port] = strand
+                self._connections.use(port, strand)
             self._state.sources.note(port)
         self._state.note_outsider(port)
 
