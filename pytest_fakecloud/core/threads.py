@@ -171,7 +171,6 @@ class Dispatcher:
 
     def fire_due(self) -> float | None:
         """Fire due timers; return the seconds to wait, or None to wait until woken."""
-        self._wake.clear()
         try:
             self._clock.dispatch(self._hand_over, self._is_paused)
         except Exception as error:
@@ -236,7 +235,10 @@ class Dispatcher:
 
 
 def _run(me: weakref.ref[Dispatcher], wake: threading.Event) -> None:
-    while (dispatcher := me()) is not None and not dispatcher.stopped:
+    while (dispatcher := me()) is not None:
+        wake.clear()  # before the check, so that no later stop goes unnoticed
+        if dispatcher.stopped:
+            break
         seconds = dispatcher.fire_due()
         del dispatcher
         wake.wait(seconds)

@@ -46,6 +46,28 @@ def test_it_starts_with_the_first_timer(clock: Timekeeper, dispatcher: Dispatche
     assert dispatchers() == before + 1
 
 
+def test_a_stop_just_before_timers_fire_is_not_missed(clock: Timekeeper) -> None:
+    planned = threading.Event()
+
+    class Stopping(Dispatcher):
+        def fire_due(self) -> float | None:
+            assert planned.wait(10)
+            # As another thread can do between the check whether it is stopped and this call.
+            assert not self.stopped
+            self.stopped = True
+            self._wake.set()
+            return super().fire_due()
+
+    dispatcher = Stopping(clock)
+    clock.call_at(clock.now_us(), lambda at: None, lane="background")
+    planned.set()
+    thread = dispatcher._thread
+    assert thread is not None
+    thread.join(10)
+    assert not thread.is_alive()
+    assert dispatcher.stop()
+
+
 def test_it_delivers_when_due_and_in_order(clock: Timekeeper, dispatcher: Dispatcher) -> None:
     fired: list[tuple[str, bool]] = []
     done = threading.Event()

@@ -115,7 +115,7 @@ QUEUE: dict[str, list[Callable[[Any], Any]]] = {
         lambda queue: send(queue, "POST", "/v2/flowControl/k/pause"),
         lambda queue: send(queue, "POST", "/v2/flowControl/k/resume"),
     ],
-    "seen": [lambda queue: publish(queue, Deduplication_Id="d")],
+    "deduplicated": [lambda queue: publish(queue, Deduplication_Id="d")],
     "runs": [lambda queue: publish(queue, Workflow_Init="true", Workflow_RunId="wfr_1",
                                    Workflow_Url="https://a.example.com")],
     "notified": [lambda queue: send(queue, "POST", "/v2/notify/wfr_1/e", content="data")],
@@ -123,7 +123,7 @@ QUEUE: dict[str, list[Callable[[Any], Any]]] = {
 """Requests by the attribute of the engine that each of them changes."""
 SECTIONS = {
     "by_name": "URL groups", "by_id": "schedules", "flow_keys": "flow control",
-    "seen": "deduplication", "runs": "workflow runs", "notified": "early notifications",
+    "deduplicated": "deduplication", "runs": "workflow runs", "notified": "early notifications",
 }  # fmt: skip
 
 
