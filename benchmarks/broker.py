@@ -269,7 +269,7 @@ def waiting_over_http() -> list[bool]:
         )
         process.start()
         while isinstance(message := here.recv(), int):
-            while len(broker._engine.waiting) < message and process.is_alive():
+            while len(broker._engine.records._waits.waiting) < message and process.is_alive():
                 time.sleep(0.0002)
             # A consumer announces itself a moment before it sleeps.
             time.sleep(0.001)

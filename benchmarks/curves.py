@@ -19,7 +19,7 @@ import numpy as np
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.engine import MemoryEngine
-from pytest_fakecloud.broker.model import ProducerRecord, TopicPartition
+from pytest_fakecloud.broker.model import ProducerRecord, TopicConfig, TopicPartition
 from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
@@ -107,15 +107,17 @@ def records() -> None:
     place = TopicPartition("t", 0)
     for size in sizes():
         engine = MemoryEngine(Timekeeper("2026-01-01T00:00:00Z"), Ids(1), BrokerConfig(), "broker")
-        engine.create_topic("t", 1)
+        engine.topics.create("t", TopicConfig(1))
         for first in range(0, size, 100):
-            engine.produce([ProducerRecord("t", "x", None, 0, first + n) for n in range(100)])
+            engine.records.produce(
+                [ProducerRecord("t", "x", None, 0, first + n) for n in range(100)]
+            )
 
         def produce(number: int, engine: MemoryEngine = engine) -> None:
-            engine.produce([ProducerRecord("t", "x")])
+            engine.records.produce([ProducerRecord("t", "x")])
 
         def found(number: int, engine: MemoryEngine = engine, size: int = size) -> None:
-            engine.offsets(number * 104_729 % size, [place])
+            engine.records.offsets(number * 104_729 % size, [place])
 
         series["produce"].append((size, typical(produce)))
         series["offset by time"].append((size, typical(found)))

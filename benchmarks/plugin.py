@@ -181,7 +181,7 @@ def whole_tests() -> list[bool]:
                     redis = Redis(kv.url, kv.token)
                     assert redis.set("key", "value")
                     redis.close()  # type: ignore[no-untyped-call]
-            kept.close()
+            kept.leave()
 
         return run
 
