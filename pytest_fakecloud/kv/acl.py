@@ -64,8 +64,8 @@ class Selector:
 
     def __init__(self, table: Table = EVERYTHING) -> None:
         self.table = table
-        self._commands: frozenset[CommandSpec] | None = frozenset()
-        """None for all commands."""
+        self._commands: frozenset[CommandSpec] = frozenset()
+        """The permitted commands, unless all are."""
         self.first_words: dict[CommandSpec, list[bytes]] = {}
         self.all_commands = self.future = False
         self.keys: list[KeyPattern] = []
@@ -82,13 +82,11 @@ class Selector:
     @property
     def commands(self) -> frozenset[CommandSpec]:
         """The permitted commands, apart from those of which only some first words are."""
-        if self._commands is None:
-            return frozenset(self.table.commands.values())
-        return self._commands
+        return frozenset(self.table.commands.values()) if self.all_commands else self._commands
 
     def set_all_commands(self, allowed: bool) -> None:
         """Allow all commands, including those that are added later, or deny all commands."""
-        self._commands = None if allowed else frozenset()
+        self._commands = frozenset()
         self.first_words.clear()
         self.all_commands = self.future = allowed
 

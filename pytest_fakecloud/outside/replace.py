@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from operator import is_not
 from types import FunctionType, ModuleType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 Function: TypeAlias = Callable[..., Any]
 """A function of other code, or its replacement."""
@@ -328,10 +328,18 @@ class Hook:
         return None
 
 
-class Hooks:
-    """Hooks, or other changes with the same methods, that are used together."""
+class Change(Protocol):
+    """A change to the process that lasts as long as it has users, such as a hook."""
 
-    def __init__(self, hooks: Iterable[Any]) -> None:
+    def enter(self) -> None: ...
+    def refresh(self) -> None: ...
+    def leave(self) -> None: ...
+
+
+class Hooks:
+    """Hooks, or other changes to the process, that are used together."""
+
+    def __init__(self, hooks: Iterable[Change]) -> None:
         self.hooks = tuple(hooks)
 
     def enter(self) -> None:

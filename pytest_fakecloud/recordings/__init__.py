@@ -26,8 +26,7 @@ from ..http.messages import query_items
 from ..reporting.values import HIDDEN, Mask, write_private
 
 if TYPE_CHECKING:
-    from ..core.assets import asset
-from ..base_cloud import BaseCloud
+    from ..base_cloud import BaseCloud
 
 
 def archive(cloud: BaseCloud, others: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:

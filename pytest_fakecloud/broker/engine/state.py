@@ -328,7 +328,9 @@ class BrokerState:
 
     def create_group(self, name: str) -> ConsumerGroup:
         """Return a consumer group, which is created if it does not exist."""
-        return self.groups.setdefault(name, ConsumerGroup(name))
+        if name not in self.groups:
+            self.groups[name] = ConsumerGroup(name)
+        return self.groups[name]
 
     def find_instance(self, group_name: str, name: str) -> Instance | None:
         """Return an instance, which may have been closed or may have crashed, or None."""
