@@ -541,7 +541,8 @@ def _sources() -> Iterator[tuple[Path, bytes]]:
     here = Path.cwd()
     files = {file for module in tuple(sys.modules.values())
              if type(file := getattr(module, "__file__", None)) is str and file.endswith(".py")
-             and Path(file).is_relative_to(here) and not file.startswith(sys.prefix)}  # fmt: skip
+             and not file.startswith(sys.prefix) and here.name.lower() in file.lower()  # cheap
+             and Path(file).is_relative_to(here)}  # fmt: skip
     for file in sorted(files)[:_MODULES]:
         with suppress(OSError):
             yield Path(file), Path(file).read_bytes()
