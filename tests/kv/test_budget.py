@@ -87,6 +87,10 @@ LINES: dict[str, tuple[str, ...]] = {
     "JSON.GET": ("JSON.GET", "json", "$..*..*..*"),
     "a pattern in a path": ("JSON.GET", "a text", "$[?(@ =~ '(.*){8}b')]"),
 }
+LATE = {*("ranges", "boosts", "$fuzzy", "$phrase", "$phrase with slop", "GEOSEARCH", "JSON.GET")}
+"""Lines that 20,000 steps stop in another place of their code than 5,000 do, which stop the others
+in the same place.
+"""
 
 
 class Asked:
@@ -139,17 +143,20 @@ def ask(filled: Asked, monkeypatch: pytest.MonkeyPatch) -> Asked:
     return filled
 
 
-@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+@pytest.mark.parametrize("name", LINES)
 def test_a_command_stops_at_its_budget(
-    ask: Asked, line: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    ask: Asked, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A step is little work: a whole budget, during which other clients wait, takes a second or two."""
+    if name not in LATE:
+        monkeypatch.setattr(budget, "STEPS", 5_000)
 
     def stop() -> None:
         with pytest.raises(CommandError, match="ERR the command was stopped: it takes more than"):
-            ask(*line)
+            ask(*LINES[name])
 
     before = ask("DBSIZE")
+    stop()  # without being counted: a first command imports modules
     steps, whole = budget.STEPS, work(stop)
     monkeypatch.setattr(budget, "STEPS", 1)
     assert whole - work(stop) < 20 * steps

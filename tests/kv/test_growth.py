@@ -151,11 +151,14 @@ def work(run: Callable[[], object]) -> int:
     """Return the number of instructions of a call plus the number of references that it allocated."""
     steps = 0
 
-    def trace(frame: FrameType, event: str, argument: object) -> Any:
+    def count(frame: FrameType, event: str, argument: object) -> Any:
         nonlocal steps
-        frame.f_trace_lines, frame.f_trace_opcodes = False, True
         steps += event == "opcode"
-        return trace
+        return count
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        return count
 
     before = sys.gettrace()
     gc.disable()  # A collection would run finalizers, and free memory of others.
