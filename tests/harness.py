@@ -320,7 +320,7 @@ def explore_searches_fewer_modules(request: pytest.FixtureRequest) -> Iterator[N
     """Let explorations search only modules that their code may use for functions to replace.
 
     They search all modules, at the beginning and at the end. In this process these are also the
-    modules of all other tests, whose search took ten times as long as a usual exploration.
+    modules of all other tests, and searching them takes longer than most explorations.
     """
     own = request.module.__package__
     keeps_originals = patches.keeps_originals
