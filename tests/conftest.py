@@ -55,8 +55,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude modules and tests, which live until the end, from garbage collection."""
-    gc.collect()
+    """Exclude modules and tests, which live until the end, from garbage collection.
+
+    Their garbage, too: to collect it takes each worker as long as hundreds of tests, and frees little.
+    """
     gc.freeze()
     # Tests allocate much and keep little: collecting garbage at the usual rate takes a tenth of the
     # suite's time.
