@@ -566,8 +566,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def _used_by(module: ModuleType) -> set[str]:
     """Return the files of a module and of those whose objects it uses, directly or through others."""
-    found: set[str] = set()
-    waiting = [module]
+    found, waiting = set[str](), [module]
     while waiting:
         one = waiting.pop()
         file = vars(one).get("__file__")

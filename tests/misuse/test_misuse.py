@@ -19,6 +19,7 @@ from pytest_fakecloud.vector.handle import VectorIndex
 from pytest_fakecloud.vector.settings import VectorConfig
 
 from ..harness import check_each
+from ..harness import explore_searches_fewer_modules as explore_searches_fewer_modules
 from . import KINDS, UNSHOWABLE, bound, errors, methods, names, opened, outcome, parameters
 
 METHODS = methods()
