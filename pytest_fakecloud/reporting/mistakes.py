@@ -538,11 +538,10 @@ def _is_address(text: str) -> bool:
 
 def _sources() -> Iterator[tuple[Path, bytes]]:
     """Yield the sources of the modules below the working directory, with their files."""
-    here = Path.cwd()
+    here = str(Path.cwd()).rstrip(os.sep) + os.sep
     files = {file for module in tuple(sys.modules.values())
              if type(file := getattr(module, "__file__", None)) is str and file.endswith(".py")
-             and not file.startswith(sys.prefix) and here.name.lower() in file.lower()  # cheap
-             and Path(file).is_relative_to(here)}  # fmt: skip
+             and file.startswith(here) and not file.startswith(sys.prefix)}  # fmt: skip
     for file in sorted(files)[:_MODULES]:
         with suppress(OSError):
             yield Path(file), Path(file).read_bytes()
@@ -566,7 +565,8 @@ def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def _used_by(module: ModuleType) -> set[str]:
     """Return the files of a module and of those whose objects it uses, directly or through others."""
-    found, waiting = set[str](), [module]
+    found: set[str] = set()
+    waiting = [module]
     while waiting:
         one = waiting.pop()
         file = vars(one).get("__file__")
