@@ -225,10 +225,13 @@ def lone_command(data: bytes) -> list[bytes] | None:
     parts = data.split(b"\r\n", 22)
     if _COUNTS.get(len(parts)) != parts[0] or parts[-1]:
         return None
-    for at in range(1, len(parts) - 1, 2):
-        if _LENGTHS.get(parts[at]) != len(parts[at + 1]):
+    words = parts[2::2]
+    at = 1
+    for word in words:
+        if _LENGTHS.get(parts[at]) != len(word):
             return None
-    return parts[2::2]
+        at += 2
+    return words
 
 
 def words_of(wire: bytes) -> list[bytes]:
