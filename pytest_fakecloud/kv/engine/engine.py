@@ -212,30 +212,34 @@ class Engine:
         if not self.lock.acquire(False) and not self.wait_for_turn(argv):
             return self.run_during_script(session, argv)
         try:
-            spec = self._lookup.get(argv[0])
-            if (
-                spec is None
-                or not spec.is_plain
-                or session.queue is not None
-                or not session.user.unrestricted
-                or self._may_reject
-                or not spec.least <= len(argv) <= spec.most
-            ):
-                # Otherwise, ``_admit()`` would find nothing to reject.
-                spec = self._admit(session, argv)
-                if spec is None:
-                    return QUEUED
-            # All commands of a transaction or script share this budget of steps.
-            steps = of_thread.own
-            steps.left = budget.STEPS
-            try:
-                return self.run(session, spec, argv)
-            finally:
-                steps.left = UNBOUNDED
-                if self._records_changes:
-                    self.process_changes(session)
+            return self.execute_locked(session, argv)
         finally:
             self.lock.release()
+
+    def execute_locked(self, session: Session, argv: list[bytes]) -> Reply:
+        """Do what ``execute()`` does once it holds the lock; the caller holds it."""
+        spec = self._lookup.get(argv[0])
+        if (
+            spec is None
+            or not spec.is_plain
+            or session.queue is not None
+            or not session.user.unrestricted
+            or self._may_reject
+            or not spec.least <= len(argv) <= spec.most
+        ):
+            # Otherwise, ``_admit()`` would find nothing to reject.
+            spec = self._admit(session, argv)
+            if spec is None:
+                return QUEUED
+        # All commands of a transaction or script share this budget of steps.
+        steps = of_thread.own
+        steps.left = budget.STEPS
+        try:
+            return self.run(session, spec, argv)
+        finally:
+            steps.left = UNBOUNDED
+            if self._records_changes:
+                self.process_changes(session)
 
     def run(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
         """Run a command line that has passed the checks of arity, permission and availability."""

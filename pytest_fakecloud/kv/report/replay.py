@@ -46,8 +46,9 @@ class Copy(replay.Copy):
         name = words[0].upper()
         if name == b"HELLO":
             words = words[:2]
-        self.time.expect(number=call.number)
-        self.time.settle()  # the database port does this between recording and running a command
+        # The database port reads the clock once before it records the call.
+        self.time.expect(call.at_us, number=call.number)
+        self.time.settle()
         try:
             reply = engine.execute(session, words)
         except CommandError as error:

@@ -36,7 +36,7 @@ from .. import errors
 from ..acl import ANONYMOUS
 from ..command_fields import facts_of
 from ..engine.engine import Engine
-from ..engine.sessions import RUN_IN_TRANSACTION, Session, Waiter
+from ..engine.sessions import RUN_IN_TRANSACTION, Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError, as_reply
 from ..model import TURN_SECONDS
@@ -65,6 +65,7 @@ from .wire import (
     as_resp,
     facts_reader,
     json_of,
+    lone_command,
     protocol_of,
     reply_in,
 )
@@ -143,6 +144,7 @@ class PortConnection:
     def __init__(self, engine: Engine, app: KVApp, connection: Connection) -> None:
         self.engine = engine
         self.app = app
+        self._chain = app.chain
         self.connection = connection
         host, at = connection.address[:2]
         self.client = (host, at)
@@ -182,26 +184,37 @@ class PortConnection:
     # -- the connection's own thread -------------------------------------------------------------
 
     def serve(self, begun: bytes) -> None:
-        reader, sock = self.reader, self.connection.sock
+        reader, outbox, connection = self.reader, self.outbox, self.connection
+        sock, session = connection.sock, self.session
         self._thread = threading.get_ident()
         receive = self._receive_secured if isinstance(sock, ssl.SSLSocket) else sock.recv
         data = begun
-        while data:
-            self.connection.received += len(data)
+        # Python 3.11 optimises a loop that is entered once only if it ends with a plain jump back.
+        while True:
+            connection.received += len(data)
             self.engine.receive(len(data))
-            reader.feed(data)
-            if not self.connection.enter("a command of the database port"):
+            # Most clients wait for each reply, so the data is usually one command.
+            argv = None if reader.pending else lone_command(data)
+            if argv is None:
+                reader.feed(data)
+            if not connection.enter("a command of the database port"):
                 return
-            self.outbox.owner_will_send = True
+            outbox.owner_will_send = True
             try:
-                going_on = self._run_all()
+                # Copy the data, whose memory is as large as the buffer that received it.
+                going_on = argv is None or (not session.closing and self._run(argv, b"%b" % data))
+                # Further commands can arrive while a command is blocked.
+                if going_on and reader.pending:
+                    going_on = self._run_all()
             finally:
-                self.connection.leave()
-            self.outbox.send()
+                connection.leave()
+            outbox.send()
             if not going_on:
                 return
-            self.connection.handled += len(data)
+            connection.handled += len(data)
             data = receive(READ_BYTES)
+            if not data:
+                return
 
     def _receive_secured(self, size: int) -> bytes:
         # Read only when data is available: a TLS connection cannot be read while another thread
@@ -227,10 +240,10 @@ class PortConnection:
                 return False
             if argv is None:
                 return True
-            if not self._run(argv):
+            if not self._run(argv, reader.wire):
                 return False
             if not reader.pending:
-                return not session.closing
+                return True
             if self.outbox.waiting_bytes > SEND_BYTES:
                 # A few bytes of commands can request any number of replies, so send them regularly.
                 self.outbox.send()
@@ -242,60 +255,69 @@ class PortConnection:
 
     # -- one command -----------------------------------------------------------------------------
 
-    def _run(self, argv: list[bytes]) -> bool:
+    def _run(self, argv: list[bytes], wire: bytes | None) -> bool:
         """Record and run a command, with faults; return False if the connection must be closed."""
-        recorder = self.app.recorder
-        wire, line = self.reader.wire, without_secrets(argv)
-        at_us, read_facts = self.app.clock.now_us(), facts_reader(self.session.db.index)
-        sizes: dict[str, int] = {}
+        app, session = self.app, self.session
+        recorder, failure = app.recorder, None
+        try:
+            # Fire due timers first, so that their entries precede the command in the journal.
+            at_us = app.clock.settle()
+        except BaseException as error:
+            at_us, failure = app.clock.now_us(), error
+        line = without_secrets(argv)
         if wire is not None and line is argv:
-            call = PortCall(at_us, wire, b"", self.client, read_facts)
+            call = PortCall(at_us, wire, self.client, facts_reader(session.db.index))
             size = len(wire)
         else:
             size = sum(map(len, argv))
-            if size > LARGE:
-                line, sizes = _shortened(line, size)
-            call = PortCall(at_us, b"", json_of(line), self.client, read_facts)
-        self._may_exceed = size > self.app.command_limits.unchecked_size
+            call = self._call_of_words(at_us, line, size)
         recorder.open_call(call, size)
-        if sizes:
-            record_cut(call, sizes)
+        self._may_exceed = size > app.command_limits.unchecked_size
         try:
-            return self._run_recorded(argv, call)
-        finally:
-            recorder.answered(call)
-
-    def _run_recorded(self, argv: list[bytes], call: Call) -> bool:
-        app = self.app
-        try:
-            app.clock.settle()
+            if failure is not None:
+                raise failure
             if self.engine.pauses.delays_end_us:
                 self.wait_for_pause(argv)
             if self.signal.closed:
                 # The connection was closed while the command waited, before it reached the engine.
                 call.outcome = "dropped"
                 return False
-            if app.chain.admitted:
-                return self._run_in_chain(argv, call)
-            call.status, call.response_body = self.perform(argv, put=True)
+            if self._chain.admitted:
+                return self._run_in_chain(argv, call) and not session.closing
+            call.status, body = self.perform(argv, True)
+            call.response_body = body
             call.reached = True
-            if call.response_body.__class__ is CutBytes:
-                record_cut(call, {"response_body": call.response_body.size})
+            if isinstance(body, CutBytes):
+                record_cut(call, {"response_body": body.size})
             call.outcome = "answered"
         except BaseException as error:
             # Also catch pytest.fail() in a callback: pytest does not see exceptions in this thread.
             app.report_bug(self._request_of(call), error)
             call.status, call.outcome = 500, "answered"
-            self.session.abort_transaction()
+            session.abort_transaction()
             text = f"ERR internal error: {error!r}".encode()
             self.outbox.put(to_resp(CommandError(text)))
-        return True
+        finally:
+            recorder.answered(call)
+        return not session.closing
+
+    def _call_of_words(self, at_us: int, line: list[bytes], size: int) -> PortCall:
+        """Return the call of a command that is long or inline or has secrets; cut a large one."""
+        call = PortCall(at_us, b"", self.client, facts_reader(self.session.db.index))
+        if size > LARGE:
+            lines = line, [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
+            whole, shown = (facts_of([[word.decode("latin-1") for word in one]]) for one in lines)
+            cut = [name for name in whole if whole[name] != shown[name]]
+            record_cut(call, dict.fromkeys(["request_body", *cut], size))
+            line = lines[1]
+        call.request_body = json_of(line)
+        return call
 
     def _run_in_chain(self, argv: list[bytes], call: Call) -> bool:
         request = self._request_of(call)
         request.principal = self.session.user
         mode = self.session.reply_mode
-        response, altered = self.app.chain.run(request, partial(self._run_unfaulted, argv, call))
+        response, altered = self._chain.run(request, partial(self._run_unfaulted, argv, call))
         if isinstance(response, Answer) and response.content_type != RESP_TYPE:
             response = self._injected(argv, response, mode)
         elif altered:
@@ -317,7 +339,7 @@ class PortConnection:
                 "a command cannot arrive twice over one connection of the Redis protocol: use "
                 "lose_response, so that the client sends it again over a new connection"
             )
-        status, data = self.perform(argv, put=False)
+        status, data = self.perform(argv, False)
         call.reached = True
         return Answer(data, status, (), RESP_TYPE)
 
@@ -374,10 +396,10 @@ class PortConnection:
             self.connection.reset_when_closed()
         return False
 
-    def perform(self, argv: list[bytes], *, put: bool) -> tuple[int, bytes]:
+    def perform(self, argv: list[bytes], put: bool) -> tuple[int, bytes]:
         """Run a command; return an HTTP status and the reply, of a large one only the beginning.
 
-        With ``put=True``, add the reply to the outbox, before later pushes: under the engine's lock,
+        With ``put``, add the reply to the outbox, before later pushes: under the engine's lock,
         except for a command that runs during a script, and the error of a search.
         """
         engine, session = self.engine, self.session
@@ -390,34 +412,29 @@ class PortConnection:
                 engine.index_ahead(session, argv)
             except CommandError as error:
                 return self._encode_reply(argv, mode, put, as_reply(error))
-        if not engine.lock.acquire(False) and not engine.wait_for_turn(argv):
-            reply = self._execute_or_reject(argv, engine.run_during_script)
-            return self._encode_reply(argv, mode, put, reply)
+        has_lock = engine.lock.acquire(False) or engine.wait_for_turn(argv)
         try:
             self._executing = self._thread
             try:
-                reply = self._execute_or_reject(argv, engine.execute)
+                if session.subscriptions or session.monitor is not None or self._may_exceed:
+                    self._check(argv)
+                if has_lock:
+                    reply = engine.execute_locked(session, argv)
+                else:
+                    reply = engine.run_during_script(session, argv)
+            except CommandError as error:
+                reply = as_reply(error)
             finally:
                 self._executing = None
             if not isinstance(reply, Blocked):
                 return self._encode_reply(argv, mode, put, reply)
             waiter = engine.block(session, reply)
         finally:
-            engine.lock.release()
+            if has_lock:
+                engine.lock.release()
         reply = self._wait(waiter)
         with engine.lock:
             return self._encode_reply(argv, mode, put, reply)
-
-    def _execute_or_reject(
-        self, argv: list[bytes], execute: Callable[[Session, list[bytes]], Reply]
-    ) -> Reply:
-        session = self.session
-        try:
-            if session.subscriptions or session.monitor is not None or self._may_exceed:
-                self._check(argv)
-            return execute(session, argv)
-        except CommandError as error:
-            return as_reply(error)
 
     def _check(self, argv: list[bytes]) -> None:
         """Raise ``CommandError`` if the connection's state or a limit forbids a command."""
@@ -473,10 +490,8 @@ class PortConnection:
 
     def _with_confirmations(self, reply: Reply) -> Reply:
         """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE."""
-        if not self._confirmations:
-            return reply
         confirmations, self._confirmations = self._confirmations, []
-        if not isinstance(reply, list):
+        if not confirmations or not isinstance(reply, list):
             return reply
         # The first SUBSCRIBE carries the confirmations of all.
         data = b"".join(to_resp(push, self.session.resp) for push in confirmations)
@@ -491,7 +506,8 @@ class PortConnection:
     def _put_large(self, reply: Reply) -> bytes:
         """Send a reply without copying its large strings; return its beginning for the journal."""
         parts = resp_parts(reply, self.session.resp)
-        self.outbox.put(*parts, self._take_after_reply())
+        for part in (*parts, self._take_after_reply()):
+            self.outbox.put(part)
         beginning = b"".join(part[:SHOWN_BYTES] for part in parts[:SHOWN_BYTES])
         return CutBytes.of(beginning[:SHOWN_BYTES], sum(map(len, parts)))
 
@@ -580,7 +596,7 @@ class PortConnection:
         if is_own and is_later and not self.engine.tracking.evicting:
             self._after_reply.append(data)
             return
-        outbox.put(data)
+        outbox.push(data)
         if outbox.exceeds_limits():
             self._cut()
         elif not outbox.owner_will_send:
@@ -606,11 +622,3 @@ class PortConnection:
         session.deliver = session.wake = session.has_left = self.connection.unsent = None
         self.signal.close()
         self.engine.abandon(session)
-
-
-def _shortened(line: list[bytes], size: int) -> tuple[list[bytes], dict[str, int]]:
-    """Return the beginning of a large command, and the full size of each field that is cut."""
-    kept = [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
-    whole, shown = (facts_of([[word.decode("latin-1") for word in one]]) for one in (line, kept))
-    cut = [name for name in whole if whole[name] != shown[name]]
-    return kept, dict.fromkeys(["request_body", *cut], size)

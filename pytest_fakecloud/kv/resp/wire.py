@@ -38,8 +38,8 @@ UNKNOWN_LENGTH_LIMIT = 16384
 # Patterns for the counts and lengths that clients usually send, which are below every limit.
 _FEW = re.compile(rb"\*([1-9]|10)\r?\n")
 _SHORT = re.compile(rb"\$(0|[1-9][0-9]{0,2})\r?\n")
-_PARTS = {b"*%d" % count: 2 * count + 2 for count in range(1, 11)}
-"""The number of parts between line breaks in a command of short words, by its first part."""
+_COUNTS = {2 * count + 2: b"*%d" % count for count in range(1, 11)}
+"""The first part of a command of short words, by the number of its parts between line breaks."""
 _LENGTHS = {b"$%d" % length: length for length in range(100)}
 
 
@@ -80,11 +80,10 @@ class CommandReader:
         self._known = known
         self._longest = longest
         self._most = most
+        self.pending = False
+        """Whether there are bytes that no command returned so far has consumed."""
         self.wire: bytes | None = None
         """The bytes of the command that ``next()`` has returned, if it has few short words."""
-        self._whole: list[bytes] | None = None
-        """The words of the next command, if the last data consisted of just this command."""
-        self._fed = b""
         self._buffer = bytearray()
         self._at = 0
         """Position in the buffer of the first byte that has not been parsed."""
@@ -98,32 +97,15 @@ class CommandReader:
         """Size in bytes of the next word; None until its header has been read."""
 
     def feed(self, data: bytes) -> None:
-        if not self.pending:
-            # Most clients wait for each reply, so the data is usually one command.
-            self._whole = _words_of_whole(data)
-            if self._whole is not None:
-                self._fed = data
-                return
-        elif self._whole is not None:
-            # The previous command was not taken yet, so parse both.
-            data, self._whole = self._fed + data, None
-        if self._at:
-            del self._buffer[: self._at]
-            self._at = 0
+        del self._buffer[: self._at]
+        self._at = 0
         self._buffer += data
-
-    @property
-    def pending(self) -> bool:
-        return self._at < len(self._buffer) or self._missing > 0 or self._whole is not None
+        self.pending = self.pending or len(data) > 0
 
     def next(self) -> list[bytes] | None:
         """Return the next command line that is not empty, or None; raise ``ProtocolFault``."""
-        words = self._whole
-        if words is not None:
-            # Copy the data, whose memory is as large as the buffer that received it.
-            self.wire, self._whole = b"%b" % self._fed, None
-            return words
         self.wire = None
+        words: list[bytes] | None = None
         # Each of these methods returns None if bytes are missing. An empty list is no command: the
         # words of the command follow, or its line is empty.
         while self._missing or self._at < len(self._buffer):
@@ -133,8 +115,9 @@ class CommandReader:
                 is_inline = self._buffer[self._at] != ord("*")
                 words = self._read_inline() if is_inline else self._read_count()
             if words is None or words:
-                return words
-        return None
+                break
+        self.pending = self._missing > 0 or self._at < len(self._buffer)
+        return words or None
 
     def _read_inline(self) -> list[bytes] | None:
         line = self._line("too big inline request")
@@ -237,16 +220,18 @@ class CommandReader:
         return length
 
 
-def _words_of_whole(data: bytes) -> list[bytes] | None:
-    """Return the words of a command if the data is exactly one, of few short words."""
+def lone_command(data: bytes) -> list[bytes] | None:
+    """Return the words of a command if the data is exactly one, of few short words of one line."""
     parts = data.split(b"\r\n", 22)
+    if _COUNTS.get(len(parts)) != parts[0] or parts[-1]:
+        return None
     words = parts[2::2]
-    is_whole = (
-        _PARTS.get(parts[0]) == len(parts)
-        and not parts[-1]
-        and list(map(_LENGTHS.get, parts[1:-1:2])) == list(map(len, words))
-    )
-    return words if is_whole else None
+    at = 1
+    for word in words:
+        if _LENGTHS.get(parts[at]) != len(word):
+            return None
+        at += 2
+    return words
 
 
 def words_of(wire: bytes) -> list[bytes]:
@@ -263,7 +248,11 @@ def _number(text: bytes) -> int | None:
 
 
 class PortCall(Call):
-    """A command of the port, whose body is derived from ``wire`` when read: most are never inspected."""
+    """A command of the port. Its fields are computed when they are read: most are never inspected.
+
+    The body is derived from ``wire`` unless it is set, other fields have the values of ``_UNSET``
+    until they are set. To set them all would take longer than to run most commands.
+    """
 
     __slots__ = ("_wire",)
 
@@ -271,25 +260,19 @@ class PortCall(Call):
         self,
         at_us: int,
         wire: bytes,
-        body: bytes,
         client: tuple[str, int],
         facts: Callable[[Call], dict[str, Any]],
     ) -> None:
-        super().__init__(0, at_us, "", "", "RESP", "/", NO_HEADERS, body, client, facts)
-        self.route = "database-port"
+        self.at_us = at_us
         self._wire = wire
+        self.client = client
+        self._read_facts = facts
 
-    @property
-    def request_body(self) -> bytes:
-        return _KEPT_BODY.__get__(self) or json_of(words_of(self._wire))
-
-    @request_body.setter
-    def request_body(self, body: bytes) -> None:
-        _KEPT_BODY.__set__(self, body)
+    def __getattr__(self, name: str) -> Any:
+        return json_of(words_of(self._wire)) if name == "request_body" else getattr(_UNSET, name)
 
 
-_KEPT_BODY: Any = vars(Call)["request_body"]
-"""The slot of a call for its body, which the property of ``PortCall`` hides."""
+_UNSET = Call(0, 0, "", "", "RESP", "/", NO_HEADERS, route="database-port")
 
 
 def json_of(line: list[bytes]) -> bytes:
@@ -329,10 +312,9 @@ def reply_in(answer: Answer) -> Reply:
     """
     body = answer.body
     assert isinstance(body, bytes)
-    try:
+    value = None
+    with suppress(ValueError):
         value = json.loads(body)
-    except ValueError:
-        value = None
     fields = value if isinstance(value, dict) else {}
     if "result" in fields:
         return _reply_of(fields["result"])
@@ -369,10 +351,13 @@ class Outbox:
         self._connection = connection
         self._clock = clock
         self._buffer_limits_text = buffer_limits_text
-        self._lock = threading.Lock()
-        """The lock of the messages and of the attributes that describe them."""
         self._messages: deque[bytes] = deque()
-        self.waiting_bytes = 0
+        # Each of these numbers has a single writer at a time, so that counting takes no lock.
+        self._replied_bytes = 0  # written by the connection's own thread
+        self._pushed_bytes = 0  # written under ``_lock``
+        self._sent_bytes = 0  # written under ``sending``
+        self._lock = threading.Lock()
+        """The lock of pushes."""
         self._over_since_us: int | None = None
         self.sending = threading.Lock()
         """The lock that a thread holds while it uses the socket."""
@@ -384,11 +369,20 @@ class Outbox:
     def has_unsent(self) -> bool:
         return bool(self._messages) or self._pushing
 
-    def put(self, *parts: bytes) -> None:
+    @property
+    def waiting_bytes(self) -> int:
+        return self._replied_bytes + self._pushed_bytes - self._sent_bytes
+
+    def put(self, data: bytes) -> None:
+        """Add a reply, or a part of one, in the connection's own thread."""
+        self._replied_bytes += len(data) + _PER_MESSAGE
+        self._messages.append(data)
+
+    def push(self, data: bytes) -> None:
+        """Add a message in any thread."""
         with self._lock:
-            self._messages += parts
-            for part in parts:
-                self.waiting_bytes += len(part) + _PER_MESSAGE
+            self._pushed_bytes += len(data) + _PER_MESSAGE
+            self._messages.append(data)
 
     def send(self) -> None:
         """Send all messages. Afterwards, other threads may send new ones."""
@@ -438,26 +432,25 @@ class Outbox:
             self._pushing = False
 
     def _flush(self) -> None:
+        messages = self._messages
         with self.sending:
-            while self._messages:
-                if data := self._next():
+            while messages:
+                data = messages.popleft()
+                self._sent_bytes += len(data) + _PER_MESSAGE
+                if messages:
+                    data = self._with_more(data)
+                if data:
                     self._connection.sock.sendall(data)
 
-    def _next(self) -> bytes:
-        """Remove and return the bytes to send next: many small messages, or a single large one."""
-        messages = self._messages
-        with self._lock:
-            first = messages.popleft()
-            size = len(first)
-            if not messages:
-                self.waiting_bytes -= size + _PER_MESSAGE
-                return first
-            parts = [first]
-            while messages and size + len(messages[0]) <= SEND_BYTES:
-                parts.append(messages.popleft())
-                size += len(parts[-1])
-            self.waiting_bytes -= size + _PER_MESSAGE * len(parts)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+    def _with_more(self, first: bytes) -> bytes:
+        """Return a message together with the small messages that follow it."""
+        messages, parts, size = self._messages, [first], len(first)
+        # Only this thread removes messages, because it holds ``sending``.
+        while messages and size + len(messages[0]) <= SEND_BYTES:
+            parts.append(messages.popleft())
+            size += len(parts[-1])
+            self._sent_bytes += len(parts[-1]) + _PER_MESSAGE
+        return b"".join(parts)
 
 
 @functools.lru_cache(maxsize=16)

@@ -110,7 +110,7 @@ def integer_size(number: int) -> int:
 def entry_size(item: bytes) -> int:
     """Return the size in bytes of an entry. A canonical integer is stored as an integer."""
     length = len(item)
-    if length <= 20 and item[:1] <= b"9":  # Only a digit or a sign can begin an integer.
+    if 0 < length <= 20 and item[0] <= b"9"[0]:  # Only a digit or a sign can begin an integer.
         number = try_int(item)
         if number is not None:
             return integer_size(number)

@@ -43,31 +43,30 @@ def format_id(entry_id: int) -> bytes:
 class Node:
     """A run of consecutive entries that Redis would store in one listpack."""
 
-    __slots__ = ("deleted", "fields", "ids", "key", "last", "master", "size")
+    __slots__ = ("_milliseconds", "_sequence", "deleted", "fields", "ids", "key", "master", "size")
 
     def __init__(self, key: int, master: list[bytes]) -> None:
         self.key = key
+        self._milliseconds, self._sequence = key >> 64, key & SEQUENCE_MAX
         self.master = master
         self.ids: list[int] = []
         self.fields: list[list[bytes]] = []
         self.deleted = 0
-        self.last = key
         self.size = LISTPACK_OVERHEAD + 6 + integer_size(len(master)) + sum(map(entry_size, master))
 
     def append(self, entry_id: int, fields: list[bytes]) -> None:
         """Append an entry, whose ID must be the highest, and add its bytes to the node's size."""
         self.ids.append(entry_id)
         self.fields.append(fields)
-        self.last = entry_id
         pairs = len(fields) // 2
-        milliseconds = (entry_id >> 64) - (self.key >> 64)
-        sequence = (entry_id & SEQUENCE_MAX) - (self.key & SEQUENCE_MAX)
-        self.size += 2 + integer_size(milliseconds) + integer_size(sequence)
+        milliseconds = (entry_id >> 64) - self._milliseconds
+        sequence = (entry_id & SEQUENCE_MAX) - self._sequence
+        size = self.size + 2 + integer_size(milliseconds) + integer_size(sequence)
         if fields[::2] == self.master:
-            self.size += integer_size(pairs + 3) + sum(map(entry_size, fields[1::2]))
+            self.size = size + integer_size(pairs + 3) + sum(map(entry_size, fields[1::2]))
         else:
-            self.size += integer_size(2 * pairs + 4) + integer_size(pairs)
-            self.size += sum(map(entry_size, fields))
+            size += integer_size(2 * pairs + 4) + integer_size(pairs)
+            self.size = size + sum(map(entry_size, fields))
 
     def content_size(self, count: int | None = None) -> int:
         """Return the length in bytes of the first ``count`` entries (None: all) and their IDs."""
@@ -140,7 +139,7 @@ class Stream:
     def next_id(self, now_ms: int) -> int | None:
         """Return the ID for an entry added now, or None if the highest possible ID is taken."""
         if now_ms > self.last_id >> 64:
-            return make_id(now_ms, 0)
+            return now_ms << 64
         return self.last_id + 1 if self.last_id < ID_MAX else None
 
     def append(

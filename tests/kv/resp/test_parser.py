@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.resp.wire import CommandReader, ProtocolFault, protocol_of, words_of
+from pytest_fakecloud.kv.resp.wire import (
+    CommandReader,
+    ProtocolFault,
+    lone_command,
+    protocol_of,
+    words_of,
+)
 from tests.kv.comparison.wire import pack
 
 
@@ -68,6 +74,26 @@ class TestCommands:
         assert source.pending == (end < len(line))
         source.feed(line[-end:] + pack([b"PING"]))
         assert all_of(source) == [[b"SET", b"key", b"v"], [b"PING"]]
+
+    @given(st.lists(st.binary(max_size=99), min_size=1, max_size=10))
+    @example([b"GET", b"k"])
+    @example([b"GET", b"a\r\nb"])
+    def test_a_lone_command(self, line: list[bytes]) -> None:
+        has_line_breaks = any(b"\r\n" in word for word in line)
+        assert lone_command(pack(line)) == (None if has_line_breaks else line)
+        assert lone_command(pack(line)[:-1]) is None
+        assert lone_command(pack(line) + b"*") is None
+
+    @given(st.lists(st.sampled_from([b"*1", b"*2", b"$0", b"$1", b"$6", b"a", b"", b"\r\n"])))
+    @example([b"*1", b"$1", b"a", b""])
+    @example([b"*2", b"$6", b"a", b"$0", b"", b""])
+    def test_what_is_read_as_a_lone_command_is_one(self, parts: list[bytes]) -> None:
+        data = b"\r\n".join(parts)
+        found, source = lone_command(data), reader()
+        if found is not None:
+            source.feed(data)
+            assert all_of(source) == [found]
+            assert not source.pending
 
     def test_both_forms_in_one_connection(self) -> None:
         source = reader()

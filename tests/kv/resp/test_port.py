@@ -766,7 +766,7 @@ class TestJournalAndFaults:
         def broken(*args: Any) -> None:
             raise ValueError("broken")
 
-        monkeypatch.setattr(type(server._engine), "execute", broken)
+        monkeypatch.setattr(type(server._engine), "run", broken)
         assert client("PING") == Error(b"ERR internal error: ValueError('broken')")
         monkeypatch.undo()
         assert client("PING") == Status(b"PONG")

@@ -120,6 +120,7 @@ Derived from tests of the official clients: ``MAXLEN ~ 30`` leaves about 30 of 1
 """
 
 
+@dataclass(slots=True)
 class _Options:
     """The options of XTRIM, or those of XADD before the ID."""
 
@@ -219,11 +220,12 @@ def _trim(session: Session, stream: Stream, given: _Options) -> int:
 def xadd(session: Session, args: Args) -> Reply:
     """Append an entry to a stream, optionally trim the stream, and return the ID of the entry."""
     given = _parse_options(session, args, adding=True)
-    fields = args[given.end + 1 :]
+    at = given.end
+    fields = args[at + 1 :]
     if not fields or len(fields) % 2:
         raise arity_error(session)
-    new_id = None if args[given.end] == b"*" else parse_new_id(args[given.end])
-    if new_id == (0, True):
+    new_id = None if args[at] == b"*" else parse_new_id(args[at])
+    if new_id is not None and new_id == (0, True):
         raise CommandError(errors.XADD_ID_ZERO)
     db = session.db
     stream = db.get(args[0], Stream)
@@ -231,7 +233,7 @@ def xadd(session: Session, args: Args) -> Reply:
         if given.no_mkstream:
             return None
         stream = db.get_or_create(args[0], Stream)
-    entry_id = stream.next_id(session.now_ms)
+    entry_id = stream.next_id(db.now_ms)
     if entry_id is None:
         raise CommandError(errors.XADD_EXHAUSTED)
     if new_id is not None:
@@ -240,9 +242,9 @@ def xadd(session: Session, args: Args) -> Reply:
             entry_id = stream.last_id + 1
         elif entry_id <= stream.last_id:
             raise CommandError(errors.XADD_ID_SMALL)
-    number = session.engine.config.number
-    limits = number("stream-node-max-bytes"), number("stream-node-max-entries")
-    stream.append(entry_id, fields, *limits)
+    config = session.engine.config
+    most = config.number("stream-node-max-entries")
+    stream.append(entry_id, fields, config.number("stream-node-max-bytes"), most)
     removed = _trim(session, stream, given) if given.has_strategy else 0
     db.touch(args[0])
     if removed:
