@@ -333,13 +333,13 @@ def score_again(redis: Redis) -> Clients:
 
 FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
     "lost update": (add_view, rename_field, append_in_document),
-    "check then act": (take_stock, claim_seat, join_room, hand_over, pay_out, open_ticket),
+    "check then act": (take_stock, claim_seat, join_room),
     "write skew": (leave_call, withdraw, open_both, swap_shifts),
     "foreign release": (release_any, extend_any, mark_free),
     "expired lock": (write_late, push_late, score_late),
     "key without TTL": (count_then_expire, session_then_expire, code_then_expire, lock_forever),
     "early commit": (pop_job, pop_ticket, pop_due),
-    "repeated effect": (pay_again, log_again, raise_again),
+    "repeated effect": (pay_again, log_again, raise_again, hand_over, pay_out, open_ticket),
 }
 SILENT = (
     add_by_script, set_other_fields, set_the_same, take_by_script, claim_once, decrease_only,
