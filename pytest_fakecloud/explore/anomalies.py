@@ -631,22 +631,18 @@ def _effects(run: Run) -> Iterator[tuple[object, Access]]:
 
 
 def _is_id(access: Access, accesses: Sequence[Access], at: int) -> bool:
-    """Return whether a counter gives out numbers, which something later of the client contains, or is
-    the version of a hash: each write of the hash also adds 1 to one of its fields.
+    """Return whether a counter gives out numbers, one of which the client's next accesses contain, or
+    is the version of a hash, which each write of the hash increases.
     """
-    mine = [one for one in accesses[max(0, at - 1) :] if one.client == access.client]
     if access.name == "HINCRBY":
-        beside = mine[:1] + mine[2:3] if mine[0] is not access else mine[1:2]
-        is_step = access.words[-1] == "1"
-        return is_step and any(one.name == "HSET" and one.keys == access.keys for one in beside)
-    known: Any = access.before[0] if access.name == "INCR" else b""
-    try:
-        new = int(known or 0) + 1
-    except (TypeError, ValueError):  # The server rejects the command.
+        beside = [one for one in accesses[max(0, at - 1) : at + 2] if one.keys == access.keys]
+        return access.words[-1] == "1" and any(one.name == "HSET" for one in beside)
+    known: Any = access.before[0] if access.name == "INCR" else b"-"
+    if not re.fullmatch(rb"-?\d+", known if isinstance(known, bytes) else b"-" if known else b"0"):
         return False
-    number = re.compile(rf"\b{new}\b")
-    later = (one for one in mine if one is not access and one.keys != access.keys)
-    return access.name == "INCR" and any(number.search(one.content) for one in later)
+    number = re.compile(rf"\b{int(known or 0) + 1}\b")
+    later = (one for one in accesses[at + 1 :] if one.client == access.client)
+    return any(number.search(one.content) for one in later if one.keys != access.keys)
 
 
 def _outside_step(record: Record) -> Found:
@@ -703,49 +699,38 @@ def _early_commit(record: Record) -> Found:
 def _ends(run: Run, client: str) -> list[Access]:
     """Return the accesses by which a client and its restarts took work for good."""
     own = [one for one in run.accesses if root_of(one.client) == client]
-    calls = [one for one in own if one.call is not None and one.call.reached]
-    kept = {one.unit for one in own if one.changes and one.name not in _CONSUMES}
     # A script that notes elsewhere what it takes loses nothing.
-    taken = [
-        one
-        for one in own
-        if one.name in _CONSUMES and one.before[0] is not None and one.unit not in kept
-    ]
+    kept = {one.unit for one in own if one.changes and one.name not in _CONSUMES}
+    taken = [one for one in own if one.name in _CONSUMES and one.before[0] is not None]
+    calls = [one for one in own if one.call is not None and one.call.reached]
     commits = [one for one in calls if one.name == "commit"]
-    return [*(commits or [one for one in calls if one.name == "consume"]), *taken]
+    consumed = commits or [one for one in calls if one.name == "consume"]
+    return [*consumed, *(one for one in taken if one.unit not in kept)]
 
 
 def _unfinished(record: Record) -> Found:
     """Work that a client has taken stays where nobody looks for it."""
-    both = [*record.plain.accesses, *record.run.accesses]
-    for key in record.places:
+    is_lost = record.disturbed in record.workers and record.has_gone_on
+    residue = record.residue if is_lost else ()
+    for key, places in record.places.items():
+        both = [*record.plain.accesses, *record.run.accesses]
         of_key = [one for one in both if one.call is None and key in one.keys]
         reads = [one for one in record.of_key(key) if one.name == "XREADGROUP"]
-        if reads and not any(map(_looks_again, of_key)) and _pending(record, key):
+        # The value before the last command is the stream itself, which changes in place.
+        stream: Any = record.commands[places[-1]].before[0]
+        groups = getattr(stream, "groups", {}).values() if reads else ()
+        if any(group.pending for group in groups) and not any(map(_looks_again, of_key)):
             yield key.name, f"{_told(reads[-1])}, and nobody claims the pending entries"
-    if record.disturbed not in record.workers or not record.has_gone_on:
-        return
-    for key in dict.fromkeys(record.residue):
-        of_key = [one for one in both if one.call is None and key in one.keys]
         moves = [one for one in of_key if one.name in _MOVES and one.keys[0] != key]
-        if moves and all(one in moves or one.name in _REMOVALS for one in of_key):
+        is_left = moves and key in residue
+        if is_left and all(one in moves or one.name in _REMOVALS for one in of_key):
             yield key.name, f"{_told(moves[-1])}, and nobody looks for it there"
 
 
 def _looks_again(access: Access) -> bool:
     """Return whether a command looks for entries of a stream that are pending."""
-    if access.name != "XREADGROUP":
-        return access.name in _CLAIMS
-    return "NOACK" in access.options or any(
-        one != ">" for one in access.words[len(access.words) - len(access.keys) :]
-    )
-
-
-def _pending(record: Record, key: Touch) -> int:
-    """Return the number of entries of a stream that are pending at the end."""
-    # The value before the last command is the stream itself, which changes in place.
-    stream: Any = record.commands[record.places[key][-1]].before[0]
-    return sum(len(group.pending) for group in getattr(stream, "groups", {}).values())
+    ids = access.words[len(access.words) - len(access.keys) :]
+    return access.name in _CLAIMS or (access.name == "XREADGROUP" and {*ids} != {">"})
 
 
 def _early_acknowledgement(record: Record) -> Found:
@@ -758,28 +743,25 @@ def _early_acknowledgement(record: Record) -> Found:
 def _half_written(record: Record, *, of_one_store: bool) -> Found:
     client = record.disturbed
     plain, accesses = record.plain.accesses, record.run.accesses
-    own = [one for one in plain if root_of(one.client) == client]
-    is_worker = client in record.workers or any(one.name == "consume" for one in own)
-    if is_worker or client.startswith("delivery"):
+    consumes = any(one.name == "consume" for one in plain if root_of(one.client) == client)
+    if consumes or client in record.workers or client.startswith("delivery"):
         return
     # Gaps between numbers that a counter gave out are no state.
     usual = {one.shape for at, one in enumerate(plain) if not _is_id(one, plain, at)}
     kept = [one for one in record.mine if lasts(one, record.run) and one.shape in usual]
-    others = (one for one in accesses if root_of(one.client) != client)
-    looked_at = {key for one in others for key in one.keys}
+    if of_one_store:
+        # A second attempt repairs all but what it cannot repeat.
+        kept = [one for one in kept if one.call is None and (one.acquires or one.is_relative)]
+    looked_at = {key for one in accesses if root_of(one.client) != client for key in one.keys}
     for lost in record.lost:
-        if any(lost.repeats(other) and other.changes for other in accesses):
-            continue
-        for one in kept:
-            is_one_store = one.keys[0].fake == lost.keys[0].fake
+        is_repeated = any(lost.repeats(other) and other.changes for other in accesses)
+        for one in () if is_repeated else kept:
             # Somebody who gets a message may check that the data it is about were saved.
             may_be_checked = one.call is not None and lost.keys[0] in looked_at
-            # In one store, a second attempt repairs all but what it cannot repeat.
-            is_harmful = (one.acquires or one.is_relative) if of_one_store else not one.acquires
-            are_commands = one.call is None and lost.call is None
-            is_pair = is_one_store and are_commands if of_one_store else not is_one_store
-            is_same = not {*one.keys}.isdisjoint(lost.keys)
-            if is_harmful and is_pair and not (is_same or may_be_checked):
+            is_one_store = one.keys[0].fake == lost.keys[0].fake
+            is_claim = one.acquires and not of_one_store
+            is_other = is_one_store is of_one_store and {*one.keys}.isdisjoint(lost.keys)
+            if is_other and not (is_claim or may_be_checked):
                 yield f"{one.subject}, {lost.subject}", f"{_told(one)}, and nobody ran {lost.text}"
                 break
 
@@ -788,20 +770,19 @@ def _early_search(record: Record) -> Found:
     """A client searches before its upsert is visible, and does not search again afterwards."""
     if not any(event.kind == "hold" for event in record.run.fired):
         return
-    searches: dict[str, tuple[str, str, bool]] = {}
+    searches: dict[tuple[str, str], bool] = {}
     written_us: dict[tuple[str, str], int] = {}
     for line in record.run.lines:
         call = line.call
         if call is None or call.service != "vector":
             continue
+        # Other clients may not know of the upsert.
+        author = root_of(line.strand), call.handle
         if call.route.startswith("upsert"):
-            written_us[root_of(line.strand), call.handle] = line.at_us
-        elif call.route.startswith(_QUERIES):
-            # Other clients may not know of the upsert.
-            upserted_us = written_us.get((root_of(line.strand), call.handle))
-            is_early = upserted_us is not None and line.at_us < upserted_us + HOLD_US
-            searches[line.strand] = line.strand, call.handle, is_early
-    for client, handle, is_early in searches.values():
+            written_us[author] = line.at_us
+        elif call.route.startswith(_QUERIES) and author in written_us:
+            searches[line.strand, call.handle] = line.at_us < written_us[author] + HOLD_US
+    for (client, handle), is_early in searches.items():
         if is_early:
             yield handle, f"{client} searched before the upsert was visible"
 
