@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, cast
@@ -155,6 +156,7 @@ def _replay(player: Player, schedule: Schedule) -> None:
     __tracebackhide__ = True
     tally = player.tally
     tally.given = schedule
+    player.is_last = True
     if not tally.has_promise and [*schedule]:
         player.play(Schedule())  # with which patterns compare the run
     run = player.play(schedule, keep=True, stacks=True)
@@ -163,8 +165,11 @@ def _replay(player: Player, schedule: Schedule) -> None:
         run.schedule = schedule.without(missed)
         raise _broken_schedule(player, run) from run.broken
     if missed:
+        workers = "|".join(re.escape(event.strand) for event in missed)
+        starts = sorted(one for one in run.strands if re.fullmatch(rf"({workers})/\d+", one))
+        again = f"{starts[0]} began after a failure, and counts its own calls. " if starts else ""
         raise ContractError(
-            f"these events of the schedule were not applied: {', '.join(map(str, missed))}. The "
+            f"these events of the schedule were not applied: {', '.join(map(str, missed))}. {again}The "
             "code may have changed, or makes fewer calls: run explore() again without schedule="
         )
     tally.drawn = 1
@@ -188,6 +193,10 @@ def _search(player: Player, budget: Budget, seed: int | str) -> Run:
     player.tally.coverage.kinds.clear()
     player.world.note_unwritten(undisturbed)
     broken = Explorer(player, undisturbed, budget, seed).search()
+    if broken is None and not player.tally.has_promise and player.tally.anomalies:
+        player.is_last = True
+        _, schedule = next(iter(player.tally.anomalies.values()))
+        broken = player.play(Schedule.parse(schedule), stacks=True)
     if broken is None:
         _check_repeats(player, undisturbed, "after the search")
         return undisturbed

@@ -12,7 +12,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..base_cloud import BaseCloud
-from ..core.errors import ContractError, counted
+from ..core.errors import ContractError, counted, did_you_mean
 from ..handle import Handle
 from ..outside.replace import replace
 from .footprint import ALL, KEY_OF_DB, Touch, touch_of_key
@@ -126,12 +126,14 @@ class Reads:
 class Trust:
     """What the promise read, and how many lost writes it notices.
 
-    ``unwritten`` are the keys that it read and that no run wrote.
+    ``unwritten`` are the keys that it read and that no run wrote, ``written`` those that the
+    undisturbed run wrote.
     ``unnoticed`` are the writes whose loss it does not notice, of the ``writes`` that were left out.
     """
 
     reads: str = ""
     unwritten: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
     writes: int = 0
     unnoticed: tuple[str, ...] = ()
 
@@ -140,7 +142,9 @@ class Trust:
         if self.reads:
             yield f"the promise read: {self.reads}"
         if self.unwritten:
-            yield f"no run wrote a key that the promise read: {', '.join(self.unwritten)}"
+            hints = [one + did_you_mean(one, self.written) for one in self.unwritten]
+            is_meant = "" if "".join(hints).endswith("?") else " (correct if it must not exist)"
+            yield f"no run wrote a key that the promise read: {', '.join(hints)}{is_meant}"
         if self.writes:
             noticed = self.writes - len(self.unnoticed)
             missed = f"; not {', '.join(self.unnoticed)}" if self.unnoticed else ""
@@ -153,7 +157,12 @@ def examine(player: Player, undisturbed: Run) -> Trust:
     Raises ``ContractError`` if the promise notices no lost write and reads nothing that a run wrote.
     """
     world = player.world
-    found = Trust(str(world.reads), tuple(sorted(one.name for one in world.unwritten)))
+    touches = [one for line in undisturbed.call_lines for one in line.data if one.writes]
+    found = Trust(
+        str(world.reads),
+        tuple(sorted(one.name for one in world.unwritten)),
+        tuple(one.name for one in touches if one.kind.startswith(KEY_OF_DB)),
+    )
     missed: list[str] = []
     lookups = lookups_of_run(undisturbed)
     writes = [(index, line) for index, line in enumerate(undisturbed.call_lines) if line.writes]

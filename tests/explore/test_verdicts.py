@@ -248,6 +248,50 @@ def test_the_verdict_names_what_the_promise_read_and_notices(
     ]
 
 
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("stokc", "stokc; did you mean 'stock'?"),
+        ("refunds", "refunds (correct if it must not exist)"),
+    ],
+)
+def test_a_key_that_no_run_wrote_is_explained(
+    cloud: Cloud, kv: KVServer, redis: Redis, key: str, hint: str
+) -> None:
+    def check(history: History) -> None:
+        assert kv.value(key) is None
+        assert kv.value("stock") or history.errors
+
+    found = cloud.explore(lambda: redis.set("stock", "1"), check, kinds="respond")
+    assert f"no run wrote a key that the promise read: {hint}" in str(found).splitlines()
+
+
+def test_a_key_that_the_check_empties_is_not_named(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    def check() -> None:
+        while redis.rpop("jobs"):
+            assert kv.value("done") is None
+
+    found = cloud.explore(lambda: redis.lpush("jobs", "a"), check, kinds="respond")
+    assert found.unwritten == ("done",)
+
+
+def test_an_event_of_a_worker_that_was_restarted_is_explained(cloud: Cloud, redis: Redis) -> None:
+    def sink() -> None:
+        for number in range(3):
+            redis.sadd("rows", number)
+
+    text = error(
+        cloud,
+        lambda: redis.get("rows"),
+        holds,
+        workers={"sink": sink},
+        schedule="sink.2 crash, sink.3 respond",
+    )
+    assert "not applied: sink.3 respond. sink/2 began after a failure, and counts its own" in text
+
+
 def test_a_key_that_only_another_schedule_writes_is_not_named(
     cloud: Cloud, kv: KVServer, redis: Redis
 ) -> None:

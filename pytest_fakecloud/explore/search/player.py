@@ -13,7 +13,7 @@ from ...core.field_types import check_returned
 from ...core.journal import recorder_of
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
-from ..anomalies import Allowed, Anomaly, AnomalyError, Record, find_anomalies
+from ..anomalies import LAST, Allowed, Anomaly, AnomalyError, Record, find_anomalies
 from ..programs import check_has_run
 from ..run import History, Plan, Redundant, Run, Strategy
 from ..schedule import Schedule
@@ -211,6 +211,8 @@ class Player:
     allowed: Allowed
     plain: Run | None = None
     """The first run, in which no event happens unless the caller gave a schedule."""
+    is_last: bool = False
+    """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
     tally: Tally = field(default_factory=Tally)
     known: dict[Schedule, Schedule | None] = field(default_factory=dict)
 
@@ -251,6 +253,8 @@ class Player:
             simulation.note_series(schedule.series)
         else:
             run.schedule = schedule.with_series(0)
+        # What is left, before a check finishes the work itself.
+        run.left = self.world.left_of(key for one in run.accesses for key in one.keys)
         applied = schedule if strategy is None else Schedule(run.fired)
         simulation.history.schedule = str(applied)
         is_examined = stacks and left_out < 0 and not run.fired
@@ -273,13 +277,14 @@ class Player:
         self.plain = self.plain or run
         if self.plain.fired:
             return
-        run.left = self.world.left_of(key for one in run.accesses for key in one.keys)
-        run.anomalies = find_anomalies(Record(run, self.plain), self.allowed)
+        workers = frozenset(one.name for one in self.subject.programs if one.is_worker)
+        run.anomalies = find_anomalies(Record(run, self.plain, workers), self.allowed)
         for anomaly in run.anomalies:
             found = self.tally.anomalies
             found.setdefault((anomaly.name, anomaly.subject), (anomaly, str(Schedule(run.fired))))
-        if not self.tally.has_promise and run.anomalies and run.broken is None:
-            run.broken = AnomalyError(run.anomalies[0])
+        reported = [one for one in run.anomalies if self.is_last or one.name not in LAST]
+        if not self.tally.has_promise and reported and run.broken is None:
+            run.broken = AnomalyError(reported[0])
 
     def varied(self, schedule: Schedule) -> Schedule:
         """Return a schedule with random numbers of its own, if the code draws any."""

@@ -1,0 +1,239 @@
+"""Workers and handlers that lose work, or do it twice, each with a corrected version.
+
+They have no promises, because exploration names the anomaly without one.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import redis as redispy
+from upstash_redis import Redis
+
+from pytest_fakecloud import Cloud, DeliveredRequest
+
+from . import Make, Scenario
+from .queues import HOOK, parts
+
+
+def _unchecked(run: Callable[[], object], **workers: Callable[[], object]) -> Scenario:
+    return Scenario({"web": run}, lambda: None, workers=workers)
+
+
+# -- streams and lists of jobs ---------------------------------------------------------------------
+
+
+def _entries(client: Any, start: str, consumer: str = "one") -> list[Any]:
+    found = client.xreadgroup("group", consumer, {"jobs": start}, count=1)
+    return [entry for _, entries in found or [] for entry in entries]
+
+
+def _stream(cloud: Cloud) -> Any:
+    kv = cloud.kv_server()
+    kv.execute("XGROUP", "CREATE", "jobs", "group", "0", "MKSTREAM")
+    return redispy.Redis.from_url(kv.database_url, decode_responses=True, protocol=2)
+
+
+def new_entries_only(cloud: Cloud, corrected: bool) -> Scenario:
+    """A worker that starts again never reads the entries that it had not acknowledged."""
+    client = _stream(cloud)
+
+    def work() -> None:
+        while found := (corrected and _entries(client, "0")) or _entries(client, ">"):
+            for entry, fields in found:
+                client.sadd("done", fields["name"])
+                client.xack("jobs", "group", entry)
+
+    return _unchecked(lambda: client.xadd("jobs", {"name": "a"}), worker=work)
+
+
+def swallowed_entry(cloud: Cloud, corrected: bool) -> Scenario:
+    """A worker goes on after a failed entry; corrected, it claims old entries at the end."""
+    client = _stream(cloud)
+
+    def handle(entry: str, fields: dict[str, str]) -> None:
+        client.sadd("done", fields["name"])
+        client.xack("jobs", "group", entry)
+
+    def work() -> None:
+        while found := _entries(client, ">"):
+            for entry, fields in found:
+                try:
+                    handle(entry, fields)
+                except redispy.RedisError:
+                    continue
+        if corrected:
+            time.sleep(30)
+            for entry, fields in client.xautoclaim("jobs", "group", "one", 20_000)[1]:
+                handle(entry, fields)
+
+    return _unchecked(lambda: client.xadd("jobs", {"name": "a"}), worker=work)
+
+
+def jobs_in_progress(cloud: Cloud, corrected: bool) -> Scenario:
+    """A worker moves jobs to a list; corrected, it returns what it finds there when it starts."""
+    _, _, redis, _ = parts(cloud)
+
+    def work() -> None:
+        while corrected and redis.lmove("busy", "jobs"):
+            pass
+        while job := redis.lmove("jobs", "busy"):
+            redis.sadd("done", job)
+            redis.lrem("busy", 1, job)
+
+    return _unchecked(lambda: redis.rpush("jobs", "a", "b"), worker=work)
+
+
+UNFINISHED: tuple[Make, ...] = (new_entries_only, swallowed_entry, jobs_in_progress)
+
+
+# -- work that counts as done ----------------------------------------------------------------------
+
+
+def cursor_first(cloud: Cloud, corrected: bool) -> Scenario:
+    """A worker stores its position before it has handled the records, or afterwards."""
+    _, _, redis, _ = parts(cloud)
+
+    def work() -> None:
+        at = int(redis.get("cursor") or 0)
+        while row := redis.lindex("rows", at):
+            at += 1
+            if not corrected:
+                redis.set("cursor", at)
+            redis.sadd("view", row)
+            if corrected:
+                redis.set("cursor", at)
+
+    return _unchecked(lambda: redis.rpush("rows", "a", "b"), worker=work)
+
+
+def removed_first(cloud: Cloud, corrected: bool) -> Scenario:
+    """A worker removes what is due before it publishes it, or afterwards."""
+    _, queue, redis, qstash = parts(cloud)
+    queue.destinations.call(HOOK, lambda request: None)
+
+    def work() -> None:
+        for name in redis.zrange("due", 0, -1):
+            if corrected or redis.zrem("due", name):
+                qstash.message.publish_json(url=HOOK, body={"name": name})
+            if corrected:
+                redis.zrem("due", name)
+
+    return _unchecked(lambda: redis.zadd("due", {"a": 1, "b": 2}), worker=work)
+
+
+def flushed(cloud: Cloud, corrected: bool) -> Scenario:
+    """A worker takes a count, and adds it to the total in a second command, or in a script."""
+    _, _, redis, _ = parts(cloud)
+    flush = (
+        "local n = redis.call('GETDEL', KEYS[1]) "
+        "if n then redis.call('INCRBY', KEYS[2], n) end return n"
+    )
+
+    def work() -> None:
+        if corrected:
+            redis.eval(flush, keys=["views", "total"])
+        elif count := redis.getdel("views"):
+            redis.incrby("total", int(count))
+
+    return _unchecked(lambda: redis.incr("views"), worker=work)
+
+
+EARLY: tuple[Make, ...] = (cursor_first, removed_first, flushed)
+
+
+# -- messages --------------------------------------------------------------------------------------
+
+
+def _handled(handle: Callable[[Redis, Any, bool], int | None]) -> Make:
+    def make(cloud: Cloud, corrected: bool) -> Scenario:
+        _, queue, redis, qstash = parts(cloud)
+
+        def on_message(request: DeliveredRequest) -> int | None:
+            return handle(redis, request.json(), corrected)
+
+        queue.destinations.call(HOOK, on_message)
+
+        def send() -> None:
+            for kind in ("order", "payment"):
+                qstash.message.publish_json(url=HOOK, body={"kind": kind, "id": "A"}, retries=3)
+
+        return _unchecked(send)
+
+    make.__name__ = handle.__name__
+    return make
+
+
+def payment_dropped(redis: Redis, body: Any, corrected: bool) -> int | None:
+    """A payment before its order is ignored, or delivered again later."""
+    if body["kind"] == "order":
+        redis.set("order:A", "open")
+    elif redis.exists("order:A"):
+        redis.sadd("to ship", "A")
+    else:
+        return 500 if corrected else 200
+    return None
+
+
+def random_invoice(redis: Redis, body: Any, corrected: bool) -> int | None:
+    """An invoice has a random number, or that of its order."""
+    number = body["id"] if corrected else uuid.uuid4()
+    redis.hset(f"invoice:{number}", "amount", 5)
+    return None
+
+
+DROPPED: tuple[Make, ...] = (_handled(payment_dropped),)
+REPEATED: tuple[Make, ...] = (_handled(random_invoice),)
+
+
+def rebuilt_index(cloud: Cloud, corrected: bool) -> Scenario:
+    """An index is emptied before it is filled, or old vectors are deleted afterwards."""
+    index = cloud.vector_index(dimension=2)
+    client = index.client()
+    client.upsert([("old", [1, 1])])
+
+    def build() -> None:
+        if not corrected:
+            client.reset()
+        client.upsert([("new", [1, 2])])
+        if corrected:
+            client.delete(["old"])
+
+    run = {"job": build, "user": lambda: client.query([1, 1], top_k=3)}
+    return Scenario(run, lambda: None)
+
+
+def read_in_each_call(cloud: Cloud, corrected: bool) -> Scenario:
+    """A workflow reads a price in each of its calls, or in a step."""
+    import flask
+    import requests
+    from qstash import Receiver
+    from upstash_workflow import WorkflowContext
+    from upstash_workflow.flask import Serve
+
+    _, queue, redis, qstash = parts(cloud)
+    redis.set("price", "10")
+    app = flask.Flask("app")
+    receiver = Receiver(queue.current_signing_key, queue.next_signing_key)
+    url = "https://app.example.com/run"
+    queue.destinations.wsgi("https://app.example.com", app)
+
+    @Serve(app).route("/run", qstash_client=qstash, receiver=receiver, url=url)
+    def run(context: WorkflowContext[Any]) -> None:
+        read = lambda: redis.get("price")  # noqa: E731
+        price = context.run("price", read) if corrected else read()
+        context.run("charge", lambda: redis.hset("order", "charged", price))
+        context.sleep("wait", 60)
+        context.run("receipt", lambda: redis.hset("order", "receipt", price))
+
+    def start() -> None:
+        requests.post(f"{queue.url}/v2/publish/{url}", headers=queue.headers, timeout=5)
+
+    def change() -> None:
+        time.sleep(30)
+        redis.set("price", "12")
+
+    return Scenario({"shop": start, "admin": change}, lambda: None, options={"kinds": "switch"})
