@@ -114,7 +114,7 @@ class Context:
 
         Raises ``ContractError`` if an open fake has the given name.
         """
-        taken = {handle.name for handle in self.handles}
+        taken = [handle.name for handle in self.entered.items]
         if given is not None:
             if given in taken:
                 raise ContractError(

@@ -319,7 +319,7 @@ class Registry(Generic[T]):
     def remove(self, item: T) -> None:
         """Remove this very object, if it is registered."""
         with _registering:
-            self.items = tuple(each for each in self.items if each is not item)
+            self.items = tuple([each for each in self.items if each is not item])
 
 
 def weakly(method: Callable[P, T]) -> Callable[P, T]:

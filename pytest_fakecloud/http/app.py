@@ -21,6 +21,7 @@ from ..core.errors import ContractError, ServiceError, formatted, raised_by_test
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
 from ..core.recorder import Recorder
+from ..core.timers import on_first_use
 from .messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Serve, Stream
 
 if TYPE_CHECKING:
@@ -121,7 +122,6 @@ class App:
     """The data of these events, by which they can be filtered."""
 
     clock: Timekeeper
-    recorder: Recorder
     faults: Any
     """The ``FaultTable`` of the fake."""
     problems: Problems
@@ -148,9 +148,15 @@ class App:
         collector runs. Requests that are still handled get a response, but no facts.
         """
         self._read_facts = None
-        vars(self).pop("table", None)
-        # The fake's recorder has calls that refer to this app, which reads their facts.
-        self.recorder = Recorder(self.clock.now_us)
+        for part in ("table", "recorder"):
+            vars(self).pop(part, None)
+
+    @on_first_use
+    def recorder(self) -> Recorder:
+        """The fake's recorder. After the fake is closed, another one, because the calls of the fake's
+        refer to this app, which reads their facts.
+        """
+        return Recorder(self.clock.now_us)
 
     @cached_property
     def chain(self) -> Chain:

@@ -26,14 +26,12 @@ class CommandLimits:
         self._max_size = limits.max_request_size
         self._now_us = now_us
         self._lock = threading.Lock()
-        self._windows = [
-            (width_us, limit, error)
-            for width_us, limit, error in (
-                (_DAY_US, limits.daily_limit, errors.MAX_DAILY_REQUESTS),
-                (_SECOND_US, limits.max_requests_per_second, errors.MAX_REQUESTS),
-            )
-            if limit is not None
-        ]
+        self._windows: list[tuple[int, int, bytes]] = []
+        if limits.daily_limit is not None:
+            self._windows.append((_DAY_US, limits.daily_limit, errors.MAX_DAILY_REQUESTS))
+        if limits.max_requests_per_second is not None:
+            limit = limits.max_requests_per_second
+            self._windows.append((_SECOND_US, limit, errors.MAX_REQUESTS))
         self._used: dict[tuple[int, int], int] = {}
         """Number of commands in the latest period of each width, by its width and its number."""
         largest = sys.maxsize if self._max_size is None else self._max_size
