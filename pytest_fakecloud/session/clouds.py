@@ -6,7 +6,14 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..base_cloud import begin_test, context_of, fixture_fake, keep_only, replace_early_fakes
+from ..base_cloud import (
+    begin_test,
+    close_with_fixtures,
+    context_of,
+    fixture_fake,
+    keep_only,
+    replace_early_fakes,
+)
 from ..cloud import Cloud
 from ..core.errors import call_all
 from ..outside.replace import replace
@@ -147,7 +154,7 @@ class LastingCloud:
         cloud, self.cloud = self.cloud, None
         self._handles_before_test, self._seed_is_given = None, False
         if cloud is not None:
-            cloud.close()
+            close_with_fixtures(cloud)
 
 
 class SessionCloud(LastingCloud):

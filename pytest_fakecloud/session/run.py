@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from pkgutil import walk_packages
 from time import process_time
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .. import __path__
-from ..base_cloud import context_of
+from ..base_cloud import close_with_fixtures, context_of, fixture_fake
 from ..core.errors import ContractError, unknown_name
 from ..core.journal import recorder_of
 from ..core.timers import monotonic
@@ -34,6 +35,7 @@ from .options import (
     markers_of,
     misuse,
     own_markers,
+    without_traceback,
 )
 
 if TYPE_CHECKING:
@@ -83,8 +85,12 @@ class Run:
         self._knows_session_settings = self.options.scope == "session"
         """Whether the settings of the session have an effect, or are known to have none."""
 
+    fake = staticmethod(without_traceback(fixture_fake))
+    """Returns the fake of a fixture in a cloud."""
+
     # -- clouds ----------------------------------------------------------------------------------
 
+    @without_traceback
     def open_cloud(self, own: Any, session_settings: Any) -> Cloud:
         """Return the cloud of the fixtures; ``own`` is the value of ``fakecloud_settings``."""
         item, scope = self.test.item, self.options.scope
@@ -103,12 +109,12 @@ class Run:
             settings = self.options.settings_of(item, own)
             if self._process_changes is None:
                 # Keep a cloud's process-wide patches, because reapplying them for each test is costly.
-                from ..outside.surroundings import Changes
+                from ..outside.surroundings import changes_for
 
-                self._process_changes = Changes(
-                    shares_tls_context=settings["share_tls_context"],
-                    in_process=settings["transport"] == "inprocess",
+                self._process_changes = changes_for(
+                    settings["share_tls_context"], settings["transport"] == "inprocess"
                 )
+                self._process_changes.enter()
             cloud = new_cloud(settings, "driven")
         try:
             self._use(cloud, settings or self._settings(item))
@@ -122,7 +128,7 @@ class Run:
         if cloud is self._shared.cloud:
             self._shared.close()
         elif cloud is not self.session.cloud:
-            cloud.close()
+            close_with_fixtures(cloud)
 
     def _use(self, cloud: Cloud, settings: Mapping[str, Any]) -> None:
         """Let the current test use a cloud."""
@@ -156,6 +162,18 @@ class Run:
     def _settings(self, item: pytest.Item) -> dict[str, Any]:
         base = self.session.settings_of_tests if self.options.scope == "session" else {}
         return self.options.settings_of(item, base, self._own)
+
+    @without_traceback
+    def open_session(self, settings: Any) -> Cloud:
+        """Return the cloud that lasts for the run."""
+        return self.session.open(settings)
+
+    @cached_property
+    def outcomes(self) -> Any:
+        """The module ``session.outcomes``, which imports this one. Every test with fakes needs it."""
+        from . import outcomes
+
+        return outcomes
 
     @property
     def has_fakes(self) -> bool:
@@ -230,8 +248,10 @@ class Run:
         """Fail a test whose settings cannot apply to the clouds that outlive it. pytest returns the
         value of a fixture of a wide scope without looking at the settings again.
         """
-        funcargs = getattr(item, "funcargs", {})
         scope = self.options.scope
+        if scope == "function" and self.session.cloud is None:
+            return
+        funcargs = getattr(item, "funcargs", {})
         is_session_used = scope == "session" or "fakecloud_session" in funcargs
         if is_session_used and SESSION_SETTINGS in funcargs and self.session.cloud is not None:
             self.session.open(funcargs[SESSION_SETTINGS])
