@@ -67,10 +67,10 @@ def merge_service(settings: dict[str, Any], name: str, value: Any, general: Iter
 
 def kinds_of(strict: object) -> tuple[str, ...]:
     """Return the kinds of violations that fail a test, given a boolean, names, or an ini value."""
-    from ..core.problems import NAMED_KINDS, PROBLEM_KINDS
-
     if isinstance(strict, str):
         return _kinds_in(strict)
+    from ..core.problems import NAMED_KINDS, PROBLEM_KINDS
+
     if isinstance(strict, bool):
         return tuple(PROBLEM_KINDS) if strict else ()
     kinds = tuple(strict) if isinstance(strict, list | tuple | set | frozenset) else (str(strict),)
@@ -289,7 +289,9 @@ class RunOptions:
         """Return whether the calls of a test are recorded with the source lines that made them."""
         if self._call_sites != "auto":
             return bool(self._call_sites == "true")
-        return self.timelines is not None or (item is not None and item.nodeid in self._last_failed)
+        if self.timelines is not None or item is None or not self._last_failed:
+            return self.timelines is not None
+        return item.nodeid in self._last_failed
 
     @cached_property
     def _last_failed(self) -> frozenset[str]:

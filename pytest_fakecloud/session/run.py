@@ -95,7 +95,7 @@ class Run:
         """Return the cloud of the fixtures; ``own`` is the value of ``fakecloud_settings``."""
         item, scope = self.test.item, self.options.scope
         assert item is not None, "fixtures of fakes are for tests"
-        if not isinstance(own, Mapping):
+        if not isinstance(own, (dict, Mapping)):
             raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
         self._warn_of_session_settings(item, session_settings)
         self._own = own
@@ -185,13 +185,16 @@ class Run:
         may call fakes that no test requests.
         """
         clouds = [] if self.test.cloud is None else [self.test.cloud]
-        return clouds + [
-            cloud for cloud in self._unrequested() if cloud.journal.entries or cloud.problems()
-        ]
+        for cloud in self._unrequested():
+            if cloud.journal.entries or cloud.problems():
+                clouds.append(cloud)
+        return clouds
 
     def _unrequested(self) -> list[Cloud]:
         """Return the clouds that outlive tests and that the test has not requested."""
-        clouds = [each.cloud for each in self._lasting]
+        clouds = self._shared.cloud, self.session.cloud
+        if clouds == (None, None):
+            return []
         return [one for one in clouds if one is not None and one is not self.test.cloud]
 
     def strict_kinds(self) -> tuple[str, ...]:
